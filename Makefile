@@ -1,0 +1,36 @@
+# make demo: install, train the quickstart grid, print where to look.   make test: install, run the tests.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test lint bench clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/goal-sweep launch quickstart.yaml
+	@$(BIN)/goal-sweep report quickstart.yaml --out goal-sweep-report
+	@echo
+	@echo "Report:    goal-sweep-report/report.html  (tables and heatmaps beside it)"
+	@echo "MLflow UI: $(BIN)/goal-sweep ui quickstart.yaml"
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/objectives.py
+	$(BIN)/python benchmarks/recall.py
+	$(BIN)/python benchmarks/sharing.py
+
+clean:
+	rm -rf $(VENV) goal-sweep-store goal-sweep-report

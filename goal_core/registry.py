@@ -1,0 +1,84 @@
+"""A named collection of functions whose keyword-only arguments are their hyper-parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from goal_core.errors import UnknownNameError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(Generic[F]):
+    """One registered function with what the documentation and the command line say of it."""
+
+    name: str
+    function: F
+    source: str
+    parameters: Mapping[str, Any]
+    """Keyword-only arguments of the function and their defaults, in the order of its signature."""
+
+
+class Registry(Generic[F]):
+    """Maps names to functions; a name is registered once.
+
+    Args:
+        kind: what the entries are, in words, for error messages (``"pair weight"``).
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, Entry[F]] = {}
+
+    def register(self, name: str, *, source: str) -> Callable[[F], F]:
+        """Decorator that adds a function under ``name``.
+
+        Args:
+            name: the word used in sweep files, tables and MLflow.
+            source: paper and equation the function implements.
+
+        Raises:
+            ValueError: the name is taken.
+            TypeError: a keyword-only argument has no default.
+        """
+
+        def add(function: F) -> F:
+            if name in self._entries:
+                raise ValueError(f"{self.kind} {name!r} is registered twice")
+            parameters = {}
+            for argument in inspect.signature(function).parameters.values():
+                if argument.kind is not inspect.Parameter.KEYWORD_ONLY:
+                    continue
+                if argument.default is inspect.Parameter.empty:
+                    raise TypeError(f"{self.kind} {name!r}: parameter {argument.name!r} needs a default")
+                parameters[argument.name] = argument.default
+            self._entries[name] = Entry(name=name, function=function, source=source, parameters=parameters)
+            return function
+
+        return add
+
+    def __getitem__(self, name: str) -> Entry[F]:
+        """The entry called ``name``.
+
+        Raises:
+            UnknownNameError: there is none; the message names the nearest.
+        """
+        if name not in self._entries:
+            raise UnknownNameError(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether ``name`` is registered."""
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in order of registration."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """How many names are registered."""
+        return len(self._entries)
