@@ -1,0 +1,165 @@
+"""Figures of the objectives themselves: triplet weights, pair weights, and the gradient of every combination.
+
+The weights come as functions of arrays, so that nothing here knows how an objective is computed. In all figures s_p is
+the similarity of an anchor and its positive, s_n that of the anchor and its hardest negative.
+
+Source: arXiv:2210.13188, its figures of triplet diagrams and pair weights; the gradient fields are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+TripletWeight = Callable[[Array, Array], Array]
+"""T at (s_p, s_n); all arrays of one shape."""
+PairWeight = Callable[[Array, Array], tuple[Array, Array]]
+"""P+ and P- at (s_p, s_n)."""
+Gradient = Callable[[Array, Array], tuple[Array, Array]]
+"""dL/ds_p and dL/ds_n at (s_p, s_n)."""
+
+_PULL, _PUSH, _INK, _FAINT = "#1a7f5a", "#b3402a", "#1f2328", "#8c959f"
+_DPI = 200
+_AT_REST = 1e-2
+
+
+def draw_triplet_weights(weights: Mapping[str, TripletWeight], num_points: int = 201) -> Figure:
+    """One triplet diagram per weight, as the paper draws them: s_p to the right, s_n upwards, T as brightness.
+
+    Args:
+        weights: name to T.
+        num_points: points along each axis.
+
+    Returns:
+        The figure; `figure.savefig(path)` writes it.
+    """
+    figure, axes_row = _grid_figure(1, len(weights), 2.7, 2.7)
+    pos, neg = _plane(-1, num_points)
+    for axes, (name, weight) in zip(axes_row[0], weights.items(), strict=True):
+        values = weight(pos, neg)
+        image = axes.imshow(values, origin="lower", extent=(-1, 1, -1, 1), vmin=0, vmax=1, cmap="viridis")
+        if 0 < values.min() or np.unique(values).size > 2:
+            lines = axes.contour(pos, neg, values, levels=(0.1, 0.5, 0.9), colors="white", linewidths=0.8)
+            axes.clabel(lines, fontsize=6)
+        axes.set_title(f"T  {name}", fontsize=10, color=_INK)
+        _label(axes, "$s_p$", "$s_n$" if axes is axes_row[0][0] else "")
+    figure.colorbar(image, ax=list(axes_row[0]), shrink=0.85, label="T")
+    return figure
+
+
+def draw_pair_weights(weights: Mapping[str, PairWeight], num_points: int = 401) -> Figure:
+    """P+ over s_p and P- over s_n, one panel per weight.
+
+    Each panel's range is its own and holds 0 and 1, for `sig-ms` is not bounded by 1.
+
+    Args:
+        weights: name to (P+, P-).
+        num_points: points along the axis.
+
+    Returns:
+        The figure.
+    """
+    figure, axes_row = _grid_figure(1, len(weights), 2.4, 2.5)
+    line = np.linspace(-1, 1, num_points)
+    for axes, (name, weight) in zip(axes_row[0], weights.items(), strict=True):
+        pull, push = weight(line, line)
+        axes.axhline(0, color=_FAINT, linewidth=0.6)
+        axes.axhline(1, color=_FAINT, linewidth=0.6, linestyle=":")
+        axes.plot(line, pull, color=_PULL, label="$P_+$ over $s_p$")
+        axes.plot(line, push, color=_PUSH, linestyle="--", label="$P_-$ over $s_n$")
+        axes.set_title(f"P  {name}", fontsize=10, color=_INK)
+        _label(axes, "similarity", "weight" if axes is axes_row[0][0] else "")
+    axes_row[0][0].legend(fontsize=7, loc="lower left", frameon=False)
+    return figure
+
+
+def draw_gradient_fields(
+    fields: Mapping[tuple[str, str], Gradient],
+    notes: Mapping[tuple[str, str], str] | None = None,
+    low: float = -0.25,
+    num_arrows: int = 14,
+    num_points: int = 151,
+) -> Figure:
+    """Where each combination moves a triplet: arrows along the descent direction, colour for its strength.
+
+    An arrow points from (s_p, s_n) along (-dL/ds_p, -dL/ds_n); all arrows are of one length, and the colour is the
+    gradient's length as a share of the panel's largest. A dot marks a triplet with a gradient shorter than 0.01.
+
+    Args:
+        fields: (pair, triplet) to the gradient; pairs become rows and triplets columns, in order of appearance.
+        notes: (pair, triplet) to a few words under the panel's name, such as the loss it belongs to.
+        low: smallest similarity shown, below 1; the largest is 1.
+        num_arrows: arrows along each axis.
+        num_points: points of the coloured background along each axis.
+
+    Returns:
+        The figure.
+    """
+    pairs, triplets = (list(dict.fromkeys(key[place] for key in fields)) for place in (0, 1))
+    figure, axes_grid = _grid_figure(len(pairs), len(triplets), 2.5, 2.45)
+    image = None
+    for row, pair in enumerate(pairs):
+        for column, triplet in enumerate(triplets):
+            axes = axes_grid[row][column]
+            if (pair, triplet) not in fields:
+                axes.axis("off")
+                continue
+            image = _draw_field(axes, fields[pair, triplet], low, num_arrows, num_points)
+            note = (notes or {}).get((pair, triplet), "")
+            axes.set_title(f"{pair}/{triplet}" + (f"  ({note})" if note else ""), fontsize=8, color=_INK)
+            _label(axes, "$s_p$" if row == len(pairs) - 1 else "", "$s_n$" if column == 0 else "")
+    if image is not None:
+        every = [axes for axes_row in axes_grid for axes in axes_row]
+        figure.colorbar(image, ax=every, shrink=0.4, label="gradient, share of the panel's largest")
+    return figure
+
+
+def _draw_field(axes: Axes, gradient: Gradient, low: float, num_arrows: int, num_points: int) -> Any:
+    pos, neg = _plane(low, num_points)
+    strength = np.hypot(*gradient(pos, neg))
+    share = strength / max(float(strength.max()), 1e-300)
+    # A square-root scale, or the steep `sig-ms` would leave its panels white; pale, or the arrows would drown in it.
+    image = axes.imshow(
+        share, origin="lower", extent=(low, 1, low, 1), norm=PowerNorm(0.5, vmin=0, vmax=1), cmap="YlGnBu", alpha=0.65
+    )
+    margin = (1 - low) / (2 * num_arrows)
+    line = np.linspace(low + margin, 1 - margin, num_arrows)
+    pos, neg = np.meshgrid(line, line)
+    d_pos, d_neg = gradient(pos, neg)
+    length = np.hypot(d_pos, d_neg)
+    moved = length > _AT_REST
+    scale = np.where(moved, length, 1)
+    axes.quiver(
+        pos[moved], neg[moved], (-d_pos / scale)[moved], (-d_neg / scale)[moved],
+        angles="xy", pivot="mid", scale=num_arrows * 1.35, width=0.007, color=_INK,
+    )  # fmt: skip
+    axes.plot(pos[~moved], neg[~moved], ".", color=_FAINT, markersize=1.5)
+    axes.plot((low, 1), (low, 1), color=_FAINT, linewidth=0.6, linestyle=":")
+    axes.set(xlim=(low, 1), ylim=(low, 1))
+    return image
+
+
+def _plane(low: float, num_points: int) -> tuple[Array, Array]:
+    line = np.linspace(low, 1, num_points)
+    pos, neg = np.meshgrid(line, line)
+    return pos, neg
+
+
+def _grid_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Sequence[Sequence[Axes]]]:
+    figure = Figure(figsize=(columns * width + 0.8, rows * height + 0.2), dpi=_DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False).tolist()
+
+
+def _label(axes: Axes, below: str, beside: str) -> None:
+    axes.set_xlabel(below, fontsize=8)
+    axes.set_ylabel(beside, fontsize=8)
+    axes.tick_params(labelsize=7)

@@ -1,0 +1,55 @@
+"""What a sweep file says about one objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from goal_core.objectives.gradient_objective import GradientObjective
+from goal_core.objectives.parameters import Value
+from goal_core.objectives.variants import Variant, resolve_parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveConfig:
+    """One cell of the grid: a pair weight, a triplet weight and their parameters."""
+
+    pair: str
+    """Pair weight: `con`, `lin`, `sig`, `lin-ms`, `sig-ms` or one of your own."""
+    triplet: str
+    """Triplet weight: `con`, `nca`, `cir` or one of your own."""
+    variant: Variant = "paper"
+    """Where the defaults come from: the `paper`, or the authors' `released` code where it differs."""
+    params: dict[str, Value] = field(default_factory=dict)
+    """Parameters that differ from the variant's, such as `tau: 20`. The paper's lambda is spelt `lam`."""
+
+    def __post_init__(self) -> None:
+        """Check the names against the registries and the parameters against their ranges.
+
+        Raises:
+            UnknownNameError: no such pair or triplet weight.
+            ConfigError: an unknown variant or parameter, or a value out of range.
+        """
+        resolve_parameters(self.pair, self.triplet, self.variant, self.params)
+
+    def __hash__(self) -> int:
+        """Hash of the fields; a dictionary among them would forbid the generated one."""
+        return hash((self.pair, self.triplet, self.variant, tuple(sorted(self.params.items()))))
+
+    @property
+    def name(self) -> str:
+        """The name in tables and logs, such as `sig-ms/cir`."""
+        return f"{self.pair}/{self.triplet}"
+
+    def resolved(self) -> dict[str, Value]:
+        """Everything that decides the gradient: both names and all parameters, defaults filled in.
+
+        The variant is left out, for it acts only through the parameters: equal dictionaries train equal models.
+        """
+        values = resolve_parameters(self.pair, self.triplet, self.variant, self.params)
+        return {"pair": self.pair, "triplet": self.triplet, **values}
+
+    def build(self) -> GradientObjective:
+        """The objective, ready to be called on embeddings."""
+        return GradientObjective(
+            pair=self.pair, triplet=self.triplet, variant=self.variant, check_finite=True, **self.params
+        )

@@ -1,0 +1,194 @@
+"""A GOAL objective on a batch of embeddings: mine, weigh, attach the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from goal_core.errors import GoalError
+from goal_core.objectives.pair_weights import PairWeights, pair_weights
+from goal_core.objectives.parameters import Value
+from goal_core.objectives.relative_sets import BatchSets
+from goal_core.objectives.similarity import SimilarityBlocks, hardest_negatives
+from goal_core.objectives.sparse_gradient import AttachGradient, SparseGradient
+from goal_core.objectives.stats import ObjectiveStats
+from goal_core.objectives.triplet_weights import triplet_weights
+from goal_core.objectives.triplets import Triplets
+from goal_core.objectives.variants import resolve_parameters
+
+MONITOR_MARGIN: Final = 0.2
+"""Margin of the monitored hinge where the triplet weight has none, so that all objectives log the same number."""
+
+
+class NonFiniteError(GoalError):
+    """The embeddings of a batch hold a NaN or an infinity, or their similarities overflow."""
+
+
+class ShapeError(GoalError):
+    """The embeddings of a batch do not fit each other."""
+
+
+class GradientObjective:
+    """One of the objectives, as a callable on a batch of paired embeddings.
+
+    The result's `backward` adds dL/dX and dL/dY, summed over the batch and both retrieval directions, times whatever
+    gradient reaches the result (loss scale, warm-up factor, accumulation). The result's *value* is the hinge
+    sum max(0, margin + s_n - s_p) of the hardest negatives, comparable between objectives; most have no loss to show.
+
+    Half and single precision are computed in float32 (autocast or not), double in float64. Pairs without a negative
+    (a batch of one; all others masked) contribute nothing. On the CPU the same input gives the same bits.
+
+    Args:
+        pair: name of a pair weight.
+        triplet: name of a triplet weight.
+        variant: `paper`, or `released` for the authors' code where it differs.
+        check_finite: raise on non-finite input, at the price of one wait for the device a call. A caller that runs
+            many objectives can switch it off and look at `ObjectiveStats.finite` of all of them at once.
+        params: parameters of the two weights that differ from the variant's defaults, such as ``tau=20.0``.
+
+    Raises:
+        UnknownNameError: no such pair or triplet weight.
+        ConfigError: an unknown variant or parameter, or a value out of range.
+
+    Source: arXiv:2210.13188, Sec. 3. Deviates: gradients of the hard negatives themselves are included, as the
+    authors' code has them and their equation of dL/dx, dL/dy leaves them out.
+    """
+
+    def __init__(
+        self, *, pair: str, triplet: str, variant: str = "paper", check_finite: bool = True, **params: Value
+    ) -> None:
+        values = resolve_parameters(pair, triplet, variant, params)
+        self.name = f"{pair}/{triplet}"
+        self.params = values
+        self.margin = float(values.get("margin", MONITOR_MARGIN))
+        self.check_finite = check_finite
+        for_triplet, for_pair = triplet_weights[triplet], pair_weights[pair]
+        self._triplet_weight: Callable[[Triplets], Tensor] = partial(
+            for_triplet.function, **{name: values[name] for name in for_triplet.parameters}
+        )
+        self._pair_weight: Callable[[Triplets], PairWeights] = partial(
+            for_pair.function, **{name: values[name] for name in for_pair.parameters}
+        )
+
+    def __repr__(self) -> str:
+        settings = "".join(f", {name}={value!r}" for name, value in self.params.items())
+        return f"GradientObjective({self.name!r}{settings})"
+
+    def __call__(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None) -> Tensor:
+        """The scalar to call `backward` on.
+
+        Args:
+            image_emb: L2-normalised image embeddings, shape (N, D), any floating dtype.
+            text_emb: L2-normalised text embeddings of the same pairs, shape (N, D).
+            ids: which pairs share an image, shape (N,), integers; equal ids are no negatives of each other and not in
+                each other's relative sets. None: all other pairs are negatives.
+
+        Returns:
+            The batch's hinge, shape (), float32 (float64 for float64 embeddings).
+
+        Raises:
+            ShapeError: the shapes, dtypes or devices do not fit.
+            NonFiniteError: a NaN or an infinity in the embeddings, or an overflow in their products.
+        """
+        return self.forward_with_stats(image_emb, text_emb, ids)[0]
+
+    def forward_with_stats(
+        self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None
+    ) -> tuple[Tensor, ObjectiveStats]:
+        """As a call, with what there is to log of the batch.
+
+        Args:
+            image_emb: as in a call.
+            text_emb: as in a call.
+            ids: as in a call.
+
+        Returns:
+            The scalar to call `backward` on, and the statistics, which are only computed when asked for.
+
+        Raises:
+            ShapeError: as in a call.
+            NonFiniteError: as in a call.
+        """
+        check_batch(image_emb, text_emb, ids)
+        with torch.no_grad(), torch.autocast(image_emb.device.type, enabled=False):
+            stats = self._weigh(image_emb.detach(), text_emb.detach(), ids)
+        scalar: Tensor = AttachGradient.apply(image_emb, text_emb, stats.hinge, stats.gradient)
+        return scalar, stats
+
+    def _weigh(self, image_emb: Tensor, text_emb: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
+        dtype = torch.float64 if torch.float64 in (image_emb.dtype, text_emb.dtype) else torch.float32
+        images_ND, texts_ND = image_emb.to(dtype), text_emb.to(dtype)
+        blocks = SimilarityBlocks(images_ND, texts_ND, ids_N)
+        hardest = hardest_negatives(blocks)
+        pos_A, best_A = blocks.pos_N.repeat(2), torch.cat((hardest.i2t, hardest.t2i))
+        valid_A = best_A != -torch.inf
+        neg_A = torch.where(valid_A, best_A, 0)
+        finite = (pos_A + neg_A).isfinite().all()
+        if self.check_finite and not finite:
+            raise NonFiniteError(_describe_non_finite(images_ND, texts_ND))
+
+        sets = BatchSets(blocks, hardest, pos_A, neg_A)
+        triplets = Triplets(pos=pos_A, neg=neg_A, sets=sets)
+        triplet_A = torch.where(valid_A, self._triplet_weight(triplets), 0)
+        pair = self._pair_weight(triplets)
+        pull_2N = torch.where(valid_A, triplet_A * pair.pos, 0).view(2, -1)
+        push_2N = torch.where(valid_A, triplet_A * pair.neg, 0).view(2, -1)
+        gradient = SparseGradient(
+            pull=-pull_2N.sum(0),
+            push_i2t=push_2N[0],
+            push_t2i=push_2N[1],
+            text_of_image=hardest.text_of_image,
+            image_of_text=hardest.image_of_text,
+        )
+        return ObjectiveStats(
+            margin=self.margin,
+            pos=pos_A,
+            neg=neg_A,
+            valid=valid_A,
+            finite=finite,
+            triplet=triplet_A,
+            pair_pos=pair.pos,
+            pair_neg=pair.neg,
+            set_sizes=sets.sizes(),
+            gradient=gradient,
+            images=images_ND,
+            texts=texts_ND,
+        )
+
+
+def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
+    """Check that two embeddings and their ids are one batch of pairs.
+
+    Args:
+        image_emb: should be of shape (N, D), floating.
+        text_emb: should be of the same shape, on the same device.
+        ids: should be None or of shape (N,).
+
+    Raises:
+        ShapeError: they are not.
+    """
+    shapes = f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
+    if image_emb.ndim != 2 or image_emb.shape != text_emb.shape:
+        raise ShapeError(
+            f"embeddings must be pairs of equal shape (N, D), row i of one with row i of the other; {shapes}"
+        )
+    if image_emb.numel() == 0:
+        raise ShapeError(f"a batch needs at least one pair and one dimension; {shapes}")
+    if not (image_emb.is_floating_point() and text_emb.is_floating_point()):
+        raise ShapeError(f"embeddings must be floating point; got {image_emb.dtype} and {text_emb.dtype}")
+    if image_emb.device != text_emb.device:
+        raise ShapeError(f"embeddings must be on one device; got {image_emb.device} and {text_emb.device}")
+    if ids is not None and ids.shape != image_emb.shape[:1]:
+        raise ShapeError(f"ids must have shape ({len(image_emb)},), one a pair; got {tuple(ids.shape)}")
+
+
+def _describe_non_finite(images_ND: Tensor, texts_ND: Tensor) -> str:
+    bad = {kind: int((~emb_ND.isfinite()).any(1).sum()) for kind, emb_ND in (("image", images_ND), ("text", texts_ND))}
+    if not any(bad.values()):
+        return "similarities overflow: the embeddings are finite but far too large; are they L2-normalised?"
+    found = " and ".join(f"{count} of {len(images_ND)} {kind}s" for kind, count in bad.items() if count)
+    return f"NaN or infinity in the embeddings of {found}"

@@ -1,0 +1,192 @@
+"""The sets P and N of a batch: which other pairs an anchor's own is compared with, and their means.
+
+P holds the diagonals S[k, k] of *other* pairs below s_n + eps. They are the same N numbers for every anchor, so one
+sort and one running sum answer all 2N anchors. N holds the anchor's other negatives above min_k S[k, k] - eps, without
+the selected one; both directions read each block of S once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from goal_core.objectives.similarity import HardestNegatives, SimilarityBlocks
+from goal_core.objectives.triplets import RelativeSet, mean_or
+
+
+class BatchSets:
+    """The relative similarities of one batch, each set made when first asked for.
+
+    Args:
+        blocks: the similarity matrix, already searched.
+        hardest: its hardest negatives.
+        pos_A: s_p of all anchors, shape (2N,).
+        neg_A: s_n of all anchors, shape (2N,), finite.
+    """
+
+    def __init__(self, blocks: SimilarityBlocks, hardest: HardestNegatives, pos_A: Tensor, neg_A: Tensor) -> None:
+        self._blocks, self._hardest, self._pos_A, self._neg_A = blocks, hardest, pos_A, neg_A
+        self._made: dict[tuple[str, float, bool], RelativeSet] = {}
+
+    def positives(self, *, eps: float, strict: bool) -> RelativeSet:
+        """The set P of every anchor."""
+        key = ("pos_set", eps, strict)
+        if key not in self._made:
+            limit_A = self._neg_A + eps
+            if self._blocks.ids_N is None:
+                self._made[key] = PositiveSet(self._pos_A, limit_A, strict)
+            else:
+                self._made[key] = MaskedPositiveSet(self._pos_A, limit_A, strict, self._blocks.ids_N)
+        return self._made[key]
+
+    def negatives(self, *, eps: float, strict: bool) -> RelativeSet:
+        """The set N of every anchor."""
+        key = ("neg_set", eps, strict)
+        if key not in self._made:
+            limit = self._blocks.pos_N.min() - eps
+            self._made[key] = NegativeSet(self._blocks, self._hardest, self._neg_A, limit, strict)
+        return self._made[key]
+
+    def sizes(self) -> dict[str, Tensor]:
+        """Members per anchor of the sets that were asked for: `pos_set` and `neg_set`, each of shape (2N,)."""
+        return {name: members.size for (name, _, _), members in self._made.items()}
+
+
+class PositiveSet:
+    """P without ids: everything below a threshold in the sorted diagonal, less the anchor's own pair.
+
+    The running sums are float64, so that taking the own pair out again costs no accuracy.
+    """
+
+    def __init__(self, pos_A: Tensor, limit_A: Tensor, strict: bool) -> None:
+        self._pos_A = pos_A
+        self._sorted_N = pos_A[: len(pos_A) // 2].sort().values
+        self._below_A = torch.searchsorted(self._sorted_N, limit_A, right=not strict)
+        self._own_A = (pos_A < limit_A if strict else pos_A <= limit_A).long()
+
+    @property
+    def size(self) -> Tensor:
+        """Members per anchor."""
+        return (self._below_A - self._own_A).to(self._pos_A)
+
+    def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
+        """Mean of s_p - R."""
+        pos_A = self._pos_A.double()
+        size_A = self._below_A - self._own_A
+        total_A = size_A * pos_A - (self._sum_below(self._sorted_N.double()) - self._own_A * pos_A)
+        counted_A = size_A if count_ties else size_A - self._ties()
+        return mean_or(total_A, counted_A, empty).to(self._pos_A)
+
+    def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
+        """Mean of exp(rate (s_p - R)) = exp(rate s_p) mean(exp(-rate R))."""
+        exponent_N = -rate * self._sorted_N.double()
+        peak = exponent_N.max()
+        own_A = (-rate * self._pos_A.double() - peak).exp()
+        others_A = (self._sum_below((exponent_N - peak).exp()) - self._own_A * own_A).clamp(min=0)
+        return mean_or(others_A / own_A, self._below_A - self._own_A, empty).to(self._pos_A)
+
+    def _sum_below(self, sorted_values_N: Tensor) -> Tensor:
+        sums = torch.nn.functional.pad(sorted_values_N.cumsum(0), (1, 0))
+        return sums[self._below_A]
+
+    def _ties(self) -> Tensor:
+        first_A = torch.searchsorted(self._sorted_N, self._pos_A)
+        after_A = torch.searchsorted(self._sorted_N, self._pos_A, right=True)
+        return torch.minimum(after_A, self._below_A) - torch.minimum(first_A, self._below_A) - self._own_A
+
+
+class MaskedPositiveSet:
+    """P with ids: pairs of the anchor's id are out, so each anchor has its own list; read in blocks of anchors."""
+
+    def __init__(self, pos_A: Tensor, limit_A: Tensor, strict: bool, ids_N: Tensor) -> None:
+        self._pos_A, self._limit_A, self._strict, self._ids_N = pos_A, limit_A, strict, ids_N
+
+    @property
+    def size(self) -> Tensor:
+        """Members per anchor."""
+        return self._sum(torch.ones_like)
+
+    def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
+        """Mean of s_p - R."""
+        counted_A = self.size if count_ties else self._sum(lambda gap: gap.ne(0).to(gap))
+        return mean_or(self._sum(lambda gap: gap), counted_A, empty)
+
+    def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
+        """Mean of exp(rate (s_p - R))."""
+        return mean_or(self._sum(lambda gap: (rate * gap).exp()), self.size, empty)
+
+    def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:
+        num_pairs = len(self._ids_N)
+        pos_N, ids_A = self._pos_A[:num_pairs], self._ids_N.repeat(2)
+        sums = []
+        step = max(1, 2**22 // num_pairs)
+        for start in range(0, 2 * num_pairs, step):
+            rows = slice(start, start + step)
+            limit_R1 = self._limit_A[rows, None]
+            member_RN = (pos_N < limit_R1) if self._strict else (pos_N <= limit_R1)
+            member_RN &= ids_A[rows, None] != self._ids_N
+            sums.append(torch.where(member_RN, transform(self._pos_A[rows, None] - pos_N), 0).sum(1))
+        return torch.cat(sums)
+
+
+class NegativeSet:
+    """N: the entries of S above one threshold for the whole batch, less each anchor's selected negative."""
+
+    def __init__(
+        self, blocks: SimilarityBlocks, hardest: HardestNegatives, neg_A: Tensor, limit: Tensor, strict: bool
+    ) -> None:
+        self._blocks, self._hardest, self._neg_A, self._limit, self._strict = blocks, hardest, neg_A, limit, strict
+        self._size_A: Tensor | None = None
+
+    @property
+    def size(self) -> Tensor:
+        """Members per anchor."""
+        if self._size_A is None:
+            self._size_A = self._sum(torch.ones_like)
+        return self._size_A
+
+    def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
+        """Mean of s_n - R', at least 0."""
+        total_A = self._sum(lambda gap: gap)
+        counted_A = self.size if count_ties else self._sum(lambda gap: torch.ne(gap, 0, out=gap))
+        return mean_or(total_A, counted_A, empty)
+
+    def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
+        """Mean of exp(rate (s_n - R'))."""
+        return mean_or(self._sum(lambda gap: gap.mul_(rate).exp_()), self.size, empty)
+
+    def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:
+        """Sum of a function of the gap over the members, shape (2N,); counts them on the way, the first time.
+
+        Args:
+            transform: gets gaps that nobody else reads and may write to them.
+        """
+        total_A, size_A = torch.zeros_like(self._neg_A), torch.zeros_like(self._neg_A)
+        compare = torch.gt if self._strict else torch.ge
+        for start, block_RN in self._blocks:
+            # Zeros and ones as floats: multiplying by them is several times faster than a masked fill.
+            member_RN = compare(block_RN, self._limit, out=torch.empty_like(block_RN))
+            # Turns the -inf of non-negatives into something finite; no member is below the limit.
+            floored_RN = torch.maximum(block_RN, self._limit)
+            for dim, anchors, selected, here in self._directions(start, len(block_RN)):
+                kept = member_RN.gather(dim, selected)
+                member_RN.scatter_(dim, selected, torch.where(here, 0, kept))
+                gap_RN = self._neg_A[anchors].unsqueeze(dim) - floored_RN
+                total_A[anchors] += transform(gap_RN).mul_(member_RN).sum(dim)
+                if self._size_A is None:
+                    size_A[anchors] += member_RN.sum(dim)
+                member_RN.scatter_(dim, selected, kept)
+        if self._size_A is None:
+            self._size_A = size_A
+        return total_A
+
+    def _directions(self, start: int, num_rows: int) -> Iterator[tuple[int, slice, Tensor, Tensor]]:
+        """For images, then texts: summed dimension, anchors, index of their selected negative, is it in the block."""
+        rows = slice(start, start + num_rows)
+        text_R1 = self._hardest.text_of_image[rows, None]
+        yield 1, rows, text_R1, torch.ones_like(text_R1, dtype=torch.bool)
+        row_1N = self._hardest.image_of_text[None] - start
+        here_1N = (row_1N >= 0) & (row_1N < num_rows)
+        yield 0, slice(self._blocks.num_pairs, None), row_1N.clamp(0, num_rows - 1), here_1N

@@ -1,0 +1,93 @@
+"""What there is to log of one batch, computed when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from goal_core.objectives.sparse_gradient import SparseGradient
+
+QUANTILES: Final = (0.1, 0.5, 0.9)
+"""Quantiles of the similarities in `ObjectiveStats.as_dict`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ObjectiveStats:
+    """A batch's triplets and their weights. Tensors stay on the device until `as_dict` is called."""
+
+    margin: float
+    """Margin of the monitored hinge, in similarity."""
+    pos: Tensor
+    """s_p of the 2N anchors (images, then texts), shape (A,)."""
+    neg: Tensor
+    """s_n, shape (A,); 0 where there is no negative."""
+    valid: Tensor
+    """Whether the anchor has a negative, shape (A,), bool."""
+    finite: Tensor
+    """Whether all of the batch's similarities are finite, shape (), bool."""
+    triplet: Tensor
+    """T, shape (A,); 0 where there is no negative."""
+    pair_pos: Tensor
+    """P+, shape (A,)."""
+    pair_neg: Tensor
+    """P-, shape (A,)."""
+    set_sizes: Mapping[str, Tensor]
+    """Members of the relative sets the pair weight used (`pos_set`, `neg_set`), each of shape (A,)."""
+    gradient: SparseGradient
+    """dL/dS of the batch, before any upstream factor."""
+    images: Tensor = field(repr=False)
+    """The image embeddings in the dtype of the computation."""
+    texts: Tensor = field(repr=False)
+    """The text embeddings, likewise."""
+
+    @property
+    def hinge(self) -> Tensor:
+        """Sum over both directions of max(0, margin + s_n - s_p), shape (); 2 N margin when all embeddings coincide."""
+        return self._violations().sum()
+
+    def grad_norm(self) -> Tensor:
+        """Frobenius norm of the gradient with respect to both embeddings together, shape (); O(N D)."""
+        d_images, d_texts = self.gradient.for_images(self.texts), self.gradient.for_texts(self.images)
+        return torch.hypot(d_images.norm(), d_texts.norm())
+
+    def as_dict(self) -> dict[str, float]:
+        """Everything as Python floats; waits for the device once.
+
+        Returns:
+            `hinge` (sum), `triplets` (anchors with a negative), `grad_norm`; and over those anchors the means
+            `pos_sim`, `neg_sim`, `triplet_weight`, `pos_weight`, `neg_weight`, the share `active` within the margin,
+            the quantiles `pos_sim_p10` .. `neg_sim_p90`, and, where the pair weight has sets, their mean sizes
+            `pos_set`, `neg_set`.
+            Without any triplet only the first three.
+        """
+        sums = {"hinge": self.hinge, "triplets": self.valid.sum(), "grad_norm": self.grad_norm()}
+        per_anchor = {
+            "pos_sim": self.pos,
+            "neg_sim": self.neg,
+            "triplet_weight": self.triplet,
+            "pos_weight": self.pair_pos,
+            "neg_weight": self.pair_neg,
+            "active": (self._violations() > 0).to(self.pos),
+            **self.set_sizes,
+        }
+        # NaN marks anchors without a negative: the means and quantiles skip it, and no shape depends on the data.
+        table_KA = torch.where(self.valid, torch.stack(list(per_anchor.values())), torch.nan)
+        levels = torch.tensor(QUANTILES, dtype=table_KA.dtype, device=table_KA.device)
+        quantiles_Q2 = torch.nanquantile(table_KA[:2], levels, dim=1)
+        numbers = torch.cat(
+            (torch.stack([v.to(table_KA) for v in sums.values()]), table_KA.nanmean(1), quantiles_Q2.flatten())
+        )
+        names = [
+            *sums,
+            *per_anchor,
+            *(f"{name}_p{level:.0%}"[:-1] for level in QUANTILES for name in ("pos_sim", "neg_sim")),
+        ]
+        values = dict(zip(names, numbers.tolist(), strict=True))
+        return values if values["triplets"] else {name: values[name] for name in sums}
+
+    def _violations(self) -> Tensor:
+        return torch.where(self.valid, self.margin + self.neg - self.pos, 0).clamp(min=0)

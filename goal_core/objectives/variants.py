@@ -1,0 +1,86 @@
+"""The two variants of the objectives, and the parameters that a combination ends up with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from goal_core.errors import ConfigError, nearest
+from goal_core.objectives.pair_weights import pair_weights
+from goal_core.objectives.parameters import Value, parameter_problem
+from goal_core.objectives.triplet_weights import triplet_weights
+
+Variant = Literal["paper", "released"]
+Overrides = Mapping[str, Mapping[str, Value]]
+
+VARIANTS: Final[Mapping[str, tuple[Overrides, Overrides]]] = {
+    "paper": ({}, {}),
+    "released": (
+        {"con": {"gate": False}, "cir": {"cir_shift": 0.5}},
+        {"lin-ms": {"strict": False, "count_ties": False}, "sig-ms": {"strict": False, "empty": "zero"}},
+    ),
+}
+"""What a variant changes in the defaults of (triplet weights, pair weights). `paper` changes nothing; `released` gives
+what github.com/microsoft/VSE_Gradient (commit 3db6c6d) computes once its syntax errors are mended."""
+
+
+def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict[str, Value]:
+    """The parameters of one combination, with the values that the variant gives them.
+
+    Args:
+        pair: name of the pair weight.
+        triplet: name of the triplet weight.
+        variant: `paper` or `released`.
+
+    Returns:
+        Name to default, the triplet weight's first. A name that both weights take is one parameter.
+
+    Raises:
+        UnknownNameError: no such pair or triplet weight.
+        ConfigError: no such variant, or the two weights disagree on a shared parameter's default.
+    """
+    if variant not in VARIANTS:
+        raise ConfigError(f"unknown variant {variant!r}{nearest(variant, VARIANTS)}; known: {', '.join(VARIANTS)}")
+    for_triplet, for_pair = VARIANTS[variant]
+    of_triplet = {**triplet_weights[triplet].parameters, **for_triplet.get(triplet, {})}
+    of_pair = {**pair_weights[pair].parameters, **for_pair.get(pair, {})}
+    clashes = sorted(name for name in of_triplet.keys() & of_pair.keys() if of_triplet[name] != of_pair[name])
+    if clashes:
+        raise ConfigError(f"{pair}/{triplet}: the weights have different defaults for {', '.join(clashes)}; rename one")
+    return {**of_triplet, **of_pair}
+
+
+def resolve_parameters(pair: str, triplet: str, variant: str, given: Mapping[str, Value]) -> dict[str, Value]:
+    """All parameters of one combination: the variant's values with the given ones laid over them.
+
+    Args:
+        pair: name of the pair weight.
+        triplet: name of the triplet weight.
+        variant: `paper` or `released`.
+        given: values that replace the variant's.
+
+    Returns:
+        Name to value, numbers as floats.
+
+    Raises:
+        UnknownNameError: no such pair or triplet weight.
+        ConfigError: an unknown variant or parameter, or a value out of range; all problems in one message.
+    """
+    values = accepted_parameters(pair, triplet, variant)
+    problems = []
+    for name, value in given.items():
+        if name not in values:
+            known = ", ".join(values) or "none"
+            problems.append(f"{pair}/{triplet} has no parameter {name!r}{nearest(name, values)}; it has: {known}")
+            continue
+        owner = triplet_weights[triplet] if name in triplet_weights[triplet].parameters else pair_weights[pair]
+        problem = parameter_problem(owner.function, name, value)
+        if problem:
+            problems.append(problem)
+    if problems:
+        raise ConfigError("; ".join(problems))
+    merged = {**values, **given}
+    return {
+        name: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        for name, value in merged.items()
+    }

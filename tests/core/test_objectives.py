@@ -1,0 +1,335 @@
+"""Every objective against the loop oracle, and what surrounds the mathematics: masks, batches, dtypes, upstream."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from goal_core.errors import GoalError
+from goal_core.objectives import VARIANTS, GradientObjective, NonFiniteError, ShapeError, pair_weights, triplet_weights
+from goal_core.objectives import similarity as similarity_module
+from goal_core.objectives.relative_sets import MaskedPositiveSet, PositiveSet
+from goal_core.objectives.similarity import first_maximum
+from tests.helpers import objective_oracle as oracle
+
+GRID = [(pair, triplet) for pair in ("con", "lin", "sig", "lin-ms", "sig-ms") for triplet in ("con", "nca", "cir")]
+ATOMS = {"paper": oracle.Atoms(), "released": oracle.released()}
+
+
+def batch(num_pairs: int, dim: int = 6, seed: int = 0, match: float = 1.0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(num_pairs, dim, generator=generator, dtype=torch.float64)
+    texts = match * images + torch.randn(num_pairs, dim, generator=generator, dtype=torch.float64)
+    return torch.nn.functional.normalize(images), torch.nn.functional.normalize(texts)
+
+
+def gradients(objective: GradientObjective, images: Tensor, texts: Tensor, ids: Tensor | None = None) -> Tensor:
+    """Both gradients, stacked: shape (2, N, D)."""
+    images, texts = images.clone().requires_grad_(), texts.clone().requires_grad_()
+    objective(images, texts, ids).backward()
+    assert images.grad is not None
+    assert texts.grad is not None
+    return torch.stack((images.grad, texts.grad))
+
+
+def from_oracle(
+    images: Tensor, texts: Tensor, pair: str, triplet: str, atoms: oracle.Atoms, ids: Tensor | None = None
+) -> Tensor:
+    d_images, d_texts = oracle.embedding_gradients(
+        images.tolist(), texts.tolist(), pair, triplet, atoms, None if ids is None else ids.tolist()
+    )
+    return torch.tensor([d_images, d_texts], dtype=torch.float64)
+
+
+def test_the_registries_hold_the_grid() -> None:
+    assert list(pair_weights) == ["con", "lin", "sig", "lin-ms", "sig-ms"]
+    assert list(triplet_weights) == ["con", "nca", "cir"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("pair", "triplet"), GRID)
+def test_gradient_is_the_oracles(pair: str, triplet: str, variant: str) -> None:
+    objective = GradientObjective(pair=pair, triplet=triplet, variant=variant)
+    for seed, (num_pairs, match) in enumerate([(1, 0.0), (2, 1.0), (3, 0.0), (13, 0.0), (13, 0.7), (13, 3.0)]):
+        images, texts = batch(num_pairs, seed=seed, match=match)
+        for ids in (None, torch.arange(num_pairs) // 2):
+            expected = from_oracle(images, texts, pair, triplet, ATOMS[variant], ids)
+            torch.testing.assert_close(gradients(objective, images, texts, ids), expected, rtol=0, atol=1e-12)
+            single = gradients(objective, images.float(), texts.float(), ids)
+            scale = max(1.0, float(expected.abs().max()))
+            torch.testing.assert_close(single.double(), expected, rtol=0, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize(("pair", "triplet"), [("sig-ms", "cir"), ("lin-ms", "con"), ("sig", "nca")])
+def test_every_atom_reaches_the_gradient_and_agrees_with_the_oracle(pair: str, triplet: str) -> None:
+    changes = {
+        "margin": 0.35,
+        "gate": False,
+        "tau": 4.0,
+        "cir_shift": 0.3,
+        "alpha": 3.5,
+        "beta": 6.0,
+        "lam": 0.2,
+        "eps": 0.02,
+        "strict": False,
+        "count_ties": False,
+        "empty": "zero",
+    }
+    images, texts = batch(9, seed=5, match=0.6)
+    images[1], texts[1] = images[0], texts[0]  # ties, for strictness and their counting
+    default = gradients(GradientObjective(pair=pair, triplet=triplet), images, texts)
+    for name in GradientObjective(pair=pair, triplet=triplet).params:
+        objective = GradientObjective(pair=pair, triplet=triplet, **{name: changes[name]})
+        actual = gradients(objective, images, texts)
+        atoms = oracle.Atoms()
+        setattr(atoms, name, changes[name])
+        torch.testing.assert_close(
+            actual,
+            from_oracle(images, texts, pair, triplet, atoms),
+            rtol=0,
+            atol=1e-12,
+            msg=lambda m, n=name: f"{n}: {m}",
+        )
+        if name not in ("strict", "empty", "count_ties"):
+            assert not torch.equal(actual, default), name
+
+
+def test_strictness_and_ties_decide_at_the_threshold() -> None:
+    """Similarities that floats hold exactly: X = S and Y = identity, eps = 1/4."""
+    S = [[0.75, 0.0, 0.0], [0.25, 0.25, 0.0], [0.0, 1.0, 0.75]]
+    results = []
+    for strict in (True, False):
+        for count_ties in (True, False):
+            objective = GradientObjective(
+                pair="lin-ms", triplet="con", gate=False, eps=0.25, strict=strict, count_ties=count_ties
+            )
+            images, texts = torch.tensor(S, dtype=torch.float64), torch.eye(3, dtype=torch.float64)
+            G = objective.forward_with_stats(images, texts)[1].gradient.dense()
+            atoms = oracle.Atoms(gate=False, eps=0.25, strict=strict, count_ties=count_ties)
+            expected = torch.tensor(oracle.similarity_gradient(S, "lin-ms", "con", atoms), dtype=torch.float64)
+            torch.testing.assert_close(G, expected, rtol=0, atol=1e-15)
+            results.append(G)
+    assert all(not torch.equal(a, b) for i, a in enumerate(results) for b in results[:i])
+
+
+def test_a_hand_checked_batch() -> None:
+    """S = [[.9, .6], [.2, .5]], con/con, m = .2: only the text of pair 1 (.5 against .6) is within the margin."""
+    images, texts = torch.tensor([[0.9, 0.6], [0.2, 0.5]]), torch.eye(2)
+    scalar, stats = GradientObjective(pair="con", triplet="con").forward_with_stats(images, texts)
+    assert stats.gradient.dense().tolist() == [[0.0, 1.0], [0.0, -1.0]]
+    assert float(scalar) == pytest.approx(0.2 + 0.6 - 0.5)
+
+
+@pytest.mark.parametrize(("pair", "triplet"), GRID)
+def test_upstream_factor_is_honoured(pair: str, triplet: str) -> None:
+    images, texts = batch(8, match=0.5)
+    objective = GradientObjective(pair=pair, triplet=triplet)
+    once = gradients(objective, images, texts)
+    images.requires_grad_(), texts.requires_grad_()
+    (objective(images, texts) * 1e-3).backward()
+    (objective(images, texts) * 2e-3).backward()  # accumulates
+    assert images.grad is not None
+    assert texts.grad is not None
+    torch.testing.assert_close(torch.stack((images.grad, texts.grad)), 3e-3 * once, rtol=1e-14, atol=0)
+
+
+def test_gradient_passes_through_normalisation_as_autograd_of_the_hinge() -> None:
+    generator = torch.Generator().manual_seed(3)
+    raw = [torch.randn(16, 5, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    images, texts = (torch.nn.functional.normalize(emb) for emb in raw)
+    (GradientObjective(pair="con", triplet="con")(images, texts)).backward(retain_graph=True)
+    ours = [emb.grad.clone() for emb in raw if emb.grad is not None]
+    S = images @ texts.t()
+    masked = S.masked_fill(torch.eye(16, dtype=torch.bool), -2)
+    hinge = sum((0.2 + masked.max(dim).values - S.diagonal()).clamp(min=0).sum() for dim in (0, 1))
+    theirs = torch.autograd.grad(hinge, raw)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(("pair", "triplet"), GRID)
+def test_the_same_input_gives_the_same_bits(pair: str, triplet: str) -> None:
+    images, texts = (emb.float() for emb in batch(64, dim=32, match=0.3))
+    objective = GradientObjective(pair=pair, triplet=triplet)
+    assert torch.equal(gradients(objective, images, texts), gradients(objective, images, texts))
+
+
+@pytest.mark.parametrize("stored", [2**26, 0])
+@pytest.mark.parametrize("rows", [1, 3, 7])
+@pytest.mark.parametrize("pair", ["con", "lin-ms", "sig-ms"])
+def test_blocks_of_any_height_give_one_result(
+    monkeypatch: pytest.MonkeyPatch, pair: str, rows: int, stored: int
+) -> None:
+    images, texts = batch(10, match=0.4, seed=2)
+    objective = GradientObjective(pair=pair, triplet="nca")
+    whole = gradients(objective, images, texts)
+    monkeypatch.setitem(similarity_module.BLOCK_ENTRIES, "cpu", rows * 10)
+    monkeypatch.setattr(similarity_module, "STORED_ENTRIES", stored)
+    torch.testing.assert_close(gradients(objective, images, texts), whole, rtol=1e-13, atol=1e-13)
+
+
+def test_nothing_of_size_batch_squared_is_kept_for_backward() -> None:
+    images, texts = (emb.requires_grad_() for emb in batch(40, dim=3))
+    scalar = GradientObjective(pair="sig-ms", triplet="cir")(images, texts)
+    assert scalar.grad_fn is not None
+    saved = [*scalar.grad_fn.saved_tensors, *scalar.grad_fn.gradient.entries()]  # type: ignore[attr-defined]
+    assert max(tensor.numel() for tensor in saved) == 3 * 40
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("pair", "triplet"), GRID)
+def test_pairs_without_a_negative_contribute_nothing(pair: str, triplet: str, variant: str) -> None:
+    objective = GradientObjective(pair=pair, triplet=triplet, variant=variant)
+    images, texts = batch(1)
+    assert not gradients(objective, images, texts).any()
+    images, texts = batch(5)
+    assert not gradients(objective, images, texts, torch.zeros(5, dtype=torch.long)).any()
+    assert float(objective(images, texts, torch.zeros(5, dtype=torch.long))) == 0
+
+
+def test_a_batch_of_two_has_no_other_negatives() -> None:
+    images, texts = batch(2, match=0.2)
+    stats = GradientObjective(pair="sig-ms", triplet="con").forward_with_stats(images, texts)[1]
+    assert stats.set_sizes["neg_set"].tolist() == [0, 0, 0, 0]
+    assert stats.set_sizes["pos_set"].max() <= 1
+
+
+def test_empty_sets_give_sig_with_neutral_and_an_exponential_with_zero() -> None:
+    """Other positives far above the negatives, negatives far below the positives: P and N are empty."""
+    images = torch.tensor([[0.9, 0.0, 0.1], [0.1, 0.9, 0.0], [0.0, 0.1, 0.9]], dtype=torch.float64)
+    texts = torch.eye(3, dtype=torch.float64)
+    by_rule = {
+        empty: GradientObjective(pair="sig-ms", triplet="nca", empty=empty).forward_with_stats(images, texts)[1]
+        for empty in ("neutral", "zero")
+    }
+    assert not by_rule["zero"].set_sizes["pos_set"].any()
+    assert not by_rule["zero"].set_sizes["neg_set"].any()
+    sig = GradientObjective(pair="sig", triplet="nca").forward_with_stats(images, texts)[1]
+    torch.testing.assert_close(by_rule["neutral"].pair_pos, sig.pair_pos)
+    torch.testing.assert_close(by_rule["neutral"].pair_neg, sig.pair_neg)
+    torch.testing.assert_close(by_rule["zero"].pair_pos, torch.exp(-2 * (by_rule["zero"].pos - 0.5)))
+    torch.testing.assert_close(by_rule["zero"].pair_neg, torch.exp(10 * (by_rule["zero"].neg - 0.5)))
+
+
+def test_ties_take_the_first_index() -> None:
+    block = torch.tensor([[1.0, 3.0, 3.0], [3.0, 2.0, 3.0]])
+    values, places = first_maximum(block, dim=1)
+    assert (values.tolist(), places.tolist()) == ([3.0, 3.0], [1, 0])
+    values, places = first_maximum(block, dim=0)
+    assert (values.tolist(), places.tolist()) == ([3.0, 3.0, 3.0], [1, 0, 0])
+    infinite = torch.full((2, 2), -torch.inf)
+    assert first_maximum(infinite, dim=0)[1].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_ties_take_the_first_index_across_blocks(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setitem(similarity_module.BLOCK_ENTRIES, "cpu", rows * 4)
+    blocks = similarity_module.SimilarityBlocks(torch.full((4, 4), 0.5), torch.eye(4), None)
+    hardest = similarity_module.hardest_negatives(blocks)
+    assert hardest.text_of_image.tolist() == [1, 0, 0, 0]
+    assert hardest.image_of_text.tolist() == [1, 0, 0, 0]
+
+
+def test_identical_captions_of_different_images_are_harmless() -> None:
+    images, texts = batch(6, match=0.8)
+    texts[4] = texts[1]
+    for pair, triplet in GRID:
+        actual = gradients(GradientObjective(pair=pair, triplet=triplet), images, texts)
+        expected = from_oracle(images, texts, pair, triplet, oracle.Atoms())
+        torch.testing.assert_close(actual.sum(1), expected.sum(1), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("num_pairs", [1, 6])
+@pytest.mark.parametrize("which", ["image", "text"])
+def test_non_finite_embeddings_are_an_error(bad: float, num_pairs: int, which: str) -> None:
+    images, texts = batch(num_pairs)
+    (images if which == "image" else texts)[-1, 2] = bad
+    with pytest.raises(NonFiniteError, match=f"1 of {num_pairs} {which}s"):
+        GradientObjective(pair="con", triplet="nca")(images, texts)
+    stats = GradientObjective(pair="con", triplet="nca", check_finite=False).forward_with_stats(images, texts)[1]
+    assert not stats.finite
+    assert issubclass(NonFiniteError, GoalError)
+
+
+def test_overflowing_similarities_are_an_error() -> None:
+    huge = torch.full((3, 4), 1e30)
+    with pytest.raises(NonFiniteError, match="L2-normalised"):
+        GradientObjective(pair="con", triplet="con")(huge, huge)
+
+
+@pytest.mark.parametrize(
+    ("images", "texts", "ids", "message"),
+    [
+        (torch.ones(3, 2), torch.ones(4, 2), None, r"equal shape \(N, D\).*\(3, 2\).*\(4, 2\)"),
+        (torch.ones(3, 2), torch.ones(3, 5), None, "equal shape"),
+        (torch.ones(3), torch.ones(3), None, "equal shape"),
+        (torch.ones(0, 2), torch.ones(0, 2), None, "at least one pair"),
+        (torch.ones(3, 2, dtype=torch.long), torch.ones(3, 2), None, "floating point"),
+        (torch.ones(3, 2), torch.ones(3, 2), torch.zeros(2), r"ids must have shape \(3,\).*\(2,\)"),
+    ],
+)
+def test_batches_that_do_not_fit_are_an_error(images: Tensor, texts: Tensor, ids: Tensor | None, message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        GradientObjective(pair="con", triplet="con")(images, texts, ids)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("pair", "triplet"), GRID)
+def test_half_precision_is_computed_in_float32(pair: str, triplet: str, dtype: torch.dtype) -> None:
+    images, texts = (emb.to(dtype) for emb in batch(24, dim=16, match=0.5))
+    objective = GradientObjective(pair=pair, triplet=triplet)
+    images.requires_grad_(), texts.requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scalar = objective(images, texts)
+        assert scalar.dtype == torch.float32
+        grads = torch.autograd.grad(scalar, (images, texts))
+    half = torch.stack(grads)
+    images, texts = images.detach(), texts.detach()
+    single = gradients(objective, images.float(), texts.float())
+    assert half.dtype == dtype
+    assert torch.equal(half, single.to(dtype))
+
+
+def test_works_without_gradient_and_for_one_side_only() -> None:
+    images, texts = batch(7)
+    objective = GradientObjective(pair="sig-ms", triplet="cir")
+    with torch.no_grad():
+        assert not objective(images, texts).requires_grad
+    with torch.inference_mode():
+        assert float(objective(images, texts)) >= 0
+    both = gradients(objective, images, texts)
+    images.requires_grad_()
+    objective(images, texts).backward()
+    assert images.grad is not None
+    assert torch.equal(images.grad, both[0])
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("count_ties", [True, False])
+def test_sorted_and_masked_positive_sets_agree(strict: bool, count_ties: bool) -> None:
+    """With an id of its own for every pair, both ways of summing P are the same set."""
+    generator = torch.Generator().manual_seed(0)
+    pos_A = (torch.randint(-8, 9, (30,), generator=generator) / 8).double().repeat(2)
+    limit_A = (torch.randint(-8, 9, (60,), generator=generator) / 8).double()
+    fast, plain = PositiveSet(pos_A, limit_A, strict), MaskedPositiveSet(pos_A, limit_A, strict, torch.arange(30))
+    assert torch.equal(fast.size, plain.size)
+    for rate in (2.0, -10.0, 50.0):
+        torch.testing.assert_close(
+            fast.mean_exp_gap(rate, empty=1.0), plain.mean_exp_gap(rate, empty=1.0), rtol=1e-10, atol=1e-14
+        )
+    torch.testing.assert_close(
+        fast.mean_gap(empty=0.0, count_ties=count_ties), plain.mean_gap(empty=0.0, count_ties=count_ties)
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("pair", "triplet"), GRID)
+def test_cuda_agrees_with_the_cpu(pair: str, triplet: str) -> None:
+    images, texts = batch(100, dim=32, match=0.4)
+    for variant in VARIANTS:
+        objective = GradientObjective(pair=pair, triplet=triplet, variant=variant)
+        on_device = gradients(objective, images.cuda(), texts.cuda())
+        torch.testing.assert_close(on_device.cpu(), gradients(objective, images, texts), rtol=1e-10, atol=1e-10)

@@ -1,0 +1,90 @@
+"""Which of the objectives are gradients of a loss."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from goal_core.objectives import GradientObjective, list_objectives, weights_at
+from goal_core.objectives.integrability import circulation, has_scalar_loss
+
+PAPER = {"con/con", "con/nca", "lin/cir"}
+RELEASED = PAPER | {"lin/con", "sig/con", "lin-ms/con", "sig-ms/con"}
+GRID = [(pair, triplet) for pair in ("con", "lin", "sig", "lin-ms", "sig-ms") for triplet in ("con", "nca", "cir")]
+
+
+def test_the_catalogue_counts_three_losses_in_the_paper_and_seven_in_the_released_code() -> None:
+    objectives = list_objectives()
+    assert [(objective.pair, objective.triplet) for objective in objectives] == GRID
+    assert {objective.name for objective in objectives if objective.scalar_loss["paper"]} == PAPER
+    assert {objective.name for objective in objectives if objective.scalar_loss["released"]} == RELEASED
+    assert {o.name: o.literature for o in objectives if o.literature != "new"} == {
+        "con/con": "triplet loss",
+        "con/nca": "NT-Xent loss",
+        "lin/cir": "Circle loss",
+        "sig/con": "binomial deviance",
+        "sig-ms/con": "multi-similarity loss",
+    }
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+@pytest.mark.parametrize(("pair", "triplet"), GRID)
+def test_the_verdict_is_not_close(pair: str, triplet: str, variant: str) -> None:
+    work = circulation(pair=pair, triplet=triplet, variant=variant)
+    if f"{pair}/{triplet}" in (PAPER if variant == "paper" else RELEASED):
+        assert work < 1e-6
+    else:
+        assert work > 1e-2
+
+
+def test_parameters_decide_too() -> None:
+    assert has_scalar_loss(pair="sig", triplet="con", params={"gate": False})
+    assert not has_scalar_loss(pair="sig", triplet="con")
+
+
+def curl(pair: str, triplet: str, variant: str) -> float:
+    """Largest |d(T P-)/ds_p + d(T P+)/ds_n| on a grid of 400 points, by central differences."""
+    line = torch.linspace(-0.93, 0.97, 20, dtype=torch.float64)
+    pos, neg = torch.meshgrid(line, line + 0.013, indexing="ij")  # no point on the line s_n = s_p - 0.2
+    h = 1e-5
+
+    def field(s_p: Tensor, s_n: Tensor) -> tuple[Tensor, Tensor]:
+        return weights_at(s_p, s_n, pair=pair, triplet=triplet, variant=variant).gradient
+
+    d_neg_by_pos = (field(pos + h, neg)[1] - field(pos - h, neg)[1]) / (2 * h)
+    d_pos_by_neg = (field(pos, neg + h)[0] - field(pos, neg - h)[0]) / (2 * h)
+    return float((d_neg_by_pos - d_pos_by_neg).abs().max())
+
+
+@pytest.mark.parametrize(("pair", "triplet"), GRID)
+def test_the_curl_table(pair: str, triplet: str) -> None:
+    """A Heaviside has zero curl between its jumps; only the loops of the paper variant see it."""
+    value = curl(pair, triplet, "released")
+    if f"{pair}/{triplet}" in RELEASED:
+        assert value < 1e-7
+    else:
+        assert value > 0.5
+    if triplet == "con":
+        assert curl(pair, triplet, "paper") < 1e-7
+
+
+def asymmetry(pair: str, triplet: str) -> float:
+    """Asymmetry of the Jacobian of G(S), relative similarities being variables too."""
+    generator = torch.Generator().manual_seed(4)
+    S = 0.8 * torch.rand(6, 6, generator=generator, dtype=torch.float64)
+    objective = GradientObjective(pair=pair, triplet=triplet, variant="released")
+
+    def matrix(S: Tensor) -> Tensor:
+        return objective.forward_with_stats(S, torch.eye(6, dtype=S.dtype))[1].gradient.dense().flatten()
+
+    steps = 1e-6 * torch.eye(36, dtype=torch.float64).view(36, 6, 6)
+    jacobian = torch.stack([(matrix(S + step) - matrix(S - step)) / 2e-6 for step in steps])
+    return float((jacobian - jacobian.t()).abs().max())
+
+
+@pytest.mark.parametrize(("pair", "triplet"), GRID)
+def test_with_the_sets_as_variables_five_remain(pair: str, triplet: str) -> None:
+    integrable = RELEASED - {"lin-ms/con", "sig-ms/con"}
+    value = asymmetry(pair, triplet)
+    assert value < 1e-6 if f"{pair}/{triplet}" in integrable else value > 1e-2

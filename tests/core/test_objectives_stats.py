@@ -1,0 +1,92 @@
+"""What is logged of a batch, and when training counts as collapsed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from goal_core.objectives import CollapseDetector, GradientObjective
+from goal_core.objectives.collapse import at_margin
+
+
+def test_the_numbers_of_a_hand_checked_batch() -> None:
+    """s_p = .9, .5; images meet .6 and .2, texts meet .2 and .6; only text 1 is within the margin of .2."""
+    S = torch.tensor([[0.9, 0.6], [0.2, 0.5]], dtype=torch.float64)
+    stats = GradientObjective(pair="lin", triplet="con").forward_with_stats(S, torch.eye(2, dtype=S.dtype))[1]
+    values = stats.as_dict()
+    assert values["hinge"] == pytest.approx(0.3)
+    assert values["triplets"] == 4
+    assert values["pos_sim"] == pytest.approx(0.7)
+    assert values["neg_sim"] == pytest.approx(0.4)
+    assert values["triplet_weight"] == values["active"] == 0.25
+    assert values["pos_weight"] == pytest.approx(0.3)
+    assert values["neg_weight"] == pytest.approx(0.4)
+    assert values["pos_sim_p50"] == pytest.approx(0.7)
+    assert values["neg_sim_p90"] == pytest.approx(0.6)
+    # G = [[0, .6], [0, -.5]]: dL/dX = G, dL/dY = G^T S.
+    G = torch.tensor([[0.0, 0.6], [0.0, -0.5]], dtype=torch.float64)
+    assert values["grad_norm"] == pytest.approx(math.hypot(float(G.norm()), float((G.t() @ S).norm())))
+    assert "pos_set" not in values
+    assert all(isinstance(value, float) for value in values.values())
+
+
+def test_set_sizes_are_logged_where_the_weight_has_sets() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images, texts = torch.nn.functional.normalize(torch.randn(2, 8, 3, generator=generator), dim=2)
+    values = GradientObjective(pair="lin-ms", triplet="con").forward_with_stats(images, texts)[1].as_dict()
+    assert 0 < values["pos_set"] <= 7
+    assert 0 < values["neg_set"] <= 6
+
+
+def test_anchors_without_a_negative_are_left_out_of_the_means() -> None:
+    S = torch.tensor([[0.9, 0.8, 0.1], [0.8, 0.7, 0.3], [0.1, 0.3, 0.2]], dtype=torch.float64)
+    objective = GradientObjective(pair="con", triplet="con")
+    values = objective.forward_with_stats(S, torch.eye(3, dtype=S.dtype), torch.tensor([0, 0, 1]))[1].as_dict()
+    assert values["neg_sim"] == pytest.approx((0.1 + 0.3 + 0.3) / 3)
+    single = objective.forward_with_stats(S[:1], torch.eye(3, dtype=S.dtype)[:1])[1].as_dict()
+    assert single == {"hinge": 0.0, "triplets": 0.0, "grad_norm": 0.0}
+
+
+def test_gradient_norm_is_that_of_backward() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images, texts = torch.nn.functional.normalize(torch.randn(2, 20, 6, generator=generator), dim=2)
+    images.requires_grad_(), texts.requires_grad_()
+    scalar, stats = GradientObjective(pair="sig-ms", triplet="cir").forward_with_stats(images, texts)
+    scalar.backward()
+    assert images.grad is not None
+    assert texts.grad is not None
+    expected = float(torch.hypot(images.grad.norm(), texts.grad.norm()))
+    assert stats.as_dict()["grad_norm"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("pair", "triplet", "margin"), [("con", "nca", 0.2), ("con", "con", 0.35)])
+def test_coinciding_embeddings_cost_the_margin_for_every_triplet(pair: str, triplet: str, margin: float) -> None:
+    params = {"margin": margin} if triplet == "con" else {}
+    objective = GradientObjective(pair=pair, triplet=triplet, **params)
+    same = torch.nn.functional.normalize(torch.ones(16, 4, dtype=torch.float64))
+    scalar = objective(same, same)
+    assert objective.margin == margin
+    assert float(scalar) == pytest.approx(2 * 16 * margin)
+    assert at_margin(float(scalar), 32, objective.margin)
+
+
+def test_collapse_takes_the_whole_patience_in_a_row() -> None:
+    detector = CollapseDetector(margin=0.2, patience=3)
+    at, near, off = 51.2, 51.2 * 1.009, 51.2 * 0.98
+    assert [detector.update(hinge, 256) for hinge in (at, near, off, at, at, near, at)] == [False] * 5 + [True, True]
+    assert detector.num_steps == 4
+
+
+def test_patience_zero_never_collapses_and_a_batch_without_triplets_resets() -> None:
+    never = CollapseDetector(margin=0.2, patience=0)
+    assert not any(never.update(51.2, 256) for _ in range(10))
+    detector = CollapseDetector(margin=0.2, patience=2)
+    assert [detector.update(h, n) for h, n in ((51.2, 256), (0.0, 0), (51.2, 256), (51.2, 256))] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert not at_margin(math.nan, 256, 0.2)
