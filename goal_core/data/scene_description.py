@@ -1,0 +1,152 @@
+"""What a synthetic scene contains, and how scenes are drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from goal_core.seeding import derive_seed
+
+T = TypeVar("T")
+
+SHAPES = ("circle", "square", "triangle", "star", "cross", "ring", "diamond", "heart", "crescent")
+COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black")
+SIZES = ("small", "large")
+TINTS = ("white", "grey", "beige", "pale blue", "mint", "lilac")
+PATTERNS = ("plain", "striped", "dotted", "checked")
+GRID = 3
+"""Objects stand in the cells of a GRID x GRID board."""
+
+
+class Draws:
+    """Random choices made from uniform doubles alone, a stream that numpy keeps the same from version to version.
+
+    Args:
+        seed: the data's seed.
+        purpose: words that name the stream.
+    """
+
+    def __init__(self, seed: int, *purpose: object) -> None:
+        self._generator = np.random.Generator(np.random.PCG64(derive_seed(seed, "scenes", *purpose)))
+
+    def below(self, limit: int) -> int:
+        """An integer in [0, limit)."""
+        return int(self._generator.random() * limit)
+
+    def between(self, low: float, high: float) -> float:
+        """A number in [low, high)."""
+        return low + (high - low) * float(self._generator.random())
+
+    def chance(self, probability: float) -> bool:
+        """True with the given probability."""
+        return bool(self._generator.random() < probability)
+
+    def one_of(self, options: Sequence[T]) -> T:
+        """One of the options, each equally likely."""
+        return options[self.below(len(options))]
+
+    def shuffled(self, options: Sequence[T], count: int = 0) -> list[T]:
+        """``count`` different options in random order; 0 gives all of them."""
+        rest = list(options)
+        return [rest.pop(self.below(len(rest))) for _ in range(count or len(rest))]
+
+    def field(self, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        """An array of independent numbers in [-1, 1)."""
+        return 2.0 * self._generator.random(shape) - 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SceneObject:
+    """One thing in a scene."""
+
+    row: int
+    """0 (top) to GRID - 1."""
+    column: int
+    """0 (left) to GRID - 1."""
+    shape: str
+    colour: str
+    size: str
+
+    @property
+    def cell(self) -> tuple[int, int]:
+        """Row and column."""
+        return self.row, self.column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """The full description of an image. Two scenes are equal when no caption could tell them apart."""
+
+    objects: tuple[SceneObject, ...]
+    """Two or three, in reading order, in different cells, no two alike in both shape and colour."""
+    tint: str
+    pattern: str
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the objects keep apart and can be told apart."""
+        cells = {item.cell for item in self.objects}
+        looks = {(item.shape, item.colour) for item in self.objects}
+        return len(cells) == len(looks) == len(self.objects)
+
+
+def random_scene(draws: Draws) -> Scene:
+    """Draw a scene, all attributes independent and equally likely."""
+    cells = draws.shuffled(range(GRID * GRID), 2 + draws.below(2))
+    while True:
+        objects = [
+            SceneObject(
+                row=cell // GRID,
+                column=cell % GRID,
+                shape=draws.one_of(SHAPES),
+                colour=draws.one_of(COLOURS),
+                size=draws.one_of(SIZES),
+            )
+            for cell in cells
+        ]
+        scene = _scene(objects, draws.one_of(TINTS), draws.one_of(PATTERNS))
+        if scene.is_valid:
+            return scene
+
+
+def similar_scene(scene: Scene, draws: Draws) -> Scene:
+    """Change a scene in one respect.
+
+    That is an object's colour, shape, size or place, two objects' places or colours exchanged, or the background.
+    """
+    while True:
+        changed = _changed(scene, draws)
+        if changed != scene and changed.is_valid:
+            return changed
+
+
+def _changed(scene: Scene, draws: Draws) -> Scene:
+    first, second, *_ = chosen = draws.shuffled(scene.objects)
+    rest = chosen[2:]
+    change = draws.one_of(("colour", "shape", "size", "place", "exchange places", "exchange colours", "background"))
+    match change:
+        case "colour":
+            first = replace(first, colour=draws.one_of(COLOURS))
+        case "shape":
+            first = replace(first, shape=draws.one_of(SHAPES))
+        case "size":
+            first = replace(first, size=draws.one_of(SIZES))
+        case "place":
+            first = replace(first, row=draws.below(GRID), column=draws.below(GRID))
+        case "exchange places":
+            first, second = (
+                replace(first, row=second.row, column=second.column),
+                replace(second, row=first.row, column=first.column),
+            )
+        case "exchange colours":
+            first, second = replace(first, colour=second.colour), replace(second, colour=first.colour)
+        case _:
+            return replace(scene, tint=draws.one_of(TINTS), pattern=draws.one_of(PATTERNS))
+    return _scene([first, second, *rest], scene.tint, scene.pattern)
+
+
+def _scene(objects: list[SceneObject], tint: str, pattern: str) -> Scene:
+    return Scene(objects=tuple(sorted(objects)), tint=tint, pattern=pattern)

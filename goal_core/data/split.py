@@ -1,0 +1,99 @@
+"""One split of a dataset: captions in memory, images read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goal_core.errors import DataError
+
+SPLIT_NAMES = ("train", "val", "test")
+"""Every dataset has exactly these, in this order."""
+
+
+class ImageReader(Protocol):
+    """Where a split's images come from. Readers are pickled to reach decoding processes."""
+
+    def __len__(self) -> int:
+        """Number of images."""
+
+    def read(self, index: int) -> NDArray[np.uint8]:
+        """The image at ``index``, (H, W, 3) uint8 RGB in its original size."""
+
+    def label(self, index: int) -> str:
+        """What to call the image in a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Split:
+    """Images and their captions, in the order of the dataset.
+
+    Raises:
+        DataError: there is no image, or an image has no caption.
+    """
+
+    name: str
+    """`train`, `val` or `test`."""
+    captions: list[str]
+    """All captions, flat: those of image 0, then those of image 1, and so on; images may have different numbers."""
+    caption_image: NDArray[np.int64]
+    """Index of each caption's image in this split, (num_captions,), ascending; every image occurs."""
+    reader: ImageReader
+
+    def __post_init__(self) -> None:
+        """Check that captions and images fit each other."""
+        if not len(self.reader):
+            raise DataError(f"split {self.name!r} has no images")
+        if len(self.captions) != len(self.caption_image):
+            raise ValueError(f"{len(self.captions)} captions, but {len(self.caption_image)} image indices")
+        counts = np.bincount(self.caption_image, minlength=len(self.reader))
+        if len(counts) != len(self.reader) or (np.diff(self.caption_image) < 0).any():
+            raise ValueError(f"caption_image of split {self.name!r} must ascend within [0, {len(self.reader)})")
+        if not counts.all():
+            bare = int(np.argmin(counts != 0))
+            raise DataError(f"image {self.reader.label(bare)} of split {self.name!r} has no captions")
+
+    @property
+    def num_images(self) -> int:
+        """How many images the split has."""
+        return len(self.reader)
+
+    @property
+    def num_captions(self) -> int:
+        """How many captions, and so image-caption pairs, the split has."""
+        return len(self.captions)
+
+    def load_image(self, index: int) -> NDArray[np.uint8]:
+        """Read one image.
+
+        Args:
+            index: in [0, num_images).
+
+        Returns:
+            (H, W, 3) uint8 RGB in the original size; see :func:`goal_core.data.images.decode_image`.
+
+        Raises:
+            DataError: the file cannot be read; the message names it.
+        """
+        return self.reader.read(index)
+
+
+def split_of(name: str, captions_by_image: Sequence[Sequence[str]], reader: ImageReader) -> Split:
+    """Build a split from the captions of each image.
+
+    Args:
+        name: `train`, `val` or `test`.
+        captions_by_image: for each image of ``reader``, in its order, its captions.
+        reader: the images.
+    """
+    counts = [len(captions) for captions in captions_by_image]
+    return Split(
+        name=name,
+        captions=[caption for captions in captions_by_image for caption in captions],
+        caption_image=np.repeat(np.arange(len(counts), dtype=np.int64), counts),
+        reader=reader,
+    )

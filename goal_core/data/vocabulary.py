@@ -1,0 +1,127 @@
+"""Captions to word ids, as VSE++ does it: lower-case words, a count threshold, four special ids."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from goal_core.errors import DataError
+
+PAD, START, END, UNK = 0, 1, 2, 3
+SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")
+_FORMAT = "goal-vocabulary-1"
+
+_CLITIC = r"'(?:s|m|d|ll|re|ve)\b"
+_TOKEN = re.compile(
+    rf"""
+      \w+?(?=n't\b) | n't\b                    # do n't
+    | can(?=not\b)                             # can not
+    | {_CLITIC}                                # it 's
+    | (?:[^\W\d_]\.){{2,}}                     # u.s.
+    | \d+(?:[.,:/]\d+)+(?:-\w+)*               # 1,000  3.5  12:30  1/2-inch
+    | \w+(?:-\w+ | '(?!(?:s|m|d|ll|re|ve)\b)\w+)*   # red  black-and-white  o'clock
+    | \.{{2,}} | -{{2,}}                       # ...  --
+    | [^\w\s]                                  # any other sign by itself
+    """,
+    re.VERBOSE,
+)
+_APOSTROPHES = str.maketrans({"’": "'", "ʼ": "'"})
+
+
+def tokenize(caption: str) -> list[str]:
+    """Split a caption into lower-case words and signs.
+
+    Close to NLTK's ``word_tokenize``, which VSE++ used, without its data files. ``don't`` gives ``do n't``, ``man's``
+    gives ``man 's``; hyphenated words and numbers stay whole; every other sign is a word of its own.
+
+    Deviates: opening quotes stay ``"`` (NLTK rewrites them), ``gonna`` is not split, words joined by a slash are, a
+    full stop is always split off (NLTK keeps those inside), a typographic apostrophe counts as a plain one, and text
+    is NFC-normalised first.
+    """
+    return [word for part in unicodedata.normalize("NFC", caption).lower().split() for word in _split(part)]
+
+
+# No word reaches across a space, and captions repeat their words, so most are looked up.
+@lru_cache(maxsize=1 << 16)
+def _split(part: str) -> tuple[str, ...]:
+    return tuple(_TOKEN.findall(part.translate(_APOSTROPHES)))
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The known words. Ids 0 to 3 are ``<pad> <start> <end> <unk>``; word ``words[i]`` has id ``i + 4``."""
+
+    words: tuple[str, ...]
+    """By falling count, then alphabetically; so equal corpora give equal ids."""
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index the words.
+
+        Raises:
+            DataError: there is no word, or one occurs twice or is a special word.
+        """
+        ids = {word: index for index, word in enumerate((*SPECIAL_WORDS, *self.words))}
+        if not self.words:
+            raise DataError("the vocabulary is empty")
+        if len(ids) != len(self.words) + len(SPECIAL_WORDS):
+            repeated = [word for word, count in Counter((*SPECIAL_WORDS, *self.words)).items() if count > 1]
+            raise DataError(f"vocabulary lists words twice: {', '.join(repeated[:5])}")
+        object.__setattr__(self, "_ids", ids)
+
+    @classmethod
+    def build(cls, captions: Iterable[str], min_count: int) -> Vocabulary:
+        """Collect the words of a corpus.
+
+        Args:
+            captions: the train and val captions; never the test captions.
+            min_count: words seen fewer times than this become ``<unk>``, at least 1.
+
+        Raises:
+            DataError: no word is seen that often.
+
+        Source: VSE++ (vsepp/vocab.py), threshold 4.
+        """
+        counts = Counter(word for caption in captions for word in tokenize(caption))
+        kept = sorted((-count, word) for word, count in counts.items() if count >= min_count)
+        if not kept:
+            raise DataError(
+                f"no word occurs {min_count} times or more in the train and val captions "
+                f"({len(counts)} different words); lower min_word_count"
+            )
+        return cls(tuple(word for _, word in kept))
+
+    def encode(self, caption: str) -> list[int]:
+        """Word ids of a caption between ``<start>`` and ``<end>``; at least these two, no upper limit."""
+        return [START, *(self._ids.get(word, UNK) for word in tokenize(caption)), END]
+
+    def __len__(self) -> int:
+        """Number of ids, the four special ones included."""
+        return len(self.words) + len(SPECIAL_WORDS)
+
+    def to_json(self) -> str:
+        """The vocabulary as text; equal vocabularies give equal text."""
+        return json.dumps({"format": _FORMAT, "words": list(self.words)}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Vocabulary:
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            DataError: the text is anything else.
+        """
+        try:
+            stored = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"vocabulary is not JSON: {error}") from error
+        if not isinstance(stored, dict) or set(stored) != {"format", "words"} or stored["format"] != _FORMAT:
+            raise DataError(f"vocabulary must be an object with 'words' and 'format': {_FORMAT!r}")
+        words = stored["words"]
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise DataError("vocabulary 'words' must be a list of strings")
+        return cls(tuple(words))

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goal_core.data import EncodedCaptions, Vocabulary, tokenize
+from goal_core.errors import DataError
+
+CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("A man riding a Wave.", "a man riding a wave ."),
+        ("The dog's ball, isn't it?", "the dog 's ball , is n't it ?"),
+        ("they're can't we'll I'd I've I'm", "they 're ca n't we 'll i 'd i 've i 'm"),
+        ("cannot see", "can not see"),
+        ("a black-and-white t-shirt", "a black-and-white t-shirt"),
+        ("5 o'clock; 1,000 men at 12:30, 3.5 m", "5 o'clock ; 1,000 men at 12:30 , 3.5 m"),
+        ("the U.S. flag...", "the u.s. flag ..."),
+        ('children\'s toys (red) & "blue" -- $5', 'children \'s toys ( red ) & " blue " -- $ 5'),
+        ("two boys' bikes", "two boys ' bikes"),
+        ("the man’s café", "the man 's café"),
+        ("cafe\u0301", "café"),
+        ("two\tmen \n stand\u00a0still", "two men stand still"),
+        ("家族 family", "家族 family"),
+        ("   ", ""),
+    ],
+)
+def test_tokenize(caption: str, words: str) -> None:
+    assert tokenize(caption) == words.split()
+
+
+@given(st.text())
+def test_tokenize_loses_no_letter_or_digit_and_gives_no_blank(caption: str) -> None:
+    words = tokenize(caption)
+    assert all(word and not any(sign.isspace() for sign in word) for word in words)
+    assert tokenize(" ".join(caption.split())) == words
+    assert sum(sign.isascii() and sign.isalnum() for sign in "".join(words)) >= sum(
+        sign.isascii() and sign.isalnum() for sign in caption
+    ) - sum(not sign.isascii() for sign in caption)
+
+
+def test_words_are_ordered_by_count_then_alphabet() -> None:
+    vocabulary = Vocabulary.build(CORPUS, 1)
+    assert vocabulary.words == ("a", "cat", "!", ",", "cats", "dog", "mat", "on", "two")
+    assert len(vocabulary) == 13
+
+
+def test_rare_words_become_unknown() -> None:
+    vocabulary = Vocabulary.build(CORPUS, 2)
+    assert vocabulary.words == ("a", "cat")
+    assert vocabulary.encode("A dog, a cat") == [1, 4, 3, 3, 4, 5, 2]
+    assert vocabulary.encode("") == [1, 2]
+
+
+def test_a_caption_cannot_spell_a_special_word() -> None:
+    vocabulary = Vocabulary.build(["<pad> <unk> words"], 1)
+    assert set(vocabulary.words) == {"<", ">", "pad", "unk", "words"}
+
+
+@given(
+    st.lists(st.text(alphabet="abc ,", min_size=1), min_size=1), st.integers(1, 3), st.randoms(use_true_random=False)
+)
+def test_the_vocabulary_does_not_depend_on_the_order_of_the_corpus(
+    captions: list[str], min_count: int, rng: random.Random
+) -> None:
+    shuffled = rng.sample(captions, len(captions))
+    try:
+        vocabulary = Vocabulary.build(captions, min_count)
+    except DataError:
+        with pytest.raises(DataError, match="min_word_count"):
+            Vocabulary.build(shuffled, min_count)
+        return
+    assert Vocabulary.build(shuffled, min_count) == vocabulary
+    assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
+    for caption in captions:
+        assert all(0 < word < len(vocabulary) for word in vocabulary.encode(caption))
+
+
+def test_a_corpus_without_frequent_words_is_refused() -> None:
+    with pytest.raises(DataError, match=r"no word occurs 9 times .* \(9 different words\); lower min_word_count"):
+        Vocabulary.build(CORPUS, 9)
+
+
+def test_json_round_trip_keeps_ids() -> None:
+    vocabulary = Vocabulary.build([*CORPUS, "café 家族"], 1)
+    again = Vocabulary.from_json(vocabulary.to_json())
+    assert again == vocabulary
+    assert again.encode("a café") == vocabulary.encode("a café")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "must be an object"),
+        (json.dumps({"words": ["a"]}), "must be an object"),
+        (json.dumps({"format": "goal-vocabulary-1", "words": ["a"], "more": 1}), "must be an object"),
+        (json.dumps({"format": "goal-vocabulary-9", "words": ["a"]}), "must be an object"),
+        (json.dumps({"format": "goal-vocabulary-1", "words": "abc"}), "list of strings"),
+        (json.dumps({"format": "goal-vocabulary-1", "words": ["a", 1]}), "list of strings"),
+        (json.dumps({"format": "goal-vocabulary-1", "words": []}), "empty"),
+        (json.dumps({"format": "goal-vocabulary-1", "words": ["a", "b", "a"]}), "twice: a"),
+        (json.dumps({"format": "goal-vocabulary-1", "words": ["<pad>"]}), "twice: <pad>"),
+    ],
+)
+def test_json_of_anything_else_is_refused(text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Vocabulary.from_json(text)
+
+
+def test_encoded_captions_pad_to_the_longest_of_the_batch() -> None:
+    vocabulary = Vocabulary.build(CORPUS, 1)
+    encoded = EncodedCaptions([*CORPUS, ""], vocabulary)
+    assert len(encoded) == 4
+    assert encoded.lengths.tolist() == [7, 8, 4, 2]
+    tokens, lengths = encoded.batch(np.array([3, 0, 2]))
+    assert lengths.tolist() == [2, 7, 4]
+    assert tokens.tolist() == [
+        [1, 2, 0, 0, 0, 0, 0],
+        vocabulary.encode(CORPUS[0]),
+        [*vocabulary.encode(CORPUS[2]), 0, 0, 0],
+    ]
+    assert str(tokens.dtype) == str(lengths.dtype) == "torch.int64"
+
+
+@given(st.lists(st.text(alphabet="ab ", max_size=9), min_size=1, max_size=12), st.integers(1, 5))
+def test_chunks_hold_every_caption_in_order(captions: list[str], chunk_size: int) -> None:
+    vocabulary = Vocabulary.build(["a b"], 1)
+    rows = []
+    for tokens, lengths in EncodedCaptions(captions, vocabulary).chunks(chunk_size):
+        assert len(tokens) <= chunk_size
+        rows += [row[:length].tolist() for row, length in zip(tokens, lengths.tolist(), strict=True)]
+    assert rows == [vocabulary.encode(caption) for caption in captions]
