@@ -1,0 +1,13 @@
+"""Evaluation: recall of cross-modal retrieval."""
+
+from __future__ import annotations
+
+from goal_core.evaluation.retrieval import (
+    EmbeddingError,
+    RetrievalMetrics,
+    RetrievalRanks,
+    retrieval_metrics,
+    retrieval_ranks,
+)
+
+__all__ = ["EmbeddingError", "RetrievalMetrics", "RetrievalRanks", "retrieval_metrics", "retrieval_ranks"]
