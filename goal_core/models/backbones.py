@@ -1,0 +1,206 @@
+"""Image backbones: any timm architecture that pools an image to one vector."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from goal_core.errors import DataError, UnknownNameError, WeightsError
+from goal_core.models.config import BackboneConfig
+from goal_core.seeding import derive_seed
+
+NAMED_WEIGHTS = ("timm", "random")
+
+
+class ImageBackbone(nn.Module):
+    """A timm model without its classifier, fed with raw pixels.
+
+    It always runs in evaluation mode, so batch normalisation uses its running statistics in both stages (the
+    stable proxy of what VSE++'s published code does); in `finetune` its weights train all the same.
+
+    Args:
+        net: module from (B, 3, S, S) float to (B, F) float.
+        mean: per-channel mean that `net` expects, in [0, 1].
+        std: per-channel standard deviation that `net` expects, in [0, 1].
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, net: nn.Module, *, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.net = net
+        self.num_features = int(net.num_features)  # type: ignore[arg-type]  # timm models all carry it
+        self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
+        self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1) * 255, persistent=False)
+        self.eval()
+
+    def train(self, mode: bool = True) -> ImageBackbone:
+        """Stay in evaluation mode whatever the parent module does."""
+        return super().train(False)
+
+    def forward(self, images_B3SS: Tensor) -> Tensor:
+        """Features of a batch of images.
+
+        Args:
+            images_B3SS: uint8 RGB pixels, (B, 3, S, S).
+
+        Returns:
+            (B, F) features, not normalised.
+        """
+        features: Tensor = self.net((images_B3SS.float() - self.mean) / self.std)
+        return features
+
+
+def build_backbone(config: BackboneConfig, *, image_size: int, seed: int) -> ImageBackbone:
+    """Build a backbone with its first weights.
+
+    Args:
+        config: architecture and weights.
+        image_size: side of the square images it will see, pixels.
+        seed: the cell's seed, which draws the weights when they are `random`.
+
+    Raises:
+        UnknownNameError: timm has no such architecture.
+        WeightsError: the weights cannot be had, or do not fit the architecture.
+    """
+    import timm  # two seconds of import that `status` and `plan` should not pay
+
+    check_architecture(config.name)
+    options: dict[str, Any] = {"num_classes": 0}
+    if _default_cfg(config.name).get("fixed_input_size"):
+        options["img_size"] = image_size
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "backbone"))
+        try:
+            net = timm.create_model(config.name, pretrained=config.weights == "timm", **options)
+        except Exception as error:
+            if config.weights == "timm":
+                raise WeightsError(
+                    f"timm could not provide the pretrained weights of {config.name!r} ({_first_line(error)}); "
+                    "put the file's path in `weights`, or connect to the network once so that timm can cache it"
+                ) from error
+            raise WeightsError(
+                f"timm cannot build {config.name!r} for {image_size} px: {_first_line(error)}"
+            ) from error
+    if config.weights not in NAMED_WEIGHTS:
+        _load_weights(net, Path(config.weights), config.name)
+    cfg = net.pretrained_cfg
+    backbone = ImageBackbone(net, mean=tuple(cfg["mean"]), std=tuple(cfg["std"]))
+    with torch.no_grad():
+        shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)
+    if shape != (1, backbone.num_features):
+        raise WeightsError(f"backbone {config.name!r} does not pool an image to one vector: it returned shape {shape}")
+    return backbone
+
+
+def check_architecture(name: str) -> None:
+    """Check that timm knows an architecture.
+
+    Raises:
+        UnknownNameError: it does not; the message names the nearest.
+    """
+    import timm
+
+    if not timm.is_model(name.split(".")[0]):
+        known = timm.list_models()
+        error = UnknownNameError("timm backbone", name, known)
+        raise WeightsError(str(error).split("; known:")[0] + f"; timm has {len(known)} models (timm.list_models())")
+
+
+def weights_id(config: BackboneConfig) -> str:
+    """What the weights are, for the cell id: the file's content, never its place.
+
+    Returns:
+        `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file.
+
+    Raises:
+        WeightsError: the file is not there.
+    """
+    if config.weights == "random":
+        return "random"
+    if config.weights == "timm":
+        check_architecture(config.name)
+        cfg = _default_cfg(config.name)
+        return f"timm:{config.name.split('.')[0]}.{cfg.get('tag') or 'default'}"
+    path = _existing(Path(config.weights))
+    stat = path.stat()
+    return "sha256:" + _file_digest(path, stat.st_size, stat.st_mtime_ns)[:16]
+
+
+def check_weights(config: BackboneConfig, *, image_size: int) -> None:
+    """Build the backbone once and throw it away, so that a misfit shows before anything is scheduled."""
+    if config.weights != "random":
+        build_backbone(config, image_size=image_size, seed=0)
+    else:
+        check_architecture(config.name)
+
+
+def _default_cfg(name: str) -> Mapping[str, Any]:
+    import timm
+
+    cfg = timm.get_pretrained_cfg(name)
+    return cfg.to_dict() if cfg is not None else {}
+
+
+@lru_cache(maxsize=32)
+def _file_digest(path: Path, size: int, mtime_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise WeightsError(f"no weights file at {path}")
+    return path
+
+
+def _read_state(path: Path) -> dict[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
+        raise WeightsError(f"cannot read weights from {path}: {_first_line(error)}") from error
+    except Exception as error:  # pickle.UnpicklingError: a file with code in it
+        raise WeightsError(f"{path} is not a weights-only file; convert it to safetensors first") from error
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise DataError(f"{path} holds no mapping from names to tensors")
+    return state
+
+
+def _load_weights(net: nn.Module, path: Path, name: str) -> None:
+    """Load a file into a classifier-free model; only the classifier may be left over, nothing may be missing."""
+    given, own = _read_state(_existing(path)), net.state_dict()
+    wanted = {key for key in own if not key.endswith("num_batches_tracked")}
+    head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]
+    heads = (head,) if isinstance(head, str) else tuple(head)
+    missing = sorted(wanted - given.keys())
+    extra = sorted(key for key in given.keys() - own.keys() if not key.startswith(tuple(f"{h}." for h in heads)))
+    shapes = sorted(key for key in wanted & given.keys() if given[key].shape != own[key].shape)
+    problems = [
+        f"{len(keys)} {what} (first: {keys[0]})"
+        for what, keys in (
+            ("missing tensors", missing),
+            ("unknown tensors", extra),
+            ("tensors of another shape", shapes),
+        )
+        if keys
+    ]
+    if problems:
+        raise WeightsError(f"weights {path} do not fit backbone {name!r}: {', '.join(problems)}")
+    net.load_state_dict({key: given[key] for key in own if key in given}, strict=False)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

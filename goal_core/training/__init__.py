@@ -1,0 +1,35 @@
+"""Training: one trainer whose unit is one or more cells side by side."""
+
+from goal_core.training.config import Precision, StageConfig
+from goal_core.training.evaluate import evaluate_checkpoint
+from goal_core.training.failures import CollapsedError, DivergedError
+from goal_core.training.plan import (
+    CellDone,
+    CellEvent,
+    CellFailed,
+    CellFolder,
+    CellPlan,
+    EpochDone,
+    EpochRecord,
+    Listener,
+    UnitPlan,
+)
+from goal_core.training.unit import train_unit
+
+__all__ = [
+    "CellDone",
+    "CellEvent",
+    "CellFailed",
+    "CellFolder",
+    "CellPlan",
+    "CollapsedError",
+    "DivergedError",
+    "EpochDone",
+    "EpochRecord",
+    "Listener",
+    "Precision",
+    "StageConfig",
+    "UnitPlan",
+    "evaluate_checkpoint",
+    "train_unit",
+]

@@ -1,0 +1,107 @@
+"""What a checkpoint says of itself, so that it can be evaluated with nothing but its data at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from goal_core.data import Vocabulary
+from goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, ScenesConfig
+from goal_core.errors import WeightsError
+from goal_core.models import BackboneConfig, GruConfig, ModelConfig, weights_id
+from goal_core.training.plan import CellPlan, UnitPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The description in a checkpoint's header."""
+
+    cell: str
+    stage: str
+    objective: Mapping[str, Any]
+    """Both names and every parameter."""
+    seed: int
+    precision: str
+    data: DataConfig
+    data_fingerprint: str
+    model: ModelConfig
+    weights: str
+    """Identity of the backbone's first weights; see :func:`goal_core.models.weights_id`."""
+    vocabulary: Vocabulary
+
+    def to_json(self) -> dict[str, Any]:
+        """The card as JSON."""
+        return {
+            "cell": self.cell,
+            "stage": self.stage,
+            "objective": dict(self.objective),
+            "seed": self.seed,
+            "precision": self.precision,
+            "data": asdict(self.data),
+            "data_fingerprint": self.data_fingerprint,
+            "model": asdict(self.model),
+            "weights": self.weights,
+            "vocabulary": self.vocabulary.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Card:
+        """Read a card.
+
+        Raises:
+            WeightsError: it lacks something, or has what this version does not know.
+        """
+        try:
+            return cls(
+                **{key: content[key] for key in ("cell", "stage", "objective", "seed", "precision")},
+                data=_data(content["data"]),
+                data_fingerprint=content["data_fingerprint"],
+                model=_model(content["model"]),
+                weights=content["weights"],
+                vocabulary=Vocabulary.from_json(content["vocabulary"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise WeightsError(f"the checkpoint's description is not one this version knows: {error}") from error
+
+
+def cards_of(unit: UnitPlan, vocabulary: Vocabulary, fingerprint: str) -> dict[str, Card]:
+    """The card of each cell of a unit, by cell id."""
+    weights = weights_id(unit.model.backbone)
+
+    def card(cell: CellPlan) -> Card:
+        return Card(
+            cell=cell.cell_id,
+            stage=unit.stage.name,
+            objective=cell.objective.resolved(),
+            seed=unit.seed,
+            precision=unit.precision,
+            data=unit.data,
+            data_fingerprint=fingerprint,
+            model=unit.model,
+            weights=weights,
+            vocabulary=vocabulary,
+        )
+
+    return {cell.cell_id: card(cell) for cell in unit.cells}
+
+
+def moved(card: Card, *, root: str | None, weights: str | None) -> Card:
+    """The card with other places for its data and its backbone's weights."""
+    data, model = card.data, card.model
+    if root is not None and isinstance(data, KarpathyConfig):
+        data = replace(data, root=root)
+    if weights is not None:
+        model = replace(model, backbone=replace(model.backbone, weights=weights))
+    return replace(card, data=data, model=model)
+
+
+def _data(content: Mapping[str, Any]) -> DataConfig:
+    fields = {**content, "image": ImageConfig(**content["image"])}
+    return KarpathyConfig(**fields) if content["format"] == "karpathy" else ScenesConfig(**fields)
+
+
+def _model(content: Mapping[str, Any]) -> ModelConfig:
+    return ModelConfig(
+        **{**content, "backbone": BackboneConfig(**content["backbone"]), "text": GruConfig(**content["text"])}
+    )

@@ -1,0 +1,65 @@
+"""What a sweep file says about one stage of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from goal_core.errors import ConfigError
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageConfig:
+    """One phase of a cell's training. A later stage starts from the best weights of the one before."""
+
+    name: Literal["frozen", "finetune"]
+    """`frozen`: only the heads train and the backbone stays as it came; `finetune`: everything trains."""
+    epochs: int
+    """Passes over all training captions."""
+    lr: float
+    """Learning rate at the start, > 0."""
+    batch_size: int = 128
+    """Image-caption pairs a step."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    weight_decay: float = 0.0
+    lr_drops: tuple[int, ...] = ()
+    """The learning rate is multiplied by `lr_drop_factor` when these many epochs are done."""
+    lr_drop_factor: float = 0.1
+    grad_clip: float = 2.0
+    """Global norm to which each cell's gradient is clipped; 0 does not clip."""
+    warmup_epochs: int = 0
+    """In these first epochs the loss is the hinge over all negatives (margin .2), whatever the objective, as VSE-infinity
+    does for one epoch: the hardest negatives of random embeddings can draw everything together."""
+    drop_last: bool = False
+    """Leave out the last, smaller batch of an epoch."""
+    checkpoint_every: int = 0
+    """Also save every this many steps within an epoch; 0 saves at the end of each epoch only."""
+    collapse_patience: int = 500
+    """A cell fails as collapsed after this many steps in a row with its hinge within 1 % of 2 x batch x margin
+    (the negatives as near as the positives); 0 never."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges and the drops against the number of epochs."""
+        problems = []
+        if self.epochs < 1:
+            problems.append(f"epochs must be at least 1, got {self.epochs}")
+        if not self.lr > 0:
+            problems.append(f"lr must be above 0, got {self.lr}")
+        if self.batch_size < 2:
+            problems.append(f"batch_size must be at least 2, or no pair has a negative; got {self.batch_size}")
+        if not 0 < self.lr_drop_factor <= 1:
+            problems.append(f"lr_drop_factor must be in (0, 1], got {self.lr_drop_factor}")
+        for name in ("weight_decay", "grad_clip", "checkpoint_every", "collapse_patience", "warmup_epochs"):
+            if getattr(self, name) < 0:
+                problems.append(f"{name} must not be negative, got {getattr(self, name)}")
+        late = [drop for drop in self.lr_drops if not 0 < drop < self.epochs]
+        if late:
+            problems.append(f"lr_drops must lie between 1 and epochs - 1 = {self.epochs - 1}, got {late}")
+        if self.warmup_epochs >= self.epochs > 0:
+            problems.append(
+                f"warmup_epochs must leave an epoch to the objective: {self.warmup_epochs} of {self.epochs} epochs"
+            )
+        if problems:
+            raise ConfigError("; ".join(problems))

@@ -1,0 +1,74 @@
+"""Embeddings of a whole split, and the recalls that come from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from goal_core.data import EncodedCaptions, Split, Vocabulary
+from goal_core.evaluation import RetrievalMetrics, retrieval_metrics
+from goal_core.training.encoder import Encoder
+
+TEXT_CHUNK = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalSplit:
+    """A split made ready once for the whole stage."""
+
+    inputs: Callable[[], Iterator[Tensor]]
+    """Gives frozen features (C, F), or pixels (C, 3, S, S), chunk by chunk in the split's order."""
+    captions: EncodedCaptions
+    order: NDArray[np.int64]
+    """Caption numbers by falling length, so that a chunk pads little, (M,)."""
+    caption_image: Tensor
+    """Index of each caption's image, (M,) int64."""
+
+
+def prepare_split(split: Split, vocabulary: Vocabulary, inputs: Callable[[], Iterator[Tensor]]) -> EvalSplit:
+    """Encode a split's captions and put them beside its images' inputs; see :class:`EvalSplit`."""
+    captions = EncodedCaptions(split.captions, vocabulary)
+    return EvalSplit(
+        inputs=inputs,
+        captions=captions,
+        order=np.argsort(-captions.lengths, kind="stable"),
+        caption_image=torch.from_numpy(split.caption_image),
+    )
+
+
+def embed_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
+    """Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device."""
+    with torch.inference_mode(), encoder.autocast():
+        images = [encoder.images(chunk).float() for chunk in split.inputs()]
+        texts = []
+        for start in range(0, len(split.order), TEXT_CHUNK):
+            tokens, lengths = split.captions.batch(split.order[start : start + TEXT_CHUNK])
+            texts.append(encoder.texts(tokens.to(encoder.device), lengths).float())
+    image_ND, sorted_MD = torch.cat(images), torch.cat(texts)
+    text_MD = torch.empty_like(sorted_MD)
+    text_MD[torch.from_numpy(split.order).to(encoder.device)] = sorted_MD
+    return image_ND, text_MD
+
+
+def recalls_of(encoder: Encoder, split: EvalSplit, name: str) -> dict[str, float]:
+    """Recalls on the full ranking as ``<name>/i2t_r1`` ... ``<name>/rsum``, percent.
+
+    Beside them, where the split has several thousand images exactly, ``<name>_1k/...``: the mean over folds of 1,000
+    images, as COCO results are reported.
+    """
+    image_ND, text_MD = embed_split(encoder, split)
+    caption_image = split.caption_image.to(encoder.device)
+    recalls = _named(name, retrieval_metrics(image_ND, text_MD, caption_image))
+    folds, rest = divmod(len(image_ND), 1000)
+    if folds > 1 and rest == 0:
+        recalls |= _named(f"{name}_1k", retrieval_metrics(image_ND, text_MD, caption_image, folds=folds))
+    return recalls
+
+
+def _named(prefix: str, metrics: RetrievalMetrics) -> dict[str, float]:
+    return {f"{prefix}/{key}": value for key, value in metrics.as_dict().items()}

@@ -1,0 +1,135 @@
+"""What a unit is told to train, and what it tells back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypedDict
+
+from goal_core.data.config import DataConfig
+from goal_core.models.config import ModelConfig
+from goal_core.objectives.config import ObjectiveConfig
+from goal_core.training.config import Precision, StageConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellPlan:
+    """One cell of a unit: what is its own."""
+
+    cell_id: str
+    objective: ObjectiveConfig
+    init: Path | None
+    """Best weights of the stage before, from which this stage starts; None in the first stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPlan:
+    """One or more cells of the same stage that run side by side, and all that they share."""
+
+    cells: tuple[CellPlan, ...]
+    data: DataConfig
+    model: ModelConfig
+    seed: int
+    stage: StageConfig
+    precision: Precision = "fp32"
+    device: str = "cpu"
+    """`cpu` or `cuda`."""
+    threads: int = 1
+    """Torch's CPU threads. Part of what fixes the last bit of a number, so it never depends on sharing."""
+    loader_workers: int = 0
+    """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
+    cache: Path | None = None
+    """Folder for the frozen backbone's features; None keeps them in memory only."""
+
+
+class EpochRecord(TypedDict):
+    """The metrics of one cell after one epoch."""
+
+    epoch: int
+    """Counted from 1."""
+    time: float
+    """When the epoch ended, seconds since 1970."""
+    metrics: dict[str, float]
+    """By name: `train/...`, `val/...`, `time/...`."""
+
+
+class CellFolder(Protocol):
+    """Where one stage of one cell keeps its files. Every write is atomic, and refused once the cell is not ours."""
+
+    def path(self, name: str) -> Path:
+        """Where a file of this stage lies (it need not exist)."""
+
+    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
+        """Let ``write`` fill a temporary file, then put it in place under ``name``."""
+
+    def write_metrics(self, records: Sequence[EpochRecord]) -> None:
+        """Make the metrics file hold exactly these epochs."""
+
+    def log(self, line: str) -> None:
+        """Add a line to the stage's log."""
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result, last of all: it alone means that the stage is done."""
+
+    def discard(self, name: str) -> None:
+        """Remove a file that a finished stage no longer needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochDone:
+    """A cell finished an epoch."""
+
+    cell_id: str
+    stage: str
+    record: EpochRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellDone:
+    """A cell finished the stage; its result is in its folder."""
+
+    cell_id: str
+    stage: str
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFailed:
+    """A cell left the unit; its siblings go on."""
+
+    cell_id: str
+    stage: str
+    kind: str
+    """`diverged`, `collapsed`, `memory` or `error`."""
+    reason: str
+    trace: str
+
+
+CellEvent = EpochDone | CellDone | CellFailed
+
+
+class Listener(Protocol):
+    """Who hears how a unit is doing."""
+
+    def step(self, done: int, total: int) -> None:
+        """A step of the whole unit is over: ``done`` of ``total`` steps of the stage."""
+
+    def alive(self) -> None:
+        """Work other than steps goes on (a pass over a split)."""
+
+    def events(self, events: Sequence[CellEvent]) -> None:
+        """What happened to the cells since the last call, at most once an epoch."""
+
+
+class SilentListener:
+    """A listener that ignores what it hears."""
+
+    def step(self, done: int, total: int) -> None:
+        """Ignore."""
+
+    def alive(self) -> None:
+        """Ignore."""
+
+    def events(self, events: Sequence[CellEvent]) -> None:
+        """Ignore."""

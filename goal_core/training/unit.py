@@ -1,0 +1,240 @@
+"""Train a unit: one or more cells of the same stage, side by side, on one device.
+
+The loop hands each batch to every cell that still wants it. A cell that has finished, failed, or resumed from a later
+step than its siblings simply does not take part, so nobody's numbers depend on who else is there.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+
+from goal_core.data import BatchSource, Dataset, Vocabulary, open_dataset
+from goal_core.errors import DeviceError, FencedError
+from goal_core.models import ImageBackbone, VseppHeads, build_backbone
+from goal_core.training.card import cards_of
+from goal_core.training.cell_run import LAST, CellRun
+from goal_core.training.embed import EvalSplit, prepare_split, recalls_of
+from goal_core.training.failures import failure_kind, failure_reason
+from goal_core.training.plan import (
+    CellDone,
+    CellEvent,
+    CellFailed,
+    CellFolder,
+    CellPlan,
+    EpochDone,
+    Listener,
+    SilentListener,
+    UnitPlan,
+)
+from goal_core.training.trunk import Trunk
+
+T = TypeVar("T")
+
+
+def train_unit(
+    unit: UnitPlan,
+    folders: Mapping[str, CellFolder],
+    listener: Listener | None = None,
+    dataset: Dataset | None = None,
+) -> list[CellDone | CellFailed]:
+    """Train a unit's cells to the end of their stage, continuing whatever their folders already hold.
+
+    Args:
+        unit: what to train.
+        folders: for each cell id, where its files lie.
+        listener: who hears of steps and events.
+        dataset: the data, if it is open already.
+
+    Returns:
+        How each cell ended, in the order they ended.
+
+    Raises:
+        GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
+    """
+    use_device(unit)
+    return _UnitTrainer(unit, folders, listener or SilentListener(), dataset or open_dataset(unit.data)).run()
+
+
+def use_device(unit: UnitPlan) -> None:
+    """Set torch's threads and check that the device is there.
+
+    Raises:
+        DeviceError: CUDA is asked for and absent.
+    """
+    torch.set_num_threads(unit.threads)
+    if unit.device == "cuda" and not torch.cuda.is_available():
+        raise DeviceError("a GPU is asked for (resources.gpus), but torch sees no CUDA device here")
+
+
+class _UnitTrainer:
+    def __init__(self, unit: UnitPlan, folders: Mapping[str, CellFolder], listener: Listener, dataset: Dataset) -> None:
+        self.unit, self.folders, self.listener, self.dataset = unit, folders, listener, dataset
+        self.device = torch.device(unit.device)
+        self.frozen = unit.stage.name == "frozen"
+        self.vocabulary = Vocabulary.build(
+            [*dataset.splits["train"].captions, *dataset.splits["val"].captions], unit.data.min_word_count
+        )
+        self.shared = self._backbone().to(self.device) if self.frozen else None
+        self.trunk = Trunk(unit, self.shared, dataset.fingerprint, alive=listener.alive)
+        self.cards = cards_of(unit, self.vocabulary, dataset.fingerprint)
+        self.pending: list[CellEvent] = []
+        self.outcomes: list[CellDone | CellFailed] = []
+
+    def run(self) -> list[CellDone | CellFailed]:
+        train = self.dataset.splits["train"]
+        source = BatchSource(
+            train,
+            self.vocabulary,
+            self.unit.data.image,
+            batch_size=self.unit.stage.batch_size,
+            drop_last=self.unit.stage.drop_last,
+            seed=self.unit.seed,
+            with_images=self.trunk.wants_pixels(),
+            num_workers=self.unit.loader_workers,
+        )
+        runs = [run for plan in self.unit.cells if (run := self._guard(plan.cell_id, lambda p=plan: self._start(p)))]
+        if any(run.epoch < self.unit.stage.epochs for run in runs):
+            self.trunk.prepare(train)
+        val = self._prepare("val")
+        for epoch in range(min((run.epoch for run in runs), default=0), self.unit.stage.epochs):
+            runs = self._epoch(runs, source, val, epoch)
+            self._flush()
+        if runs:
+            test = self._prepare("test")
+            for run in runs:
+                self._guard(run.cell_id, lambda r=run: self._finish(r, test))
+        self._flush()
+        return self.outcomes
+
+    def _prepare(self, name: str) -> EvalSplit:
+        split = self.dataset.splits[name]
+        return prepare_split(split, self.vocabulary, self.trunk.split_inputs(split))
+
+    def _backbone(self) -> ImageBackbone:
+        model = self.unit.model
+        return build_backbone(model.backbone, image_size=self.unit.data.image.size, seed=self.unit.seed)
+
+    def _start(self, plan: CellPlan) -> CellRun:
+        model = self.unit.model
+        backbone = None if self.frozen else self._backbone().to(self.device)
+        width = (backbone or self.shared).num_features  # type: ignore[union-attr]  # one of the two is there
+        heads = VseppHeads(
+            num_features=width,
+            vocab_size=len(self.vocabulary),
+            text=model.text,
+            embed_dim=model.embed_dim,
+            seed=self.unit.seed,
+        ).to(self.device)
+        kept = self.shared if model.backbone.weights == "random" else None
+        folder, card = self.folders[plan.cell_id], self.cards[plan.cell_id]
+        run = CellRun(plan, self.unit, heads, backbone, folder, card, keep_backbone=kept)
+        resumed = run.resume()
+        if not resumed and plan.init is not None:
+            run.start_from(plan.init)
+        start = "continues after" if resumed else "starts at"
+        run.folder.log(f"{self.unit.stage.name} {plan.objective.name} {start} epoch {run.epoch} step {run.next_step}")
+        return run
+
+    def _epoch(self, runs: list[CellRun], source: BatchSource, val: EvalSplit, epoch: int) -> list[CellRun]:
+        """Bring every cell to the end of an epoch; returns those still alive."""
+        waiting = [run for run in runs if run.epoch <= epoch]
+        first = min((run.next_step for run in waiting if run.epoch == epoch), default=0)
+        steps = source.steps_per_epoch
+        for step, batch in enumerate(source.batches(epoch + 1, start_step=first), start=first):
+            taking = [run for run in waiting if run.position() == (epoch, step)]
+            if not taking:
+                continue
+            began = time.perf_counter()
+            inputs, moved = self.trunk.batch_inputs(batch), self.trunk.captions(batch)
+            share = (time.perf_counter() - began) / len(taking)
+            for run in taking:
+                if not self._guard(run.cell_id, lambda r=run: self._step(r, inputs, moved, share)):
+                    waiting.remove(run)
+                    runs = [other for other in runs if other is not run]
+            self.listener.step(epoch * steps + step + 1, self.unit.stage.epochs * steps)
+            if not waiting:
+                break
+        for run in waiting:
+            if not self._guard(run.cell_id, lambda r=run: self._close(r, val, steps)):
+                runs = [other for other in runs if other is not run]
+        return runs
+
+    def _step(self, run: CellRun, inputs: torch.Tensor, batch: Any, share: float) -> bool:
+        began = time.perf_counter()
+        run.step(inputs, batch)
+        run.seconds += time.perf_counter() - began + share
+        every = self.unit.stage.checkpoint_every
+        if every and run.next_step % every == 0:
+            run.save_last()
+        return True
+
+    def _close(self, run: CellRun, val: EvalSplit, steps: int) -> bool:
+        began = time.perf_counter()
+        named = recalls_of(run.encoder, val, "val")
+        recalls = {key.removeprefix("val/"): value for key, value in named.items() if key.startswith("val/")}
+        took = time.perf_counter() - began
+        before = sum(row["metrics"]["time/train_s"] for row in run.history)
+        spent = run.seconds - before
+        record = run.close_epoch(recalls, {"train_s": spent, "step_ms": 1000 * spent / steps, "val_s": took})
+        shown = record["metrics"]
+        run.folder.log(
+            f"epoch {record['epoch']}/{self.unit.stage.epochs}  lr {shown['train/lr']:g}  "
+            f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "
+            f"val R@1 {recalls['i2t_r1']:.1f} / {recalls['t2i_r1']:.1f}  rsum {recalls['rsum']:.1f}  "
+            f"{shown['time/step_ms']:.0f} ms/step"
+        )
+        self.pending.append(EpochDone(cell_id=run.cell_id, stage=self.unit.stage.name, record=record))
+        return True
+
+    def _finish(self, run: CellRun, test: EvalSplit) -> bool:
+        run.load_best()
+        recalls = recalls_of(run.encoder, test, "test")
+        result = {
+            "cell": run.cell_id,
+            "stage": self.unit.stage.name,
+            "status": "done",
+            "best_epoch": run.best_epoch,
+            "epochs": run.epoch,
+            "metrics": {**recalls, "val/rsum": run.best_rsum},
+            "seconds": run.seconds,
+        }
+        run.folder.log(
+            f"done: test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f} (best epoch {run.best_epoch})"
+        )
+        run.folder.finish(result)
+        run.folder.discard(LAST)
+        outcome = CellDone(cell_id=run.cell_id, stage=self.unit.stage.name, result=result)
+        self.pending.append(outcome)
+        self.outcomes.append(outcome)
+        return True
+
+    def _guard(self, cell_id: str, act: Callable[[], T]) -> T | None:
+        """Do something for one cell; if it raises, that cell fails and its siblings go on."""
+        try:
+            return act()
+        except FencedError:
+            return None  # somebody else's cell now: nothing of ours may be written about it
+        except Exception as error:
+            failed = CellFailed(
+                cell_id=cell_id,
+                stage=self.unit.stage.name,
+                kind=failure_kind(error),
+                reason=failure_reason(error),
+                trace=traceback.format_exc(),
+            )
+            self.folders[cell_id].log(f"failed ({failed.kind}): {failed.reason}")
+            self.pending.append(failed)
+            self.outcomes.append(failed)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            return None
+
+    def _flush(self) -> None:
+        if self.pending:
+            self.listener.events(tuple(self.pending))
+            self.pending = []
