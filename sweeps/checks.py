@@ -1,0 +1,135 @@
+"""Rules that a sweep's settings obey, each a function that returns its value or raises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import get_args, get_type_hints
+from urllib.parse import parse_qsl, urlsplit
+
+from goal_core.errors import ConfigError, UnknownNameError, nearest
+from goal_core.models.config import BackboneConfig
+from goal_core.objectives import pair_weights, triplet_weights
+from goal_core.training.config import StageConfig
+
+STAGE_ORDER: tuple[str, ...] = get_args(get_type_hints(StageConfig)["name"])
+"""The stages a cell can have, in the order in which they train."""
+
+_SECRET_WORDS = ("password", "passwd", "pwd", "token", "secret", "access_key", "api_key", "apikey")
+
+
+def check_name(name: str) -> str:
+    """A sweep's name: letters that every file system and MLflow take."""
+    if not re.fullmatch(r"[a-z0-9_.-]+", name):
+        raise ConfigError(f"name may hold a-z, 0-9, '_', '.' and '-' only, got {name!r}")
+    return name
+
+
+def check_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """At least one seed, all distinct and not negative."""
+    if not seeds:
+        raise ConfigError("seeds must hold at least one seed")
+    _check_distinct("seeds", seeds)
+    negative = [seed for seed in seeds if seed < 0]
+    if negative:
+        raise ConfigError(f"seeds must not be negative, got {', '.join(map(str, negative))}")
+    return seeds
+
+
+def check_stages(stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
+    """At least one stage, each once, in the order in which they train."""
+    if not stages:
+        raise ConfigError(f"stages must hold at least one of {', '.join(STAGE_ORDER)}")
+    names = [stage.name for stage in stages]
+    _check_distinct("stages", names)
+    if sorted(names, key=STAGE_ORDER.index) != names:
+        raise ConfigError(f"stages must be in the order {', '.join(STAGE_ORDER)}; got {', '.join(names)}")
+    return stages
+
+
+def check_backbones(backbones: tuple[BackboneConfig, ...]) -> tuple[BackboneConfig, ...]:
+    """At least one backbone, names distinct."""
+    if not backbones:
+        raise ConfigError("backbones must hold at least one backbone")
+    _check_distinct("backbones", [backbone.name for backbone in backbones])
+    return backbones
+
+
+def check_pairs(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Registered pair weights, at least one, each once."""
+    return _check_weights("pair", "pair weight", names, list(pair_weights))
+
+
+def check_triplets(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Registered triplet weights, at least one, each once."""
+    return _check_weights("triplet", "triplet weight", names, list(triplet_weights))
+
+
+def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Objectives as `pair/triplet`, each once; none at all is no restriction."""
+    grid = [f"{pair}/{triplet}" for pair in pair_weights for triplet in triplet_weights]
+    unknown = [f"{name!r}{nearest(name, grid)}" for name in names if name not in grid]
+    if unknown:
+        raise ConfigError(f"only: unknown objective {', '.join(unknown)}; write pair/triplet, such as {grid[-1]}")
+    _check_distinct("only", names)
+    return names
+
+
+def check_store(place: str) -> str:
+    """A results folder without credentials."""
+    return _check_place("store", place)
+
+
+def check_tracking(place: str) -> str:
+    """A tracking URI without credentials."""
+    return _check_place("tracking", place)
+
+
+def failures(*checks: Callable[[], object]) -> list[str]:
+    """The messages of the checks that raise a `ConfigError`."""
+    found = []
+    for check in checks:
+        try:
+            check()
+        except ConfigError as error:
+            found.append(str(error))
+    return found
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Raise one `ConfigError` with all problems, or none."""
+    if problems:
+        raise ConfigError("; ".join(problems))
+
+
+def _check_distinct(key: str, values: Iterable[object]) -> None:
+    seen = list(values)
+    twice = [str(value) for value in dict.fromkeys(seen) if seen.count(value) > 1]
+    if twice:
+        raise ConfigError(f"{key} must differ from each other, got {', '.join(twice)} more than once")
+
+
+def _check_weights(key: str, kind: str, names: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
+    if not names:
+        raise ConfigError(f"{key} must hold at least one of {', '.join(known)}, or be `all`")
+    refuse([str(UnknownNameError(kind, name, [*known, "all"])) for name in names if name not in known])
+    _check_distinct(key, names)
+    return names
+
+
+def _check_place(key: str, place: str) -> str:
+    """Refuse secrets, for sweep files are copied into the store and shown in MLflow. The message repeats none."""
+    if not place:
+        raise ConfigError(f"{key} must not be empty")
+    try:
+        parts = urlsplit(place)
+        user, password = parts.username, parts.password
+    except ValueError:
+        raise ConfigError(f"{key} is not a valid URI") from None
+    in_query = any(word in name.lower() for name, _ in parse_qsl(parts.query) for word in _SECRET_WORDS)
+    if password is not None or (user and parts.scheme in ("http", "https")) or in_query:
+        raise ConfigError(
+            f"{key} must not carry credentials such as user:password@, for sweep files are stored and shown; give them "
+            "in the service's environment variables (MLflow: MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD)"
+        )
+    return place

@@ -1,0 +1,102 @@
+"""Content hashes: equal exactly where the trained model is meant to be equal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from goal_core.data.config import DataConfig
+from goal_core.models.config import ModelConfig
+from goal_core.numerics import NUMERICS_VERSION
+from goal_core.objectives import ObjectiveConfig
+from goal_core.training.config import Precision, StageConfig
+from sweeps.mapping import to_mapping
+
+_NOT_IN_CELL_ID = frozenset(
+    {
+        # A label, and where the files lie.
+        *("format", "name", "root", "annotations"),
+        # The fingerprint holds the drawings themselves.
+        *("num_train", "num_val", "num_test", "data_seed"),
+    }
+)
+"""Settings of the data that say nothing which the data's fingerprint does not say. A new setting counts by default."""
+
+_NOT_IN_STAGE_KEY = frozenset({"checkpoint_every", "collapse_patience"})
+"""Settings of a stage that cannot move a number of a finished cell: when it is saved, and when it is given up."""
+
+
+def canonical_json(value: Any) -> str:
+    """One text for equal content: keys sorted, numbers by value (`1` and `1.0`, `1e-4` and `0.0001` are the same).
+
+    Args:
+        value: dicts with text keys, lists, text, booleans, None and finite numbers.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    return json.dumps(_by_value(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _by_value(value: Any) -> Any:
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _by_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_by_value(item) for item in value]
+    return value
+
+
+def content_id(value: Any) -> str:
+    """The first 16 hex digits of the SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+
+
+def cell_id(
+    *,
+    data: DataConfig,
+    data_fingerprint: str,
+    model: ModelConfig,
+    weights_id: str,
+    objective: ObjectiveConfig,
+    seed: int,
+) -> str:
+    """The id of a cell: all that makes its model, except how its stages train it.
+
+    Args:
+        data: the dataset; of its settings those count that change what the model sees.
+        data_fingerprint: hash of the images and captions.
+        model: framework, backbone, text encoder, embedding; the weights' path does not count.
+        weights_id: hash of the backbone's first weights, or what else names them.
+        objective: counts with all its parameters, so a default written out changes nothing.
+        seed: the cell's seed.
+    """
+    model_settings = to_mapping(model)
+    model_settings["backbone"]["weights"] = weights_id
+    settings = {
+        "numerics": NUMERICS_VERSION,
+        "data_fingerprint": data_fingerprint,
+        "data": {key: value for key, value in to_mapping(data).items() if key not in _NOT_IN_CELL_ID},
+        "model": model_settings,
+        "objective": objective.resolved(),
+        "seed": seed,
+    }
+    return content_id(settings)
+
+
+def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) -> str:
+    """The key of a stage's result.
+
+    Args:
+        cell: the cell's id.
+        stages: the settings of the stage and of those before it, in order.
+        precision: the arithmetic they train in.
+    """
+    settings = [
+        {key: value for key, value in to_mapping(stage).items() if key not in _NOT_IN_STAGE_KEY} for stage in stages
+    ]
+    return content_id({"cell": cell, "precision": precision, "stages": settings})

@@ -1,0 +1,55 @@
+"""Sweeps and cells to JSON and back, for the store and for MLflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from goal_core.errors import ConfigError
+from sweeps.schema import SweepConfig
+
+T = TypeVar("T")
+
+
+def to_mapping(value: object) -> Any:
+    """A dataclass (with all that it holds) as dicts, lists, text, numbers and booleans, in the order of its fields."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: to_mapping(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_mapping(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [to_mapping(item) for item in value]
+    return value
+
+
+def from_mapping(kind: type[T], mapping: Mapping[str, Any]) -> T:
+    """The dataclass that `to_mapping` made a mapping of.
+
+    Raises:
+        ConfigError: keys are missing or unknown, or a value is of the wrong type or out of range.
+    """
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(mapping), strict=True)
+    except ValidationError as failure:
+        first = failure.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"not a stored {kind.__name__}: {place}: {first['msg']}") from failure
+
+
+def config_to_mapping(config: SweepConfig) -> dict[str, Any]:
+    """The resolved sweep, every default written out, as JSON can hold it."""
+    mapping: dict[str, Any] = to_mapping(config)
+    return mapping
+
+
+def config_from_mapping(mapping: Mapping[str, Any]) -> SweepConfig:
+    """The sweep that `config_to_mapping` made a mapping of; equal to the original.
+
+    Raises:
+        ConfigError: the mapping is not such a sweep.
+    """
+    return from_mapping(SweepConfig, mapping)

@@ -1,0 +1,233 @@
+"""What a sweep file may say. The settings of data, model parts and stages live beside what they configure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from goal_core.data.config import DataConfig
+from goal_core.errors import ConfigError, nearest
+from goal_core.models.config import BackboneConfig, GruConfig, ModelConfig
+from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
+from goal_core.objectives.parameters import Value
+from goal_core.objectives.variants import Variant
+from goal_core.training.config import Precision, StageConfig
+from sweeps.checks import (
+    check_backbones,
+    check_name,
+    check_only,
+    check_pairs,
+    check_seeds,
+    check_stages,
+    check_store,
+    check_tracking,
+    check_triplets,
+    failures,
+    refuse,
+)
+
+DataSection = Annotated[DataConfig, Field(discriminator="format")]
+"""The `data` section: one of the dataset kinds, told apart by `format`."""
+
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepModel:
+    """The models of a sweep: one for each backbone, alike in all else."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    framework: Literal["vsepp"] = "vsepp"
+    """As in `ModelConfig`."""
+    backbones: Annotated[tuple[BackboneConfig, ...], AfterValidator(check_backbones)]
+    """Image backbones, names distinct. In YAML an item may be the name alone, for timm's pretrained weights."""
+    text: GruConfig = field(default_factory=GruConfig)
+    """The text encoder."""
+    embed_dim: int = 1024
+    """As in `ModelConfig`."""
+
+    def __post_init__(self) -> None:
+        """Check the backbones, and what `ModelConfig` checks."""
+        refuse(failures(lambda: check_backbones(self.backbones), lambda: self.models))
+
+    @property
+    def models(self) -> tuple[ModelConfig, ...]:
+        """One model for each backbone, in the order of the sweep file."""
+        return tuple(
+            ModelConfig(framework=self.framework, backbone=backbone, text=self.text, embed_dim=self.embed_dim)
+            for backbone in self.backbones
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepObjectives:
+    """The objectives of a sweep: a grid of pair weights x triplet weights, or some of its cells."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    pair: Annotated[tuple[str, ...], AfterValidator(check_pairs)] = field(default_factory=lambda: tuple(pair_weights))
+    """Pair weights (rows). In YAML `all` stands for all of them."""
+    triplet: Annotated[tuple[str, ...], AfterValidator(check_triplets)] = field(
+        default_factory=lambda: tuple(triplet_weights)
+    )
+    """Triplet weights (columns). In YAML `all` stands for all of them."""
+    only: Annotated[tuple[str, ...], AfterValidator(check_only)] = ()
+    """Keep only these objectives of the grid, such as `sig-ms/cir`; empty keeps the whole grid."""
+    variant: Variant = "paper"
+    """As in `ObjectiveConfig`."""
+    params: Mapping[str, Value] = field(default_factory=dict)
+    """Parameters of the weights that replace the variant's own, each for the objectives that have it."""
+
+    def __post_init__(self) -> None:
+        """Check the names, that the restriction leaves something, and each parameter with its value."""
+        refuse(
+            failures(
+                lambda: check_pairs(self.pair), lambda: check_triplets(self.triplet), lambda: check_only(self.only)
+            )
+        )
+        if not self.names:
+            raise ConfigError(
+                f"only: none of {', '.join(self.only)} is in the grid of pair {', '.join(self.pair)} "
+                f"x triplet {', '.join(self.triplet)}"
+            )
+        known = dict.fromkeys(parameter for pair, triplet in self.names for parameter in self._accepted(pair, triplet))
+        problems = [
+            f"params.{name}: no objective of this sweep has this parameter{nearest(name, known)}; "
+            f"known: {', '.join(known) or 'none'}"
+            for name in self.params
+            if name not in known
+        ]
+        for name in self.params:
+            problems += self._value_problems(name)
+        refuse(problems)
+
+    @property
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """(pair, triplet) of the objectives, in the table's order: row by row."""
+        return tuple(
+            (pair, triplet)
+            for pair in pair_weights
+            for triplet in triplet_weights
+            if pair in self.pair and triplet in self.triplet and (not self.only or f"{pair}/{triplet}" in self.only)
+        )
+
+    @property
+    def configs(self) -> tuple[ObjectiveConfig, ...]:
+        """The objectives with the parameters that each has, in the table's order."""
+        return tuple(
+            ObjectiveConfig(
+                pair=pair,
+                triplet=triplet,
+                variant=self.variant,
+                params={name: value for name, value in self.params.items() if name in self._accepted(pair, triplet)},
+            )
+            for pair, triplet in self.names
+        )
+
+    def _value_problems(self, name: str) -> list[str]:
+        """What the first objective that has the parameter says of its value."""
+        for pair, triplet in self.names:
+            if name in self._accepted(pair, triplet):
+                one = {name: self.params[name]}
+                build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params=one)
+                return [f"params.{name}: {text}" for text in failures(build)]
+        return []
+
+    def _accepted(self, pair: str, triplet: str) -> Mapping[str, Value]:
+        return accepted_parameters(pair, triplet, self.variant)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionConfig:
+    """How cells share a device. Changes speed and memory, never a number."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    sharing: Literal["none", "trunk"] = "none"
+    """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features."""
+    cells_per_unit: int = 0
+    """At most this many cells in a unit; 0 puts all that can share into one. Needs `sharing: trunk`."""
+
+    def __post_init__(self) -> None:
+        """Check the limit, and that it has something to limit."""
+        if self.cells_per_unit < 0:
+            raise ConfigError(f"cells_per_unit must be 0 (all that can share) or more, got {self.cells_per_unit}")
+        if self.sharing == "none" and self.cells_per_unit > 1:
+            raise ConfigError(
+                f"cells_per_unit={self.cells_per_unit} needs sharing: trunk; without it a unit is one cell"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceConfig:
+    """What one unit is given, and how often it is tried."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    cpus: int = 1
+    """CPU cores of one unit."""
+    gpus: float = 0.0
+    """GPUs of one unit; a fraction lets units share a GPU, 0 trains on the CPU."""
+    max_attempts: int = 3
+    """A failing cell is tried this often in all; lost nodes and pre-emptions do not count."""
+    watchdog: int = 1800
+    """A unit without a step for this many seconds counts as hung; 0 never."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        problems = []
+        for name in ("cpus", "max_attempts"):
+            if getattr(self, name) < 1:
+                problems.append(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("gpus", "watchdog"):
+            if getattr(self, name) < 0:
+                problems.append(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.gpus > 1 and self.gpus != int(self.gpus):
+            problems.append(f"gpus must be a fraction of one or a whole number, got {self.gpus}")
+        refuse(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepConfig:
+    """One sweep file, complete and checked."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    name: Annotated[str, AfterValidator(check_name)]
+    """The sweep's name, and its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
+    data: DataSection
+    """The dataset, told by `format`."""
+    model: SweepModel
+    objectives: SweepObjectives = field(default_factory=SweepObjectives)
+    seeds: Annotated[tuple[int, ...], AfterValidator(check_seeds)]
+    """Seeds of the cells, distinct, not negative."""
+    stages: Annotated[tuple[StageConfig, ...], AfterValidator(check_stages)]
+    """`frozen`, `finetune`, or both in this order."""
+    precision: Precision = "fp32"
+    """Arithmetic of the training steps."""
+    execution: ExecutionConfig = field(default_factory=ExecutionConfig)
+    resources: ResourceConfig = field(default_factory=ResourceConfig)
+    tracking: Annotated[str, AfterValidator(check_tracking)] = "sqlite:///{store}/mlflow.db"
+    """MLflow tracking URI; `{store}` stands for the store's folder."""
+    store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
+    """Results folder: a path or a URI such as `s3://bucket/folder`."""
+
+    def __post_init__(self) -> None:
+        """Check each setting, and the tracking against the store."""
+        problems = failures(
+            lambda: check_name(self.name),
+            lambda: check_seeds(self.seeds),
+            lambda: check_stages(self.stages),
+            lambda: check_store(self.store),
+            lambda: check_tracking(self.tracking),
+        )
+        if "{store}" in self.tracking and "://" in self.store:
+            problems.append(
+                "tracking must be given, for its default is a file in the store and the store is not a folder"
+            )
+        refuse(problems)

@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from goal_core.data.config import ScenesConfig
+from goal_core.models.config import BackboneConfig
+from sweeps import SweepNotFoundError, load_sweep
+
+Write = Callable[..., Path]
+Errors = Callable[..., list[str]]
+
+
+def test_small_sweep(write: Write) -> None:
+    config = load_sweep(write())
+    assert config.name == "small"
+    assert config.data == ScenesConfig(num_train=20)
+    assert config.model.backbones == (
+        BackboneConfig(name="resnet10t", weights="random"),
+        BackboneConfig(name="resnet18"),
+    )
+    assert config.seeds == (1, 2)
+    assert [stage.name for stage in config.stages] == ["frozen", "finetune"]
+    assert config.stages[0].lr == 1e-3
+    assert config.precision == "fp32"
+    assert config.execution.sharing == "none"
+    assert len(config.objectives.configs) == 15
+    assert config.store == str(Path.cwd() / "goal-sweep-store")
+    assert config.tracking == f"sqlite:///{config.store}/mlflow.db"
+
+
+def test_whole_number_stands_for_a_float(write: Write) -> None:
+    config = load_sweep(write(), ["stages.frozen.grad_clip=1", "resources.gpus=1"])
+    assert isinstance(config.stages[0].grad_clip, float)
+    assert isinstance(config.resources.gpus, float)
+
+
+def test_misspelt_key_names_the_nearest(write: Write, errors_of: Errors, small_text: str) -> None:
+    path = write("a.yaml", small_text.replace("epochs: 3", "epoch: 3").replace("  num_train", "  num_trian"))
+    lines = errors_of(path)
+    assert lines[0].startswith("a.yaml:4: data.num_trian: unknown key (did you mean 'num_train'?); valid here: format")
+    assert lines[1] == "a.yaml:10: stages.frozen.epochs: this key is missing"
+    assert lines[2].startswith("a.yaml:11: stages.frozen.epoch: unknown key (did you mean 'epochs'?)")
+    assert len(lines) == 3
+
+
+def test_misspelt_top_level_key(write: Write, errors_of: Errors, small_text: str) -> None:
+    (line,) = errors_of(write("a.yaml", "extend: x\n" + small_text))
+    assert line.startswith("a.yaml:1: extend: unknown key (did you mean 'extends'?); valid here: name, data, model")
+
+
+def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None:
+    assert errors_of(write("a.yaml", small_text + "seeds: [3]\n")) == [
+        "a.yaml:16: seeds: duplicate key, first given at a.yaml:8"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("num_train: 20", "num_train: '20'", "a.yaml:4: data.num_train: must be a whole number, got the text '20'"),
+        ("num_train: 20", "num_train: 2.5", "a.yaml:4: data.num_train: must be a whole number, got 2.5"),
+        ("num_train: 20", "num_train: true", "a.yaml:4: data.num_train: must be a whole number, got true"),
+        ("num_train: 20", "num_train:", "a.yaml:4: data.num_train: must be a whole number, got nothing"),
+        ("lr: 1e-3", "lr: fast", "a.yaml:12: stages.frozen.lr: must be a number, got the text 'fast'"),
+        ("lr: 1e-3", "lr: .nan", "a.yaml:12: stages.frozen.lr: must be a finite number, got nan"),
+        ("name: small", "name: 3", "a.yaml:1: name: must be text, got 3"),
+        ("name: small", "name: Sm all", "a.yaml:1: name: name may hold a-z, 0-9, '_', '.' and '-' only, got 'Sm all'"),
+        ("seeds: [1, 2]", "seeds: 3", "a.yaml:8: seeds: must be a list, got 3"),
+        ("seeds: [1, 2]", "seeds: [1, 1]", "a.yaml:8: seeds: seeds must differ from each other, got 1 more than once"),
+        ("seeds: [1, 2]", "seeds: [1, -2]", "a.yaml:8: seeds: seeds must not be negative, got -2"),
+        ("seeds: [1, 2]", "seeds: []", "a.yaml:8: seeds: seeds must hold at least one seed"),
+        ("seeds: [1, 2]", "seeds: [1, two]", "a.yaml:8: seeds.1: must be a whole number, got the text 'two'"),
+        (
+            "format: scenes",
+            "format: scene",
+            "a.yaml:3: data.format: must be one of karpathy, scenes; got the text 'scene' (did you mean 'scenes'?)",
+        ),
+        ("  format: scenes\n", "", "a.yaml:2: data.format: this key is missing"),
+        (
+            "name: frozen",
+            "name: finetune",
+            "a.yaml:9: stages: stages must differ from each other, got finetune more than once",
+        ),
+        ("epochs: 3", "epochs: 0", "a.yaml:11: stages.frozen.epochs: epochs must be at least 1, got 0"),
+        (
+            "epochs: 3",
+            "epochs: 3\n    drop_last: no",
+            "a.yaml:12: stages.frozen.drop_last: must be true or false, got the text 'no'",
+        ),
+        (
+            "resnet18]",
+            "{name: resnet10t}]",
+            "a.yaml:6: model.backbones: backbones must differ from each other, got resnet10t more than once",
+        ),
+        ("embed_dim: 64", "embed_dim: 0", "a.yaml:7: model.embed_dim: embed_dim must be at least 1, got 0"),
+        ("embed_dim: 64", "text: {word_dim: 0}", "a.yaml:7: model.text.word_dim: word_dim must be at least 1, got 0"),
+    ],
+)
+def test_one_mistake_is_one_line(
+    write: Write, errors_of: Errors, small_text: str, old: str, new: str, line: str
+) -> None:
+    assert old in small_text
+    assert errors_of(write("a.yaml", small_text.replace(old, new))) == [line]
+
+
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        (
+            "precision: fp8",
+            "a.yaml:16: precision: must be one of fp32, bf16, fp16; got the text 'fp8' (did you mean 'fp32'?)",
+        ),
+        (
+            "execution: {sharing: trunk, cells_per_unit: -1}",
+            "a.yaml:16: execution.cells_per_unit: cells_per_unit must be 0 (all that can share) or more, got -1",
+        ),
+        (
+            "execution: {cells_per_unit: 8}",
+            "a.yaml:16: execution.cells_per_unit: cells_per_unit=8 needs sharing: trunk; without it a unit is one cell",
+        ),
+        (
+            "resources:\n  gpus: 1.5",
+            "a.yaml:17: resources.gpus: gpus must be a fraction of one or a whole number, got 1.5",
+        ),
+        (
+            "objectives: {pair: [lni]}",
+            "a.yaml:16: objectives.pair: unknown pair weight 'lni' (did you mean 'lin'?); known: "
+            "con, lin, sig, lin-ms, sig-ms, all",
+        ),
+        ("objectives: {triplet: con}", "a.yaml:16: objectives.triplet: must be a list, got the text 'con'"),
+        (
+            "objectives:\n  only: [con/ncb]",
+            "a.yaml:17: objectives.only: unknown objective 'con/ncb' (did you mean "
+            "'con/nca'?); write pair/triplet, such as sig-ms/cir",
+        ),
+        (
+            "objectives:\n  pair: [lin]\n  only: [con/con]",
+            "a.yaml:18: objectives.only: none of con/con is in the grid of pair lin x triplet con, nca, cir",
+        ),
+        ("objectives:\n  params:\n    tau: -1", "a.yaml:18: objectives.params.tau: tau must be above 0, got -1.0"),
+        (
+            "objectives:\n  pair: [con]\n  params: {alpha: 3, tau: 4}",
+            "a.yaml:18: objectives.params.alpha: no objective of "
+            "this sweep has this parameter; known: margin, gate, tau, cir_shift",
+        ),
+        (
+            "objectives:\n  params: {tau: [1]}",
+            "a.yaml:17: objectives.params.tau: must be a number or true or false or text, got a list",
+        ),
+        ("tracking: http://me:pw@host", None),
+        ("tracking: https://token@host/x", None),
+        ("tracking: postgresql://host/db?password=pw", None),
+        ("store: s3://key:pw@bucket", None),
+    ],
+)
+def test_one_mistake_in_an_optional_section(
+    write: Write, errors_of: Errors, small_text: str, section: str, line: str | None
+) -> None:
+    lines = errors_of(write("a.yaml", small_text + section + "\n"))
+    if line is None:  # a secret
+        key = section.partition(":")[0]
+        assert lines[0].startswith(f"a.yaml:16: {key}: {key} must not carry credentials")
+        assert "pw" not in lines[0].replace("pwd", "")
+        assert "token@" not in lines[0]
+    else:
+        assert lines == [line]
+
+
+def test_object_store_needs_a_tracking_uri(write: Write, errors_of: Errors, small_text: str) -> None:
+    path = write("a.yaml", small_text + "store: s3://bucket/x\n")
+    (line,) = errors_of(path)
+    assert "tracking must be given" in line
+    config = load_sweep(path, ["tracking=http://127.0.0.1:5000"])
+    assert (config.store, config.tracking) == ("s3://bucket/x", "http://127.0.0.1:5000")
+
+
+def test_many_mistakes_are_reported_together_in_the_order_of_the_lines(write: Write, errors_of: Errors) -> None:
+    path = write(
+        "a.yaml",
+        """\
+        name: Bad Name
+        data:
+          format: scenes
+          num_trian: 5
+          num_train: "7"
+          image: {size: 4, resize: 300, augment: non}
+        model:
+          backbones: [resnet18, {name: resnet18, weight: random}]
+        objectives:
+          pair: [con, lni]
+          params: {tau: -1}
+        seeds: [1, 1]
+        seeds: [2]
+        stages:
+          - name: finetune
+            epochs: ten
+            lr_drops: [9]
+            lr: 0
+          - name: frozen
+            epochs: 0
+            lr: -1
+            lr_drops: [3, x]
+        execution: {sharing: trunks, cells_per_unit: 4}
+        precision: on
+        """,
+    )
+    found = [(line.split(": ")[0], line.split(": ")[1]) for line in errors_of(path)]
+    assert found == [
+        ("a.yaml:1", "name"),
+        ("a.yaml:4", "data.num_trian"),
+        ("a.yaml:5", "data.num_train"),
+        ("a.yaml:6", "data.image.augment"),
+        ("a.yaml:6", "data.image.size"),
+        ("a.yaml:8", "model.backbones.resnet18.weight"),
+        ("a.yaml:8", "model.backbones"),
+        ("a.yaml:10", "objectives.pair"),
+        ("a.yaml:11", "objectives.params.tau"),
+        ("a.yaml:12", "seeds"),
+        ("a.yaml:13", "seeds"),
+        ("a.yaml:16", "stages.finetune.epochs"),
+        ("a.yaml:18", "stages.finetune.lr"),
+        ("a.yaml:20", "stages.frozen.epochs"),
+        ("a.yaml:21", "stages.frozen.lr"),
+        ("a.yaml:22", "stages.frozen.lr_drops.1"),
+        ("a.yaml:23", "execution.sharing"),
+        ("a.yaml:24", "precision"),
+    ]
+
+
+def test_mistake_does_not_cause_others(write: Write, errors_of: Errors, small_text: str) -> None:
+    # Left out, `size` would be 64 and above the resize of 32, which is nobody's mistake.
+    path = write("a.yaml", small_text.replace("num_train: 20", "image: {size: '32', resize: 32}"))
+    assert errors_of(path) == ["a.yaml:4: data.image.size: must be a whole number, got the text '32'"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "a.yaml: the file is empty"),
+        ("# only a comment\n", "a.yaml: the file is empty"),
+        ("- name: x\n", "a.yaml:1: a sweep file is a mapping of keys to values"),
+        ("name: x\n\tdata: y\n", "a.yaml:2: not valid YAML: a tab where only spaces may indent"),
+    ],
+)
+def test_file_that_is_no_sweep(write: Write, errors_of: Errors, text: str, line: str) -> None:
+    Path(write("a.yaml")).write_text(text)
+    assert errors_of("a.yaml") == [line]
+
+
+def test_file_that_is_no_text(write: Write, errors_of: Errors) -> None:
+    write("a.yaml").write_bytes(b"name: \xff\xfe\n")
+    assert errors_of("a.yaml") == ["a.yaml: cannot be read: it is not UTF-8 text"]
+
+
+def test_byte_order_mark_is_ignored(write: Write, small_text: str) -> None:
+    write("a.yaml").write_text(small_text, encoding="utf-8-sig")
+    assert load_sweep("a.yaml").name == "small"
+
+
+def test_all_stands_for_every_weight(write: Write, small_text: str) -> None:
+    path = write("a.yaml", small_text + "objectives: {pair: all, triplet: [all]}\n")
+    assert load_sweep(path).objectives == load_sweep(write()).objectives
+
+
+def test_not_found_lists_the_shipped_sweeps(write: Write) -> None:
+    write()
+    with pytest.raises(
+        SweepNotFoundError, match=r"did you mean 'quickstart'\?\); shipped sweeps: .*emoji_vsepp"
+    ) as caught:
+        load_sweep("quikstart.yaml")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from goal_core.data.config import KarpathyConfig, ScenesConfig
+from goal_core.models.config import BackboneConfig
+from sweeps import load_sweep
+
+Write = Callable[..., Path]
+Errors = Callable[..., list[str]]
+
+
+def test_mappings_merge_and_lists_replace(write: Write) -> None:
+    write("base.yaml")
+    path = write("over.yaml", "extends: base.yaml\nname: over\ndata: {num_val: 7}\nseeds: [5]\n")
+    config = load_sweep(path)
+    assert config.name == "over"
+    assert config.data == ScenesConfig(num_train=20, num_val=7)
+    assert config.seeds == (5,)
+    assert config.model == load_sweep("base.yaml").model
+
+
+def test_name_is_inherited(write: Write) -> None:
+    write("base.yaml")
+    assert load_sweep(write("over.yaml", "extends: base.yaml\nseeds: [5]\n")).name == "small"
+
+
+def test_stages_merge_by_name_and_new_ones_are_appended(write: Write, small_text: str) -> None:
+    write("base.yaml", small_text.split("  - name: finetune")[0])
+    path = write(
+        "over.yaml",
+        """\
+        extends: base.yaml
+        stages:
+          - {name: frozen, batch_size: 32}
+          - {name: finetune, epochs: 9, lr: 1e-5}
+        """,
+    )
+    frozen, finetune = load_sweep(path).stages
+    assert (frozen.epochs, frozen.lr, frozen.batch_size) == (3, 1e-3, 32)
+    assert (finetune.name, finetune.epochs) == ("finetune", 9)
+
+
+def test_backbones_merge_by_name_and_plain_names_replace(write: Write) -> None:
+    write("base.yaml")
+    merged = load_sweep(
+        write(
+            "a.yaml", "extends: base.yaml\nmodel: {backbones: [{name: resnet18, weights: random}, {name: resnet50}]}\n"
+        )
+    )
+    assert merged.model.backbones == (
+        BackboneConfig(name="resnet10t", weights="random"),
+        BackboneConfig(name="resnet18", weights="random"),
+        BackboneConfig(name="resnet50"),
+    )
+    replaced = load_sweep(write("b.yaml", "extends: base.yaml\nmodel: {backbones: [resnet50]}\n"))
+    assert replaced.model.backbones == (BackboneConfig(name="resnet50"),)
+
+
+def test_data_of_another_format_replaces(write: Write, tmp_path: Path) -> None:
+    write("base.yaml")
+    path = write("a.yaml", "extends: base.yaml\ndata: {format: karpathy, name: coco, root: files}\n")
+    assert load_sweep(path).data == KarpathyConfig(name="coco", root=str(tmp_path / "files"))
+
+
+def test_chain_of_files_in_other_folders(write: Write) -> None:
+    write("lib/base.yaml")
+    write("lib/middle.yaml", "extends: base.yaml\nname: middle\nseeds: [3]\n")
+    path = write("mine/top.yaml", "extends: ../lib/middle.yaml\ndata: {num_val: 9}\n")
+    config = load_sweep(path)
+    assert (config.name, config.seeds, config.data) == ("middle", (3,), ScenesConfig(num_train=20, num_val=9))
+
+
+def test_a_shipped_sweep_can_be_extended(write: Write) -> None:
+    for name in ("quickstart", "quickstart.yaml"):
+        config = load_sweep(write("a.yaml", f"extends: {name}\nname: mine\nseeds: [8]\n"))
+        assert config.seeds == (8,)
+        assert config.stages == load_sweep("quickstart").stages
+
+
+def test_own_file_of_a_shipped_name_extends_the_shipped_one(write: Write) -> None:
+    path = write("quickstart.yml", "extends: quickstart\nname: mine\n")
+    assert load_sweep(path).name == "mine"
+
+
+def test_lines_name_the_file_a_value_came_from(write: Write, errors_of: Errors, small_text: str) -> None:
+    write(
+        "base.yaml", small_text.replace("lr: 1e-4", "lr: low").replace("num_train: 20", "num_train: 0\n  colour: red")
+    )
+    path = write(
+        "over.yaml",
+        """\
+        extends: base.yaml
+        data:
+          num_val: -3
+        stages:
+          - name: finetune
+            batch_siz: 3
+        """,
+    )
+    lines = errors_of(path)
+    assert [line.split(": ")[:2] for line in lines] == [
+        ["over.yaml:3", "data.num_val"],
+        ["over.yaml:6", "stages.finetune.batch_siz"],
+        ["base.yaml:4", "data.num_train"],
+        ["base.yaml:5", "data.colour"],
+        ["base.yaml:16", "stages.finetune.lr"],
+    ]
+
+
+def test_structural_problems_of_both_files(write: Write, errors_of: Errors, small_text: str) -> None:
+    write("base.yaml", small_text + "seeds: [9]\n")
+    path = write("over.yaml", "extends: base.yaml\nname: a\nname: b\n")
+    assert errors_of(path) == [
+        "over.yaml:3: name: duplicate key, first given at over.yaml:2",
+        "base.yaml:16: seeds: duplicate key, first given at base.yaml:8",
+    ]
+
+
+def test_circle(write: Write, errors_of: Errors) -> None:
+    write("a.yaml", "extends: b.yaml\n")
+    write("b.yaml", "name: b\nextends: c.yaml\n")
+    write("c.yaml", "extends: b.yaml\n")
+    assert errors_of("a.yaml") == [
+        "c.yaml:1: extends: the files extend each other in a circle: b.yaml -> c.yaml -> b.yaml"
+    ]
+    write("d.yaml", "extends: d.yaml\n")
+    assert errors_of("d.yaml") == ["d.yaml:1: extends: the files extend each other in a circle: d.yaml -> d.yaml"]
+
+
+def test_extended_file_is_missing_or_not_text(write: Write, errors_of: Errors) -> None:
+    (line,) = errors_of(write("a.yaml", "name: a\nextends: quikstart\n"))
+    assert line.startswith("a.yaml:2: extends: sweep 'quikstart' is neither a file nor")
+    assert "did you mean 'quickstart'?" in line
+    (line,) = errors_of(write("b.yaml", "extends: [a.yaml]\n"))
+    assert line == "b.yaml:1: extends: must be a file's path or the name of a shipped sweep"
+
+
+def test_missing_key_is_reported_in_the_extending_file(write: Write, errors_of: Errors, small_text: str) -> None:
+    lines = [line for line in small_text.splitlines(keepends=True) if "backbones" not in line and "seeds" not in line]
+    write("base.yaml", "".join(lines))
+    path = write("over.yaml", "extends: base.yaml\nmodel:\n  embed_dim: 32\n")
+    assert errors_of(path) == [
+        "over.yaml:1: seeds: this key is missing",
+        "over.yaml:2: model.backbones: this key is missing",
+    ]

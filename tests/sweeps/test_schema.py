@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, replace
+from typing import get_type_hints
+
+import pytest
+
+from goal_core.errors import ConfigError
+from goal_core.models.config import BackboneConfig, ModelConfig
+from goal_core.objectives import pair_weights, triplet_weights
+from sweeps import STAGE_ORDER, SweepConfig, SweepModel, SweepObjectives
+from sweeps.schema import ExecutionConfig, ResourceConfig
+
+PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)
+
+
+def test_model_settings_are_those_of_one_model() -> None:
+    """`SweepModel` repeats `ModelConfig` with several backbones; nothing else may differ."""
+    ours, theirs = ({item.name: item for item in fields(kind)} for kind in (SweepModel, ModelConfig))
+    our_types, their_types = get_type_hints(SweepModel), get_type_hints(ModelConfig)
+    assert ours.keys() - {"backbones"} == theirs.keys() - {"backbone"}
+    for name in theirs.keys() - {"backbone"}:
+        assert our_types[name] == their_types[name]
+        assert ours[name].default == theirs[name].default
+        if theirs[name].default is MISSING:
+            assert ours[name].default_factory() == theirs[name].default_factory()  # type: ignore[operator]
+
+
+def test_stage_order() -> None:
+    assert STAGE_ORDER == ("frozen", "finetune")
+
+
+def test_objectives_default_to_the_whole_table_row_by_row() -> None:
+    objectives = SweepObjectives()
+    assert objectives.names == tuple((pair, triplet) for pair in PAIRS for triplet in TRIPLETS)
+    assert [config.name for config in objectives.configs[:4]] == ["con/con", "con/nca", "con/cir", "lin/con"]
+
+
+def test_order_of_writing_does_not_matter() -> None:
+    objectives = SweepObjectives(pair=("sig", "con"), triplet=("cir", "con"), only=("sig/cir", "con/con"))
+    assert objectives.names == (("con", "con"), ("sig", "cir"))
+
+
+def test_parameters_go_to_the_objectives_that_have_them() -> None:
+    objectives = SweepObjectives(pair=("con", "sig"), triplet=("con", "nca"), params={"tau": 5.0, "alpha": 3.0})
+    given = {config.name: config.params for config in objectives.configs}
+    assert given == {"con/con": {}, "con/nca": {"tau": 5.0}, "sig/con": {"alpha": 3.0},
+                     "sig/nca": {"tau": 5.0, "alpha": 3.0}}  # fmt: skip
+
+
+def test_parameter_that_fits_nothing() -> None:
+    with pytest.raises(ConfigError, match=r"params\.tua: no objective of this sweep.*did you mean 'tau'"):
+        SweepObjectives(params={"tua": 5.0})
+    with pytest.raises(
+        ConfigError, match=r"params\.tau: no objective of this sweep has this parameter .*; known: margin"
+    ):
+        SweepObjectives(triplet=("con",), params={"tau": 5.0})
+
+
+def test_parameter_out_of_range() -> None:
+    with pytest.raises(ConfigError, match=r"params\.tau: tau must be above 0"):
+        SweepObjectives(params={"tau": 0.0})
+
+
+def test_variant_reaches_the_objectives() -> None:
+    paper, released = SweepObjectives(only=("con/con",)), SweepObjectives(only=("con/con",), variant="released")
+    assert paper.configs[0].resolved() != released.configs[0].resolved()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seeds": ()}, "at least one seed"),
+        ({"seeds": (1, 1)}, "seeds must differ"),
+        ({"stages": ()}, "stages must hold at least one"),
+        ({"name": ""}, "name may hold"),
+        ({"store": ""}, "store must not be empty"),
+        ({"tracking": "http://u:p@h"}, "must not carry credentials"),
+        ({"tracking": "http://[broken"}, "tracking is not a valid URI"),
+    ],
+)
+def test_sweeps_built_in_python_are_checked_too(small: SweepConfig, change: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(small, **change)  # type: ignore[arg-type]
+
+
+def test_stages_in_the_wrong_order(small: SweepConfig) -> None:
+    with pytest.raises(ConfigError, match="stages must be in the order frozen, finetune; got finetune, frozen"):
+        replace(small, stages=small.stages[::-1])
+    assert replace(small, stages=small.stages[1:]).stages[0].name == "finetune"
+
+
+def test_objectives_built_in_python_are_checked_too() -> None:
+    for wrong in ({"pair": ("com",)}, {"triplet": ()}, {"triplet": ("nca", "nca")}, {"only": ("con/con", "con/con")}):
+        with pytest.raises(ConfigError):
+            SweepObjectives(**wrong)
+    with pytest.raises(ConfigError, match="none of lin/con is in the grid"):
+        SweepObjectives(pair=("con",), only=("lin/con",))
+
+
+def test_models_are_one_for_each_backbone() -> None:
+    model = SweepModel(backbones=(BackboneConfig(name="a"), BackboneConfig(name="b")), embed_dim=8)
+    assert [item.backbone.name for item in model.models] == ["a", "b"]
+    assert {item.embed_dim for item in model.models} == {8}
+    with pytest.raises(ConfigError, match="at least one backbone"):
+        SweepModel(backbones=())
+
+
+@pytest.mark.parametrize("wrong", [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 2.5}, {"max_attempts": 0}, {"watchdog": -1}])
+def test_resources(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        ResourceConfig(**wrong)  # type: ignore[arg-type]
+    assert ResourceConfig(gpus=0.25).gpus == 0.25
+
+
+def test_limit_without_sharing() -> None:
+    with pytest.raises(ConfigError, match="needs sharing: trunk"):
+        ExecutionConfig(cells_per_unit=4)
+    assert ExecutionConfig(cells_per_unit=1).sharing == "none"
