@@ -1,0 +1,59 @@
+"""The names that goal-sweep writes to MLflow. `analysis` reads them by the same names.
+
+::
+
+    experiment                = the sweep's name
+    parent run (one)            goal.role = sweep
+    child run per cell, stage   goal.role = cell, found again by goal.stage_key
+"""
+
+from __future__ import annotations
+
+PARENT_RUN = "mlflow.parentRunId"
+
+ROLE = "goal.role"
+ROLE_SWEEP = "sweep"
+ROLE_CELL = "cell"
+
+CELL = "goal.cell"
+STAGE = "goal.stage"
+STAGE_KEY = "goal.stage_key"
+PAIR = "goal.pair"
+TRIPLET = "goal.triplet"
+SEED = "goal.seed"
+BACKBONE = "goal.backbone"
+FRAMEWORK = "goal.framework"
+DATASET = "goal.dataset"
+VARIANT = "goal.variant"
+STATUS = "goal.status"
+REASON = "goal.reason"
+GIT_COMMIT = "goal.git_commit"
+DATA_FINGERPRINT = "goal.data_fingerprint"
+NONFINITE = "goal.nonfinite"
+"""On a run some of whose metrics were NaN or infinite: a JSON list of ``metric@step``. They are not logged."""
+
+CELL_TAGS = (
+    *(ROLE, CELL, STAGE, STAGE_KEY, PAIR, TRIPLET, SEED, BACKBONE, FRAMEWORK, DATASET, VARIANT),
+    *(STATUS, GIT_COMMIT, DATA_FINGERPRINT),
+)
+"""Tags of every child run; besides them `goal.reason` when failed, `goal.nonfinite` when it applies."""
+
+SWEEP = "goal.sweep"
+SEEDS = "goal.seeds"
+"""JSON list of the seeds asked for."""
+OBJECTIVES = "goal.objectives"
+"""JSON list of ``pair/triplet``."""
+STAGES = "goal.stages"
+"""JSON list of stage names."""
+
+SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES)
+
+WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+STATUSES = (WAITING, RUNNING, DONE, FAILED)
+
+EPOCH_PREFIXES = ("train/", "val/", "time/")
+"""Metrics with step = epoch."""
+TEST_PREFIX = "test/"
+"""Metrics of the best epoch's weights, step = that epoch."""
+RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
+"""What follows `val/` and `test/` at least; percent, except `rsum`, their sum."""

@@ -1,0 +1,157 @@
+"""A sweep file made ready: its data open, its cells with their ids, its store. What every command starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from goal_core.data import Dataset, open_dataset
+from goal_core.errors import ConfigError
+from goal_core.models import weights_id
+from goal_core.training import CellPlan, UnitPlan
+from runners.board import Board
+from runners.stage_folder import BEST
+from runners.store import StageRef, Store
+from runners.store_status import StageStatus
+from runners.worker import UnitJob
+from sweeps import Cell, SweepConfig, Unit, expand, load_sweep, to_mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A sweep, ready to be planned, shown or launched."""
+
+    config: SweepConfig
+    dataset: Dataset
+    weights: Mapping[str, str]
+    """Identity of the first weights of each backbone."""
+    cells: list[Cell]
+    store: Store
+
+    def ref(self, cell: Cell, stage: int) -> StageRef:
+        """Where one stage of a cell is in the store."""
+        return StageRef(cell.id, cell.stages[stage].name, cell.stages[stage].key)
+
+    def refs(self) -> list[tuple[Cell, int, StageRef]]:
+        """Every cell and stage, stage by stage."""
+        return [(cell, stage, self.ref(cell, stage)) for stage in range(len(self.config.stages)) for cell in self.cells]
+
+    def statuses(self) -> dict[StageRef, StageStatus]:
+        """How far everything is, as the store tells it."""
+        return self.store.status([ref for _, _, ref in self.refs()], max_attempts=self.config.resources.max_attempts)
+
+    def board(self) -> Board:
+        """The sweep as it stands in the store."""
+        board, statuses = Board(self.cells), self.statuses()
+        for cell, stage, ref in self.refs():
+            status, name = statuses[ref], cell.stages[stage].name
+            if status.state == "done":
+                board.done(cell.id, name, status.result, reused=True)
+            elif status.state == "failed":
+                board.failed(cell.id, name, status.reason)
+            elif status.state == "running":
+                board.running(cell.id, name, status.epochs)
+        return board
+
+    def describe(self, cell: Cell) -> dict[str, Any]:
+        """What ``cell.json`` says of a cell: the model that it is, as JSON."""
+        described: dict[str, Any] = to_mapping(cell)
+        # Stages belong to sweeps, of which several can share a cell; each stage's folder speaks for itself.
+        del described["stages"]
+        weights = self.weights[cell.model.backbone.name]
+        return {"label": cell.label, "data_fingerprint": self.dataset.fingerprint, "weights": weights, **described}
+
+    @property
+    def tracking_uri(self) -> str:
+        """MLflow's tracking URI, with the store's folder filled in."""
+        return self.config.tracking.replace("{store}", str(self.store.root))
+
+    @property
+    def device(self) -> str:
+        """`cuda` when units are given GPUs, else `cpu`."""
+        return "cuda" if self.config.resources.gpus > 0 else "cpu"
+
+    def job(self, unit: Unit, launch_id: str, extra_attempts: Mapping[str, int]) -> UnitJob:
+        """A unit as a worker takes it.
+
+        Args:
+            unit: the unit.
+            launch_id: this launch.
+            extra_attempts: charged attempts of a cell id that are forgiven.
+        """
+        first, stage = unit.cells[0], unit.stage_index
+        plans = []
+        for cell in unit.cells:
+            before = self.store.folder(self.ref(cell, stage - 1)).path(BEST) if stage else None
+            plans.append(CellPlan(cell_id=cell.id, objective=cell.objective, init=before))
+        resources = self.config.resources
+        return UnitJob(
+            label=unit.label,
+            plan=UnitPlan(
+                cells=tuple(plans),
+                data=first.data,
+                model=first.model,
+                seed=first.seed,
+                stage=unit.stage,
+                precision=first.stages[stage].precision,
+                device=self.device,
+                threads=resources.cpus,
+                cache=self.store.root / "features",
+            ),
+            stage_keys={cell.id: cell.stages[stage].key for cell in unit.cells},
+            store=str(self.store.root),
+            launch_id=launch_id,
+            max_attempts=resources.max_attempts + max(extra_attempts.get(cell.id, 0) for cell in unit.cells),
+            watchdog=resources.watchdog,
+        )
+
+    def check_trainable(self) -> None:
+        """Check what only shows when training begins: batches that fit the data, weights that fit the backbone.
+
+        Raises:
+            ConfigError: a batch is larger than the training split.
+            WeightsError: weights do not fit.
+        """
+        from goal_core.models import check_weights
+
+        captions = self.dataset.splits["train"].num_captions
+        for stage in self.config.stages:
+            if stage.batch_size > captions:
+                raise ConfigError(
+                    f"stages.{stage.name}.batch_size = {stage.batch_size} is larger than the data: the train split of "
+                    f"{self.dataset.name!r} has {captions} captions"
+                )
+        for backbone in self.config.model.backbones:
+            check_weights(backbone, image_size=self.config.data.image.size)
+
+
+def open_study(
+    sweep: str,
+    *,
+    overrides: Sequence[str] = (),
+    store: str | None = None,
+    tracking_uri: str | None = None,
+) -> Study:
+    """Load a sweep and everything that its cells' ids depend on.
+
+    Args:
+        sweep: path or shipped name.
+        overrides: ``key=value`` settings that replace the file's.
+        store: replaces the file's store.
+        tracking_uri: replaces the file's tracking.
+
+    Raises:
+        GoalError: the sweep file, the data or the weights are not as they should be.
+    """
+    config = load_sweep(sweep, overrides)
+    if store is not None:
+        config = replace(config, store=str(Path(store).expanduser().absolute()) if "://" not in store else store)
+    if tracking_uri is not None:
+        config = replace(config, tracking=tracking_uri)
+    results = Store(config.store)
+    dataset = open_dataset(config.data)
+    weights = {backbone.name: weights_id(backbone) for backbone in config.model.backbones}
+    cells = expand(config, dataset.fingerprint, weights)
+    return Study(config=config, dataset=dataset, weights=weights, cells=cells, store=results)

@@ -1,0 +1,147 @@
+"""What a trial does with a unit, in a worker process: claim its cells, train them, write down how each ended."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from goal_core.training import CellEvent, CellFailed, UnitPlan, train_unit
+from runners.lease import LeaseLostError
+from runners.stage_folder import AlreadyDoneError, StageFolder, charged_failures
+from runners.store import Store
+
+HUNG = 70
+"""Exit status of a worker that its own watchdog ended."""
+HOPELESS = ("diverged", "collapsed")
+"""Kinds of failure that another attempt would only repeat, number by number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitJob:
+    """A unit on its way to a worker."""
+
+    label: str
+    plan: UnitPlan
+    stage_keys: Mapping[str, str]
+    """Stage key of each cell id."""
+    store: str
+    launch_id: str
+    max_attempts: int
+    watchdog: int
+    """Seconds without a sign of life after which the unit counts as hung; 0 never."""
+
+
+def run_unit(job: UnitJob, send: Callable[[Sequence[CellEvent]], None]) -> None:
+    """Train a unit's cells that are still to be trained.
+
+    How each cell ended is in the store when this returns. An error that concerns the whole unit (data that cannot be
+    read, no GPU) fails each of its cells and does not escape: trying again is the driver's decision.
+
+    Args:
+        job: the unit.
+        send: passes events on to the driver.
+    """
+    folders = _claim(job)
+    if not folders:
+        return
+    plan = replace(job.plan, cells=tuple(cell for cell in job.plan.cells if cell.cell_id in folders))
+    listener = _Listener(folders, send, job.watchdog)
+    with listener:
+        try:
+            train_unit(plan, folders, listener)
+        except Exception as error:
+            failures = [
+                CellFailed(
+                    cell_id=cell_id,
+                    stage=plan.stage.name,
+                    kind="error",
+                    reason=" ".join(str(error).split()) or type(error).__name__,
+                    trace=traceback.format_exc(),
+                )
+                for cell_id in folders
+                if cell_id not in listener.ended
+            ]
+            listener.events(failures)
+
+
+def _claim(job: UnitJob) -> dict[str, StageFolder]:
+    """The folders of the unit's cells that nobody has finished and that have an attempt left."""
+    store = Store(job.store)
+    folders: dict[str, StageFolder] = {}
+    for cell in job.plan.cells:
+        folder = store.stage_folder(cell.cell_id, job.plan.stage.name, job.stage_keys[cell.cell_id])
+        if charged_failures(folder.attempts.all()) >= job.max_attempts:
+            continue
+        try:
+            folder.claim(job.launch_id)
+        except AlreadyDoneError:
+            continue  # an earlier attempt of this trial finished it
+        folders[cell.cell_id] = folder
+    return folders
+
+
+class _Listener:
+    """Writes failures down, passes events on, and ends the process when nothing moves."""
+
+    def __init__(
+        self, folders: Mapping[str, StageFolder], send: Callable[[Sequence[CellEvent]], None], watchdog: int
+    ) -> None:
+        self.ended: set[str] = set()
+        self._folders, self._send, self._limit = folders, send, watchdog
+        self._seen = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="goal-sweep watchdog", daemon=True)
+
+    def __enter__(self) -> _Listener:
+        if self._limit:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+
+    def step(self, done: int, total: int) -> None:
+        self._seen = time.monotonic()
+
+    def alive(self) -> None:
+        self._seen = time.monotonic()
+
+    def events(self, events: Sequence[CellEvent]) -> None:
+        self._seen = time.monotonic()
+        for event in events:
+            if isinstance(event, CellFailed):
+                self._fail(event)
+        self._send(events)
+
+    def _fail(self, event: CellFailed) -> None:
+        self.ended.add(event.cell_id)
+        folder = self._folders[event.cell_id]
+        try:
+            folder.fail(event.reason, event.trace, final=event.kind in HOPELESS)
+        except LeaseLostError:
+            return  # the cell's new owner decides how it ended
+        except OSError as error:
+            # The disk that failed the cell refuses its obituary too; the driver still hears of it.
+            folder_line = f"{event.reason} (and its record could not be written: {error})"
+            os.write(2, f"{folder_line}\n".encode())
+
+    def _watch(self) -> None:
+        while not self._over.wait(min(5.0, self._limit / 4)):
+            silent = time.monotonic() - self._seen
+            if silent < self._limit:
+                continue
+            for cell_id, folder in self._folders.items():
+                if cell_id not in self.ended and folder.attempt:
+                    folder.log(f"no step for {silent:.0f} s: hung")
+                    self._fail_quietly(folder, silent)
+            os._exit(HUNG)  # the stuck thread cannot be asked to stop
+
+    def _fail_quietly(self, folder: StageFolder, silent: float) -> None:
+        try:
+            folder.fail(f"hung: no step for {silent:.0f} s (resources.watchdog = {self._limit})")
+        except (LeaseLostError, OSError, ValueError):
+            return  # the process ends either way; the next claim records the attempt as lost

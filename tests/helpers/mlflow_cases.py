@@ -1,0 +1,68 @@
+"""A ready-made tracking database, and what tests ask one about."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+
+from runners import run_schema as names
+from runners.run_values import TrackedSweep
+from runners.tracking import _create_database
+
+SWEEP = TrackedSweep(
+    name="s",
+    seeds=(1, 2),
+    objectives=("con/con", "sig-ms/cir"),
+    stages=("frozen",),
+    data_fingerprint="f",
+    git_commit="abc",
+)
+
+
+def template(folder: Path) -> Path:
+    """Creating the tables takes seconds; copying them does not."""
+    path = folder / "template.db"
+    _create_database(path)
+    return path
+
+
+def database(template_path: Path, folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(template_path, folder / "mlflow.db")
+    return f"sqlite:///{folder / 'mlflow.db'}"
+
+
+class Content:
+    """Everything the experiment holds, read by another client."""
+
+    def __init__(self, uri: str, name: str = "s") -> None:
+        self.client = MlflowClient(uri)
+        experiment = self.client.get_experiment_by_name(name)
+        assert experiment is not None
+        runs = list(self.client.search_runs([experiment.experiment_id]))
+        self.parents = [run for run in runs if run.data.tags.get(names.ROLE) == "sweep"]
+        self.children = [run for run in runs if run.data.tags.get(names.ROLE) == "cell"]
+
+    def child(self, key: str) -> Any:
+        (found,) = [run for run in self.children if run.data.tags[names.STAGE_KEY] == key]
+        return found
+
+    def history(self, key: str) -> dict[str, list[tuple[int, float, int]]]:
+        run = self.child(key)
+        return {
+            metric: [(m.step, m.value, m.timestamp) for m in self.client.get_metric_history(run.info.run_id, metric)]
+            for metric in run.data.metrics
+        }
+
+    def dump(self) -> Any:
+        found = []
+        for run in [*self.parents, *self.children]:
+            data = [sorted(part.items()) for part in (run.data.tags, run.data.params)]
+            history = {metric: self.client.get_metric_history(run.info.run_id, metric) for metric in run.data.metrics}
+            points = [(m.key, m.step, m.value, m.timestamp) for metric in sorted(history) for m in history[metric]]
+            info = run.info
+            found.append((info.run_id, info.run_name, info.status, info.start_time, info.end_time, data, points))
+        return sorted(found)

@@ -1,0 +1,58 @@
+"""A small sweep's cells, and weights and records to put into a store for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from goal_core.data.config import ScenesConfig
+from goal_core.models.config import BackboneConfig, ModelConfig
+from goal_core.objectives import ObjectiveConfig
+from goal_core.training.config import StageConfig
+from runners.stage_folder import StageFolder
+from sweeps import Cell, CellStage
+
+
+def cell(pair: str = "con", triplet: str = "con", seed: int = 1, stages: tuple[str, ...] = ("frozen",)) -> Cell:
+    identity = f"{pair}{triplet}{seed}".encode().hex()[:16].ljust(16, "0")
+    return Cell(
+        id=identity,
+        data=ScenesConfig(name="scenes"),
+        model=ModelConfig(backbone=BackboneConfig(name="resnet10t", weights="random")),
+        objective=ObjectiveConfig(pair=pair, triplet=triplet),
+        seed=seed,
+        stages=tuple(
+            CellStage(config=StageConfig(name=name, epochs=3, lr=0.1), key=f"{index}{identity[1:]}")
+            for index, name in enumerate(stages)
+        ),
+    )
+
+
+def write_weights(path: Path, value: float = 0.0) -> None:
+    save_file({"weight": np.full(16, value, np.float32)}, path)
+
+
+def record(epoch: int, rsum: float | None = None) -> dict[str, Any]:
+    rsum = 10.0 * epoch if rsum is None else rsum
+    return {"epoch": epoch, "time": 1_700_000_000.0 + epoch, "metrics": {"train/hinge": 1.0 / epoch, "val/rsum": rsum}}
+
+
+def result(epochs: int = 3, test_rsum: float = 42.0) -> dict[str, Any]:
+    return {
+        "status": "done",
+        "best_epoch": epochs,
+        "epochs": epochs,
+        "metrics": {"test/i2t_r1": 7.0, "test/rsum": test_rsum, "val/rsum": 10.0 * epochs},
+    }
+
+
+def train(folder: StageFolder, epochs: int = 3, *, first: int = 1) -> None:
+    """What a trainer does in a claimed folder, without the training."""
+    for epoch in range(first, epochs + 1):
+        folder.save_with("best.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))
+        folder.save_with("last.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))
+        folder.write_metrics([record(number) for number in range(1, epoch + 1)])
+    folder.finish(result(epochs))
