@@ -1,0 +1,23 @@
+"""The reading: tracking to tables, heatmaps, statistics and reports. Imports none of the other packages."""
+
+from __future__ import annotations
+
+from analysis.aggregate import aggregate, cells_frame
+from analysis.attach import attach_report
+from analysis.errors import AnalysisError
+from analysis.fetch import SweepRuns, fetch_runs
+from analysis.published import published_blocks, render_published
+from analysis.report import ReportResult, write_report
+
+__all__ = [
+    "AnalysisError",
+    "ReportResult",
+    "SweepRuns",
+    "aggregate",
+    "attach_report",
+    "cells_frame",
+    "fetch_runs",
+    "published_blocks",
+    "render_published",
+    "write_report",
+]

@@ -1,0 +1,73 @@
+"""A report as one document: what it contains, and its Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from analysis.blocks import Block, BlockKey
+from analysis.run_schema import RSUM
+from analysis.sections import TextTable
+from analysis.tables import to_markdown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """Everything that a reader of one sweep's report is shown."""
+
+    name: str
+    """The sweep's name."""
+    summary: str
+    """How much of what was asked for is there, in a sentence."""
+    notes: tuple[str, ...]
+    blocks: tuple[Block, ...]
+    colours: Mapping[BlockKey, str]
+    missing: TextTable | None
+    excluded: TextTable | None
+    marginals: tuple[TextTable, ...]
+    differences: tuple[TextTable, ...]
+    comparisons: tuple[TextTable, ...]
+
+
+def heatmap_name(block: Block, metric: str) -> str:
+    """Where a report keeps a heatmap, relative to its folder."""
+    return f"heatmaps/{block.slug}-{metric.replace('@', '').lower()}.png"
+
+
+def to_markdown_document(document: Document) -> str:
+    """The report in Markdown, with heatmaps linked by relative paths."""
+    parts = [f"# {document.name}", document.summary, *document.notes]
+    for block in document.blocks:
+        parts.append(f"## {block.key.title}")
+        if block.is_empty:
+            parts.append(f"Nothing of this block is finished: {len(block.gaps)} runs are missing. {block.protocol}")
+            continue
+        for metric in ("R@1", RSUM[1]):
+            picture = f"![Heatmap of {metric}: {block.key.title}]({heatmap_name(block, metric)})"
+            parts += [f"### {metric}", to_markdown(block, metric, with_gaps=False).strip(), picture]
+    parts += _section("", [t for t in (document.missing, document.excluded) if t])
+    parts += _section("Each weight on its own", document.marginals)
+    parts += _section("Differences from con/con", document.differences)
+    parts += _section("Beside the published numbers", document.comparisons)
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(title: str, tables: list[TextTable] | tuple[TextTable, ...]) -> list[str]:
+    if not tables:
+        return []
+    level = "###" if title else "##"
+    parts = [f"## {title}"] if title else []
+    for table in tables:
+        parts += [f"{level} {table.title}", _text_table(table)]
+        if table.note:
+            parts.append(table.note)
+    return parts
+
+
+def _text_table(table: TextTable) -> str:
+    rule = [":---" if column < table.words else "---:" for column in range(len(table.head))]
+    return "\n".join(f"| {' | '.join(map(_escape, row))} |" for row in (table.head, rule, *table.rows))
+
+
+def _escape(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

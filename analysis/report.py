@@ -1,0 +1,150 @@
+"""A sweep's tracking to report files: read, aggregate, write. Every number in them comes from runs that count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from analysis.aggregate import aggregate, cells_frame, counted
+from analysis.blocks import Block
+from analysis.colours import assign_colours
+from analysis.compare import compare_blocks
+from analysis.document import Document, heatmap_name, to_markdown_document
+from analysis.fetch import SweepRuns, fetch_runs
+from analysis.heatmap import draw_heatmap
+from analysis.html import to_html
+from analysis.manifest import ReportFolder
+from analysis.published import published_blocks
+from analysis.run_schema import RSUM, TEST_METRICS
+from analysis.sections import comparison_tables, difference_tables, excluded_table, marginal_tables, missing_table
+from analysis.statistics import marginals, paired_differences
+from analysis.tables import to_csv, to_latex, to_markdown
+
+_METRICS = ("R@1", RSUM[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportResult:
+    """What a report was made of and where it lies."""
+
+    out_dir: Path
+    files: tuple[Path, ...]
+    """Every file of the report, ``report.md`` and ``report.html`` among them."""
+    parent_run_id: str | None
+    """The sweep's MLflow run, to attach the report to; None when tracking has none."""
+    num_expected: int
+    """Runs of a cell and stage that the sweep asks for."""
+    num_counted: int
+    """Those that are done and behind the numbers."""
+    num_failed: int
+    """Those that failed."""
+    blocks: tuple[Block, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every number that was asked for is there."""
+        return self.num_counted == self.num_expected
+
+
+def write_report(
+    tracking_uri: str, experiment: str, out_dir: Path, compare: Literal["published"] | None = None
+) -> ReportResult:
+    """Write tables, heatmaps, statistics and the two documents that show them.
+
+    Files: ``report.md``, ``report.html`` (self-contained), ``cells.csv`` (every cell and metric), ``runs.csv`` (every
+    run, counted or not, and why), ``differences.csv``, ``marginals.csv``, ``tables/BLOCK.{md,tex,csv}``,
+    ``tables/BLOCK-rsum.{md,tex}``, ``heatmaps/BLOCK-r1.png``, ``heatmaps/BLOCK-rsum.png``, and ``report.json``, the
+    list of them. Writing again replaces an earlier report in the same folder and touches nothing else there.
+
+    Blocks without any number have no table or heatmap; the documents list what they miss.
+
+    Args:
+        tracking_uri: MLflow tracking URI.
+        experiment: the sweep's name.
+        out_dir: folder to write to; made when it is not there.
+        compare: ``published`` adds the paper's numbers beside those of the same blocks.
+
+    Raises:
+        AnalysisError: tracking does not hold what a report needs.
+    """
+    sweep = fetch_runs(tracking_uri, experiment)
+    blocks = aggregate(sweep)
+    runs = counted(sweep)
+    weights = pd.concat([marginals(runs, "pair"), marginals(runs, "triplet")])
+    differences = paired_differences(runs)
+    document = _document(sweep, blocks, weights, differences, compare)
+    folder = ReportFolder(out_dir)
+    for block in blocks:
+        if not block.is_empty:
+            _write_block(folder, block, document.colours[block.key])
+    frames = {"cells": cells_frame(blocks), "runs": _tidy(sweep.runs), "marginals": weights, "differences": differences}
+    for name, frame in frames.items():
+        folder.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+    folder.write("report.md", to_markdown_document(document))
+    folder.write("report.html", to_html(document, out_dir))
+    gaps = [gap for block in blocks for _, gap in block.gaps]
+    return ReportResult(
+        out_dir=out_dir,
+        files=folder.finish(),
+        parent_run_id=sweep.parent_run_id,
+        num_expected=len(runs) + len(gaps),
+        num_counted=len(runs),
+        num_failed=sum(gap.status == "failed" for gap in gaps),
+        blocks=blocks,
+    )
+
+
+def _document(
+    sweep: SweepRuns,
+    blocks: tuple[Block, ...],
+    weights: pd.DataFrame,
+    differences: pd.DataFrame,
+    compare: Literal["published"] | None,
+) -> Document:
+    comparisons = compare_blocks(blocks, published_blocks() if compare == "published" else ())
+    notes = list(sweep.notes)
+    if compare and not comparisons:
+        notes.append("No finished block of this sweep is one of the paper's, so there is nothing to compare with.")
+    return Document(
+        name=sweep.experiment,
+        summary=_summary(sweep, blocks),
+        notes=tuple(notes),
+        blocks=blocks,
+        colours=assign_colours(block.key for block in blocks),
+        missing=missing_table(blocks),
+        excluded=excluded_table(sweep),
+        marginals=tuple(marginal_tables(weights)),
+        differences=tuple(difference_tables(differences)),
+        comparisons=tuple(comparison_tables(comparisons)),
+    )
+
+
+def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
+    """As in "132 of 135 trainings (cell and stage) are finished; missing: 2 failed, 1 waiting."."""
+    gaps = [gap.status for block in blocks for _, gap in block.gaps]
+    counts = ", ".join(f"{gaps.count(status)} {status}" for status in dict.fromkeys(gaps))
+    done = len(counted(sweep))
+    objectives = f"{len(sweep.objectives)} objective{'s' if len(sweep.objectives) != 1 else ''}"
+    seeds = f"seed{'s' if len(sweep.seeds) != 1 else ''} {', '.join(map(str, sweep.seeds))}"
+    missing = f"; missing: {counts}" if gaps else ""
+    return f"{done} of {done + len(gaps)} trainings (cell and stage) are finished{missing}. {objectives}, {seeds}."
+
+
+def _write_block(folder: ReportFolder, block: Block, colour: str) -> None:
+    for metric in _METRICS:
+        stem = block.slug if metric == "R@1" else f"{block.slug}-{metric}"
+        folder.write(f"tables/{stem}.md", to_markdown(block, metric))
+        folder.write(f"tables/{stem}.tex", to_latex(block, colour, metric))
+        draw_heatmap(block, colour, folder.path(heatmap_name(block, metric)), metric)
+    folder.write(f"tables/{block.slug}.csv", to_csv(block))
+
+
+def _tidy(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs in an order that does not depend on when they ran, test metrics last."""
+    words = [name for name in runs.columns if "/" not in name and name not in ("placed", "start_ms")]
+    metrics = [name for name in TEST_METRICS if name in runs.columns]
+    order = ["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "excluded", "run_id"]
+    return runs[[*words, *metrics]].sort_values(order)
