@@ -20,7 +20,7 @@ from runners.live import LiveView, overview
 from runners.ray_tune import RayUnits, Resources, UnitObserver
 from runners.stage_folder import charged_failures, end_attempt
 from runners.study import Study
-from runners.tracking import Tracking
+from runners.sync import SweepTracking, track
 from runners.worker import HOPELESS, UnitJob
 from sweeps import Cell, Unit, pack
 
@@ -65,7 +65,7 @@ class Launcher:
         self.board: Board = study.board()
         self.view = LiveView(self.board, study.config.name, console)
         self.launch: Launch | None = None
-        self.tracking: Tracking | None = None
+        self.tracking: SweepTracking | None = None
         self._progress = _Progress()
         self._stopping = False
 
@@ -82,13 +82,16 @@ class Launcher:
         wanted = [stage for stage in range(len(self.study.config.stages)) if self._todo(stage)]
         if wanted:
             self.study.check_trainable()
-        with Tracking.open(self.study) as self.tracking:
+        with track(self.study, warn=self._warn) as self.tracking:
             self.tracking.sync_all()
             if not wanted:
                 return self._finish()
             with self.study.store.launch(self.study.config.name) as self.launch:
                 self.launch.start(self._keys_to_train())
                 return self._train()
+
+    def _warn(self, line: str) -> None:
+        self.view.note(f"tracking: {line}")
 
     def _forgive(self) -> None:
         """With `--retry-failed`, failed cells wait again; without, they stay failed."""
@@ -261,10 +264,10 @@ class Launcher:
     def _finish(self) -> int:
         """Bring tracking up to date and show how the sweep stands."""
         assert self.tracking is not None
-        self.tracking.sync_all()
+        self.tracking.sync_all(wait=60)
         if self.tracking.trouble:
-            self.console.print(f"tracking: {self.tracking.trouble} (goal-sweep sync brings it up to date)")
-        self.console.print(overview(self.board, self.study.config.name))
+            self.view.note(f"tracking: {self.tracking.trouble} (goal-sweep sync brings it up to date)")
+        self.console.print(overview(self.board, self.study.config.name, live=False))
         counts = self.board.counts()
         return DONE if counts["failed"] == 0 and counts["waiting"] == 0 else SOME_FAILED
 

@@ -75,13 +75,17 @@ def _style(square: Square | None, best: float) -> str:
     return "yellow" if square.running else "dim"
 
 
-def header(board: Board, name: str) -> RenderableType:
-    """Progress bar, counts and time left."""
+def header(board: Board, name: str, *, live: bool) -> RenderableType:
+    """Counts, progress bar, and while a launch runs the time left."""
     counts = board.counts()
+    states = f"{counts['done']} done, {counts['running']} running, {counts['waiting']} waiting, {counts['failed']} failed"
+    if not live:
+        return Text.assemble((name, "bold"), f"  {states}")
     line = Text.assemble(
         (name, "bold"),
-        f"  {counts['done']} done, {counts['running']} running, {counts['waiting']} waiting, {counts['failed']} failed",
-        f"   elapsed {format_duration(time.monotonic() - board.started)}, left about {format_duration(board.eta_seconds())}",
+        f"  {states}",
+        f"\nelapsed {format_duration(time.monotonic() - board.started)}, "
+        f"left about {format_duration(board.eta_seconds())}",
     )
     return Group(line, ProgressBar(total=1.0, completed=board.progress(), width=78))
 
@@ -93,9 +97,9 @@ def failures(board: Board) -> list[str]:
     ]
 
 
-def overview(board: Board, name: str) -> Group:
+def overview(board: Board, name: str, *, live: bool = True) -> Group:
     """The whole view."""
-    parts: list[RenderableType] = [header(board, name)]
+    parts: list[RenderableType] = [header(board, name, live=live)]
     for block in board.blocks():
         for metric, label in METRICS:
             parts += [Text(), block_table(board, block, metric, label)]
@@ -136,7 +140,7 @@ class LiveView:
         if tall <= self.console.height:
             return overview(self.board, self.name)
         # A view taller than the terminal cannot be redrawn in place: show the block that is filling.
-        return Group(header(self.board, self.name), *self._current_block())
+        return Group(header(self.board, self.name, live=True), *self._current_block())
 
     def _current_block(self) -> Iterator[RenderableType]:
         running = [entry for entry in self.board.entries.values() if entry.state == "running"]

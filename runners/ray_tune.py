@@ -185,14 +185,15 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
         def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
             observer.tick()
 
-        def __getstate__(self) -> dict[str, Any]:
-            return {}  # Tune pickles callbacks into a file of its own that is never read
+        def __reduce__(self) -> tuple[Any, tuple[()]]:
+            return tune.Callback, ()  # Tune pickles callbacks into a file of its own that nobody reads
 
     return Observe()
 
 
 def _stopper(observer: UnitObserver) -> Any:
     from ray import tune
+    from ray.tune.stopper import NoopStopper
 
     class Stop(tune.Stopper):
         def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -201,8 +202,8 @@ def _stopper(observer: UnitObserver) -> Any:
         def stop_all(self) -> bool:
             return observer.stop()
 
-        def __getstate__(self) -> dict[str, Any]:
-            return {}
+        def __reduce__(self) -> tuple[Any, tuple[()]]:
+            return NoopStopper, ()  # as the callback above
 
     return Stop()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from goal_core.data import Dataset, open_dataset
@@ -145,11 +145,10 @@ def open_study(
     Raises:
         GoalError: the sweep file, the data or the weights are not as they should be.
     """
-    config = load_sweep(sweep, overrides)
-    if store is not None:
-        config = replace(config, store=str(Path(store).expanduser().absolute()) if "://" not in store else store)
-    if tracking_uri is not None:
-        config = replace(config, tracking=tracking_uri)
+    given = [*overrides]
+    given += [f"store={json.dumps(store)}"] if store is not None else []
+    given += [f"tracking={json.dumps(tracking_uri)}"] if tracking_uri is not None else []
+    config = load_sweep(sweep, given)
     results = Store(config.store)
     dataset = open_dataset(config.data)
     weights = {backbone.name: weights_id(backbone) for backbone in config.model.backbones}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from goal_core.training import CellEvent, CellFailed, UnitPlan, train_unit
+from runners.launches import LeaseHeldError
 from runners.lease import LeaseLostError
 from runners.stage_folder import AlreadyDoneError, StageFolder, charged_failures
 from runners.store import Store
@@ -78,8 +79,8 @@ def _claim(job: UnitJob) -> dict[str, StageFolder]:
             continue
         try:
             folder.claim(job.launch_id)
-        except AlreadyDoneError:
-            continue  # an earlier attempt of this trial finished it
+        except (AlreadyDoneError, LeaseHeldError, LeaseLostError):
+            continue  # an earlier attempt of this trial finished it, or another launch has it
         folders[cell.cell_id] = folder
     return folders
 

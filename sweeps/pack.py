@@ -45,8 +45,8 @@ def pack(cells: Iterable[Cell], stage_index: int, execution: ExecutionConfig) ->
     """Units that train one stage of some cells.
 
     With `sharing: trunk` the cells that differ only in their objective come together, in as few units as
-    `cells_per_unit` allows and of sizes that differ by one at most (15 cells at most 8 to a unit: 8 + 7). A stage that
-    trains the backbone has no trunk to share, so its units are single cells whatever the sharing.
+    `cells_per_unit` allows and of sizes that differ by one at most (15 cells at most 8 to a unit: 8 + 7). In a stage
+    that trains the backbone they share the decoded batches, and each holds a backbone of its own in memory.
 
     Args:
         cells: those still to train, any subset of a sweep's.
@@ -59,8 +59,7 @@ def pack(cells: Iterable[Cell], stage_index: int, execution: ExecutionConfig) ->
     todo = [cell for cell in cells if stage_index < len(cell.stages)]
     groups: dict[str, list[Cell]] = {}
     for cell in todo:
-        shares = execution.sharing == "trunk" and cell.stages[stage_index].name == "frozen"
-        groups.setdefault(_trunk(cell) if shares else cell.id, []).append(cell)
+        groups.setdefault(_trunk(cell) if execution.sharing == "trunk" else cell.id, []).append(cell)
     return [
         Unit(cells=tuple(part), stage_index=stage_index)
         for group in groups.values()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import torch
 
-from goal_core.data import BatchSource, Dataset, Vocabulary, open_dataset
+from goal_core.data import Batch, BatchSource, Dataset, Vocabulary, open_dataset
 from goal_core.errors import DeviceError, FencedError
 from goal_core.models import ImageBackbone, VseppHeads, build_backbone
 from goal_core.training.card import cards_of
@@ -97,7 +98,7 @@ class _UnitTrainer:
             with_images=self.trunk.wants_pixels(),
             num_workers=self.unit.loader_workers,
         )
-        runs = [run for plan in self.unit.cells if (run := self._guard(plan.cell_id, lambda p=plan: self._start(p)))]
+        runs = [run for plan in self.unit.cells if (run := self._guard(plan.cell_id, partial(self._start, plan)))]
         if any(run.epoch < self.unit.stage.epochs for run in runs):
             self.trunk.prepare(train)
         val = self._prepare("val")
@@ -107,7 +108,7 @@ class _UnitTrainer:
         if runs:
             test = self._prepare("test")
             for run in runs:
-                self._guard(run.cell_id, lambda r=run: self._finish(r, test))
+                self._guard(run.cell_id, partial(self._finish, run, test))
         self._flush()
         return self.outcomes
 
@@ -143,28 +144,28 @@ class _UnitTrainer:
     def _epoch(self, runs: list[CellRun], source: BatchSource, val: EvalSplit, epoch: int) -> list[CellRun]:
         """Bring every cell to the end of an epoch; returns those still alive."""
         waiting = [run for run in runs if run.epoch <= epoch]
-        first = min((run.next_step for run in waiting if run.epoch == epoch), default=0)
+        ahead = [run for run in runs if run.epoch > epoch]
+        first = min((run.next_step for run in waiting), default=0)
         steps = source.steps_per_epoch
         for step, batch in enumerate(source.batches(epoch + 1, start_step=first), start=first):
             taking = [run for run in waiting if run.position() == (epoch, step)]
-            if not taking:
-                continue
-            began = time.perf_counter()
-            inputs, moved = self.trunk.batch_inputs(batch), self.trunk.captions(batch)
-            share = (time.perf_counter() - began) / len(taking)
-            for run in taking:
-                if not self._guard(run.cell_id, lambda r=run: self._step(r, inputs, moved, share)):
-                    waiting.remove(run)
-                    runs = [other for other in runs if other is not run]
+            if taking:
+                lost = self._batch(taking, batch)
+                waiting = [run for run in waiting if run not in lost]
             self.listener.step(epoch * steps + step + 1, self.unit.stage.epochs * steps)
             if not waiting:
                 break
-        for run in waiting:
-            if not self._guard(run.cell_id, lambda r=run: self._close(r, val, steps)):
-                runs = [other for other in runs if other is not run]
-        return runs
+        closed = [run for run in waiting if self._guard(run.cell_id, partial(self._close, run, val, steps))]
+        return [run for run in runs if run in closed or run in ahead]
 
-    def _step(self, run: CellRun, inputs: torch.Tensor, batch: Any, share: float) -> bool:
+    def _batch(self, taking: list[CellRun], batch: Batch) -> list[CellRun]:
+        """One step of each cell; returns those that failed."""
+        began = time.perf_counter()
+        inputs, captions = self.trunk.batch_inputs(batch), self.trunk.captions(batch)
+        share = (time.perf_counter() - began) / len(taking)
+        return [run for run in taking if not self._guard(run.cell_id, partial(self._step, run, inputs, captions, share))]
+
+    def _step(self, run: CellRun, inputs: torch.Tensor, batch: Batch, share: float) -> bool:
         began = time.perf_counter()
         run.step(inputs, batch)
         run.seconds += time.perf_counter() - began + share

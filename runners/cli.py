@@ -1,0 +1,332 @@
+"""`goal-sweep`: parse, call, print, exit. The only module that knows all four packages.
+
+Exit status: 0 done, 1 some cells failed, 2 bad usage or input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from goal_core.errors import GoalError
+
+app = typer.Typer(
+    help="Train image-text retrieval models with every GOAL objective, and get the tables a paper prints.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+console = Console(highlight=False)
+_USAGE = 2
+
+Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
+StoreDir = Annotated[str | None, typer.Option("--store", help="Results folder, instead of the sweep file's.")]
+Uri = Annotated[str | None, typer.Option("--tracking-uri", help="MLflow tracking URI, instead of the sweep file's.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _study(sweep: str, set_: list[str] | None, store: str | None, uri: str | None) -> Any:
+    from runners.study import open_study
+
+    return open_study(sweep, overrides=set_ or (), store=store, tracking_uri=uri)
+
+
+def _tracking_uri(study: Any) -> str:
+    from runners.tracking_uri import resolve_uri
+
+    return resolve_uri(study.config.tracking, study.store.root)
+
+
+@app.command()
+def launch(
+    sweep: Sweep,
+    set_: Set = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster; without it, this machine.")] = None,
+    store: StoreDir = None,
+    tracking_uri: Uri = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; train nothing.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also try failed cells again.")] = False,
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="Try failed cells again, nothing else.")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
+) -> None:
+    """Train what is missing of a sweep, then write its report.
+
+    Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
+    """
+    from runners.launch import INTERRUPTED, LaunchOptions, Launcher
+
+    study = _study(sweep, set_, store, tracking_uri)
+    if dry_run:
+        study.check_trainable()
+        _print_plan(study)
+        return
+    options = LaunchOptions(
+        address=address, retry_failed=retry_failed, only_failed=only_failed, fail_fast=fail_fast
+    )
+    status = Launcher(study, options, console).run()
+    if status != INTERRUPTED:
+        _report(study, study.store.root / "reports" / study.config.name, None)
+        console.print(f"MLflow UI: goal-sweep ui {sweep}", soft_wrap=True)
+    raise typer.Exit(status)
+
+
+@app.command()
+def plan(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJson = False) -> None:
+    """Show cells, units, steps, disk and time of each stage, before anything runs.
+
+    Example: goal-sweep plan emoji_vsepp.yaml
+    """
+    study = _study(sweep, set_, store, None)
+    _print_plan(study, as_json=as_json)
+
+
+def _print_plan(study: Any, *, as_json: bool = False) -> None:
+    from runners.planning import plan_stages
+
+    stages = plan_stages(study)
+    if as_json:
+        print(json.dumps([asdict(stage) for stage in stages], indent=2))
+        return
+    config = study.config
+    console.print(
+        f"{config.name}: {len(study.cells)} cells = {len(config.model.backbones)} backbones x {len(config.seeds)} seeds x "
+        f"{len(config.objectives.names)} objectives; data {study.dataset.fingerprint}",
+        soft_wrap=True,
+    )
+    table = Table(box=None)
+    for column in ("stage", "cells", "done", "units", "steps", "disk MB", "device hours"):
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    for stage in stages:
+        disk = "--" if stage.disk_mb is None else f"{stage.disk_mb:.0f}"
+        hours = "--" if stage.hours is None else f"{stage.hours:.2f}"
+        table.add_row(
+            stage.name, str(stage.cells), str(stage.done), str(stage.units), str(stage.steps), disk, hours
+        )
+    console.print(table)
+    if any(stage.hours is None and stage.done < stage.cells for stage in stages):
+        console.print("-- not known until a cell of the stage has finished")
+
+
+@app.command()
+def validate(sweep: Sweep, set_: Set = None) -> None:
+    """Check a sweep file, its data and its weights, without running.
+
+    Example: goal-sweep validate my_sweep.yaml
+    """
+    study = _study(sweep, set_, None, None)
+    study.check_trainable()
+    splits = ", ".join(f"{s.name} {s.num_images} images {s.num_captions} captions" for s in study.dataset.splits.values())
+    console.print(f"{study.config.name}: valid. {len(study.cells)} cells. {study.dataset.name}: {splits}", soft_wrap=True)
+
+
+@app.command()
+def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJson = False) -> None:
+    """Show the 5x3 grid of each block as it stands. Changes nothing.
+
+    Example: goal-sweep status quickstart.yaml
+    """
+    from runners.live import overview
+
+    study = _study(sweep, set_, store, None)
+    board = study.board()
+    if as_json:
+        rows = [
+            {"cell": entry.cell.id, "name": entry.name, "stage": entry.stage_name, "state": entry.state,
+             "epoch": entry.epoch, "epochs": entry.epochs, "reason": entry.reason, "test": dict(entry.test)}
+            for entry in board.entries.values()
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    console.print(overview(board, study.config.name, live=False))
+
+
+@app.command()
+def logs(
+    sweep: Sweep,
+    cell: Annotated[str | None, typer.Argument(help="Cell id (or its beginning), or part of its name.")] = None,
+    set_: Set = None,
+    store: StoreDir = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Failed cells only, with their traces.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing as lines are added.")] = False,
+) -> None:
+    """Print the logs of a sweep's cells.
+
+    Example: goal-sweep logs quickstart.yaml sig-ms/cir --follow
+    """
+    from runners.logs import show_logs
+
+    show_logs(_study(sweep, set_, store, None), cell, failed=failed, follow=follow, write=print)
+
+
+@app.command()
+def report(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    tracking_uri: Uri = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
+    compare: Annotated[str | None, typer.Option(help="`published`: beside the paper's numbers.")] = None,
+) -> None:
+    """Write tables, heatmaps and statistics, and attach them to the sweep's MLflow run.
+
+    Example: goal-sweep report quickstart.yaml --out report
+    """
+    if compare not in (None, "published"):
+        raise GoalError(f"--compare takes `published`, got {compare!r}")
+    study = _study(sweep, set_, store, tracking_uri)
+    _report(study, out or study.store.root / "reports" / study.config.name, compare)
+
+
+def _report(study: Any, out: Path, compare: Any) -> None:
+    from analysis import AnalysisError, attach_report, write_report
+
+    uri = _tracking_uri(study)
+    try:
+        result = write_report(uri, study.config.name, out, compare)
+        if result.parent_run_id is not None:
+            attach_report(uri, result.parent_run_id, out)
+    except AnalysisError as error:
+        raise GoalError(str(error)) from error
+    missing = "" if result.is_complete else f" ({result.num_failed} failed, gaps are marked)"
+    console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}", soft_wrap=True)
+    console.print(f"        {result.out_dir / 'report.html'}", soft_wrap=True)
+
+
+@app.command()
+def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: Uri = None) -> None:
+    """Rebuild the sweep's MLflow runs from the store.
+
+    Example: goal-sweep sync quickstart.yaml
+    """
+    from runners.sync import track
+
+    study = _study(sweep, set_, store, tracking_uri)
+    with track(study, live=False) as tracking:
+        tracking.sync_all(wait=600)
+        if tracking.trouble:
+            raise GoalError(tracking.trouble)
+    console.print("tracking is up to date")
+
+
+@app.command()
+def objectives(
+    plot: Annotated[Path | None, typer.Option(help="Draw the weights and gradient fields into this folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the 15 objectives, their names in the literature, and which are the gradient of a loss.
+
+    Example: goal-sweep objectives --plot figures
+    """
+    from runners.objectives_view import objectives_table, plot_objectives
+
+    if plot is not None:
+        from types import SimpleNamespace
+
+        from analysis import objective_figures as figures
+
+        drawing = SimpleNamespace(
+            triplet_weights=figures.draw_triplet_weights,
+            pair_weights=figures.draw_pair_weights,
+            gradient_fields=figures.draw_gradient_fields,
+        )
+        for path in plot_objectives(plot, drawing):
+            console.print(str(path), soft_wrap=True)
+        return
+    rows, table = objectives_table()
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    else:
+        console.print(table)
+
+
+@app.command()
+def evaluate(
+    checkpoint: Annotated[Path, typer.Argument(help="A best.safetensors, or the folder it lies in.")],
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    root: Annotated[str | None, typer.Option(help="The data's folder, if it has moved.")] = None,
+    weights: Annotated[str | None, typer.Option(help="The backbone's weights file, if it has moved.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Recall of one trained cell.
+
+    Example: goal-sweep evaluate goal-sweep-store/cells/CELL/frozen-KEY
+    """
+    from goal_core.training import evaluate_checkpoint
+
+    if split not in ("train", "val", "test"):
+        raise GoalError(f"--split must be train, val or test, got {split!r}")
+    chosen: Literal["train", "val", "test"] = split  # type: ignore[assignment]  # checked above
+    result = evaluate_checkpoint(checkpoint, split=chosen, root=root, weights=weights, device=device)
+    if as_json:
+        print(json.dumps(result, indent=2))
+        return
+    console.print(
+        f"{result['objective']} seed {result['seed']} {result['stage']}, epoch {result['epoch']}: "
+        f"{split}, {result['images']} images, {result['captions']} captions",
+        soft_wrap=True,
+    )
+    for name, value in result["metrics"].items():
+        console.print(f"  {name:14s} {value:6.2f}")
+
+
+@app.command()
+def ui(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    tracking_uri: Uri = None,
+    port: Annotated[int, typer.Option(help="Port on this machine.")] = 5000,
+) -> None:
+    """Open MLflow's web page on the sweep's tracking store (Ctrl-C ends it).
+
+    Example: goal-sweep ui quickstart.yaml --port 5001
+    """
+    uri = _tracking_uri(_study(sweep, set_, store, tracking_uri))
+    console.print(f"http://127.0.0.1:{port}  ({uri})", soft_wrap=True)
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    os.execv(sys.executable, [*command, "--host", "127.0.0.1", "--port", str(port)])
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command line and return its exit status; errors of the user are one message on stderr."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    if debug:
+        given.remove("--debug")
+    return _guarded(lambda: app(given, standalone_mode=False, prog_name="goal-sweep"), debug=debug)
+
+
+def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
+    import click
+
+    try:
+        returned = act()
+    except GoalError as error:
+        if debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return _USAGE
+    except click.exceptions.Exit as leave:
+        return int(leave.exit_code)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return _USAGE
+    return int(returned) if isinstance(returned, int) else 0
+
+
+def main() -> None:
+    """Entry point of the `goal-sweep` script."""
+    sys.exit(run())
