@@ -63,16 +63,14 @@ def launch(
 
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
-    from runners.launch import INTERRUPTED, LaunchOptions, Launcher
+    from runners.launch import INTERRUPTED, Launcher, LaunchOptions
 
     study = _study(sweep, set_, store, tracking_uri)
     if dry_run:
         study.check_trainable()
         _print_plan(study)
         return
-    options = LaunchOptions(
-        address=address, retry_failed=retry_failed, only_failed=only_failed, fail_fast=fail_fast
-    )
+    options = LaunchOptions(address=address, retry_failed=retry_failed, only_failed=only_failed, fail_fast=fail_fast)
     status = Launcher(study, options, console).run()
     if status != INTERRUPTED:
         _report(study, study.store.root / "reports" / study.config.name, None)
@@ -99,8 +97,8 @@ def _print_plan(study: Any, *, as_json: bool = False) -> None:
         return
     config = study.config
     console.print(
-        f"{config.name}: {len(study.cells)} cells = {len(config.model.backbones)} backbones x {len(config.seeds)} seeds x "
-        f"{len(config.objectives.names)} objectives; data {study.dataset.fingerprint}",
+        f"{config.name}: {len(study.cells)} cells = {len(config.model.backbones)} backbones x {len(config.seeds)} seeds "
+        f"x {len(config.objectives.names)} objectives; data {study.dataset.fingerprint}",
         soft_wrap=True,
     )
     table = Table(box=None)
@@ -109,9 +107,7 @@ def _print_plan(study: Any, *, as_json: bool = False) -> None:
     for stage in stages:
         disk = "--" if stage.disk_mb is None else f"{stage.disk_mb:.0f}"
         hours = "--" if stage.hours is None else f"{stage.hours:.2f}"
-        table.add_row(
-            stage.name, str(stage.cells), str(stage.done), str(stage.units), str(stage.steps), disk, hours
-        )
+        table.add_row(stage.name, str(stage.cells), str(stage.done), str(stage.units), str(stage.steps), disk, hours)
     console.print(table)
     if any(stage.hours is None and stage.done < stage.cells for stage in stages):
         console.print("-- not known until a cell of the stage has finished")
@@ -125,8 +121,12 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
     """
     study = _study(sweep, set_, None, None)
     study.check_trainable()
-    splits = ", ".join(f"{s.name} {s.num_images} images {s.num_captions} captions" for s in study.dataset.splits.values())
-    console.print(f"{study.config.name}: valid. {len(study.cells)} cells. {study.dataset.name}: {splits}", soft_wrap=True)
+    splits = ", ".join(
+        f"{s.name} {s.num_images} images {s.num_captions} captions" for s in study.dataset.splits.values()
+    )
+    console.print(
+        f"{study.config.name}: valid. {len(study.cells)} cells. {study.dataset.name}: {splits}", soft_wrap=True
+    )
 
 
 @app.command()
@@ -141,8 +141,16 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
     board = study.board()
     if as_json:
         rows = [
-            {"cell": entry.cell.id, "name": entry.name, "stage": entry.stage_name, "state": entry.state,
-             "epoch": entry.epoch, "epochs": entry.epochs, "reason": entry.reason, "test": dict(entry.test)}
+            {
+                "cell": entry.cell.id,
+                "name": entry.name,
+                "stage": entry.stage_name,
+                "state": entry.state,
+                "epoch": entry.epoch,
+                "epochs": entry.epochs,
+                "reason": entry.reason,
+                "test": dict(entry.test),
+            }
             for entry in board.entries.values()
         ]
         print(json.dumps(rows, indent=2))

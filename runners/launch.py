@@ -6,8 +6,9 @@ Killed at any point and started again, it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 
@@ -221,7 +222,7 @@ class Launcher:
                 case CellFailed(cell_id=cell_id, stage=stage, kind=kind, reason=reason):
                     self._evicted(cell_id, stage, kind, reason)
 
-    def _mark_done(self, cell_id: str, stage: str, result: dict[str, object]) -> None:
+    def _mark_done(self, cell_id: str, stage: str, result: Mapping[str, Any]) -> None:
         if self.board[cell_id, stage].state != "done":
             self.board.done(cell_id, stage, result)
             self.view.done(self.board[cell_id, stage])

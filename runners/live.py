@@ -46,15 +46,13 @@ def square_text(square: Square | None) -> str:
     return MARKS["failed"] * square.failed + MARKS["running"] * square.running + MARKS["waiting"] * waiting
 
 
-def block_table(board: Board, block: BlockKey, metric: str, label: str) -> Table:
+def block_table(board: Board, block: BlockKey, metric: str, label: str) -> Group:
     """One block and direction: pair weights as rows, triplet weights as columns, mean ± std over seeds."""
     grid = board.grid(block, metric)
     pairs = list(dict.fromkeys(pair for pair, _ in grid))
     triplets = list(dict.fromkeys(triplet for _, triplet in grid))
     dataset, framework, backbone, stage = block
-    table = Table(
-        title=f"{dataset} {framework} {backbone} {stage}: {label}", title_justify="left", box=None, padding=(0, 1)
-    )
+    table = Table(box=None, padding=(0, 1))
     table.add_column("", style="bold", min_width=7)
     for triplet in triplets:
         table.add_column(triplet, justify="right", min_width=16)
@@ -62,7 +60,7 @@ def block_table(board: Board, block: BlockKey, metric: str, label: str) -> Table
     for pair in pairs:
         squares = [grid.get((pair, triplet)) for triplet in triplets]
         table.add_row(pair, *(Text(square_text(s), style=_style(s, best)) for s in squares))
-    return table
+    return Group(Text(f"{dataset} {framework} {backbone} {stage}: {label}", style="bold"), table)
 
 
 def _style(square: Square | None, best: float) -> str:
@@ -78,7 +76,9 @@ def _style(square: Square | None, best: float) -> str:
 def header(board: Board, name: str, *, live: bool) -> RenderableType:
     """Counts, progress bar, and while a launch runs the time left."""
     counts = board.counts()
-    states = f"{counts['done']} done, {counts['running']} running, {counts['waiting']} waiting, {counts['failed']} failed"
+    states = (
+        f"{counts['done']} done, {counts['running']} running, {counts['waiting']} waiting, {counts['failed']} failed"
+    )
     if not live:
         return Text.assemble((name, "bold"), f"  {states}")
     line = Text.assemble(

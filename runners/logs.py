@@ -14,9 +14,7 @@ from sweeps import Cell
 _POLL_SECONDS = 0.5
 
 
-def show_logs(
-    study: Study, pattern: str | None, *, failed: bool, follow: bool, write: Callable[[str], None]
-) -> None:
+def show_logs(study: Study, pattern: str | None, *, failed: bool, follow: bool, write: Callable[[str], None]) -> None:
     """Print logs, cell by cell and stage by stage.
 
     Args:

@@ -41,7 +41,9 @@ def plan_stages(study: Study) -> list[StagePlan]:
         left = [cell for cell in study.cells if cell not in done]
         batches = captions // stage.batch_size if stage.drop_last else math.ceil(captions / stage.batch_size)
         seconds = [float(statuses[refs[cell.id]].result["seconds"]) for cell in done]
-        sizes = [path.stat().st_size for cell in done if (path := study.store.folder(refs[cell.id]).path(BEST)).exists()]
+        sizes = [
+            path.stat().st_size for cell in done if (path := study.store.folder(refs[cell.id]).path(BEST)).exists()
+        ]
         plans.append(
             StagePlan(
                 name=stage.name,

@@ -167,7 +167,7 @@ def _trial_name(trial: Any) -> str:
 def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
     from ray import tune
 
-    class Observe(tune.Callback):
+    class Observe(tune.Callback):  # type: ignore[misc]  # ray is not typed
         def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             observer.started(jobs[trial.config["unit"]])
 
@@ -195,7 +195,7 @@ def _stopper(observer: UnitObserver) -> Any:
     from ray import tune
     from ray.tune.stopper import NoopStopper
 
-    class Stop(tune.Stopper):
+    class Stop(tune.Stopper):  # type: ignore[misc]  # ray is not typed
         def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
             return False
 

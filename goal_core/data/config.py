@@ -15,7 +15,7 @@ class ImageConfig:
     size: int = 224
     """Side of the square given to the backbone, in pixels."""
     resize: int = 256
-    """The shorter side is resized to this before the centre crop (evaluation, and training without crops), pixels."""
+    """The shorter side is resized to this before the centre crop, pixels (evaluation, and training without crops)."""
     augment: Literal["none", "crop_flip"] = "crop_flip"
     """Training images: `none` as in evaluation; `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
     horizontal flip, as VSE++."""
@@ -26,7 +26,7 @@ class ImageConfig:
             raise ConfigError(f"image size must be at least 8 pixels, got size={self.size}")
         if self.resize < self.size:
             raise ConfigError(
-                f"resize must be at least size, or the crop would leave the image: resize={self.resize} < size={self.size}"
+                f"resize must be at least size, or the crop leaves the image: resize={self.resize} < size={self.size}"
             )
 
 

@@ -29,7 +29,7 @@ _TINT_RGB = {
     "mint": (184, 228, 200),
     "lilac": (208, 192, 232),
 }
-_RADIUS = {"small": 0.085, "large": 0.14}
+_RADIUS = {"small": 0.12, "large": 0.19}
 """Of the image's side."""
 _OVERSAMPLING = 4
 _ROTATION = math.radians(14)

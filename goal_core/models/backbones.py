@@ -166,7 +166,8 @@ def _existing(path: Path) -> Path:
 def _read_state(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
-            return load_file(path)
+            stored: dict[str, Tensor] = load_file(path)
+            return stored
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
         raise WeightsError(f"cannot read weights from {path}: {_first_line(error)}") from error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from goal_core.models.config import GruConfig
@@ -27,7 +27,7 @@ class ImageHead(nn.Module):
 
     def forward(self, features_BF: Tensor) -> Tensor:
         """Map backbone features (B, F) to unit vectors (B, D)."""
-        return F.normalize(self.fc(F.normalize(features_BF, dim=-1)), dim=-1)
+        return normalize(self.fc(normalize(features_BF, dim=-1)), dim=-1)
 
 
 class GruTextEncoder(nn.Module):
@@ -57,7 +57,7 @@ class GruTextEncoder(nn.Module):
         """
         packed = pack_padded_sequence(self.embed(tokens_BL), lengths_B, batch_first=True, enforce_sorted=False)
         _, state_1BD = self.rnn(packed)
-        return F.normalize(state_1BD[0], dim=-1)
+        return normalize(state_1BD[0], dim=-1)
 
 
 class VseppHeads(nn.Module):

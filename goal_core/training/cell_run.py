@@ -92,7 +92,7 @@ class CellRun:
         surrogate, stats = self.objective.forward_with_stats(image_BD, text_BD)
         if self.epoch < self.unit.stage.warmup_epochs:
             surrogate = sum_hinge(image_BD, text_BD, self.objective.margin)
-        self.scaler.scale(surrogate).backward()
+        torch.autograd.backward(self.scaler.scale(surrogate))
         self.scaler.unscale_(self.optimizer)
         norm = clip_gradient(self.parameters, self.unit.stage.grad_clip)
         if not self.scaler.is_enabled():  # fp16 overflows are the scaler's to skip
@@ -183,7 +183,9 @@ class CellRun:
         self.epoch, self.next_step = state["epoch"], state["next_step"]
         self.best_epoch = state["best_epoch"]
         self.best_rsum = float("-inf") if state["best_rsum"] is None else state["best_rsum"]
-        self.history = [EpochRecord(**row) for row in state["history"]]
+        self.history = [
+            EpochRecord(epoch=row["epoch"], time=row["time"], metrics=row["metrics"]) for row in state["history"]
+        ]
         self._sums = {key: (total, count) for key, (total, count) in state["sums"].items()}
         self.seconds = state["seconds"]
         self.collapse.num_steps = state["collapse"]

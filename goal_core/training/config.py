@@ -30,7 +30,7 @@ class StageConfig:
     grad_clip: float = 2.0
     """Global norm to which each cell's gradient is clipped; 0 does not clip."""
     warmup_epochs: int = 0
-    """In these first epochs the loss is the hinge over all negatives (margin .2), whatever the objective, as VSE-infinity
+    """In these first epochs the loss is the hinge over all negatives, whatever the objective, as VSE-infinity
     does for one epoch: the hardest negatives of random embeddings can draw everything together."""
     drop_last: bool = False
     """Leave out the last, smaller batch of an epoch."""

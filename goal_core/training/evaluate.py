@@ -13,7 +13,8 @@ from goal_core.errors import DataError, WeightsError
 from goal_core.models import VseppHeads, build_backbone, weights_id
 from goal_core.training.card import Card, moved
 from goal_core.training.checkpoint import load_module, read_checkpoint, take_prefix
-from goal_core.training.embed import Encoder, prepare_split, recalls_of
+from goal_core.training.embed import prepare_split, recalls_of
+from goal_core.training.encoder import Encoder
 from goal_core.training.trunk import split_pixels
 
 
@@ -53,7 +54,8 @@ def evaluate_checkpoint(
     dataset = open_dataset(card.data)
     if dataset.fingerprint != card.data_fingerprint:
         raise DataError(
-            f"the data is not what the cell was trained on: fingerprint {dataset.fingerprint}, not {card.data_fingerprint}"
+            "the data is not what the cell was trained on: "
+            f"fingerprint {dataset.fingerprint}, not {card.data_fingerprint}"
         )
     encoder = _encoder(card, tensors, path, torch.device(device))
     chosen = dataset.splits[split]
@@ -77,7 +79,8 @@ def _encoder(card: Card, tensors: dict[str, torch.Tensor], path: Path, device: t
     config = card.model.backbone
     if not stored and weights_id(config) != card.weights:
         raise WeightsError(
-            f"the backbone's weights have changed: {config.weights} is {weights_id(config)}, the cell used {card.weights}"
+            f"the backbone's weights have changed: {config.weights} is {weights_id(config)}, "
+            f"the cell used {card.weights}"
         )
     if stored:
         config = replace(config, weights="random")  # about to be overwritten: spare the file or the download

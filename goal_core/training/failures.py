@@ -17,7 +17,7 @@ class CollapsedError(GoalError):
 
 
 def failure_kind(error: Exception) -> str:
-    """`diverged`, `collapsed`, `storage`, `memory` or `error`: the first two would only repeat, so they are not retried."""
+    """`diverged`, `collapsed`, `storage`, `memory` or `error`; the first two would only repeat."""
     if isinstance(error, OSError):
         return "storage"
     if isinstance(error, DivergedError | NonFiniteError):

@@ -13,7 +13,7 @@ from goal_core.training.failures import DivergedError
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: StageConfig) -> torch.optim.Optimizer:
     """Adam or AdamW with torch's default betas over all the parameters, in one group."""
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[stage.optimizer]
+    kind = torch.optim.AdamW if stage.optimizer == "adamw" else torch.optim.Adam
     return kind(list(parameters), lr=stage.lr, weight_decay=stage.weight_decay)
 
 

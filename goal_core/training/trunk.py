@@ -82,7 +82,7 @@ class Trunk:
         """
         if self.backbone is not None:
             features = self._split_features(split, self.backbone)
-            return lambda: iter(features.split(CHUNK))
+            return lambda: iter(torch.split(features, CHUNK))
         return split_pixels(
             split, self.unit.data.image, self.device, workers=self.unit.loader_workers, alive=self._alive
         )
@@ -90,7 +90,8 @@ class Trunk:
     def _split_features(self, split: Split, backbone: ImageBackbone) -> Tensor:
         path = self._cache_path(split)
         if path is not None and path.exists():
-            return load_file(path)["features"].to(self.device)
+            stored: Tensor = load_file(path)["features"]
+            return stored.to(self.device)
         squares = SquareImages(split, self.unit.data.image, num_workers=self.unit.loader_workers, ram_limit=0)
         chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in squares.chunks(CHUNK)]
         squares.close()
