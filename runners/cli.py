@@ -97,8 +97,8 @@ def _print_plan(study: Any, *, as_json: bool = False) -> None:
         return
     config = study.config
     console.print(
-        f"{config.name}: {len(study.cells)} cells = {len(config.model.backbones)} backbones x {len(config.seeds)} seeds "
-        f"x {len(config.objectives.names)} objectives; data {study.dataset.fingerprint}",
+        f"{config.name}: {len(study.cells)} cells = {len(config.model.backbones)} backbones x "
+        f"{len(config.seeds)} seeds x {len(config.objectives.names)} objectives; data {study.dataset.fingerprint}",
         soft_wrap=True,
     )
     table = Table(box=None)

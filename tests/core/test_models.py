@@ -1,0 +1,70 @@
+"""VSE++: embeddings are unit vectors, seeds fix the first weights, and weights must fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from goal_core.errors import WeightsError
+from goal_core.models import BackboneConfig, GruConfig, VseppHeads, build_backbone, check_weights, weights_id
+
+RANDOM = BackboneConfig(name="test_resnet", weights="random")
+IMAGES = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def heads(seed: int = 1) -> VseppHeads:
+    return VseppHeads(num_features=6, vocab_size=20, text=GruConfig(word_dim=5), embed_dim=8, seed=seed)
+
+
+def test_embeddings_are_unit_vectors() -> None:
+    model = heads()
+    images = model.encode_images(torch.randn(4, 6))
+    texts = model.encode_texts(torch.tensor([[1, 5, 2], [1, 2, 0]]), torch.tensor([3, 2]))
+    torch.testing.assert_close(images.norm(dim=1), torch.ones(4))
+    torch.testing.assert_close(texts.norm(dim=1), torch.ones(2))
+
+
+def test_padding_does_not_change_a_caption() -> None:
+    model = heads()
+    short = model.encode_texts(torch.tensor([[1, 5, 2]]), torch.tensor([3]))
+    padded = model.encode_texts(torch.tensor([[1, 5, 2, 0, 0], [1, 5, 6, 7, 2]]), torch.tensor([3, 5]))
+    torch.testing.assert_close(padded[:1], short)
+
+
+def test_the_seed_alone_fixes_the_first_weights() -> None:
+    torch.manual_seed(5)
+    first = heads().state_dict()
+    torch.manual_seed(6)
+    assert all(torch.equal(first[key], value) for key, value in heads().state_dict().items())
+    assert not torch.equal(first["image.fc.weight"], heads(2).state_dict()["image.fc.weight"])
+
+
+def test_a_backbone_is_always_in_evaluation_mode() -> None:
+    backbone = build_backbone(RANDOM, image_size=32, seed=1)
+    backbone.train()
+    assert not any(module.training for module in backbone.modules())
+    assert backbone(IMAGES).shape == (3, backbone.num_features)
+
+
+def test_weights_from_a_file(tmp_path: Path) -> None:
+    source = build_backbone(RANDOM, image_size=32, seed=7)
+    path = tmp_path / "weights.safetensors"
+    save_file({**source.net.state_dict(), "fc.weight": torch.zeros(5, 96)}, path)
+    config = BackboneConfig(name="test_resnet", weights=str(path))
+    assert torch.equal(build_backbone(config, image_size=32, seed=1)(IMAGES), source(IMAGES))
+    assert weights_id(config).startswith("sha256:")
+    with pytest.raises(WeightsError, match="do not fit backbone 'test_vit'"):
+        check_weights(BackboneConfig(name="test_vit", weights=str(path)), image_size=160)
+
+
+def test_what_is_wrong_with_weights_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="did you mean 'resnet50'"):
+        check_weights(BackboneConfig(name="resnet_50", weights="random"), image_size=32)
+    with pytest.raises(WeightsError, match="no weights file"):
+        weights_id(BackboneConfig(name="test_resnet", weights=str(tmp_path / "none.safetensors")))
+    (tmp_path / "bad.safetensors").write_bytes(b"not weights")
+    with pytest.raises(WeightsError, match="cannot read weights"):
+        check_weights(BackboneConfig(name="test_resnet", weights=str(tmp_path / "bad.safetensors")), image_size=32)

@@ -1,0 +1,72 @@
+"""Tiny units to train in tests, and a cell folder without a store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from goal_core.data.config import ImageConfig, ScenesConfig
+from goal_core.models import BackboneConfig, GruConfig, ModelConfig
+from goal_core.objectives import ObjectiveConfig
+from goal_core.training import CellPlan, StageConfig, UnitPlan
+
+DATA = ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none"))
+MODEL = ModelConfig(
+    backbone=BackboneConfig(name="test_resnet", weights="random"), text=GruConfig(word_dim=8), embed_dim=16
+)
+FROZEN = StageConfig(name="frozen", epochs=3, lr=1e-3, batch_size=16, warmup_epochs=1, lr_drops=(2,))
+
+
+class PlainFolder:
+    """A cell folder on disk without leases."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
+        temporary = self.root / f"{name}.new"
+        write(temporary)
+        temporary.replace(self.root / name)
+
+    def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
+        (self.root / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+    def log(self, line: str) -> None:
+        with (self.root / "log.txt").open("a") as file:
+            file.write(f"{line}\n")
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        (self.root / "result.json").write_text(json.dumps(result))
+
+    def discard(self, name: str) -> None:
+        (self.root / name).unlink(missing_ok=True)
+
+    def numbers(self) -> list[dict[str, float]]:
+        """Every metric of every epoch but the times, then the final ones."""
+        lines = (self.root / "metrics.jsonl").read_text().splitlines()
+        rows = [json.loads(line)["metrics"] for line in lines]
+        rows.append(json.loads((self.root / "result.json").read_text())["metrics"])
+        return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+
+
+def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any) -> UnitPlan:
+    """A unit of the named objectives, whose cell ids are their names with a dash."""
+    cells = []
+    for name in names:
+        pair, triplet = name.split("/")
+        cell_id = f"{pair}-{triplet}"
+        objective = ObjectiveConfig(pair=pair, triplet=triplet)
+        cells.append(CellPlan(cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id)))
+    return replace(UnitPlan(cells=tuple(cells), data=DATA, model=MODEL, seed=1, stage=FROZEN), **changes)
+
+
+def folders_of(unit: UnitPlan, root: Path) -> dict[str, PlainFolder]:
+    """A folder for each cell of a unit."""
+    return {cell.cell_id: PlainFolder(root / cell.cell_id) for cell in unit.cells}
