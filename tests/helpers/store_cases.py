@@ -21,7 +21,7 @@ def cell(pair: str = "con", triplet: str = "con", seed: int = 1, stages: tuple[s
     return Cell(
         id=identity,
         data=ScenesConfig(name="scenes"),
-        model=ModelConfig(backbone=BackboneConfig(name="resnet10t", weights="random")),
+        model=ModelConfig(backbone=BackboneConfig(name="test_byobnet", weights="random")),
         objective=ObjectiveConfig(pair=pair, triplet=triplet),
         seed=seed,
         stages=tuple(

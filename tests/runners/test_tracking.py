@@ -73,12 +73,12 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
     content = synced(uri, store, CELLS[:1])
     run = content.child(KEY)
     tags = run.data.tags
-    assert run.info.run_name == "con/con resnet10t seed 1 (frozen)"
+    assert run.info.run_name == "con/con test_byobnet seed 1 (frozen)"
     assert run.info.status == "FINISHED"
     assert {name: tags[name] for name in names.CELL_TAGS} == {
         "goal.role": "cell", "goal.cell": CELLS[0].id, "goal.stage": "frozen", "goal.stage_key": KEY,
         "goal.pair": "con",
-        "goal.triplet": "con", "goal.seed": "1", "goal.backbone": "resnet10t", "goal.framework": "vsepp",
+        "goal.triplet": "con", "goal.seed": "1", "goal.backbone": "test_byobnet", "goal.framework": "vsepp",
         "goal.dataset": "scenes", "goal.variant": "paper", "goal.status": "done",
         "goal.git_commit": tags["goal.git_commit"],
         "goal.data_fingerprint": "f",
@@ -315,7 +315,7 @@ def test_params_do_not_depend_on_what_the_cells_id_ignores():
 
 def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
     config = load_sweep("quickstart", [f"store={store.root}"])
-    cells = expand(config, "print", {"resnet10t": "random"})
+    cells = expand(config, "print", {"test_byobnet": "random"})
     study = SimpleNamespace(config=config, dataset=SimpleNamespace(fingerprint="print"), cells=cells, store=store)
     shutil.copy(empty_database, store.root / "mlflow.db")
     first = cells[0]
@@ -331,7 +331,7 @@ def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
     assert json.loads(parent.data.tags[names.STAGES]) == ["frozen", "finetune"]
     assert parent.info.status == "KILLED"  # 89 of 90 have yet to be trained
     run = content.child(first.stages[0].key)
-    assert run.info.run_name == "con/con resnet10t seed 1 (frozen)"
+    assert run.info.run_name == "con/con test_byobnet seed 1 (frozen)"
     assert run.data.tags[names.DATA_FINGERPRINT] == "print"
     assert len(content.children) == 1
 
