@@ -2,8 +2,8 @@
 
     python benchmarks/sharing.py --backbone test_resnet --size 64 --steps 10
 
-Prints the backbone's share f of a solo step, the bound 15 / (f + 15 (1 - f)), and the measured ratio. Training images are
-augmented, so that the backbone runs in every step.
+Prints the backbone's share f of a solo step, the bound 15 / (f + 15 (1 - f)), and the measured ratio. Training images
+are augmented, so that the backbone runs in every step.
 """
 
 from __future__ import annotations
