@@ -71,9 +71,13 @@ def launch(
         _print_plan(study)
         return
     options = LaunchOptions(address=address, retry_failed=retry_failed, only_failed=only_failed, fail_fast=fail_fast)
-    status = Launcher(study, options, console).run()
-    if status != INTERRUPTED:
-        _report(study, study.store.root / "reports" / study.config.name, None)
+    launcher = Launcher(study, options, console)
+    status = launcher.run()
+    folder = study.store.root / "reports" / study.config.name
+    if launcher.nothing_to_do and (folder / "report.html").exists():
+        console.print(f"nothing to train; report: {folder / 'report.html'}", soft_wrap=True)
+    elif status != INTERRUPTED:
+        _report(study, folder, None)
         console.print(f"MLflow UI: goal-sweep ui {sweep}", soft_wrap=True)
     raise typer.Exit(status)
 

@@ -69,6 +69,8 @@ class Launcher:
         self.tracking: SweepTracking | None = None
         self._progress = _Progress()
         self._stopping = False
+        self.nothing_to_do = False
+        """Whether :meth:`run` found every cell settled."""
 
     def run(self) -> int:
         """Train what is missing.
@@ -86,6 +88,7 @@ class Launcher:
         with track(self.study, warn=self._warn) as self.tracking:
             self.tracking.sync_all()
             if not wanted:
+                self.nothing_to_do = True
                 return self._finish()
             with self.study.store.launch(self.study.config.name) as self.launch:
                 self.launch.start(self._keys_to_train())

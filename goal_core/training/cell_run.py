@@ -131,7 +131,8 @@ class CellRun:
         record = EpochRecord(epoch=self.epoch, time=time.time(), metrics=metrics)
         self.history.append(record)
         self._sums = {}
-        if val["rsum"] > self.best_rsum:
+        # A warm-up epoch is no model of the objective, however good its recall.
+        if self.epoch > self.unit.stage.warmup_epochs and val["rsum"] > self.best_rsum:
             self.best_rsum, self.best_epoch = val["rsum"], self.epoch
             self.save_best()
         self.save_last()

@@ -31,7 +31,8 @@ class StageConfig:
     """Global norm to which each cell's gradient is clipped; 0 does not clip."""
     warmup_epochs: int = 0
     """In these first epochs the loss is the hinge over all negatives, whatever the objective, as VSE-infinity
-    does for one epoch: the hardest negatives of random embeddings can draw everything together."""
+    does for one epoch: the hardest negatives of random embeddings can draw everything together.
+    A warm-up epoch is never selected as the best."""
     drop_last: bool = False
     """Leave out the last, smaller batch of an epoch."""
     checkpoint_every: int = 0
