@@ -14,7 +14,7 @@ from rich.console import Console
 
 from goal_core.errors import GoalError
 from goal_core.training import CellDone, CellEvent, CellFailed, EpochDone
-from runners.attempts import Attempt
+from runners.attempts import Attempt, Outcome
 from runners.board import Board
 from runners.launches import Launch
 from runners.live import LiveView, overview
@@ -47,9 +47,11 @@ class _Progress:
     """What a stage's rounds have to remember."""
 
     forgiven: dict[str, int] = field(default_factory=dict)
-    """Charged attempts by cell id that `--retry-failed` does not count."""
+    """Charged attempts by stage key that `--retry-failed` does not count."""
     given_up: set[str] = field(default_factory=set)
-    """Cells that this launch will not try again."""
+    """Stage keys that this launch will not try again."""
+    abandoned: dict[str, str] = field(default_factory=dict)
+    """Cell ids whose worker died more often than Ray starts it again, with what it said last."""
 
 
 class Launcher:
@@ -59,9 +61,14 @@ class Launcher:
         study: the sweep.
         options: the command line's.
         console: where to show progress.
+
+    Raises:
+        GoalError: the options exclude each other.
     """
 
     def __init__(self, study: Study, options: LaunchOptions, console: Console) -> None:
+        if options.retry_failed and options.only_failed:
+            raise GoalError("--retry-failed and --only-failed exclude each other")
         self.study, self.options, self.console = study, options, console
         self.board: Board = study.board()
         self.view = LiveView(self.board, study.config.name, console)
@@ -143,6 +150,9 @@ class Launcher:
                 self.view,
                 RayUnits(self.options.address, Resources(cpus=resources.cpus, gpus=resources.gpus)) as ray,
             ):
+                # MLflow opened while Ray started; what is wrong with it for good is said before anything trains.
+                assert self.tracking is not None
+                self.tracking.tracking.wait_open()
                 for stage in range(len(self.study.config.stages)):
                     self._train_stage(ray, stage)
         except KeyboardInterrupt:
@@ -195,7 +205,11 @@ class Launcher:
         ref, name = self.study.ref(cell, stage), cell.stages[stage].name
         allowed = self.study.config.resources.max_attempts + self._progress.forgiven.get(ref.key, 0)
         assert self.launch is not None
-        end_attempt(self.study.store.folder(ref), 0, self.launch.id, "lost", "its worker died", charged=False)
+        # One worker lost is no fault of the cell; one that dies however often it is started is taken for one.
+        message = self._progress.abandoned.pop(cell.id, "")
+        outcome: Outcome = "failed" if message else "lost"
+        reason = f"its workers died: {message}" if message else "its worker died"
+        end_attempt(self.study.store.folder(ref), 0, self.launch.id, outcome, reason, charged=bool(message))
         status = self.study.store.status([ref], max_attempts=allowed)[ref]
         if status.state == "done":
             self._mark_done(cell.id, name, status.result)
@@ -249,6 +263,7 @@ class Launcher:
         """A worker died. Its cells go on in the trial's next start, or, when there is none, in the next round."""
         assert self.launch is not None
         if message:
+            self._progress.abandoned.update({plan.cell_id: message for plan in job.plan.cells})
             self.view.note(f"{job.label}: given up for this round, {message}")
         else:
             self.view.note(f"{job.label}: its worker died, starting again from the last checkpoints")
@@ -274,10 +289,3 @@ class Launcher:
         self.console.print(overview(self.board, self.study.config.name, live=False))
         counts = self.board.counts()
         return DONE if counts["failed"] == 0 and counts["waiting"] == 0 else SOME_FAILED
-
-
-def launch(study: Study, options: LaunchOptions, console: Console) -> int:
-    """Launch a sweep; see :class:`Launcher`."""
-    if options.retry_failed and options.only_failed:
-        raise GoalError("--retry-failed and --only-failed exclude each other")
-    return Launcher(study, options, console).run()

@@ -35,7 +35,7 @@ QUIET = {
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-WORKER_DEATHS = 20
+WORKER_DEATHS = 8
 """Times one unit's worker may die without an error of its own (a lost node, a kill) before the unit is given up."""
 
 

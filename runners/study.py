@@ -73,13 +73,13 @@ class Study:
         """`cuda` when units are given GPUs, else `cpu`."""
         return "cuda" if self.config.resources.gpus > 0 else "cpu"
 
-    def job(self, unit: Unit, launch_id: str, extra_attempts: Mapping[str, int]) -> UnitJob:
+    def job(self, unit: Unit, launch_id: str, forgiven: Mapping[str, int]) -> UnitJob:
         """A unit as a worker takes it.
 
         Args:
             unit: the unit.
             launch_id: this launch.
-            extra_attempts: charged attempts of a cell id that are forgiven.
+            forgiven: charged attempts that do not count any more, by stage key.
         """
         first, stage = unit.cells[0], unit.stage_index
         plans = []
@@ -103,7 +103,9 @@ class Study:
             stage_keys={cell.id: cell.stages[stage].key for cell in unit.cells},
             store=str(self.store.root),
             launch_id=launch_id,
-            max_attempts=resources.max_attempts + max(extra_attempts.get(cell.id, 0) for cell in unit.cells),
+            max_attempts={
+                cell.id: resources.max_attempts + forgiven.get(cell.stages[stage].key, 0) for cell in unit.cells
+            },
             watchdog=resources.watchdog,
         )
 

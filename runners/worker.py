@@ -31,7 +31,8 @@ class UnitJob:
     """Stage key of each cell id."""
     store: str
     launch_id: str
-    max_attempts: int
+    max_attempts: Mapping[str, int]
+    """Charged attempts that each cell id may use up, those of earlier launches included."""
     watchdog: int
     """Seconds without a sign of life after which the unit counts as hung; 0 never."""
 
@@ -75,7 +76,7 @@ def _claim(job: UnitJob) -> dict[str, StageFolder]:
     folders: dict[str, StageFolder] = {}
     for cell in job.plan.cells:
         folder = store.stage_folder(cell.cell_id, job.plan.stage.name, job.stage_keys[cell.cell_id])
-        if charged_failures(folder.attempts.all()) >= job.max_attempts:
+        if charged_failures(folder.attempts.all()) >= job.max_attempts[cell.cell_id]:
             continue
         try:
             folder.claim(job.launch_id)
