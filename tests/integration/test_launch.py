@@ -85,7 +85,7 @@ def test_a_second_launch_trains_nothing(unbroken: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in unbroken.glob("goal-sweep-store/cells/**/*") if path.is_file()}
     again = goal_sweep(unbroken, "launch", "tiny.yaml")
     assert again.returncode == 0
-    assert "to train" not in again.stdout
+    assert "cells to train" not in again.stdout
     after = {path: path.stat().st_mtime_ns for path in unbroken.glob("goal-sweep-store/cells/**/*") if path.is_file()}
     assert after == before
 
