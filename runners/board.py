@@ -76,7 +76,6 @@ class Board:
                 entry = Entry(cell=cell, stage=stage)
                 self.entries[cell.id, entry.stage_name] = entry
         self.started = time.monotonic()
-        self._spent = 0.0
         self._epochs_here = 0
 
     def __getitem__(self, key: tuple[str, str]) -> Entry:

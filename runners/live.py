@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from goal_core.objectives import pair_weights, triplet_weights
 from runners.board import BlockKey, Board, Entry, Square
 
 METRICS = (("test/i2t_r1", "image -> text R@1"), ("test/t2i_r1", "text -> image R@1"))
@@ -49,8 +50,8 @@ def square_text(square: Square | None) -> str:
 def block_table(board: Board, block: BlockKey, metric: str, label: str) -> Group:
     """One block and direction: pair weights as rows, triplet weights as columns, mean ± std over seeds."""
     grid = board.grid(block, metric)
-    pairs = list(dict.fromkeys(pair for pair, _ in grid))
-    triplets = list(dict.fromkeys(triplet for _, triplet in grid))
+    pairs = [name for name in pair_weights if any(pair == name for pair, _ in grid)]
+    triplets = [name for name in triplet_weights if any(triplet == name for _, triplet in grid)]
     dataset, framework, backbone, stage = block
     table = Table(box=None, padding=(0, 1))
     table.add_column("", style="bold", min_width=7)

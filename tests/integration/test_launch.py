@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +12,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 from mlflow import MlflowClient
+
+from goal_core.training.checkpoint import read_checkpoint, write_checkpoint
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -27,7 +31,7 @@ stages:
   - {name: finetune, epochs: 1, lr: 1e-4, batch_size: 16}
 execution: {sharing: trunk}
 """
-EPOCHS = 40
+EPOCHS = 16
 
 
 def command(*arguments: str) -> list[str]:
@@ -52,18 +56,28 @@ def results(folder: Path) -> dict[str, dict]:
     return found
 
 
-def kill_after_an_epoch(folder: Path) -> None:
-    """Start a launch and kill the driver once a cell has saved an epoch."""
-    driver = subprocess.Popen(
-        command("launch", "tiny.yaml"), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+def driver_after_an_epoch(folder: Path) -> subprocess.Popen[bytes]:
+    """Start a launch and wait until every cell has saved an epoch."""
+    with (folder / "driver.log").open("wb") as log:
+        driver = subprocess.Popen(command("launch", "tiny.yaml"), cwd=folder, stdout=log, stderr=log)
     deadline = time.monotonic() + 120
-    while not list(folder.glob("goal-sweep-store/cells/*/frozen-*/metrics.jsonl")):
-        assert driver.poll() is None, "the launch ended before it was killed"
+    while len(list(folder.glob("goal-sweep-store/cells/*/frozen-*/metrics.jsonl"))) < 2:
+        assert driver.poll() is None, (folder / "driver.log").read_text()
         assert time.monotonic() < deadline, "no epoch within two minutes"
         time.sleep(0.05)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
+    return driver
+
+
+def stop(driver: subprocess.Popen[bytes], with_signal: signal.Signals = signal.SIGKILL) -> int:
+    """Send a signal to a launch and wait for its end."""
+    os.kill(driver.pid, with_signal)
+    return driver.wait(timeout=120)
+
+
+def worker_of(driver: subprocess.Popen[bytes]) -> psutil.Process:
+    """The Ray worker that trains."""
+    children = psutil.Process(driver.pid).children(recursive=True)
+    return next(child for child in children if "".join(child.cmdline()).startswith("ray::Implicit"))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +91,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_launch_trains_everything_and_reports(unbroken: Path) -> None:
     assert len(results(unbroken)) == 4
     report = unbroken / "goal-sweep-store" / "reports" / "tiny"
-    assert "±" in (report / "report.md").read_text() or "n=1" in (report / "report.md").read_text()
+    assert "R@1" in (report / "report.md").read_text()
     assert list(report.glob("heatmaps/*.png"))
 
 
@@ -92,12 +106,69 @@ def test_a_second_launch_trains_nothing(unbroken: Path) -> None:
 
 def test_a_killed_driver_continues_to_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
-    kill_after_an_epoch(folder)
+    stop(driver_after_an_epoch(folder))
     assert len(results(folder)) < 4
     finished = goal_sweep(folder, "launch", "tiny.yaml")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert results(folder) == results(unbroken)
     check_mlflow(folder)
+
+
+def test_a_killed_worker_is_replaced_and_ends_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
+    folder = sweep_in(tmp_path / "run")
+    driver = driver_after_an_epoch(folder)
+    worker_of(driver).kill()
+    assert driver.wait(timeout=300) == 0, (folder / "driver.log").read_text()
+    assert results(folder) == results(unbroken)
+    check_mlflow(folder)
+
+
+def test_sigterm_ends_like_an_interrupt_and_a_poisoned_cell_fails_alone(unbroken: Path, tmp_path: Path) -> None:
+    folder = sweep_in(tmp_path / "run")
+    assert stop(driver_after_an_epoch(folder), signal.SIGTERM) == 130
+    poisoned = poison(folder)
+    launched = goal_sweep(folder, "launch", "tiny.yaml")
+    assert launched.returncode == 1, launched.stdout + launched.stderr
+    assert "NaN or infinity" in launched.stdout
+    ours, theirs = results(folder), results(unbroken)
+    assert ours == {key: value for key, value in theirs.items() if not key.startswith(poisoned)}
+    assert len(ours) == 2
+    assert "NaN or infinity" in goal_sweep(folder, "logs", "tiny.yaml", "--failed").stdout
+    report = (folder / "goal-sweep-store" / "reports" / "tiny" / "report.md").read_text()
+    assert "--" in report
+    assert "failed" in report
+    # Not tried again unasked; asked, from its last state, it fails the same way.
+    assert "cells to train" not in goal_sweep(folder, "launch", "tiny.yaml").stdout
+    asked = goal_sweep(folder, "launch", "tiny.yaml", "--retry-failed")
+    assert asked.returncode == 1
+    assert "1 of 2 cells to train" in asked.stdout
+
+
+def poison(folder: Path) -> str:
+    """Put NaN into the saved state of one cell; returns its id."""
+    path = sorted(folder.glob("goal-sweep-store/cells/*/frozen-*/last.safetensors"))[0]
+    tensors, state = read_checkpoint(path)
+    tensors["heads.image.fc.weight"].fill_(float("nan"))
+    write_checkpoint(path, tensors, state)
+    return path.parent.parent.name
+
+
+def test_only_what_is_new_is_trained(unbroken: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken, folder)
+    before = results(folder)
+    faster = goal_sweep(folder, "launch", "tiny.yaml", "--set", "stages.finetune.lr=1e-3")
+    assert "cells to train" in faster.stdout
+    assert not any(line.startswith("frozen: ") for line in faster.stdout.splitlines())
+    assert "finetune: 2 of 2 cells to train" in faster.stdout
+    seeds = goal_sweep(folder, "launch", "tiny.yaml", "--set", "seeds=[1,2]", "--set", "stages.frozen.epochs=EPOCHS")
+    assert seeds.returncode == 2
+    seeds = goal_sweep(folder, "launch", "tiny.yaml", "--set", "seeds=[1,2]")
+    assert "frozen: 2 of 4 cells to train" in seeds.stdout
+    assert "finetune: 2 of 4 cells to train" in seeds.stdout
+    after = results(folder)
+    assert len(after) == 4 + 2 + 4
+    assert before.items() <= after.items()
 
 
 def check_mlflow(folder: Path) -> None:
