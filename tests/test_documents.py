@@ -1,0 +1,54 @@
+"""What the documents show is true: commands parse, links lead somewhere, examples run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from runners.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+SWEEPS = sorted((ROOT / "sweeps").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *SWEEPS], ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)\)", path.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (path.parent / target).exists(), f"{path.name} points to {target}, which is not there"
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *SWEEPS], ids=lambda path: path.name)
+def test_commands_in_code_parse(path: Path) -> None:
+    group = get_command(app)
+    blocks = re.findall(r"```\w*\n(.*?)```", path.read_text(), flags=re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    if path.suffix == ".yaml":
+        comment = re.sub(r"\\\n#\s*", " ", path.read_text())
+        lines = [line.removeprefix("#").strip() for line in comment.splitlines() if line.startswith("#   ")]
+    parsed = 0
+    for line in lines:
+        found = re.search(r"(?:^|[\s/])goal-sweep (.*)", line)
+        if found is None:
+            continue
+        name, *arguments = shlex.split(found.group(1), comments=True)
+        command = group.commands[name]  # type: ignore[attr-defined]
+        command.make_context(name, arguments)  # raises on an option or argument that does not exist
+        parsed += 1
+    assert parsed or path.suffix != ".yaml", f"{path.name} does not open with the command that runs it"
+
+
+def test_the_readme_names_every_command() -> None:
+    readme = (ROOT / "README.md").read_text()
+    lacking = [name for name in get_command(app).commands if f"goal-sweep {name}" not in readme]  # type: ignore[attr-defined]
+    assert not lacking
+
+
+def test_the_readme_example_runs() -> None:
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL):
+        exec(compile(block, "README.md", "exec"), {})
