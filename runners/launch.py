@@ -18,7 +18,7 @@ from runners.attempts import Attempt, Outcome
 from runners.board import Board
 from runners.launches import Launch
 from runners.live import LiveView, overview
-from runners.ray_tune import RayUnits, Resources, UnitObserver
+from runners.ray_tune import RayLostError, RayUnits, Resources, UnitObserver
 from runners.stage_folder import charged_failures, end_attempt
 from runners.study import Study
 from runners.sync import SweepTracking, track
@@ -26,6 +26,8 @@ from runners.worker import HOPELESS, UnitJob
 from sweeps import Cell, Unit, pack
 
 DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
+RAY_RESTARTS = 3
+"""Times a launch starts this machine's Ray again after its node process died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,19 +144,13 @@ class Launcher:
         return self._startable(stage, ahead=True)
 
     def _train(self) -> int:
-        resources = self.study.config.resources
         for cell in self.study.cells:
             self.study.store.write_cell(cell.id, self.study.describe(cell))
         try:
-            with (
-                self.view,
-                RayUnits(self.options.address, Resources(cpus=resources.cpus, gpus=resources.gpus)) as ray,
-            ):
-                # MLflow opened while Ray started; what is wrong with it for good is said before anything trains.
-                assert self.tracking is not None
-                self.tracking.tracking.wait_open()
-                for stage in range(len(self.study.config.stages)):
-                    self._train_stage(ray, stage)
+            with self.view:
+                for restarts_left in reversed(range(RAY_RESTARTS + 1)):
+                    if self._train_stages(may_lose_ray=restarts_left > 0 and self.options.address is None):
+                        break
         except KeyboardInterrupt:
             self._end_running("interrupted by the user")
             self.view.note("interrupted: the same command continues from the last finished epochs")
@@ -164,6 +160,28 @@ class Launcher:
             self._end_running("another cell failed (--fail-fast)")
             self.view.note("stopped at the first failure (--fail-fast)")
         return self._finish()
+
+    def _train_stages(self, *, may_lose_ray: bool) -> bool:
+        """Every stage on one Ray; returns whether that Ray lived to the end.
+
+        Raises:
+            RayLostError: it did not, and must not be started again.
+        """
+        resources = self.study.config.resources
+        try:
+            with RayUnits(self.options.address, Resources(cpus=resources.cpus, gpus=resources.gpus)) as ray:
+                # MLflow opened while Ray started; what is wrong with it for good is said before anything trains.
+                assert self.tracking is not None
+                self.tracking.tracking.wait_open()
+                for stage in range(len(self.study.config.stages)):
+                    self._train_stage(ray, stage)
+        except RayLostError as error:
+            self._end_running("Ray died")
+            if not may_lose_ray:
+                raise RayLostError(f"{error}; the same command continues from the last finished epochs") from error
+            self.view.note("Ray died on this machine; starting it again")
+            return False
+        return True
 
     def _train_stage(self, ray: RayUnits, stage: int) -> None:
         """Rounds of units until every cell of the stage is done or given up.

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,8 +36,14 @@ QUIET = {
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+NODE_CHECK_S = 10.0
+"""Seconds between two looks at whether any machine of Ray's is left."""
 WORKER_DEATHS = 8
 """Times one unit's worker may die without an error of its own (a lost node, a kill) before the unit is given up."""
+
+
+class RayLostError(GoalError):
+    """No machine of Ray's is left: its node process was killed, or the whole cluster went away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +133,9 @@ class RayUnits:
         Args:
             jobs: the units; Tune starts them in this order, as resources allow.
             observer: hears of starts, events and losses, in this process.
+
+        Raises:
+            RayLostError: Ray has no machine left; Tune itself would wait for one forever.
         """
         from ray import tune
 
@@ -167,6 +177,8 @@ def _trial_name(trial: Any) -> str:
 def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
     from ray import tune
 
+    checked = time.monotonic()
+
     class Observe(tune.Callback):  # type: ignore[misc]  # ray is not typed
         def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             observer.started(jobs[trial.config["unit"]])
@@ -183,12 +195,23 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
             observer.lost(jobs[trial.config["unit"]], "")
 
         def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+            nonlocal checked
             observer.tick()
+            if time.monotonic() - checked > NODE_CHECK_S:
+                _check_alive()
+                checked = time.monotonic()
 
         def __reduce__(self) -> tuple[Any, tuple[()]]:
             return tune.Callback, ()  # Tune pickles callbacks into a file of its own that nobody reads
 
     return Observe()
+
+
+def _check_alive() -> None:
+    import ray
+
+    if not any(node["Alive"] for node in ray.nodes()):
+        raise RayLostError("Ray has no machine left to train on")
 
 
 def _stopper(observer: UnitObserver) -> Any:

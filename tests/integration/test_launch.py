@@ -74,10 +74,10 @@ def stop(driver: subprocess.Popen[bytes], with_signal: signal.Signals = signal.S
     return driver.wait(timeout=120)
 
 
-def worker_of(driver: subprocess.Popen[bytes]) -> psutil.Process:
-    """The Ray worker that trains."""
+def child_of(driver: subprocess.Popen[bytes], command: str) -> psutil.Process:
+    """The first process under a launch whose command line holds a text."""
     children = psutil.Process(driver.pid).children(recursive=True)
-    return next(child for child in children if "".join(child.cmdline()).startswith("ray::Implicit"))
+    return next(child for child in children if command in " ".join(child.cmdline()))
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +117,18 @@ def test_a_killed_driver_continues_to_the_same_numbers(unbroken: Path, tmp_path:
 def test_a_killed_worker_is_replaced_and_ends_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     driver = driver_after_an_epoch(folder)
-    worker_of(driver).kill()
+    child_of(driver, "ray::Implicit").kill()
     assert driver.wait(timeout=300) == 0, (folder / "driver.log").read_text()
+    assert results(folder) == results(unbroken)
+    check_mlflow(folder)
+
+
+def test_a_killed_ray_is_started_again_and_ends_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
+    folder = sweep_in(tmp_path / "run")
+    driver = driver_after_an_epoch(folder)
+    child_of(driver, "raylet/raylet").kill()
+    assert driver.wait(timeout=300) == 0, (folder / "driver.log").read_text()
+    assert "starting it again" in (folder / "driver.log").read_text()
     assert results(folder) == results(unbroken)
     check_mlflow(folder)
 
