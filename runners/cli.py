@@ -64,6 +64,8 @@ def launch(
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
     from runners.launch import INTERRUPTED, Launcher, LaunchOptions
+    from runners.ray_tune import RayLostError
+    from runners.relaunch import relaunch
 
     study = _study(sweep, set_, store, tracking_uri)
     if dry_run:
@@ -72,7 +74,13 @@ def launch(
         return
     options = LaunchOptions(address=address, retry_failed=retry_failed, only_failed=only_failed, fail_fast=fail_fast)
     launcher = Launcher(study, options, console)
-    status = launcher.run()
+    try:
+        status = launcher.run()
+    except RayLostError as error:
+        if address is not None:
+            raise
+        console.print("Ray died on this machine; starting again from the last finished epochs", soft_wrap=True)
+        relaunch(error)
     folder = study.store.root / "reports" / study.config.name
     if launcher.nothing_to_do and (folder / "report.html").exists():
         console.print(f"nothing to train; report: {folder / 'report.html'}", soft_wrap=True)

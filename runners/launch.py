@@ -26,8 +26,6 @@ from runners.worker import HOPELESS, UnitJob
 from sweeps import Cell, Unit, pack
 
 DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
-RAY_RESTARTS = 3
-"""Times a launch starts this machine's Ray again after its node process died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +86,7 @@ class Launcher:
             0 when every cell is done, 1 when some failed, 130 when interrupted.
 
         Raises:
+            RayLostError: Ray has no machine left; what was trained is kept, and a new launch continues from it.
             GoalError: nothing can be trained, and why.
         """
         self._forgive()
@@ -147,10 +146,10 @@ class Launcher:
         for cell in self.study.cells:
             self.study.store.write_cell(cell.id, self.study.describe(cell))
         try:
-            with self.view:
-                for restarts_left in reversed(range(RAY_RESTARTS + 1)):
-                    if self._train_stages(may_lose_ray=restarts_left > 0 and self.options.address is None):
-                        break
+            self._train_stages()
+        except RayLostError:
+            self._end_running("Ray died")
+            raise
         except KeyboardInterrupt:
             self._end_running("interrupted by the user")
             self.view.note("interrupted: the same command continues from the last finished epochs")
@@ -161,27 +160,14 @@ class Launcher:
             self.view.note("stopped at the first failure (--fail-fast)")
         return self._finish()
 
-    def _train_stages(self, *, may_lose_ray: bool) -> bool:
-        """Every stage on one Ray; returns whether that Ray lived to the end.
-
-        Raises:
-            RayLostError: it did not, and must not be started again.
-        """
+    def _train_stages(self) -> None:
         resources = self.study.config.resources
-        try:
-            with RayUnits(self.options.address, Resources(cpus=resources.cpus, gpus=resources.gpus)) as ray:
-                # MLflow opened while Ray started; what is wrong with it for good is said before anything trains.
-                assert self.tracking is not None
-                self.tracking.tracking.wait_open()
-                for stage in range(len(self.study.config.stages)):
-                    self._train_stage(ray, stage)
-        except RayLostError as error:
-            self._end_running("Ray died")
-            if not may_lose_ray:
-                raise RayLostError(f"{error}; the same command continues from the last finished epochs") from error
-            self.view.note("Ray died on this machine; starting it again")
-            return False
-        return True
+        with self.view, RayUnits(self.options.address, Resources(cpus=resources.cpus, gpus=resources.gpus)) as ray:
+            # MLflow opened while Ray started; what is wrong with it for good is said before anything trains.
+            assert self.tracking is not None
+            self.tracking.tracking.wait_open()
+            for stage in range(len(self.study.config.stages)):
+                self._train_stage(ray, stage)
 
     def _train_stage(self, ray: RayUnits, stage: int) -> None:
         """Rounds of units until every cell of the stage is done or given up.

@@ -211,7 +211,7 @@ def _check_alive() -> None:
     import ray
 
     if not any(node["Alive"] for node in ray.nodes()):
-        raise RayLostError("Ray has no machine left to train on")
+        raise RayLostError("Ray has no machine left to train on; the same command continues from the last epochs")
 
 
 def _stopper(observer: UnitObserver) -> Any:
