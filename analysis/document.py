@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from analysis.blocks import Block, BlockKey
+from analysis.chapter import Chapter
 from analysis.run_schema import RSUM
 from analysis.sections import TextTable
 from analysis.tables import to_markdown
@@ -27,6 +28,8 @@ class Document:
     marginals: tuple[TextTable, ...]
     differences: tuple[TextTable, ...]
     comparisons: tuple[TextTable, ...]
+    chapters: tuple[Chapter, ...] = ()
+    """What follows the statistics, in order."""
 
 
 def heatmap_name(block: Block, metric: str) -> str:
@@ -49,7 +52,16 @@ def to_markdown_document(document: Document) -> str:
     parts += _section("Each weight on its own", document.marginals)
     parts += _section("Differences from con/con", document.differences)
     parts += _section("Beside the published numbers", document.comparisons)
+    for chapter in document.chapters:
+        parts += _chapter(chapter)
     return "\n\n".join(parts) + "\n"
+
+
+def _chapter(chapter: Chapter) -> list[str]:
+    parts = [f"## {chapter.title}", *chapter.paragraphs]
+    for figure in chapter.figures:
+        parts += [f"![{figure.title}]({figure.path})", *([figure.note] if figure.note else [])]
+    return parts + _section("", list(chapter.tables))
 
 
 def _section(title: str, tables: list[TextTable] | tuple[TextTable, ...]) -> list[str]:

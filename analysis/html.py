@@ -31,7 +31,9 @@ def to_html(document: Document, folder: Path) -> str:
         lstrip_blocks=True,
     )
     blocks = [_block(block, document.colours[block.key], folder) for block in document.blocks]
-    return environment.get_template("report.html.j2").render(document=document, blocks=blocks)
+    pictures = {f.path: _inlined(folder / f.path) for chapter in document.chapters for f in chapter.figures}
+    page = environment.get_template("report.html.j2")
+    return page.render(document=document, blocks=blocks, pictures=pictures)
 
 
 def _block(block: Block, full: str, folder: Path) -> dict[str, Any]:
@@ -78,5 +80,8 @@ def _row(grid: Grid, pair: str, full: str) -> list[dict[str, Any]]:
 
 
 def _image(block: Block, metric: str, folder: Path) -> dict[str, str]:
-    data = (folder / heatmap_name(block, metric)).read_bytes()
-    return {"metric": metric, "source": f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"}
+    return {"metric": metric, "source": _inlined(folder / heatmap_name(block, metric))}
+
+
+def _inlined(path: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
