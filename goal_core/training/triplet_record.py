@@ -56,16 +56,25 @@ class TripletRecord:
         return {"counts": self._counts, "epochs": self._epochs, "entries": self._entries}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Continue from what `tensors` gave. A checkpoint that has none was written before triplets were recorded:
-        the epochs until then stay out of the record, which names those it has."""
+        """Continue from what `tensors` gave.
+
+        A checkpoint that has none was written before triplets were recorded; the record names the epochs it has.
+        """
         if tensors:
             self._counts = tensors["counts"].to(self._counts.device)
             self._epochs, self._entries = tensors["epochs"], tensors["entries"]
 
     def save(self, folder: CellFolder, objective: ObjectiveConfig) -> None:
-        """Write the file: ``low``, ``high``, ``num_bins``; ``epochs`` (E,); ``entries`` (K, 3), a row for each epoch and
-        bin that is not empty: epoch, s_p's bin x num_bins + s_n's bin, triplets; and ``weight`` (num_bins, num_bins), the
-        objective's T at the bins' middles, s_p along the first axis. Arrays of numbers only; nothing is pickled."""
+        """Write the file, arrays of numbers only; nothing is pickled.
+
+        ``low``, ``high``, ``num_bins``: the bins of both axes; ``epochs`` (E,); ``entries`` (K, 3), a row an epoch
+        and bin that is not empty: epoch, s_p's bin x num_bins + s_n's bin, triplets; ``weight`` (num_bins, num_bins):
+        the objective's T at the bins' middles, s_p along the first axis.
+
+        Args:
+            folder: the stage's folder.
+            objective: the cell's objective.
+        """
         folder.save_with(TRIPLETS, partial(self._write, objective))
 
     def _write(self, objective: ObjectiveConfig, path: Path) -> None:
@@ -82,7 +91,7 @@ class TripletRecord:
 
 
 def weight_field(objective: ObjectiveConfig) -> Tensor:
-    """An objective's triplet weight T at the middle of every bin, shape (bins, bins), float32, s_p along dimension 0."""
+    """An objective's T at the middle of every bin, shape (NUM_BINS, NUM_BINS), float32, s_p along dimension 0."""
     middles = (torch.arange(NUM_BINS, dtype=torch.float64) + 0.5) * (2 / NUM_BINS) - 1
     pos, neg = torch.meshgrid(middles, middles, indexing="ij")
     weights = weights_at(
