@@ -63,6 +63,11 @@ def _distinct(runs: pd.DataFrame) -> list[dict[Hashable, Any]]:
     return runs[_KEY].drop_duplicates().to_dict("records")
 
 
+def of_block(runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
+    """The rows of ``runs`` that are of one block."""
+    return runs[_rows_of(runs, key)]
+
+
 def _rows_of(runs: pd.DataFrame, key: BlockKey) -> pd.Series[bool]:
     mask = pd.Series(True, index=runs.index)
     for name in _KEY:

@@ -58,9 +58,9 @@ class SweepRuns:
     stages: tuple[str, ...]
     """Stages asked for, in training order."""
     runs: pd.DataFrame
-    """A row a run: ``run_id``, ``run_name``, ``start_ms``, the tags by their last word, ``seed`` (int, -1 when not
-    readable), every metric under its own name, ``placed`` (whether the tags say where it belongs) and ``excluded`` (why
-    the run does not count, or an empty string)."""
+    """A row a run: ``run_id``, ``run_name``, ``start_ms``, ``artifact_uri``, the tags by their last word, ``seed``
+    (int, -1 when not readable), every metric under its own name, ``placed`` (whether the tags say where it belongs) and
+    ``excluded`` (why the run does not count, or an empty string)."""
     settings: pd.DataFrame
     """The runs' parameters as text: a row a run, indexed by ``run_id``; missing ones are empty strings."""
     notes: tuple[str, ...]
@@ -144,6 +144,7 @@ def _row(run: Any) -> dict[str, Any]:
         "run_id": run.info.run_id,
         "run_name": run.info.run_name or "",
         "start_ms": int(run.info.start_time or 0),
+        "artifact_uri": run.info.artifact_uri or "",
         **{column: tags.get(tag, "") for column, tag in _TEXT_COLUMNS.items()},
         "seed": int(seed) if seed.removeprefix("-").isdigit() else -1,
         "lacking": ", ".join(lacking) if lacking or seed.removeprefix("-").isdigit() else f"readable seed ({seed!r})",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ from analysis.document import Document, heatmap_name, to_markdown_document
 from analysis.fetch import SweepRuns, fetch_runs
 from analysis.heatmap import draw_heatmap
 from analysis.html import to_html
+from analysis.learning import learning_chapters
 from analysis.manifest import ReportFolder
 from analysis.published import published_blocks
 from analysis.run_schema import RSUM, TEST_METRICS
@@ -75,8 +76,9 @@ def write_report(
     runs = counted(sweep)
     weights = pd.concat([marginals(runs, "pair"), marginals(runs, "triplet")])
     differences = paired_differences(runs)
-    document = _document(sweep, blocks, weights, differences, compare)
     folder = ReportFolder(out_dir)
+    document = _document(sweep, blocks, weights, differences, compare)
+    document = replace(document, chapters=(*document.chapters, *learning_chapters(sweep, blocks, folder)))
     for block in blocks:
         if not block.is_empty:
             _write_block(folder, block, document.colours[block.key])
@@ -144,7 +146,7 @@ def _write_block(folder: ReportFolder, block: Block, colour: str) -> None:
 
 def _tidy(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs in an order that does not depend on when they ran, test metrics last."""
-    words = [name for name in runs.columns if "/" not in name and name not in ("placed", "start_ms")]
+    words = [name for name in runs.columns if "/" not in name and name not in ("placed", "start_ms", "artifact_uri")]
     metrics = [name for name in TEST_METRICS if name in runs.columns]
     order = ["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "excluded", "run_id"]
     return runs[[*words, *metrics]].sort_values(order)

@@ -33,6 +33,7 @@ def test_a_complete_sweep_has_all_files_and_no_gap(complete: ReportResult) -> No
         *("report.md", "report.html", "report.json", "cells.csv", "runs.csv", "marginals.csv", "differences.csv"),
         *(f"tables/{s}{end}" for s in stems for end in (".md", ".tex", ".csv", "-rsum.md", "-rsum.tex")),
         *(f"heatmaps/{s}-{m}.png" for s in stems for m in ("r1", "rsum")),
+        *(f"curves/{s}.{end}" for s in stems for end in ("png", "pdf")),
     }
     assert all(f.is_file() for f in complete.files)
     assert (complete.num_expected, complete.num_counted, complete.num_failed) == (90, 90, 0)
@@ -96,7 +97,7 @@ def test_the_page_is_whole_and_needs_nothing_else(which: str, request: pytest.Fi
     page.feed(text)
     assert page.open == []
     assert "script" not in page.tags
-    assert page.tags.count("img") == (4 if which == "complete" else 2)
+    assert page.tags.count("img") == (6 if which == "complete" else 3)
     assert all(link.startswith(("data:image/png;base64,", "#")) for link in page.links)
     assert {link[1:] for link in page.links if link.startswith("#")} <= page.ids
     assert not re.search(r"url\(|@import", text)
