@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -21,6 +22,8 @@ from analysis.manifest import ReportFolder
 from analysis.published import published_blocks
 from analysis.run_schema import RSUM, TEST_METRICS
 from analysis.sections import comparison_tables, difference_tables, excluded_table, marginal_tables, missing_table
+from analysis.settings import settings_chapter, settings_notes
+from analysis.side_by_side import columns_of, side_by_side_chapter
 from analysis.statistics import marginals, paired_differences
 from analysis.tables import to_csv, to_latex, to_markdown
 
@@ -51,7 +54,11 @@ class ReportResult:
 
 
 def write_report(
-    tracking_uri: str, experiment: str, out_dir: Path, compare: Literal["published"] | None = None
+    tracking_uri: str,
+    experiment: str,
+    out_dir: Path,
+    compare: Literal["published"] | None = None,
+    beside: Sequence[tuple[str, str]] = (),
 ) -> ReportResult:
     """Write tables, heatmaps, statistics and the two documents that show them.
 
@@ -67,6 +74,7 @@ def write_report(
         experiment: the sweep's name.
         out_dir: folder to write to; made when it is not there.
         compare: ``published`` adds the paper's numbers beside those of the same blocks.
+        beside: tracking URI and name of other sweeps, whose numbers stand beside this one's.
 
     Raises:
         AnalysisError: tracking does not hold what a report needs.
@@ -78,7 +86,7 @@ def write_report(
     differences = paired_differences(runs)
     folder = ReportFolder(out_dir)
     document = _document(sweep, blocks, weights, differences, compare)
-    document = replace(document, chapters=(*document.chapters, *learning_chapters(sweep, blocks, folder)))
+    document = _with_chapters(document, sweep, beside, folder)
     for block in blocks:
         if not block.is_empty:
             _write_block(folder, block, document.colours[block.key])
@@ -97,6 +105,27 @@ def write_report(
         num_failed=sum(gap.status == "failed" for gap in gaps),
         blocks=blocks,
     )
+
+
+def _with_chapters(
+    document: Document, sweep: SweepRuns, beside: Sequence[tuple[str, str]], folder: ReportFolder
+) -> Document:
+    """What goes beyond the sweep's own tables: other stages and sweeps, how the cells learned, with which settings."""
+    sweeps: dict[str, Sequence[Block]] = {sweep.experiment: document.blocks}
+    for uri, name in beside:
+        label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
+        sweeps[label] = aggregate(fetch_runs(uri, name))
+    groups = columns_of(sweeps)
+    alone = [name for name in list(sweeps)[1:] if not any(c.sweep == name for g in groups.values() for c in g)]
+    notes = [*settings_notes(sweep, document.blocks)]
+    notes += [f"Sweep {name!r} has no finished block of the same dataset, framework and backbone." for name in alone]
+    chapters = [
+        side_by_side_chapter(groups, folder),
+        *learning_chapters(sweep, document.blocks, folder),
+        settings_chapter(sweep, document.blocks),
+    ]
+    found = tuple(chapter for chapter in chapters if chapter is not None)
+    return replace(document, notes=(*document.notes, *notes), chapters=(*document.chapters, *found))
 
 
 def _document(
