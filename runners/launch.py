@@ -17,7 +17,7 @@ from goal_core.training import CellDone, CellEvent, CellFailed, EpochDone
 from runners.attempts import Attempt, Outcome
 from runners.board import Board
 from runners.launches import Launch
-from runners.live import LiveView, overview
+from runners.live import LiveView, overview, plus_minus
 from runners.ray_tune import RayUnits, Resources, UnitObserver
 from runners.stage_folder import charged_failures, end_attempt
 from runners.study import Study
@@ -286,6 +286,7 @@ class Launcher:
         self.tracking.sync_all(wait=60)
         if self.tracking.trouble:
             self.view.note(f"tracking: {self.tracking.trouble} (goal-sweep sync brings it up to date)")
-        self.console.print(overview(self.board, self.study.config.name, live=False))
+        sign = plus_minus(self.console)
+        self.console.print(overview(self.board, self.study.config.name, live=False, sign=sign))
         counts = self.board.counts()
         return DONE if counts["failed"] == 0 and counts["waiting"] == 0 else SOME_FAILED
