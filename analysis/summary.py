@@ -22,6 +22,8 @@ _OURS = "goal.note"
 """Hash of the description that was written last: one that somebody changed is theirs, and stays."""
 _VIEW = "mlflow.sharedViewState."
 _SHOWN: tuple[tuple[str, str], ...] = (schema.RSUM, ("i2t", "R@1"), ("t2i", "R@1"))
+_MAX_EXPERIMENT_NOTE, _MAX_RUN_NOTE = 4800, 7800
+"""Characters; MLflow refuses more than 5,000 and 8,000."""
 _SETTINGS = ("epochs", "lr", "batch_size")
 
 
@@ -45,8 +47,9 @@ def publish_summary(tracking_uri: str, parent_run_id: str, name: str, blocks: Se
         parent = client.get_run(parent_run_id)
         experiment = client.get_experiment(parent.info.experiment_id)
         home, tags = experiment.experiment_id, experiment.tags
-        short = "\n\n".join([f"**{name}**", *(_headline(block, home) for block in blocks)])
-        full = "\n\n".join([short, *(f"**{b.key.title}**\n\n{_ranking(b)}" for b in blocks if not b.is_empty)])
+        short = _joined([f"**{name}**", *(_headline(block, home) for block in blocks)], _MAX_EXPERIMENT_NOTE)
+        rankings = [f"**{block.key.title}**\n\n{_ranking(block)}" for block in blocks if not block.is_empty]
+        full = _joined([short, *rankings], _MAX_RUN_NOTE)
         for block in blocks:
             view = _view(block)
             if tags.get(_view_tag(block)) != view:
@@ -61,8 +64,11 @@ def publish_summary(tracking_uri: str, parent_run_id: str, name: str, blocks: Se
         raise AnalysisError(f"cannot describe run {parent_run_id}: {str(error).splitlines()[0]}") from error
 
 
-def refresh_summary(tracking_uri: str, name: str) -> None:
+def refresh_summary(tracking_uri: str, name: str) -> str | None:
     """As `publish_summary`, from what tracking holds of a sweep; nothing where it has no parent run.
+
+    Returns:
+        The parent run's id, or None.
 
     Raises:
         AnalysisError: tracking holds no run of the sweep, or refuses.
@@ -70,6 +76,7 @@ def refresh_summary(tracking_uri: str, name: str) -> None:
     sweep = fetch_runs(tracking_uri, name)
     if sweep.parent_run_id is not None:
         publish_summary(tracking_uri, sweep.parent_run_id, name, aggregate(sweep))
+    return sweep.parent_run_id
 
 
 def headline(block: Block) -> str:
@@ -93,6 +100,17 @@ def _caution(best: CellSummary, base: CellSummary) -> str:
         return " (too few seeds to know the spread)"
     within = (best.mean or 0) - (base.mean or 0) <= best.std + base.std
     return " (within the spread of the seeds)" if within else ""
+
+
+def _joined(parts: Sequence[str], limit: int) -> str:
+    """Paragraphs as one text, as many as fit; the rest is counted."""
+    text = parts[0]
+    for place, part in enumerate(parts[1:], start=1):
+        more = f"\n\n{len(parts) - place} more in the report among the run's artifacts."
+        if len(text) + 2 + len(part) + len(more) > limit:
+            return text + more
+        text += f"\n\n{part}"
+    return text
 
 
 def _headline(block: Block, experiment_id: str) -> str:

@@ -97,16 +97,13 @@ def restore(place: ReportPlace) -> bool:
     Raises:
         GoalError: tracking refuses.
     """
-    from analysis import fetch_runs
-
     has_report = (place.folder / REPORT_LIST).is_file()
     try:
-        parent = fetch_runs(place.uri, place.name).parent_run_id
+        parent = refresh_summary(place.uri, place.name)
         if has_report and parent is not None:
             attach_report(place.uri, parent, place.folder)
-        refresh_summary(place.uri, place.name)
     except AnalysisError as error:
         if "holds no run of a cell yet" in str(error):
             return False
         raise GoalError(str(error)) from error
-    return has_report
+    return has_report and parent is not None

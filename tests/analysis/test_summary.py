@@ -11,7 +11,7 @@ import pytest
 
 from analysis.aggregate import aggregate
 from analysis.fetch import fetch_runs
-from analysis.summary import headline, publish_summary, refresh_summary
+from analysis.summary import _joined, headline, publish_summary, refresh_summary
 from tests.analysis.conftest import SweepWriter, recalls
 
 pytestmark = pytest.mark.integration
@@ -51,6 +51,14 @@ def test_a_saved_view_groups_by_objective_and_orders_by_rsum(new_sweep: Callable
     assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`test/rsum`", False)
     found = writer.client.search_runs([writer.experiment_id], state["searchFilter"], order_by=[state["orderByKey"]])
     assert len(found) == 6  # what the page asks for is valid
+
+
+def test_a_description_longer_than_mlflow_takes_is_cut_at_a_block_and_says_so() -> None:
+    parts = ["head", *(f"block {number} " + "x" * 90 for number in range(10))]
+    text = _joined(parts, 400)
+    assert len(text) <= 400
+    assert text.endswith("8 more in the report among the run's artifacts.")
+    assert _joined(parts, 4000) == "\n\n".join(parts)
 
 
 def test_what_a_person_wrote_stays(new_sweep: Callable[[str], SweepWriter]) -> None:
