@@ -119,7 +119,7 @@ class Launcher:
                 self._progress.given_up.add(ref.key)
 
     def _mark_startless(self) -> None:
-        """Stages whose earlier stage is done without weights, as imported results are, can only fail: say so at once."""
+        """A stage whose earlier one is done without weights, as imported results are, can only fail: say so at once."""
         for cell, stage, _ in self.study.refs():
             entry = self.board[cell.id, cell.stages[stage].name]
             if (

@@ -57,7 +57,7 @@ def test_a_description_longer_than_mlflow_takes_is_cut_at_a_block_and_says_so() 
     parts = ["head", *(f"block {number} " + "x" * 90 for number in range(10))]
     text = _joined(parts, 400)
     assert len(text) <= 400
-    assert text.endswith("8 more in the report among the run's artifacts.")
+    assert text.endswith("7 more in the report among the run's artifacts.")
     assert _joined(parts, 4000) == "\n\n".join(parts)
 
 
