@@ -24,6 +24,7 @@ from analysis.run_schema import RSUM, TEST_METRICS
 from analysis.sections import comparison_tables, difference_tables, excluded_table, marginal_tables, missing_table
 from analysis.settings import settings_chapter, settings_notes
 from analysis.side_by_side import columns_of, side_by_side_chapter
+from analysis.significance import significance_chapter
 from analysis.statistics import marginals, paired_differences
 from analysis.tables import to_csv, to_latex, to_markdown
 
@@ -86,7 +87,7 @@ def write_report(
     differences = paired_differences(runs)
     folder = ReportFolder(out_dir)
     document = _document(sweep, blocks, weights, differences, compare)
-    document = _with_chapters(document, sweep, beside, folder)
+    document = _with_chapters(document, sweep, differences, beside, folder)
     for block in blocks:
         if not block.is_empty:
             _write_block(folder, block, document.colours[block.key])
@@ -108,9 +109,13 @@ def write_report(
 
 
 def _with_chapters(
-    document: Document, sweep: SweepRuns, beside: Sequence[tuple[str, str]], folder: ReportFolder
+    document: Document,
+    sweep: SweepRuns,
+    differences: pd.DataFrame,
+    beside: Sequence[tuple[str, str]],
+    folder: ReportFolder,
 ) -> Document:
-    """What goes beyond the sweep's own tables: other stages and sweeps, how the cells learned, with which settings."""
+    """What goes beyond the tables: what differences are worth, other stages and sweeps, how the cells learned."""
     sweeps: dict[str, Sequence[Block]] = {sweep.experiment: document.blocks}
     for uri, name in beside:
         label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
@@ -120,6 +125,7 @@ def _with_chapters(
     notes = [*settings_notes(sweep, document.blocks)]
     notes += [f"Sweep {name!r} has no finished block of the same dataset, framework and backbone." for name in alone]
     chapters = [
+        significance_chapter(document.blocks, counted(sweep), differences, folder),
         side_by_side_chapter(groups, folder),
         *learning_chapters(sweep, document.blocks, folder),
         settings_chapter(sweep, document.blocks),
