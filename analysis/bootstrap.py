@@ -8,7 +8,7 @@ Source: Rao & Wu 1988, "Resampling inference with complex survey data", section 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,15 +80,10 @@ def difference_intervals(
     if baseline not in wide.columns:
         return {}
     found: dict[tuple[str, str], Interval] = {}
-    for column in wide.columns:
-        if column != baseline:
-            interval = mean_interval((wide[column] - wide[baseline]).dropna(), block)
-            if interval is not None:
-                pair, triplet = _names(column)
-                found[pair, triplet] = interval
+    columns: list[tuple[str, str]] = list(wide.columns)
+    for pair, triplet in columns:
+        differences = (wide[pair, triplet] - wide[baseline]).dropna()
+        interval = None if (pair, triplet) == baseline else mean_interval(differences, block)
+        if interval is not None:
+            found[str(pair), str(triplet)] = interval
     return found
-
-
-def _names(column: Hashable) -> tuple[str, str]:
-    pair, triplet = column  # type: ignore[misc]  # the columns are pairs of names
-    return str(pair), str(triplet)

@@ -62,7 +62,7 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
     pairs, triplets = (wide.columns.unique(level) for level in ("pair", "triplet"))
     if len(wide) < 2 or min(len(pairs), len(triplets)) < 2 or wide.shape[1] != len(pairs) * len(triplets):
         return ()
-    long = wide.stack(["pair", "triplet"], future_stack=True).rename("value").reset_index()
+    long = wide.stack(["pair", "triplet"], future_stack=True).to_frame("value").reset_index()  # type: ignore[operator]
     table = AnovaRM(long, "value", "subject", within=["pair", "triplet"]).fit().anova_table
     if not np.isfinite(table["F Value"]).all():
         return ()
