@@ -80,7 +80,7 @@ def difference_intervals(
     if baseline not in wide.columns:
         return {}
     found: dict[tuple[str, str], Interval] = {}
-    columns: list[tuple[str, str]] = list(wide.columns)
+    columns: list[tuple[str, str]] = list(wide.columns)  # type: ignore[arg-type]  # columns of two levels
     for pair, triplet in columns:
         differences = (wide[pair, triplet] - wide[baseline]).dropna()
         interval = None if (pair, triplet) == baseline else mean_interval(differences, block)
