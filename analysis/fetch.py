@@ -143,6 +143,7 @@ def _row(run: Any) -> dict[str, Any]:
     return {
         "run_id": run.info.run_id,
         "run_name": run.info.run_name or "",
+        "experiment_id": str(run.info.experiment_id),
         "start_ms": int(run.info.start_time or 0),
         "artifact_uri": run.info.artifact_uri or "",
         **{column: tags.get(tag, "") for column, tag in _TEXT_COLUMNS.items()},

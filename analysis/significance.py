@@ -48,7 +48,7 @@ def significance_chapter(
     Returns:
         None when no block has two objectives.
     """
-    words = [text for block in blocks if (text := block_verdict(block, of_block(runs, block.key)))]
+    words = [text for block in blocks if (text := block_verdict(block))]
     if not words:
         return None
     figures: list[FigureLink] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-from scipy import stats
 
 from analysis import run_schema as schema
 from analysis.blocks import Block, direction_title
@@ -15,13 +14,8 @@ from analysis.ranks import RankComparison
 LEVEL = 0.05
 
 
-def block_verdict(block: Block, runs: pd.DataFrame) -> str:
-    """One sentence for each direction: the best mean, and which others it cannot be told from.
-
-    Args:
-        block: the block.
-        runs: its runs that count.
-    """
+def block_verdict(block: Block) -> str:
+    """One sentence for each direction: the best mean, and which others it cannot be told from."""
     sentences = []
     for direction in schema.DIRECTIONS:
         grid = block.grids[direction, "R@1"]
@@ -29,7 +23,7 @@ def block_verdict(block: Block, runs: pd.DataFrame) -> str:
         if len(known) < 2:
             continue
         best = max(known, key=lambda key: known[key].mean or 0.0)
-        near = [key for key in known if key != best and within_noise(runs, best, key, direction)]
+        near = [key for key in known if key != best and key in grid.near]
         cell = known[best]
         spread = "" if cell.std is None else f" ± {cell.std:.1f}"
         sentences.append(
@@ -37,26 +31,6 @@ def block_verdict(block: Block, runs: pd.DataFrame) -> str:
             f"(n = {cell.n}); {_near(near, len(known) - 1)}."
         )
     return f"{block.key.title}. {' '.join(sentences)}" if sentences else ""
-
-
-def within_noise(
-    runs: pd.DataFrame, best: tuple[str, str], other: tuple[str, str], direction: str, metric: str = "R@1"
-) -> bool:
-    """Whether a difference from the best is within noise: the 95 % t interval of the paired difference holds 0.
-
-    Pairs are the seeds that both have; with fewer than two nothing can be told apart. There is no correction for the
-    number of comparisons, so what this tells apart is a candidate, not a finding.
-    """
-    name = schema.metric_key(direction, metric)
-    values = [
-        runs[(runs["pair"] == pair) & (runs["triplet"] == triplet)].set_index("seed")[name]
-        for pair, triplet in (best, other)
-    ]
-    differences = (values[0] - values[1]).dropna()
-    if len(differences) < 2:
-        return True
-    reach = stats.t.ppf(0.975, len(differences) - 1) * differences.std(ddof=1) / len(differences) ** 0.5
-    return bool(abs(differences.mean()) <= reach)
 
 
 def stage_verdict(

@@ -60,7 +60,7 @@ def report(
     folder = out or first.folder
     beside = [(place.uri, place.name) for place in others]
     try:
-        result = write_report(first.uri, first.name, folder, compare, beside=beside)
+        result = write_report(first.uri, first.name, folder, compare, beside=beside, scale=scale)
         if result.parent_run_id is not None:
             attach_report(first.uri, result.parent_run_id, folder)
             publish_summary(first.uri, result.parent_run_id, first.name, result.blocks)
@@ -83,7 +83,7 @@ def published(name: str, out: Path, scale: Scale) -> tuple[Path, ...]:
         GoalError: there are no such numbers.
     """
     try:
-        return render_published(name, out)
+        return render_published(name, out, scale)
     except AnalysisError as error:
         raise GoalError(str(error)) from error
 

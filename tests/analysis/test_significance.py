@@ -16,13 +16,14 @@ from statsmodels.stats.anova import anova_lm
 from analysis.bootstrap import mean_interval
 from analysis.effects import factor_effects
 from analysis.manifest import ReportFolder
+from analysis.noise import paired_within_noise, summary_within_noise
 from analysis.published import published_blocks
 from analysis.rank_diagram import draw_rank_diagram
 from analysis.ranks import rank_objectives
 from analysis.run_schema import COLUMNS, PAIRS, TRIPLETS, metric_key
 from analysis.significance import published_significance, significance_chapter
 from analysis.statistics import paired_differences
-from analysis.verdict import stage_verdict, within_noise
+from analysis.verdict import stage_verdict
 
 DRAWN = np.random.default_rng(7)
 
@@ -164,9 +165,18 @@ def test_three_seeds_of_one_block_are_said_to_be_too_few() -> None:
     runs = runs_frame(1, 3, {"sig-ms/cir": 8.0})
     text = stage_verdict("frozen", paired_differences(runs), [], None)
     assert "3 pairs of runs are too few to call any difference from con/con significant" in text
-    best = ("sig-ms", "cir")
-    assert not within_noise(runs, best, ("con", "con"), "i2t")
-    assert within_noise(runs, ("con", "nca"), ("con", "con"), "i2t")
+    values = {
+        f"{pair}/{triplet}": part.set_index("seed")["test/i2t_r1"]
+        for (pair, triplet), part in runs.groupby(["pair", "triplet"])
+    }
+    assert not paired_within_noise(values["sig-ms/cir"], values["con/con"])
+    assert paired_within_noise(values["con/con"], values["con/con"] + pd.Series([0.3, -0.2, 0.1]))
+
+
+def test_unpaired_noise_agrees_with_welchs_test_of_scipy() -> None:
+    for mean in (50.2, 50.6, 51.5, 53.0):
+        p = stats.ttest_ind_from_stats(50.0, 0.4, 3, mean, 0.6, 3, equal_var=False).pvalue
+        assert summary_within_noise(50.0, 0.4, mean, 0.6, 3) == (p >= 0.05)
 
 
 def test_a_large_effect_over_many_runs_is_named_and_nothing_else() -> None:
