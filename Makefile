@@ -31,6 +31,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/objectives.py
 	$(BIN)/python benchmarks/recall.py
 	$(BIN)/python benchmarks/sharing.py
+	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf $(VENV) goal-sweep-store goal-sweep-report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pandas as pd
 from analysis import run_schema as schema
 from analysis.blocks import Block, BlockKey, CellSummary, Gap, Grid
 from analysis.fetch import SweepRuns
+from analysis.noise import paired_within_noise
 
 _KEY = ["dataset", "framework", "backbone", "stage", "variant", "data_fingerprint"]
 _URGENCY = ("failed", "unusable", "running", "waiting")
@@ -63,6 +64,11 @@ def _distinct(runs: pd.DataFrame) -> list[dict[Hashable, Any]]:
     return runs[_KEY].drop_duplicates().to_dict("records")
 
 
+def of_block(runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
+    """The rows of ``runs`` that are of one block."""
+    return runs[_rows_of(runs, key)]
+
+
 def _rows_of(runs: pd.DataFrame, key: BlockKey) -> pd.Series[bool]:
     mask = pd.Series(True, index=runs.index)
     for name in _KEY:
@@ -88,11 +94,12 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
     }
     grids = {}
     for direction, metric in schema.COLUMNS:
-        cells = {}
+        cells, seeds = {}, {}
+        name = schema.metric_key(direction, metric)
         for pair, triplet in gaps:
             here = done[(done["pair"] == pair) & (done["triplet"] == triplet)].sort_values("seed")
-            name = schema.metric_key(direction, metric)
-            values = here[name].astype(float) if len(here) else pd.Series(dtype=float)
+            values = here.set_index("seed")[name].astype(float) if len(here) else pd.Series(dtype=float)
+            seeds[pair, triplet] = values
             cells[pair, triplet] = CellSummary(
                 mean=float(values.mean()) if len(values) else None,
                 std=float(values.std(ddof=1)) if len(values) > 1 else None,
@@ -100,8 +107,17 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
                 gaps=gaps[pair, triplet],
                 asked=(pair, triplet) in sweep.objectives,
             )
-        grids[direction, metric] = Grid(direction=direction, metric=metric, cells=cells)
+        grids[direction, metric] = Grid(direction=direction, metric=metric, cells=cells, near=_near(seeds))
     return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids)
+
+
+def _near(seeds: Mapping[tuple[str, str], pd.Series[float]]) -> frozenset[tuple[str, str]]:
+    """The cells within noise of the one with the highest mean, paired by seed."""
+    known = {key: values for key, values in seeds.items() if len(values)}
+    if not known:
+        return frozenset()
+    best = max(known, key=lambda key: float(known[key].mean()))
+    return frozenset(key for key in known if key != best and paired_within_noise(known[best], known[key]))
 
 
 def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, triplet: str) -> tuple[Gap, ...]:

@@ -78,6 +78,8 @@ class Grid:
     """``R@1``, ``R@5``, ``R@10`` or ``rsum``."""
     cells: Mapping[tuple[str, str], CellSummary]
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
+    near: frozenset[tuple[str, str]] = frozenset()
+    """Cells whose difference from the highest mean is within noise (:mod:`analysis.noise`); itself not among them."""
     median_midpoint: bool = False
     """Colour with the median at half strength instead of linearly; only some published tables are printed so."""
 
@@ -100,8 +102,17 @@ class Grid:
         """The cells whose mean is highest as printed, to one decimal."""
         if not self.means:
             return set()
-        top = f"{max(self.means):.1f}"
-        return {key for key, cell in self.cells.items() if cell.mean is not None and f"{cell.mean:.1f}" == top}
+        return self._printed_as(f"{max(self.means):.1f}")
+
+    def second(self) -> set[tuple[str, str]]:
+        """The cells whose mean is second highest as printed."""
+        printed = {f"{mean:.1f}" for mean in self.means}
+        if len(printed) < 2:
+            return set()
+        return self._printed_as(sorted(printed, key=float)[-2])
+
+    def _printed_as(self, text: str) -> set[tuple[str, str]]:
+        return {key for key, cell in self.cells.items() if cell.mean is not None and f"{cell.mean:.1f}" == text}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

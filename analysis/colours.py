@@ -1,16 +1,26 @@
-"""The colours of the published tables: white at a table's lowest mean, full colour at its highest, linear between."""
+"""The colours of a table's cells, from its lowest mean to its highest.
+
+`paper`: as the published tables, from white to the block's full colour. `colour-blind`: matplotlib's cividis from pale
+to dark, which readers with and without colour vision deficiency see alike, and which survives grey printing.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
+
+from matplotlib import colormaps
 
 from analysis.blocks import BlockKey, Grid
 
 GREEN, BLUE, RED, YELLOW = "57BB8A", "4285F4", "E67C73", "FFD666"
 """Full colours, RRGGBB."""
 WHITE = "FFFFFF"
+CIVIDIS = "cividis"
+"""In place of a full colour: the colour-blind-safe scale."""
+Scale = Literal["paper", "colour-blind"]
 
 _PUBLISHED = (
     ("coco", "vsepp", "resnet152", GREEN),
@@ -31,7 +41,7 @@ class ColourScale:
     high: float
     """The value that has the full colour."""
     full: str
-    """RRGGBB."""
+    """RRGGBB, or :data:`CIVIDIS`."""
     middle: float | None = None
     """The value at half strength; None for the linear scale."""
 
@@ -50,6 +60,8 @@ class ColourScale:
     def colour(self, value: float) -> str:
         """The colour of ``value``, RRGGBB."""
         share = self.strength(value)
+        if self.full == CIVIDIS:
+            return "".join(f"{round(255 * channel):02X}" for channel in colormaps[CIVIDIS](1 - share)[:3])
         channels = (round(255 + share * (channel - 255)) for channel in _channels(self.full))
         return "".join(f"{channel:02X}" for channel in channels)
 
@@ -62,11 +74,13 @@ def scale_of(grid: Grid, full: str) -> ColourScale | None:
     return ColourScale(low=min(grid.means), high=max(grid.means), full=full, middle=middle)
 
 
-def assign_colours(keys: Iterable[BlockKey]) -> dict[BlockKey, str]:
+def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[BlockKey, str]:
     """A full colour for each block: the published one where the paper has the block, else in turn by model.
 
-    The stages and variants of a model share its colour.
+    The stages and variants of a model share its colour. With the colour-blind scale all blocks have that.
     """
+    if scale == "colour-blind":
+        return dict.fromkeys(keys, CIVIDIS)
     turn = (GREEN, BLUE, RED, YELLOW)
     others: dict[tuple[str, str, str], str] = {}
     colours = {}

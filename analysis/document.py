@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from analysis.blocks import Block, BlockKey
-from analysis.run_schema import RSUM
+from analysis.chapter import Chapter
+from analysis.run_links import RunLink
+from analysis.run_schema import METRICS, RSUM
 from analysis.sections import TextTable
-from analysis.tables import to_markdown
+from analysis.tables import text_table_to_markdown, to_markdown
+
+SHOWN_METRICS = (*METRICS, RSUM[1])
+"""What every block has a table and a heatmap of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,10 @@ class Document:
     marginals: tuple[TextTable, ...]
     differences: tuple[TextTable, ...]
     comparisons: tuple[TextTable, ...]
+    run_links: tuple[RunLink, ...] = ()
+    """Only in the page: MLflow's view of every run."""
+    chapters: tuple[Chapter, ...] = ()
+    """What follows the statistics, in order."""
 
 
 def heatmap_name(block: Block, metric: str) -> str:
@@ -42,14 +51,23 @@ def to_markdown_document(document: Document) -> str:
         if block.is_empty:
             parts.append(f"Nothing of this block is finished: {len(block.gaps)} runs are missing. {block.protocol}")
             continue
-        for metric in ("R@1", RSUM[1]):
+        for metric in SHOWN_METRICS:
             picture = f"![Heatmap of {metric}: {block.key.title}]({heatmap_name(block, metric)})"
             parts += [f"### {metric}", to_markdown(block, metric, with_gaps=False).strip(), picture]
     parts += _section("", [t for t in (document.missing, document.excluded) if t])
     parts += _section("Each weight on its own", document.marginals)
     parts += _section("Differences from con/con", document.differences)
     parts += _section("Beside the published numbers", document.comparisons)
+    for chapter in document.chapters:
+        parts += _chapter(chapter)
     return "\n\n".join(parts) + "\n"
+
+
+def _chapter(chapter: Chapter) -> list[str]:
+    parts = [f"## {chapter.title}", *chapter.paragraphs]
+    for figure in chapter.figures:
+        parts += [f"![{figure.title}]({figure.path})", *([figure.note] if figure.note else [])]
+    return parts + _section("", list(chapter.tables))
 
 
 def _section(title: str, tables: list[TextTable] | tuple[TextTable, ...]) -> list[str]:
@@ -58,16 +76,7 @@ def _section(title: str, tables: list[TextTable] | tuple[TextTable, ...]) -> lis
     level = "###" if title else "##"
     parts = [f"## {title}"] if title else []
     for table in tables:
-        parts += [f"{level} {table.title}", _text_table(table)]
+        parts += [f"{level} {table.title}", text_table_to_markdown(table)]
         if table.note:
             parts.append(table.note)
     return parts
-
-
-def _text_table(table: TextTable) -> str:
-    rule = [":---" if column < table.words else "---:" for column in range(len(table.head))]
-    return "\n".join(f"| {' | '.join(map(_escape, row))} |" for row in (table.head, rule, *table.rows))
-
-
-def _escape(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ _TEXT_COLUMNS = {
     "variant": schema.TAG_VARIANT,
     "status": schema.TAG_STATUS,
     "reason": schema.TAG_REASON,
+    "objective_key": schema.TAG_OBJECTIVE_KEY,
+    "settings_key": schema.TAG_SETTINGS_KEY,
+    "triplets": schema.TAG_TRIPLETS,
     "git_commit": schema.TAG_GIT_COMMIT,
     "data_fingerprint": schema.TAG_DATA_FINGERPRINT,
 }
@@ -42,8 +45,10 @@ _TEXT_COLUMNS = {
 class SweepRuns:
     """All that tracking knows of one sweep."""
 
+    tracking_uri: str
+    """Where all this was read."""
     experiment: str
-    """Name of the MLflow experiment, which is the sweep's."""
+    """The sweep's name; that of its MLflow experiment too, unless somebody renamed it."""
     parent_run_id: str | None
     """The sweep's parent run, or None when tracking has none."""
     seeds: tuple[int, ...]
@@ -53,9 +58,11 @@ class SweepRuns:
     stages: tuple[str, ...]
     """Stages asked for, in training order."""
     runs: pd.DataFrame
-    """A row a run: ``run_id``, ``run_name``, ``start_ms``, the tags by their last word, ``seed`` (int, -1 when not
-    readable), every metric under its own name, ``placed`` (whether the tags say where it belongs) and ``excluded`` (why
-    the run does not count, or an empty string)."""
+    """A row a run: ``run_id``, ``run_name``, ``start_ms``, ``artifact_uri``, the tags by their last word, ``seed``
+    (int, -1 when not readable), every metric under its own name, ``placed`` (whether the tags say where it belongs) and
+    ``excluded`` (why the run does not count, or an empty string)."""
+    settings: pd.DataFrame
+    """The runs' parameters as text: a row a run, indexed by ``run_id``; missing ones are empty strings."""
     notes: tuple[str, ...]
     """What a reader must know about the tracking itself, a sentence each."""
 
@@ -73,17 +80,37 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
     _require_sqlite_file(tracking_uri)
     client = MlflowClient(tracking_uri=tracking_uri)
     try:
-        found = client.get_experiment_by_name(experiment)
-        if found is None:
-            names = ", ".join(sorted(e.name for e in client.search_experiments())) or "none"
-            raise AnalysisError(f"no experiment {experiment!r} in {tracking_uri}; it holds: {names}")
+        found = _experiment(client, tracking_uri, experiment)
         parents = list(_search(client, found.experiment_id, schema.ROLE_SWEEP))
         cells = list(_search(client, found.experiment_id, schema.ROLE_CELL))
     except MlflowException as error:
         raise AnalysisError(f"cannot read tracking at {tracking_uri}: {str(error).splitlines()[0]}") from error
     if not cells:
         raise AnalysisError(f"experiment {experiment!r} in {tracking_uri} holds no run of a cell yet")
-    return _assemble(experiment, parents, pd.DataFrame([_row(run) for run in cells]))
+    settings = pd.DataFrame([run.data.params for run in cells], index=[run.info.run_id for run in cells]).fillna("")
+    sweep = _assemble(tracking_uri, experiment, parents, pd.DataFrame([_row(run) for run in cells]), settings)
+    renamed = f"The sweep's experiment is called {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."
+    return sweep if found.name == experiment else replace(sweep, notes=(renamed, *sweep.notes))
+
+
+def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> Any:
+    """The sweep's experiment, by its name, or by the sweep's tag when somebody gave it another."""
+    found = client.get_experiment_by_name(name)
+    if found is not None and found.lifecycle_stage == "deleted":
+        raise AnalysisError(f"experiment {name!r} in {tracking_uri} was deleted; goal-sweep sync restores it")
+    if found is not None:
+        return found
+    every = client.search_experiments()
+    tagged = [experiment for experiment in every if experiment.tags.get(schema.TAG_SWEEP) == name]
+    if not tagged and every:
+        mine = f"tags.`{schema.TAG_ROLE}` = '{schema.ROLE_SWEEP}' AND tags.`{schema.TAG_SWEEP}` = '{name}'"
+        parents = client.search_runs([experiment.experiment_id for experiment in every], mine, max_results=1)
+        homes = {run.info.experiment_id for run in parents}
+        tagged = [experiment for experiment in every if experiment.experiment_id in homes]
+    if not tagged:
+        names = ", ".join(sorted(experiment.name for experiment in every)) or "none"
+        raise AnalysisError(f"no experiment {name!r} in {tracking_uri}; it holds: {names}")
+    return tagged[0]
 
 
 def _require_sqlite_file(uri: str) -> None:
@@ -116,7 +143,9 @@ def _row(run: Any) -> dict[str, Any]:
     return {
         "run_id": run.info.run_id,
         "run_name": run.info.run_name or "",
+        "experiment_id": str(run.info.experiment_id),
         "start_ms": int(run.info.start_time or 0),
+        "artifact_uri": run.info.artifact_uri or "",
         **{column: tags.get(tag, "") for column, tag in _TEXT_COLUMNS.items()},
         "seed": int(seed) if seed.removeprefix("-").isdigit() else -1,
         "lacking": ", ".join(lacking) if lacking or seed.removeprefix("-").isdigit() else f"readable seed ({seed!r})",
@@ -124,7 +153,9 @@ def _row(run: Any) -> dict[str, Any]:
     }
 
 
-def _assemble(experiment: str, parents: list[Any], runs: pd.DataFrame) -> SweepRuns:
+def _assemble(
+    tracking_uri: str, experiment: str, parents: list[Any], runs: pd.DataFrame, settings: pd.DataFrame
+) -> SweepRuns:
     notes = []
     if len(parents) > 1:
         notes.append(f"Tracking holds {len(parents)} parent runs of this sweep; the newest says what was asked for.")
@@ -143,16 +174,21 @@ def _assemble(experiment: str, parents: list[Any], runs: pd.DataFrame) -> SweepR
         stages = list(dict.fromkeys(placed["stage"]))
     asked_seeds = tuple(int(seed) for seed in seeds)
     asked = tuple((str(o).partition("/")[0], str(o).partition("/")[2]) for o in objectives)
-    runs = runs.assign(placed=runs["lacking"] == "", excluded=_excluded(runs, set(asked_seeds), set(asked))).drop(
-        columns="lacking"
+    wanted = _Wanted(
+        seeds=frozenset(asked_seeds),
+        objectives=_keyed(asked, _asked(tags, schema.TAG_OBJECTIVE_KEYS) or []),
+        settings=frozenset(_asked(tags, schema.TAG_SETTINGS_KEYS) or ()),
     )
+    runs = runs.assign(placed=runs["lacking"] == "", excluded=_excluded(runs, wanted)).drop(columns="lacking")
     return SweepRuns(
+        tracking_uri=tracking_uri,
         experiment=experiment,
         parent_run_id=parents[-1].info.run_id if parents else None,
         seeds=asked_seeds,
         objectives=asked,
         stages=tuple(str(stage) for stage in stages),
         runs=runs.reset_index(drop=True),
+        settings=settings,
         notes=tuple(notes),
     )
 
@@ -169,14 +205,29 @@ def _asked(tags: dict[str, str], tag: str) -> list[Any] | None:
     return value
 
 
-def _excluded(runs: pd.DataFrame, seeds: set[int], objectives: set[tuple[str, str]]) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What the sweep asks for."""
+
+    seeds: frozenset[int]
+    objectives: Mapping[tuple[str, str], str]
+    """``(pair, triplet)`` to the key of its parameters, which is empty when the parent run does not say."""
+    settings: frozenset[str]
+    """Settings keys; none when the parent run does not say."""
+
+
+def _keyed(asked: tuple[tuple[str, str], ...], keys: list[Any]) -> dict[tuple[str, str], str]:
+    return dict(zip(asked, map(str, keys), strict=True)) if len(keys) == len(asked) else dict.fromkeys(asked, "")
+
+
+def _excluded(runs: pd.DataFrame, wanted: _Wanted) -> list[str]:
     """Why each run does not count; runs come oldest first, so of two equal ones the older counts."""
     first_by_key: dict[str, dict[str, Any]] = {}
     first_by_place: dict[tuple[Any, ...], dict[str, Any]] = {}
     verdicts = []
     for record in runs.to_dict("records"):
         row = {str(name): value for name, value in record.items()}
-        verdict = _unfit(row, seeds, objectives)
+        verdict = _unfit(row, wanted)
         if not verdict:
             place = tuple(row[c] for c in ("dataset", "framework", "backbone", "stage", "variant", "data_fingerprint"))
             place += (row["pair"], row["triplet"], row["seed"])
@@ -192,7 +243,7 @@ def _excluded(runs: pd.DataFrame, seeds: set[int], objectives: set[tuple[str, st
     return verdicts
 
 
-def _unfit(row: dict[str, Any], seeds: set[int], objectives: set[tuple[str, str]]) -> str:
+def _unfit(row: dict[str, Any], wanted: _Wanted) -> str:
     if row["lacking"]:
         return f"no {row['lacking']}"
     if row["status"] not in schema.STATUSES:
@@ -202,10 +253,20 @@ def _unfit(row: dict[str, Any], seeds: set[int], objectives: set[tuple[str, str]
     bad = [name for name in schema.TEST_METRICS if not math.isfinite(row.get(name, math.nan))]
     if bad:
         return f"done, but without a finite {', '.join(bad)}"
-    if row["seed"] not in seeds:
+    if row["seed"] not in wanted.seeds:
         return f"seed {row['seed']} is not asked for"
-    if (row["pair"], row["triplet"]) not in objectives:
+    if (row["pair"], row["triplet"]) not in wanted.objectives:
         return f"objective {row['pair']}/{row['triplet']} is not asked for"
+    return _other_settings(row, wanted)
+
+
+def _other_settings(row: dict[str, Any], wanted: _Wanted) -> str:
+    """An earlier version of the sweep file leaves runs of its settings in the experiment; they are not averaged in."""
+    if wanted.settings and row["settings_key"] and row["settings_key"] not in wanted.settings:
+        return f"trained by other settings than those asked for ({schema.TAG_SETTINGS_KEY} {row['settings_key']})"
+    key = wanted.objectives[row["pair"], row["triplet"]]
+    if key and row["objective_key"] and row["objective_key"] != key:
+        return f"by other parameters of the objective ({schema.TAG_OBJECTIVE_KEY} {row['objective_key']})"
     return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -12,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from analysis.blocks import Block, CellSummary, Grid, direction_title, gap_text
 from analysis.colours import ColourScale, scale_of, text_colour
-from analysis.tables import caption, halves
+from analysis.tables import NEAR, caption, halves
 
 _CELL = (1.22, 0.56)
 _LEFT, _RIGHT, _BETWEEN, _TOP = 0.95, 0.25, 0.42, 1.12
@@ -21,15 +22,16 @@ _DPI = 200
 
 
 def draw_heatmap(block: Block, colour: str, path: Path, metric: str = "R@1") -> None:
-    """Write the heatmap of one block and metric as a PNG.
+    """Write the heatmap of one block and metric as PNG, and beside it as PDF and SVG.
 
     Both directions stand side by side, each on its own colour scale. The best cell is bold and framed; a cell with
-    missing seeds names them, and an empty one is hatched.
+    missing seeds names them, and an empty one is hatched. The second best is underlined; a ring stands in the corner of
+    cells within noise of the best.
 
     Args:
         block: the block.
-        colour: its full colour, RRGGBB.
-        path: the file to write; its folder must exist.
+        colour: its full colour, RRGGBB or `CIVIDIS`.
+        path: the PNG to write; its folder must exist.
         metric: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """
     grids = halves(block, metric)
@@ -37,7 +39,7 @@ def draw_heatmap(block: Block, colour: str, path: Path, metric: str = "R@1") -> 
     grid_width, grid_height = columns * _CELL[0], rows * _CELL[1]
     width = _LEFT + len(grids) * grid_width + (len(grids) - 1) * _BETWEEN + _RIGHT
     # Point sizes: 7.5 pt letters of this font are about 0.0585 inch wide.
-    notes = textwrap.wrap(caption(block, metric), int((width - 0.4) / 0.0585))
+    notes = textwrap.wrap(caption(block, metric).replace(f"{NEAR}:", "ring:"), int((width - 0.4) / 0.0585))
     title = textwrap.wrap(block.key.title, int((width - 0.4) / 0.098))
     top, bottom = _TOP + 0.22 * (len(title) - 1), 0.28 + 0.145 * len(notes)
     height = top + grid_height + bottom
@@ -55,6 +57,9 @@ def draw_heatmap(block: Block, colour: str, path: Path, metric: str = "R@1") -> 
         0.2 / width, 0.12 / height, "\n".join(notes), ha="left", va="bottom", size=7.5, color=_FAINT, linespacing=1.3
     )
     figure.savefig(path, format="png", metadata={"Software": None})
+    figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None, "Producer": None, "Creator": None})
+    with rc_context({"svg.hashsalt": "goal-sweep"}):  # the same file for the same numbers
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
 
 
 def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: bool) -> None:
@@ -68,7 +73,7 @@ def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: 
     outline = Rectangle((0, 0), len(grid.triplets), len(grid.pairs), fill=False, edgecolor=_LINE, linewidth=1.6)
     outline.set(zorder=3, clip_on=False)
     axes.add_patch(outline)
-    best = grid.best()
+    best, second = grid.best(), grid.second()
     for y, pair in enumerate(grid.pairs):
         if with_rows:
             axes.text(-0.1, y + 0.57, _weight("P", pair), ha="right", va="baseline", size=11, color=_INK)
@@ -77,7 +82,9 @@ def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: 
             if cell.mean is None or scale is None:
                 _draw_empty(axes, x, y, cell)
             else:
-                _draw_number(axes, x, y, cell, scale.colour(cell.mean), is_best=(pair, triplet) in best)
+                fill = scale.colour(cell.mean)
+                _draw_number(axes, x, y, cell, fill, is_best=(pair, triplet) in best)
+                _draw_marks(axes, x, y, fill, second=(pair, triplet) in second, near=(pair, triplet) in grid.near)
 
 
 def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, *, is_best: bool) -> None:
@@ -94,6 +101,14 @@ def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, *, is
     if cell.gaps:
         note = f"n={cell.n}, {gap_text(cell)}"
         axes.text(x + 0.5, y + 0.75, _fit(note, 27), ha="center", va="center", size=6.2, style="italic", color=ink)
+
+
+def _draw_marks(axes: Axes, x: int, y: int, fill: str, *, second: bool, near: bool) -> None:
+    ink = "white" if text_colour(fill) == "FFFFFF" else _INK
+    if second:
+        axes.plot([x + 0.14, x + 0.86], [y + 0.7, y + 0.7], color=ink, linewidth=0.9)
+    if near:
+        axes.plot(x + 0.92, y + 0.16, marker="o", markersize=3.6, markerfacecolor="none", color=ink, linewidth=0)
 
 
 def _draw_empty(axes: Axes, x: int, y: int, cell: CellSummary) -> None:

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: styles and images are inside, and no script runs."""
+"""A report as one HTML page that needs nothing else: styles, images and the script that sorts its lists are inside."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from analysis.blocks import Block, Grid, direction_title, gap_text, number_text
 from analysis.colours import scale_of, text_colour
 from analysis.document import Document, heatmap_name
 from analysis.run_schema import METRICS, RSUM
+from analysis.sections import objective_table
 from analysis.tables import caption, halves
 
 
@@ -31,7 +32,9 @@ def to_html(document: Document, folder: Path) -> str:
         lstrip_blocks=True,
     )
     blocks = [_block(block, document.colours[block.key], folder) for block in document.blocks]
-    return environment.get_template("report.html.j2").render(document=document, blocks=blocks)
+    pictures = {f.path: _inlined(folder / f.path) for chapter in document.chapters for f in chapter.figures}
+    page = environment.get_template("report.html.j2")
+    return page.render(document=document, blocks=blocks, pictures=pictures)
 
 
 def _block(block: Block, full: str, folder: Path) -> dict[str, Any]:
@@ -43,7 +46,8 @@ def _block(block: Block, full: str, folder: Path) -> dict[str, Any]:
         "is_empty": block.is_empty,
         "num_gaps": len(block.gaps),
         "tables": [] if block.is_empty else [_table(block, metric, full) for metric in metrics],
-        "images": [] if block.is_empty else [_image(block, metric, folder) for metric in ("R@1", RSUM[1])],
+        "recalls": None if block.is_empty else objective_table(block),
+        "images": [] if block.is_empty else [_image(block, metric, folder) for metric in metrics],
     }
 
 
@@ -59,7 +63,7 @@ def _table(block: Block, metric: str, full: str) -> dict[str, Any]:
 
 
 def _row(grid: Grid, pair: str, full: str) -> list[dict[str, Any]]:
-    scale, best = scale_of(grid, full), grid.best()
+    scale, best, second = scale_of(grid, full), grid.best(), grid.second()
     row = []
     for triplet in grid.triplets:
         cell = grid.cells[pair, triplet]
@@ -72,11 +76,16 @@ def _row(grid: Grid, pair: str, full: str) -> list[dict[str, Any]]:
                 "ink": text_colour(fill) if fill else "",
                 "gaps": n + gap_text(cell) if cell.asked else "not asked for",
                 "is_best": (pair, triplet) in best,
+                "is_second": (pair, triplet) in second,
+                "is_near": (pair, triplet) in grid.near,
             }
         )
     return row
 
 
 def _image(block: Block, metric: str, folder: Path) -> dict[str, str]:
-    data = (folder / heatmap_name(block, metric)).read_bytes()
-    return {"metric": metric, "source": f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"}
+    return {"metric": metric, "source": _inlined(folder / heatmap_name(block, metric))}
+
+
+def _inlined(path: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import pandas as pd
 
 from analysis.aggregate import aggregate, cells_frame, counted
 from analysis.blocks import Block
-from analysis.colours import assign_colours
+from analysis.colours import Scale, assign_colours
 from analysis.compare import compare_blocks
-from analysis.document import Document, heatmap_name, to_markdown_document
+from analysis.document import SHOWN_METRICS, Document, heatmap_name, to_markdown_document
 from analysis.fetch import SweepRuns, fetch_runs
 from analysis.heatmap import draw_heatmap
 from analysis.html import to_html
+from analysis.learning import learning_chapters
 from analysis.manifest import ReportFolder
 from analysis.published import published_blocks
-from analysis.run_schema import RSUM, TEST_METRICS
-from analysis.sections import comparison_tables, difference_tables, excluded_table, marginal_tables, missing_table
+from analysis.published.beside import gradient_validation, state_of_the_art
+from analysis.run_links import run_links
+from analysis.run_schema import TEST_METRICS
+from analysis.sections import (
+    TextTable,
+    comparison_tables,
+    difference_tables,
+    excluded_table,
+    marginal_tables,
+    missing_table,
+)
+from analysis.settings import settings_chapter, settings_notes
+from analysis.side_by_side import columns_of, side_by_side_chapter
+from analysis.significance import significance_chapter
 from analysis.statistics import marginals, paired_differences
 from analysis.tables import to_csv, to_latex, to_markdown
-
-_METRICS = ("R@1", RSUM[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +62,20 @@ class ReportResult:
 
 
 def write_report(
-    tracking_uri: str, experiment: str, out_dir: Path, compare: Literal["published"] | None = None
+    tracking_uri: str,
+    experiment: str,
+    out_dir: Path,
+    compare: Literal["published"] | None = None,
+    beside: Sequence[tuple[str, str]] = (),
+    scale: Scale = "paper",
 ) -> ReportResult:
     """Write tables, heatmaps, statistics and the two documents that show them.
 
-    Files: ``report.md``, ``report.html`` (self-contained), ``cells.csv`` (every cell and metric), ``runs.csv`` (every
-    run, counted or not, and why), ``differences.csv``, ``marginals.csv``, ``tables/BLOCK.{md,tex,csv}``,
-    ``tables/BLOCK-rsum.{md,tex}``, ``heatmaps/BLOCK-r1.png``, ``heatmaps/BLOCK-rsum.png``, and ``report.json``, the
-    list of them. Writing again replaces an earlier report in the same folder and touches nothing else there.
+    Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every run,
+    counted or not, and why), ``differences`` and ``marginals`` as CSV and Parquet, ``tables/BLOCK.{md,tex,csv}``,
+    ``tables/BLOCK-METRIC.{md,tex}``, ``heatmaps/BLOCK-METRIC.{png,pdf,svg}``, the chapters' figures, and
+    ``report.json``, the list of them. Writing again replaces an earlier report in the same folder and touches nothing
+    else there.
 
     Blocks without any number have no table or heatmap; the documents list what they miss.
 
@@ -66,6 +84,8 @@ def write_report(
         experiment: the sweep's name.
         out_dir: folder to write to; made when it is not there.
         compare: ``published`` adds the paper's numbers beside those of the same blocks.
+        beside: tracking URI and name of other sweeps, whose numbers stand beside this one's.
+        scale: ``paper`` colours tables as the paper's; ``colour-blind`` in one scale that all readers can tell apart.
 
     Raises:
         AnalysisError: tracking does not hold what a report needs.
@@ -75,14 +95,16 @@ def write_report(
     runs = counted(sweep)
     weights = pd.concat([marginals(runs, "pair"), marginals(runs, "triplet")])
     differences = paired_differences(runs)
-    document = _document(sweep, blocks, weights, differences, compare)
     folder = ReportFolder(out_dir)
+    document = _document(sweep, tracking_uri, blocks, weights, differences, compare, scale)
+    document = _with_chapters(document, sweep, differences, beside, folder)
     for block in blocks:
         if not block.is_empty:
             _write_block(folder, block, document.colours[block.key])
     frames = {"cells": cells_frame(blocks), "runs": _tidy(sweep.runs), "marginals": weights, "differences": differences}
     for name, frame in frames.items():
         folder.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+        frame.to_parquet(folder.path(f"{name}.parquet"), index=False)
     folder.write("report.md", to_markdown_document(document))
     folder.write("report.html", to_html(document, out_dir))
     gaps = [gap for block in blocks for _, gap in block.gaps]
@@ -97,12 +119,40 @@ def write_report(
     )
 
 
+def _with_chapters(
+    document: Document,
+    sweep: SweepRuns,
+    differences: pd.DataFrame,
+    beside: Sequence[tuple[str, str]],
+    folder: ReportFolder,
+) -> Document:
+    """What goes beyond the tables: what differences are worth, other stages and sweeps, how the cells learned."""
+    sweeps: dict[str, Sequence[Block]] = {sweep.experiment: document.blocks}
+    for uri, name in beside:
+        label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
+        sweeps[label] = aggregate(fetch_runs(uri, name))
+    groups = columns_of(sweeps)
+    alone = [name for name in list(sweeps)[1:] if not any(c.sweep == name for g in groups.values() for c in g)]
+    notes = [*settings_notes(sweep, document.blocks)]
+    notes += [f"Sweep {name!r} has no finished block of the same dataset, framework and backbone." for name in alone]
+    chapters = [
+        significance_chapter(document.blocks, counted(sweep), differences, folder),
+        side_by_side_chapter(groups, folder),
+        *learning_chapters(sweep, document.blocks, folder),
+        settings_chapter(sweep, document.blocks),
+    ]
+    found = tuple(chapter for chapter in chapters if chapter is not None)
+    return replace(document, notes=(*document.notes, *notes), chapters=(*document.chapters, *found))
+
+
 def _document(
     sweep: SweepRuns,
+    tracking_uri: str,
     blocks: tuple[Block, ...],
     weights: pd.DataFrame,
     differences: pd.DataFrame,
     compare: Literal["published"] | None,
+    scale: Scale,
 ) -> Document:
     comparisons = compare_blocks(blocks, published_blocks() if compare == "published" else ())
     notes = list(sweep.notes)
@@ -113,13 +163,18 @@ def _document(
         summary=_summary(sweep, blocks),
         notes=tuple(notes),
         blocks=blocks,
-        colours=assign_colours(block.key for block in blocks),
+        colours=assign_colours((block.key for block in blocks), scale),
         missing=missing_table(blocks),
         excluded=excluded_table(sweep),
         marginals=tuple(marginal_tables(weights)),
         differences=tuple(difference_tables(differences)),
-        comparisons=tuple(comparison_tables(comparisons)),
+        run_links=run_links(sweep, tracking_uri),
+        comparisons=(*comparison_tables(comparisons), *_papers_tables(blocks, compare)),
     )
+
+
+def _papers_tables(blocks: Sequence[Block], compare: Literal["published"] | None) -> tuple[TextTable, ...]:
+    return (state_of_the_art(blocks), gradient_validation(blocks)) if compare else ()
 
 
 def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
@@ -134,17 +189,21 @@ def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
 
 
 def _write_block(folder: ReportFolder, block: Block, colour: str) -> None:
-    for metric in _METRICS:
-        stem = block.slug if metric == "R@1" else f"{block.slug}-{metric}"
+    for metric in SHOWN_METRICS:
+        stem = block.slug if metric == "R@1" else f"{block.slug}-{metric.replace('@', '').lower()}"
         folder.write(f"tables/{stem}.md", to_markdown(block, metric))
         folder.write(f"tables/{stem}.tex", to_latex(block, colour, metric))
-        draw_heatmap(block, colour, folder.path(heatmap_name(block, metric)), metric)
+        picture = folder.path(heatmap_name(block, metric))
+        for suffix in (".pdf", ".svg"):
+            folder.path(str(PurePosixPath(heatmap_name(block, metric)).with_suffix(suffix)))
+        draw_heatmap(block, colour, picture, metric)
     folder.write(f"tables/{block.slug}.csv", to_csv(block))
 
 
 def _tidy(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs in an order that does not depend on when they ran, test metrics last."""
-    words = [name for name in runs.columns if "/" not in name and name not in ("placed", "start_ms")]
+    hidden = ("placed", "start_ms", "artifact_uri", "experiment_id")
+    words = [name for name in runs.columns if "/" not in name and name not in hidden]
     metrics = [name for name in TEST_METRICS if name in runs.columns]
     order = ["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "excluded", "run_id"]
     return runs[[*words, *metrics]].sort_values(order)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import Block, BlockKey, direction_title
+from analysis.blocks import Block, BlockKey, direction_title, number_text
 from analysis.compare import GridComparison
 from analysis.fetch import SweepRuns
 
@@ -26,6 +26,26 @@ class TextTable:
     """What a reader must know to read it, in sentences."""
     words: int = 1
     """How many leading columns are words; the others are numbers, aligned to the right."""
+
+
+def objective_table(block: Block) -> TextTable:
+    """Every recall of a block, an objective a row, highest mean rsum first."""
+    columns = [column for column in schema.COLUMNS if column in block.grids]
+    cells = block.grids[columns[-1]].cells
+    ordered = sorted((key for key, c in cells.items() if c.asked), key=lambda key: -(cells[key].mean or 0.0))
+    return TextTable(
+        title="All recalls",
+        head=("objective", *(f"{d} {m}" if (d, m) != schema.RSUM else m for d, m in columns), "n"),
+        rows=tuple(
+            (
+                "/".join(key),
+                *(number_text(replace(block.grids[column].cells[key], gaps=())) for column in columns),
+                str(cells[key].n),
+            )
+            for key in ordered
+        ),
+        note="Mean ± standard deviation (ddof = 1) over n seeds.",
+    )
 
 
 def missing_table(blocks: Iterable[Block]) -> TextTable | None:

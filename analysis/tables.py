@@ -6,8 +6,16 @@ from dataclasses import replace
 
 from analysis.aggregate import cells_frame
 from analysis.blocks import Block, CellSummary, Grid, direction_title, gap_text, number_text
-from analysis.colours import ColourScale, scale_of
+from analysis.colours import WHITE, ColourScale, scale_of, text_colour
 from analysis.run_schema import DIRECTIONS, RSUM
+from analysis.sections import TextTable
+
+NEAR = "≈"
+"""Stands behind a number that is within noise of the best."""
+MARKS = (
+    f"Bold: best; underlined: second; {NEAR}: within noise of the best (the 95 % interval of the difference holds 0, "
+    "uncorrected for the number of comparisons)."
+)
 
 _LATEX = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -18,6 +26,7 @@ _LATEX = {
     "±": r"$\pm$",
     "→": r"$\rightarrow$",
     "·": r"$\cdot$",
+    NEAR: r"$\approx$",
 }
 
 
@@ -30,7 +39,7 @@ def halves(block: Block, metric: str) -> list[Grid]:
 def caption(block: Block, metric: str) -> str:
     """What must stand beside the numbers: metric, block, seeds, selection, test split, data, colours."""
     unit = "sum of the six recalls in %, 0 to 600" if metric == RSUM[1] else "%"
-    return f"{metric} ({unit}). {block.key.title}. {block.protocol}"
+    return f"{metric} ({unit}). {block.key.title}. {block.protocol} {MARKS}"
 
 
 def gap_lines(block: Block) -> list[str]:
@@ -63,7 +72,7 @@ def to_latex(block: Block, colour: str, metric: str = "R@1") -> str:
 
     Args:
         block: the block.
-        colour: its full colour, RRGGBB.
+        colour: its full colour, RRGGBB or `CIVIDIS`.
         metric: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """
     grids = halves(block, metric)
@@ -112,6 +121,35 @@ def to_latex(block: Block, colour: str, metric: str = "R@1") -> str:
     )
 
 
+def text_table_to_markdown(table: TextTable) -> str:
+    """A text table in Markdown, without its title and note."""
+    rule = [":---" if column < table.words else "---:" for column in range(len(table.head))]
+    return "\n".join(f"| {' | '.join(map(_markdown_cell_text, row))} |" for row in (table.head, rule, *table.rows))
+
+
+def text_table_to_latex(table: TextTable, label: str) -> str:
+    """A text table as a float, scaled to the width of the text; needs booktabs and graphicx."""
+    columns = "l" * table.words + "r" * (len(table.head) - table.words)
+    rows = [" & ".join(map(_latex_text, row)) + r" \\" for row in (table.head, *table.rows)]
+    lines = [
+        r"% \usepackage{booktabs,graphicx}",
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{_latex_text(f'{table.title}. {table.note}')}}}",
+        rf"\label{{tab:{label}}}",
+        r"\smallskip",
+        rf"\resizebox{{\textwidth}}{{!}}{{\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        rows[0],
+        r"\midrule",
+        *rows[1:],
+        r"\bottomrule",
+        r"\end{tabular}}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def to_csv(block: Block) -> str:
     """All directions and metrics of a block in tidy form, unrounded; columns as in :func:`cells_frame`."""
     return cells_frame([block]).to_csv(index=False, lineterminator="\n")
@@ -127,8 +165,13 @@ def _missing_by_cell(grid: Grid) -> list[str]:
 
 
 def _markdown_cell(grid: Grid, pair: str, triplet: str) -> str:
-    text = number_text(grid.cells[pair, triplet])
-    return f"**{text}**" if (pair, triplet) in grid.best() else text
+    key = (pair, triplet)
+    text = number_text(grid.cells[key])
+    if key in grid.best():
+        text = f"**{text}**"
+    elif key in grid.second():
+        text = f"<u>{text}</u>"
+    return f"{text} {NEAR}" if key in grid.near else text
 
 
 def _latex_cell(grid: Grid, scale: ColourScale | None, pair: str, triplet: str) -> str:
@@ -138,12 +181,22 @@ def _latex_cell(grid: Grid, scale: ColourScale | None, pair: str, triplet: str) 
         text += rf" {{\scriptsize($n$={cell.n})}}"
     if cell.mean is None or scale is None:
         return text
-    bold = rf"\textbf{{{text}}}" if (pair, triplet) in grid.best() else text
-    return rf"\cellcolor[HTML]{{{scale.colour(cell.mean)}}}{bold}"
+    if (pair, triplet) in grid.best():
+        text = rf"\textbf{{{text}}}"
+    elif (pair, triplet) in grid.second():
+        text = rf"\underline{{{text}}}"
+    near = r"$^{\approx}$" if (pair, triplet) in grid.near else ""
+    fill = scale.colour(cell.mean)
+    ink = r"\color{white}" if text_colour(fill) == WHITE else ""
+    return rf"\cellcolor[HTML]{{{fill}}}{ink}{text}{near}"
 
 
 def _latex_text(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _markdown_cell_text(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _markdown_text(text: str) -> str:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from goal_core.errors import GoalError
+from runners.cli_options import AsJson, Set, StoreDir, Sweep, Uri, console, open_sweep, overrides
+from runners.result_commands import results
 
 app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and get the tables a paper prints.",
@@ -25,26 +26,8 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-console = Console(highlight=False)
+app.add_typer(results)
 _USAGE = 2
-
-Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
-StoreDir = Annotated[str | None, typer.Option("--store", help="Results folder, instead of the sweep file's.")]
-Uri = Annotated[str | None, typer.Option("--tracking-uri", help="MLflow tracking URI, instead of the sweep file's.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def _study(sweep: str, set_: list[str] | None, store: str | None, uri: str | None) -> Any:
-    from runners.study import open_study
-
-    return open_study(sweep, overrides=set_ or (), store=store, tracking_uri=uri)
-
-
-def _tracking_uri(study: Any) -> str:
-    from runners.tracking_uri import resolve_uri
-
-    return resolve_uri(study.config.tracking, study.store.root)
 
 
 @app.command()
@@ -67,7 +50,7 @@ def launch(
     from runners.ray_tune import RayLostError
     from runners.relaunch import relaunch
 
-    study = _study(sweep, set_, store, tracking_uri)
+    study = open_sweep(sweep, set_, store, tracking_uri)
     if dry_run:
         study.check_trainable()
         _print_plan(study)
@@ -85,7 +68,10 @@ def launch(
     if launcher.nothing_to_do and (folder / "report.html").exists():
         console.print(f"nothing to train; report: {folder / 'report.html'}", soft_wrap=True)
     elif status != INTERRUPTED:
-        _report(study, folder, None)
+        from runners import reporting
+
+        place = reporting.ReportPlace.of(study.config)
+        reporting.print_result(reporting.report([place], folder, None, "paper"), console)
         console.print(f"MLflow UI: goal-sweep ui {sweep}", soft_wrap=True)
     raise typer.Exit(status)
 
@@ -96,7 +82,7 @@ def plan(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJson
 
     Example: goal-sweep plan emoji_vsepp.yaml
     """
-    study = _study(sweep, set_, store, None)
+    study = open_sweep(sweep, set_, store, None)
     _print_plan(study, as_json=as_json)
 
 
@@ -131,7 +117,7 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
 
     Example: goal-sweep validate my_sweep.yaml
     """
-    study = _study(sweep, set_, None, None)
+    study = open_sweep(sweep, set_, None, None)
     study.check_trainable()
     splits = ", ".join(
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in study.dataset.splits.values()
@@ -147,9 +133,9 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
 
     Example: goal-sweep status quickstart.yaml
     """
-    from runners.live import overview
+    from runners.live import overview, plus_minus
 
-    study = _study(sweep, set_, store, None)
+    study = open_sweep(sweep, set_, store, None)
     board = study.board()
     if as_json:
         rows = [
@@ -167,7 +153,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
         ]
         print(json.dumps(rows, indent=2))
         return
-    console.print(overview(board, study.config.name, live=False))
+    console.print(overview(board, study.config.name, live=False, sign=plus_minus(console)))
 
 
 @app.command()
@@ -185,57 +171,7 @@ def logs(
     """
     from runners.logs import show_logs
 
-    show_logs(_study(sweep, set_, store, None), cell, failed=failed, follow=follow, write=print)
-
-
-@app.command()
-def report(
-    sweep: Sweep,
-    set_: Set = None,
-    store: StoreDir = None,
-    tracking_uri: Uri = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
-    compare: Annotated[str | None, typer.Option(help="`published`: beside the paper's numbers.")] = None,
-) -> None:
-    """Write tables, heatmaps and statistics, and attach them to the sweep's MLflow run.
-
-    Example: goal-sweep report quickstart.yaml --out report
-    """
-    if compare not in (None, "published"):
-        raise GoalError(f"--compare takes `published`, got {compare!r}")
-    study = _study(sweep, set_, store, tracking_uri)
-    _report(study, out or study.store.root / "reports" / study.config.name, compare)
-
-
-def _report(study: Any, out: Path, compare: Any) -> None:
-    from analysis import AnalysisError, attach_report, write_report
-
-    uri = _tracking_uri(study)
-    try:
-        result = write_report(uri, study.config.name, out, compare)
-        if result.parent_run_id is not None:
-            attach_report(uri, result.parent_run_id, out)
-    except AnalysisError as error:
-        raise GoalError(str(error)) from error
-    missing = "" if result.is_complete else f" ({result.num_failed} failed, gaps are marked)"
-    console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}", soft_wrap=True)
-    console.print(f"        {result.out_dir / 'report.html'}", soft_wrap=True)
-
-
-@app.command()
-def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: Uri = None) -> None:
-    """Rebuild the sweep's MLflow runs from the store.
-
-    Example: goal-sweep sync quickstart.yaml
-    """
-    from runners.sync import track
-
-    study = _study(sweep, set_, store, tracking_uri)
-    with track(study, live=False) as tracking:
-        tracking.sync_all(wait=600)
-        if tracking.trouble:
-            raise GoalError(tracking.trouble)
-    console.print("tracking is up to date")
+    show_logs(open_sweep(sweep, set_, store, None), cell, failed=failed, follow=follow, write=print)
 
 
 @app.command()
@@ -312,7 +248,10 @@ def ui(
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
-    uri = _tracking_uri(_study(sweep, set_, store, tracking_uri))
+    from runners.reporting import places_of
+
+    (place,) = places_of([sweep], overrides(set_, store, tracking_uri))
+    uri = place.uri
     console.print(f"http://127.0.0.1:{port}  ({uri})", soft_wrap=True)
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
     os.execv(sys.executable, [*command, "--host", "127.0.0.1", "--port", str(port)])

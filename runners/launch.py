@@ -17,9 +17,9 @@ from goal_core.training import CellDone, CellEvent, CellFailed, EpochDone
 from runners.attempts import Attempt, Outcome
 from runners.board import Board
 from runners.launches import Launch
-from runners.live import LiveView, overview
+from runners.live import LiveView, overview, plus_minus
 from runners.ray_tune import RayLostError, RayUnits, Resources, UnitObserver
-from runners.stage_folder import charged_failures, end_attempt
+from runners.stage_folder import BEST, charged_failures, end_attempt
 from runners.study import Study
 from runners.sync import SweepTracking, track
 from runners.worker import HOPELESS, UnitJob
@@ -90,6 +90,7 @@ class Launcher:
             GoalError: nothing can be trained, and why.
         """
         self._forgive()
+        self._mark_startless()
         wanted = [stage for stage in range(len(self.study.config.stages)) if self._todo(stage)]
         if wanted:
             self.study.check_trainable()
@@ -117,6 +118,22 @@ class Launcher:
                 self.board.waiting(cell.id, cell.stages[stage].name)
             elif self.options.only_failed and entry.state != "done":
                 self._progress.given_up.add(ref.key)
+
+    def _mark_startless(self) -> None:
+        """A stage whose earlier one is done without weights, as imported results are, can only fail: say so at once."""
+        for cell, stage, _ in self.study.refs():
+            entry = self.board[cell.id, cell.stages[stage].name]
+            if (
+                not stage
+                or entry.state != "waiting"
+                or self.board[cell.id, cell.stages[stage - 1].name].state != "done"
+            ):
+                continue
+            start = self.study.store.folder(self.study.ref(cell, stage - 1)).path(BEST)
+            if not start.is_file():
+                before = cell.stages[stage - 1].name
+                reason = f"its {before} stage has no {BEST} to start from (imported results come without weights)"
+                self.board.failed(cell.id, cell.stages[stage].name, reason)
 
     def _keys_to_train(self) -> list[str]:
         stages = range(len(self.study.config.stages))
@@ -290,6 +307,7 @@ class Launcher:
         self.tracking.sync_all(wait=60)
         if self.tracking.trouble:
             self.view.note(f"tracking: {self.tracking.trouble} (goal-sweep sync brings it up to date)")
-        self.console.print(overview(self.board, self.study.config.name, live=False))
+        sign = plus_minus(self.console)
+        self.console.print(overview(self.board, self.study.config.name, live=False, sign=sign))
         counts = self.board.counts()
         return DONE if counts["failed"] == 0 and counts["waiting"] == 0 else SOME_FAILED

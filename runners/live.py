@@ -1,7 +1,8 @@
 """What `launch` and `status` show: progress, time left, and each block's 5x3 grid as it fills.
 
 On a terminal the view redraws itself; elsewhere (a log file, a batch job) it is plain lines, one for each event.
-Readable at 80 columns and without colour.
+Readable at 80 columns, without colour (NO_COLOR, a pipe) and in an encoding that knows ASCII alone: what a colour says
+a mark says too.
 """
 
 from __future__ import annotations
@@ -34,21 +35,35 @@ def format_duration(seconds: float | None) -> str:
     return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
 
 
-def square_text(square: Square | None) -> str:
-    """One square: `56.6 ± 0.3`, with `(2/3)` while seeds are missing, or marks of what is going on."""
+def plus_minus(console: Console) -> str:
+    """The sign between a mean and its standard deviation that the console's encoding can show."""
+    return "+-" if console.options.ascii_only else "±"
+
+
+def square_text(square: Square | None, sign: str = "±", *, best: bool = False) -> str:
+    """One square: `56.6 ± 0.3`, with `(2/3)` while seeds are missing, or marks of what is going on.
+
+    Args:
+        square: the square; None gives an empty text.
+        sign: from `plus_minus`.
+        best: mark it as the best of its grid.
+    """
     if square is None:
         return ""
     if square.done:
-        spread = f" ± {square.std:.1f}" if not math.isnan(square.std) else ""
+        spread = f" {sign} {square.std:.1f}" if not math.isnan(square.std) else ""
         missing = f" ({square.done}/{square.asked})" if square.done < square.asked else ""
         failed = " x" if square.failed else ""
-        return f"{square.mean:.1f}{spread}{missing}{failed}"
+        return f"{'*' if best else ''}{square.mean:.1f}{spread}{missing}{failed}"
     waiting = square.asked - square.running - square.failed
     return MARKS["failed"] * square.failed + MARKS["running"] * square.running + MARKS["waiting"] * waiting
 
 
-def block_table(board: Board, block: BlockKey, metric: str, label: str) -> Group:
-    """One block and direction: pair weights as rows, triplet weights as columns, mean ± std over seeds."""
+def block_table(board: Board, block: BlockKey, metric: str, label: str, sign: str = "±") -> Group:
+    """One block and direction: pair weights as rows, triplet weights as columns, mean ± std over seeds.
+
+    The best of the squares whose seeds are all in has a star.
+    """
     grid = board.grid(block, metric)
     pairs = [name for name in pair_weights if any(pair == name for pair, _ in grid)]
     triplets = [name for name in triplet_weights if any(triplet == name for _, triplet in grid)]
@@ -60,8 +75,13 @@ def block_table(board: Board, block: BlockKey, metric: str, label: str) -> Group
     best = max((s.mean for s in grid.values() if s.done and s.done == s.asked), default=math.inf)
     for pair in pairs:
         squares = [grid.get((pair, triplet)) for triplet in triplets]
-        table.add_row(pair, *(Text(square_text(s), style=_style(s, best)) for s in squares))
+        texts = [square_text(s, sign, best=_is_best(s, best)) for s in squares]
+        table.add_row(pair, *(Text(t, style=_style(s, best)) for t, s in zip(texts, squares, strict=True)))
     return Group(Text(f"{dataset} {framework} {backbone} {stage}: {label}", style="bold"), table)
+
+
+def _is_best(square: Square | None, best: float) -> bool:
+    return square is not None and square.done == square.asked and square.mean >= best
 
 
 def _style(square: Square | None, best: float) -> str:
@@ -70,7 +90,7 @@ def _style(square: Square | None, best: float) -> str:
     if square.failed:
         return "red"
     if square.done:
-        return "bold" if square.mean >= best else ""
+        return "bold" if _is_best(square, best) else ""
     return "yellow" if square.running else "dim"
 
 
@@ -98,16 +118,16 @@ def failures(board: Board) -> list[str]:
     ]
 
 
-def overview(board: Board, name: str, *, live: bool = True) -> Group:
+def overview(board: Board, name: str, *, live: bool = True, sign: str = "±") -> Group:
     """The whole view."""
     parts: list[RenderableType] = [header(board, name, live=live)]
     for block in board.blocks():
         for metric, label in METRICS:
-            parts += [Text(), block_table(board, block, metric, label)]
+            parts += [Text(), block_table(board, block, metric, label, sign)]
     lost = failures(board)
     if lost:
         parts += [Text(), Text(f"failed ({len(lost)}):", style="red"), *(Text(f"  {line}") for line in lost[:10])]
-    parts += [Text(), Text(". waiting   ~ running   x failed   (n/m): n of m seeds are in", style="dim")]
+    parts += [Text(), Text(". waiting   ~ running   x failed   * best   (n/m): n of m seeds are in", style="dim")]
     return Group(*parts)
 
 
@@ -139,7 +159,7 @@ class LiveView:
     def _view(self) -> RenderableType:
         tall = len(self.board.blocks()) * 2 * 8 + 6
         if tall <= self.console.height:
-            return overview(self.board, self.name)
+            return overview(self.board, self.name, sign=plus_minus(self.console))
         # A view taller than the terminal cannot be redrawn in place: show the block that is filling.
         return Group(header(self.board, self.name, live=True), *self._current_block())
 
@@ -149,7 +169,7 @@ class LiveView:
         blocks = [block for block in self.board.blocks() if block in busy] or self.board.blocks()[:1]
         for metric, label in METRICS[: 2 if self.console.height >= 22 else 1]:
             yield Text()
-            yield block_table(self.board, blocks[0], metric, label)
+            yield block_table(self.board, blocks[0], metric, label, plus_minus(self.console))
 
     def refresh(self) -> None:
         """Nothing to do: on a terminal the view redraws itself twice a second, elsewhere events are lines."""

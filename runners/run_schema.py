@@ -24,6 +24,12 @@ SEED = "goal.seed"
 BACKBONE = "goal.backbone"
 FRAMEWORK = "goal.framework"
 DATASET = "goal.dataset"
+OBJECTIVE = "goal.objective"
+"""``pair/triplet`` in one word, to group runs by."""
+OBJECTIVE_KEY = "goal.objective_key"
+"""Hash of the objective with all its parameters."""
+SETTINGS_KEY = "goal.settings_key"
+"""Hash of every setting but the objective and the seed: runs of one block that differ in it are not comparable."""
 VARIANT = "goal.variant"
 STATUS = "goal.status"
 REASON = "goal.reason"
@@ -32,11 +38,17 @@ DATA_FINGERPRINT = "goal.data_fingerprint"
 NONFINITE = "goal.nonfinite"
 """On a run some of whose metrics were NaN or infinite: a JSON list of ``metric@step``. They are not logged."""
 
+TRIPLETS = "goal.triplets"
+"""SHA-256 of the triplet record that the run has as an artifact."""
+TRIPLETS_FOLDER = "training"
+"""Artifact folder of the triplet record, `triplets.npz`."""
+
 CELL_TAGS = (
     *(ROLE, CELL, STAGE, STAGE_KEY, PAIR, TRIPLET, SEED, BACKBONE, FRAMEWORK, DATASET, VARIANT),
-    *(STATUS, GIT_COMMIT, DATA_FINGERPRINT),
+    *(OBJECTIVE, OBJECTIVE_KEY, SETTINGS_KEY, STATUS, GIT_COMMIT, DATA_FINGERPRINT),
 )
-"""Tags of every child run; besides them `goal.reason` when failed, `goal.nonfinite` when it applies."""
+"""Tags of every child run; besides them `goal.reason` when failed, `goal.nonfinite` when it applies, and
+`goal.triplets` once its record is attached."""
 
 SWEEP = "goal.sweep"
 SEEDS = "goal.seeds"
@@ -46,7 +58,12 @@ OBJECTIVES = "goal.objectives"
 STAGES = "goal.stages"
 """JSON list of stage names."""
 
-SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES)
+OBJECTIVE_KEYS = "goal.objective_keys"
+"""JSON list of the objectives' keys, in the order of `goal.objectives`."""
+SETTINGS_KEYS = "goal.settings_keys"
+"""JSON list of the settings asked for, one for each backbone and stage."""
+
+SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES, OBJECTIVE_KEYS, SETTINGS_KEYS)
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 STATUSES = (WAITING, RUNNING, DONE, FAILED)

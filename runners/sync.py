@@ -15,16 +15,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from goal_core.errors import GoalError
+from goal_core.training.triplet_record import TRIPLETS
 from runners import run_schema as names
 from runners.provenance import gather
-from runners.run_values import TrackedSweep
-from runners.stage_folder import METRICS, StageFolder
+from runners.run_values import TrackedSweep, objective_key, settings_key
+from runners.stage_folder import METRICS, StageFolder, digest
 from runners.store import StageRef, Store
 from runners.store_status import StageStatus
 from runners.tracking import Outcome, Tracking
+from runners.tracking_queue import one_line
 from runners.tracking_runs import Point, SweepRuns
 from runners.tracking_uri import resolve_uri
-from sweeps import Cell, CellStage
+from sweeps import Cell, CellStage, SweepConfig
 
 if TYPE_CHECKING:
     from runners.study import Study
@@ -43,6 +45,7 @@ class SweepTracking:
         cells: the sweep's cells.
         max_attempts: charged failures after which a stage counts as failed.
         live: whether this process trains; the parent run then shows as running until the end.
+        thorough: also look for artifacts that somebody deleted.
         warn: told in one line of trouble and of its end, on another thread.
     """
 
@@ -55,9 +58,11 @@ class SweepTracking:
         *,
         max_attempts: int = 1,
         live: bool = True,
+        thorough: bool = False,
         warn: Callable[[str], None] = _log.warning,
     ) -> None:
-        self._store, self._max_attempts = store, max_attempts
+        self._store, self._max_attempts, self._thorough = store, max_attempts, thorough
+        self._refused = ""
         self._stages = {(cell.id, stage.name): (cell, stage) for cell in cells for stage in cell.stages}
         self._queued: set[tuple[str, str]] = set()
         self._behind: set[tuple[str, str]] = set()
@@ -124,33 +129,79 @@ class SweepTracking:
         ref = _ref(cell, stage)
         status = self._store.status([ref], max_attempts=self._max_attempts)[ref]
         reconcile(runs, cell, stage, self._store.folder(ref), status)
+        if status.state != names.RUNNING:
+            self._attach_triplets(runs, stage, self._store.folder(ref))
         if key not in self._queued:
             self._behind.discard(key)
 
+    def _attach_triplets(self, runs: SweepRuns, stage: CellStage, folder: StageFolder) -> None:
+        """Give the run the stage's triplet record, if there is one and the run lacks it.
 
-def track(study: Study, *, live: bool = True, warn: Callable[[str], None] = _log.warning) -> SweepTracking:
+        An artifact store that refuses must not keep numbers out of MLflow: it is told of once, and the rest goes on.
+        """
+        path = folder.path(TRIPLETS)
+        settled = runs.status(stage) == names.DONE and runs.has_triplets(stage, look=self._thorough)
+        if settled or not runs.status(stage) or not path.is_file():
+            return
+        try:
+            sha256 = digest(path)
+            if not runs.has_triplets(stage, sha256, look=self._thorough):
+                runs.attach_triplets(stage, path, sha256)
+        except Exception as error:
+            if not self._refused:
+                self.tracking.tell(f"triplet records are not attached to their runs: {one_line(error)}")
+            self._refused = one_line(error)
+
+
+def track(
+    study: Study, *, live: bool = True, thorough: bool = False, warn: Callable[[str], None] = _log.warning
+) -> SweepTracking:
     """The tracking of an opened sweep.
 
     Args:
         study: the sweep.
         live: as in `SweepTracking`.
+        thorough: as in `SweepTracking`.
         warn: as in `SweepTracking`.
 
     Raises:
         TrackingError: the sweep's tracking URI is not one that can work.
     """
-    config = study.config
-    sweep = TrackedSweep(
+    sweep = tracked_sweep(study.config, study.cells, study.dataset.fingerprint, study.weights)
+    uri = resolve_uri(study.config.tracking, study.store.root)
+    attempts = study.config.resources.max_attempts
+    return SweepTracking(
+        uri, sweep, study.store, study.cells, max_attempts=attempts, live=live, thorough=thorough, warn=warn
+    )
+
+
+def tracked_sweep(
+    config: SweepConfig, cells: Iterable[Cell], data_fingerprint: str, weights: Mapping[str, str]
+) -> TrackedSweep:
+    """What tracking says of a sweep.
+
+    Args:
+        config: the sweep.
+        cells: its cells.
+        data_fingerprint: of its data.
+        weights: identity of each backbone's first weights.
+    """
+    cells = list(cells)
+    keys = {cell.objective.name: objective_key(cell) for cell in cells}
+    objectives = tuple(f"{pair}/{triplet}" for pair, triplet in config.objectives.names)
+    return TrackedSweep(
         name=config.name,
         seeds=config.seeds,
-        objectives=tuple(f"{pair}/{triplet}" for pair, triplet in config.objectives.names),
+        objectives=objectives,
         stages=tuple(stage.name for stage in config.stages),
-        data_fingerprint=study.dataset.fingerprint,
+        data_fingerprint=data_fingerprint,
         git_commit=gather().git_commit,
+        weights=weights,
+        objective_keys=tuple(keys[name] for name in objectives),
+        settings_keys=tuple(
+            dict.fromkeys(settings_key(cell, stage, weights) for cell in cells for stage in cell.stages)
+        ),
     )
-    uri = resolve_uri(config.tracking, study.store.root)
-    attempts = config.resources.max_attempts
-    return SweepTracking(uri, sweep, study.store, study.cells, max_attempts=attempts, live=live, warn=warn)
 
 
 def _ref(cell: Cell, stage: CellStage) -> StageRef:
@@ -171,7 +222,7 @@ def reconcile(runs: SweepRuns, cell: Cell, stage: CellStage, folder: StageFolder
         final = _final_point(status.result)
         if runs.contradicts(stage, final.metrics):
             runs.discard(stage)
-        elif runs.is_settled(stage):
+        elif runs.is_settled(cell, stage):
             return
         points = [*_epoch_points(folder), final]
     else:

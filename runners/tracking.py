@@ -25,6 +25,7 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from goal_core.errors import GoalError
+from runners import run_schema as names
 from runners.run_values import TrackedSweep
 from runners.tracking_database import file_identity, network_warning, prepare_database
 from runners.tracking_queue import CallQueue, Verdict, one_line
@@ -79,6 +80,10 @@ class Tracking:
             call: must do nothing where it is done already: it is made again when MLflow fails halfway.
         """
         self._submit(call)
+
+    def tell(self, text: str) -> None:
+        """Tell of trouble that stops nothing."""
+        self._trouble(text)
 
     def wait_open(self, timeout: float = 30.0) -> bool:
         """Wait until MLflow has answered.
@@ -174,14 +179,21 @@ class Tracking:
             raise
 
     def _experiment(self) -> str:
-        found = self._client.get_experiment_by_name(self._sweep.name)
+        found = self._client.get_experiment_by_name(self._sweep.name) or self._renamed()
         if found is None:
             artifacts = None if self._file is None else (self._file.parent / "artifacts" / self._sweep.name).as_uri()
-            return str(self._client.create_experiment(self._sweep.name, artifact_location=artifacts))
+            tags = {names.SWEEP: self._sweep.name}
+            return str(self._client.create_experiment(self._sweep.name, artifact_location=artifacts, tags=tags))
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
             self._trouble(f"the MLflow experiment {self._sweep.name!r} had been deleted; it is restored")
         return str(found.experiment_id)
+
+    def _renamed(self) -> Any:
+        """The sweep's experiment under the name that somebody gave it, or None."""
+        mine = f"tags.`{names.SWEEP}` = '{self._sweep.name}'"
+        found = self._client.search_experiments(filter_string=mine, max_results=1)
+        return found[0] if found else None
 
     def _trouble(self, text: str) -> None:
         self.warnings.append(text)

@@ -155,10 +155,37 @@ class SweepRuns:
         child = self._children.get(stage.key)
         return "" if child is None else child.status
 
-    def is_settled(self, stage: CellStage) -> bool:
-        """Whether the run of a stage is finished, and lacks nothing."""
+    def is_settled(self, cell: Cell, stage: CellStage) -> bool:
+        """Whether the run of a stage is finished, and lacks no tag and no parameter."""
         child = self._children.get(stage.key)
-        return child is not None and child.status == names.DONE and child.run_status == _RUN_STATUS[names.DONE]
+        return (
+            child is not None
+            and child.status == names.DONE
+            and child.run_status == _RUN_STATUS[names.DONE]
+            and cell_tags(cell, stage, self._sweep).keys() <= child.tags.keys()
+            and cell_params(cell, stage, self._sweep.weights).keys() <= child.params
+        )
+
+    def has_triplets(self, stage: CellStage, sha256: str = "", *, look: bool = False) -> bool:
+        """Whether the run of a stage has a triplet record.
+
+        Args:
+            stage: the stage.
+            sha256: of the record; any will do when not given.
+            look: look for the artifact itself, which the tag outlives when somebody deletes it.
+        """
+        child = self._children.get(stage.key)
+        tag = "" if child is None else child.tags.get(names.TRIPLETS, "")
+        if child is None or not tag or sha256 not in ("", tag):
+            return False
+        return not look or bool(self._client.list_artifacts(child.run_id, names.TRIPLETS_FOLDER))
+
+    def attach_triplets(self, stage: CellStage, path: Path, sha256: str) -> None:
+        """Give the run of a stage its triplet record, in place of an older one."""
+        child = self._children[stage.key]
+        self._client.log_artifact(child.run_id, str(path), artifact_path=names.TRIPLETS_FOLDER)
+        self._set_tags(child.run_id, {names.TRIPLETS: sha256})
+        child.tags[names.TRIPLETS] = sha256
 
     def contradicts(self, stage: CellStage, metrics: Mapping[str, float]) -> bool:
         """Whether the run of a stage has final metrics, and others than these (the cell was trained anew)."""
@@ -264,7 +291,11 @@ class SweepRuns:
                 logged=set(),
             )
             self._children[stage.key] = child
-        missing = {key: text for key, text in cell_params(cell).items() if key not in child.params}
+        untagged = {key: text for key, text in cell_tags(cell, stage, self._sweep).items() if key not in child.tags}
+        self._set_tags(child.run_id, untagged)
+        child.tags |= untagged
+        wanted = cell_params(cell, stage, self._sweep.weights)
+        missing = {key: text for key, text in wanted.items() if key not in child.params}
         if missing:
             params = [self._make.param(key, text) for key, text in missing.items()]
             self._client.log_batch(child.run_id, params=params)

@@ -2,6 +2,7 @@
 
 from sweeps.checks import STAGE_ORDER
 from sweeps.expand import Cell, CellStage, expand
+from sweeps.ids import content_id
 from sweeps.load import load_sweep
 from sweeps.mapping import config_from_mapping, config_to_mapping, from_mapping, to_mapping
 from sweeps.pack import Unit, pack
@@ -30,6 +31,7 @@ __all__ = [
     "Unit",
     "config_from_mapping",
     "config_to_mapping",
+    "content_id",
     "expand",
     "find_sweep",
     "from_mapping",

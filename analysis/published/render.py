@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 
 from analysis.blocks import Block, BlockKey, CellSummary, Grid
-from analysis.colours import assign_colours
+from analysis.colours import Scale, assign_colours
 from analysis.errors import AnalysisError
 from analysis.heatmap import draw_heatmap
+from analysis.noise import summary_within_noise
+from analysis.published.beside import gradient_validation, state_of_the_art
+from analysis.rank_diagram import draw_rank_diagram
 from analysis.run_schema import OBJECTIVES
-from analysis.tables import to_csv, to_latex, to_markdown
+from analysis.significance import published_significance
+from analysis.tables import text_table_to_latex, text_table_to_markdown, to_csv, to_latex, to_markdown
 
-NAMES = ("goal_grid",)
-"""The published tables that are grids of objectives."""
+NAMES = ("goal_grid", "state_of_the_art", "gradient_validation")
+"""The published tables that can be rendered; the first is the one of grids."""
 NUM_RUNS = 3
 """Runs behind each printed mean; the paper does not name their seeds."""
 
@@ -30,15 +35,9 @@ _PROTOCOL = (
 )
 
 
-def published_blocks(name: str = "goal_grid") -> tuple[Block, ...]:
-    """The paper's blocks, in the order of its tables.
-
-    Raises:
-        AnalysisError: ``name`` is not one of :data:`NAMES`.
-    """
-    if name not in NAMES:
-        raise AnalysisError(f"no published grid {name!r}; known: {', '.join(NAMES)}")
-    numbers = pd.read_csv(Path(__file__).parent / f"{name}.csv")
+def published_blocks() -> tuple[Block, ...]:
+    """The paper's blocks, in the order of its tables."""
+    numbers = pd.read_csv(Path(__file__).parent / "goal_grid.csv")
     columns = ["dataset", "framework", "backbone", "stage"]
     blocks = []
     for values, frame in numbers.groupby(columns, sort=False):
@@ -52,21 +51,52 @@ def published_blocks(name: str = "goal_grid") -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def render_published(name: str, out: Path) -> tuple[Path, ...]:
-    """Write the paper's tables (Markdown, LaTeX, CSV) and heatmaps.
+def render_published(name: str, out: Path, scale: Scale = "paper") -> tuple[Path, ...]:
+    """Write the paper's tables (Markdown, LaTeX, CSV) and, of its grids, heatmaps and rank diagrams.
 
     Args:
-        name: ``goal_grid``.
+        name: one of :data:`NAMES`.
         out: folder to write to; made when it is not there.
+        scale: ``paper`` or ``colour-blind``.
 
     Returns:
         The files written.
 
     Raises:
-        AnalysisError: no published grid has this name.
+        AnalysisError: no published table has this name.
     """
-    blocks = published_blocks(name)
-    colours = assign_colours(block.key for block in blocks)
+    if name == "goal_grid":
+        return (*_render_grids(out, scale), *_render_ranks(out))
+    tables = {"state_of_the_art": state_of_the_art, "gradient_validation": gradient_validation}
+    if name not in tables:
+        raise AnalysisError(f"no published table {name!r}; known: {', '.join(NAMES)}")
+    table = tables[name]()
+    out.mkdir(parents=True, exist_ok=True)
+    frame = pd.DataFrame(table.rows, columns=list(table.head))
+    texts = {
+        "md": f"{text_table_to_markdown(table)}\n\n{table.note}\n",
+        "tex": text_table_to_latex(table, name.replace("_", "-")),
+        "csv": frame.to_csv(index=False, lineterminator="\n"),
+    }
+    for suffix, text in texts.items():
+        (out / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+    return tuple(out / f"{name}.{suffix}" for suffix in texts)
+
+
+def _render_ranks(out: Path) -> list[Path]:
+    files = []
+    for (direction, metric), comparison in published_significance(published_blocks()).items():
+        title = f"{direction} {metric} over {comparison.num_blocks} published blocks"
+        figure = draw_rank_diagram(comparison, title)
+        for suffix in ("png", "pdf", "svg"):
+            files.append(out / f"ranks-{direction}-{metric.replace('@', '').lower()}.{suffix}")
+            figure.savefig(files[-1], dpi=150)
+    return files
+
+
+def _render_grids(out: Path, scale: Scale) -> list[Path]:
+    blocks = published_blocks()
+    colours = assign_colours((block.key for block in blocks), scale)
     tables, heatmaps = out / "tables", out / "heatmaps"
     for folder in (tables, heatmaps):
         folder.mkdir(parents=True, exist_ok=True)
@@ -76,9 +106,10 @@ def render_published(name: str, out: Path) -> tuple[Path, ...]:
         for suffix, text in texts.items():
             files.append(tables / f"{block.slug}.{suffix}")
             files[-1].write_text(text, encoding="utf-8")
-        files.append(heatmaps / f"{block.slug}-r1.png")
-        draw_heatmap(block, colours[block.key], files[-1])
-    return tuple(files)
+        picture = heatmaps / f"{block.slug}-r1.png"
+        draw_heatmap(block, colours[block.key], picture)
+        files += [picture, picture.with_suffix(".pdf"), picture.with_suffix(".svg")]
+    return files
 
 
 def _grid(direction: str, metric: str, rows: pd.DataFrame, words: tuple[str, ...]) -> Grid:
@@ -88,4 +119,13 @@ def _grid(direction: str, metric: str, rows: pd.DataFrame, words: tuple[str, ...
         for objective in OBJECTIVES
     }
     middle = (*words, direction) in _MEDIAN_MIDPOINT
-    return Grid(direction=direction, metric=metric, cells=cells, median_midpoint=middle)
+    return Grid(direction=direction, metric=metric, cells=cells, near=_near(cells), median_midpoint=middle)
+
+
+def _near(cells: Mapping[tuple[str, str], CellSummary]) -> frozenset[tuple[str, str]]:
+    """The cells within noise of the highest mean, as far as printed means and deviations of unpaired runs tell."""
+    printed = {key: (cell.mean or 0.0, cell.std or 0.0) for key, cell in cells.items()}
+    best = max(printed, key=lambda key: printed[key][0])
+    return frozenset(
+        key for key in printed if key != best and summary_within_noise(*printed[best], *printed[key], n=NUM_RUNS)
+    )

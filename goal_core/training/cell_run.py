@@ -26,6 +26,7 @@ from goal_core.training.encoder import Encoder
 from goal_core.training.failures import CollapsedError
 from goal_core.training.optim import build_optimizer, check_finite, clip_gradient, lr_at
 from goal_core.training.plan import CellFolder, CellPlan, EpochRecord, UnitPlan
+from goal_core.training.triplet_record import TripletRecord
 from goal_core.training.warmup import sum_hinge
 
 LAST, BEST = "last.safetensors", "best.safetensors"
@@ -61,6 +62,8 @@ class CellRun:
         device = torch.device(unit.device)
         self.encoder = Encoder(heads=heads, backbone=backbone, precision=unit.precision, device=device)
         self.objective = plan.objective.build()
+        self.triplets = TripletRecord(device)
+        self._objective_config = plan.objective
         self.parameters = [*heads.parameters(), *(backbone.parameters() if backbone else ())]
         self.optimizer = build_optimizer(self.parameters, unit.stage)
         self.scaler = torch.amp.GradScaler(device.type, enabled=unit.precision == "fp16")
@@ -101,6 +104,7 @@ class CellRun:
         self.scaler.update()
         self.next_step += 1
         self._observe(stats, float(norm))
+        self.triplets.add(stats)
 
     def _observe(self, stats: ObjectiveStats, norm: float) -> None:
         values = {**stats.as_dict(), "weight_grad_norm": norm}
@@ -131,12 +135,13 @@ class CellRun:
         record = EpochRecord(epoch=self.epoch, time=time.time(), metrics=metrics)
         self.history.append(record)
         self._sums = {}
+        self.triplets.close_epoch(self.epoch)
         # A warm-up epoch is no model of the objective, however good its recall.
         if self.epoch > self.unit.stage.warmup_epochs and val["rsum"] > self.best_rsum:
             self.best_rsum, self.best_epoch = val["rsum"], self.epoch
             self.save_best()
         self.save_last()
-        self.folder.write_metrics(self.history)
+        self._write_records()
         return record
 
     def save_best(self) -> None:
@@ -155,6 +160,7 @@ class CellRun:
             tensors |= with_prefix("backbone", self.backbone.state_dict())
         tensors |= with_prefix("optimizer", optimizer_tensors(self.optimizer))
         tensors |= with_prefix("random", self.stream.state())
+        tensors |= with_prefix("triplets", self.triplets.tensors())
         state = {
             "epoch": self.epoch,
             "next_step": self.next_step,
@@ -181,6 +187,7 @@ class CellRun:
         self._load_weights(tensors, path)
         restore_optimizer(self.optimizer, take_prefix("optimizer", tensors))
         self.stream.restore(take_prefix("random", tensors))
+        self.triplets.restore(take_prefix("triplets", tensors))
         self.epoch, self.next_step = state["epoch"], state["next_step"]
         self.best_epoch = state["best_epoch"]
         self.best_rsum = float("-inf") if state["best_rsum"] is None else state["best_rsum"]
@@ -191,9 +198,14 @@ class CellRun:
         self.seconds = state["seconds"]
         self.collapse.num_steps = state["collapse"]
         self.scaler.load_state_dict(state["scaler"])
-        # A crash may have come between the state and the metrics file; the state is the truth.
-        self.folder.write_metrics(self.history)
+        # A crash may have come between the state and the files beside it; the state is the truth.
+        self._write_records()
         return True
+
+    def _write_records(self) -> None:
+        self.folder.write_metrics(self.history)
+        if self.history:
+            self.triplets.save(self.folder, self._objective_config)
 
     def load_best(self) -> None:
         """Go back to the weights of the best epoch, for the test."""

@@ -12,7 +12,7 @@ import pytest
 from analysis.blocks import Block, BlockKey, CellSummary, Gap, Grid, gap_text, number_text
 from analysis.colours import GREEN
 from analysis.run_schema import COLUMNS
-from analysis.tables import to_csv, to_latex, to_markdown
+from analysis.tables import MARKS, to_csv, to_latex, to_markdown
 
 FAILED = Gap(seed=3, status="failed", reason="loss is NaN | 50% of <x_1>\nat step 7")
 
@@ -42,10 +42,11 @@ def test_markdown_is_this_text() -> None:
     assert to_markdown(example()) == (
         "| R@1 | i2t T con | i2t T nca | t2i T con | t2i T nca |\n"
         "|:---|---:|---:|---:|---:|\n"
-        "| **P con** | 40.0 ± 0.2 | **42.0 ± -- (n=1)** | 40.0 ± 0.2 | **42.0 ± -- (n=1)** |\n"
+        "| **P con** | <u>40.0 ± 0.2</u> | **42.0 ± -- (n=1)** | <u>40.0 ± 0.2</u> | **42.0 ± -- (n=1)** |\n"
         "| **P sig-ms** | -- | -- | -- | -- |\n"
         "\n"
-        "R@1 (%). MS-COCO, VSE∞ (r_152), stage train. Mean ± std over seeds 1, 2, 3. Data ab.\n"
+        "R@1 (%). MS-COCO, VSE∞ (r_152), stage train. Mean ± std over seeds 1, 2, 3. Data ab. "
+        f"{MARKS}\n"
         "\n"
         "Missing:\n"
         "\n"
@@ -63,7 +64,7 @@ def test_rsum_stands_alone() -> None:
 
 def test_latex_has_colours_rules_and_escapes() -> None:
     text = to_latex(example(), GREEN)
-    assert r"\cellcolor[HTML]{FFFFFF}40.0 $\pm$ 0.2" in text
+    assert r"\cellcolor[HTML]{FFFFFF}\underline{40.0 $\pm$ 0.2}" in text
     assert rf"\cellcolor[HTML]{{{GREEN}}}\textbf{{42.0 $\pm$ -- {{\scriptsize($n$=1)}}}}" in text
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in text
     assert r"VSE$\infty$ (r\_152)" in text

@@ -22,7 +22,7 @@ from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from goal_core.data.config import KarpathyConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
 from runners import run_schema as names
-from runners.run_values import cell_params
+from runners.run_values import cell_params, objective_key, settings_key
 from runners.store import StageRef, Store
 from runners.sync import SweepTracking, reconcile, track
 from runners.tracking import _ENTITIES, Tracking
@@ -82,6 +82,8 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
         "goal.dataset": "scenes", "goal.variant": "paper", "goal.status": "done",
         "goal.git_commit": tags["goal.git_commit"],
         "goal.data_fingerprint": "f",
+        "goal.objective": "con/con", "goal.objective_key": objective_key(CELLS[0]),
+        "goal.settings_key": settings_key(CELLS[0], CELLS[0].stages[0], {}),
     }  # fmt: skip
     assert names.REASON not in tags
     (parent,) = content.parents
@@ -90,9 +92,9 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
     assert parent.info.run_name == "s"
     assert {name: parent.data.tags[name] for name in names.SWEEP_TAGS} == {
         "goal.role": "sweep", "goal.sweep": "s", "goal.seeds": "[1, 2]", "goal.objectives": '["con/con", "sig-ms/cir"]',
-        "goal.stages": '["frozen"]',
+        "goal.stages": '["frozen"]', "goal.objective_keys": "[]", "goal.settings_keys": "[]",
     }  # fmt: skip
-    assert run.data.params == cell_params(CELLS[0])
+    assert run.data.params == cell_params(CELLS[0], CELLS[0].stages[0], {})
     at = [1_700_000_001_000, 1_700_000_002_000, 1_700_000_003_000]
     history = content.history(KEY)
     assert history["val/rsum"] == [(1, 10.0, at[0]), (2, 20.0, at[1]), (3, 30.0, at[2])]
@@ -185,7 +187,7 @@ def test_nothing_is_lost_or_logged_twice_wherever_the_driver_dies(empty_database
         steps = {metric: [step for step, _, _ in points] for metric, points in content.history(KEY).items()}
         assert steps == {"train/hinge": [1, 2, 3], "val/rsum": [1, 2, 3], "test/rsum": [3], "test/i2t_r1": [3]}, dies_at
         assert content.child(KEY).info.status == "FINISHED"
-        assert content.child(KEY).data.params == cell_params(CELLS[0])
+        assert content.child(KEY).data.params == cell_params(CELLS[0], CELLS[0].stages[0], {})
         assert len(content.parents) == 1
         if survived:
             break
@@ -299,7 +301,7 @@ def test_params_do_not_depend_on_what_the_cells_id_ignores():
     data = {"name": "coco", "root": "/a", "annotations": "x.json"}
     elsewhere = {"name": "mine", "root": "/b", "annotations": "y.json"}
     one, two = (
-        cell_params(replace(CELLS[0], data=KarpathyConfig(**where), model=model))
+        cell_params(replace(CELLS[0], data=KarpathyConfig(**where), model=model), CELLS[0].stages[0], {})
         for where, model in (
             (data, ModelConfig(backbone=BackboneConfig(name="resnet50", weights="/a/w.safetensors"))),
             (elsewhere, ModelConfig(backbone=BackboneConfig(name="resnet50", weights="/b/w.safetensors"))),
@@ -316,7 +318,9 @@ def test_params_do_not_depend_on_what_the_cells_id_ignores():
 def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
     config = load_sweep("quickstart", [f"store={store.root}"])
     cells = expand(config, "print", {"test_byobnet": "random"})
-    study = SimpleNamespace(config=config, dataset=SimpleNamespace(fingerprint="print"), cells=cells, store=store)
+    study = SimpleNamespace(
+        config=config, dataset=SimpleNamespace(fingerprint="print"), cells=cells, store=store, weights={}
+    )
     shutil.copy(empty_database, store.root / "mlflow.db")
     first = cells[0]
     folder = store.stage_folder(first.id, "frozen", first.stages[0].key)
