@@ -27,6 +27,15 @@ class StageConfig:
     lr_drops: tuple[int, ...] = ()
     """The learning rate is multiplied by `lr_drop_factor` when these many epochs are done."""
     lr_drop_factor: float = 0.1
+    bert_lr_scale: float = 1.0
+    """Times `lr`: the learning rate of a pretrained BERT."""
+    backbone_lr_scale: float = 1.0
+    """Times `lr`: the learning rate of the image backbone in `finetune`."""
+    frozen_epochs: int = 0
+    """In these first epochs of `finetune` the backbone stays as it came."""
+    ramp_epochs: int = 0
+    """In these many epochs after `frozen_epochs` the loss is multiplied by the share of the epoch's steps that are
+    done, as VSE-infinity does when its backbone begins to train."""
     grad_clip: float = 2.0
     """Global norm to which each cell's gradient is clipped; 0 does not clip."""
     warmup_epochs: int = 0
@@ -52,7 +61,10 @@ class StageConfig:
             problems.append(f"batch_size must be at least 2, or no pair has a negative; got {self.batch_size}")
         if not 0 < self.lr_drop_factor <= 1:
             problems.append(f"lr_drop_factor must be in (0, 1], got {self.lr_drop_factor}")
-        for name in ("weight_decay", "grad_clip", "checkpoint_every", "collapse_patience", "warmup_epochs"):
+        for name in (
+            *("weight_decay", "grad_clip", "checkpoint_every", "collapse_patience", "warmup_epochs"),
+            *("bert_lr_scale", "backbone_lr_scale", "frozen_epochs", "ramp_epochs"),
+        ):
             if getattr(self, name) < 0:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")
         late = [drop for drop in self.lr_drops if not 0 < drop < self.epochs]
@@ -61,6 +73,11 @@ class StageConfig:
         if self.warmup_epochs >= self.epochs > 0:
             problems.append(
                 f"warmup_epochs must leave an epoch to the objective: {self.warmup_epochs} of {self.epochs} epochs"
+            )
+        if self.frozen_epochs + self.ramp_epochs > self.epochs:
+            problems.append(
+                f"frozen_epochs and ramp_epochs must fit into {self.epochs} epochs, "
+                f"got {self.frozen_epochs} + {self.ramp_epochs}"
             )
         if problems:
             raise ConfigError("; ".join(problems))

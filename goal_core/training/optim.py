@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from goal_core.models.heads import ParameterGroup
 from goal_core.training.config import StageConfig
 from goal_core.training.failures import DivergedError
 
 
-def build_optimizer(parameters: Iterable[nn.Parameter], stage: StageConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW with torch's default betas over all the parameters, in one group."""
+def build_optimizer(groups: Sequence[ParameterGroup], stage: StageConfig) -> torch.optim.Optimizer:
+    """Adam or AdamW with torch's default betas; each group keeps its ``lr_scale``."""
     kind = torch.optim.AdamW if stage.optimizer == "adamw" else torch.optim.Adam
     # One pass over the weights instead of a dozen; a tenth of a step of VSE++ on a CPU.
-    return kind(list(parameters), lr=stage.lr, weight_decay=stage.weight_decay, fused=True)
+    settings = [
+        {
+            "params": list(group.parameters),
+            "lr_scale": group.lr_scale,
+            "weight_decay": stage.weight_decay if group.decay else 0.0,
+        }
+        for group in groups
+    ]
+    return kind(settings, lr=stage.lr, fused=True)
+
+
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set every group's learning rate to its share of the stage's."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group["lr_scale"]
+
+
+def loss_scale(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) -> float:
+    """Factor of a step's loss, all counted from 0: 1, but for the epochs of the ramp."""
+    ramped = stage.frozen_epochs <= epoch < stage.frozen_epochs + stage.ramp_epochs
+    return step / steps_per_epoch if ramped else 1.0
 
 
 def lr_at(stage: StageConfig, epoch: int) -> float:
