@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from goal_core.errors import GoalError
+from runners.convert_command import convert
 
 app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and get the tables a paper prints.",
@@ -290,6 +291,9 @@ def evaluate(
     )
     for name, value in result["metrics"].items():
         console.print(f"  {name:14s} {value:6.2f}")
+
+
+app.command()(convert)
 
 
 @app.command()

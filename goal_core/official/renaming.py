@@ -61,7 +61,9 @@ def rename_tensors(
         if other in given and given[other].shape != own[name].shape
     ]
     rest = sorted(given.keys() - set(wanted.values()))
-    sorted_out = {name: next((why for rule, why in known_leftovers.items() if re.match(rule, name)), "") for name in rest}
+    sorted_out = {
+        name: next((why for rule, why in known_leftovers.items() if re.match(rule, name)), "") for name in rest
+    }
     strange = [name for name in rest if not sorted_out[name]]
     problems = [
         f"{len(names)} {what} ({', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''})"

@@ -6,7 +6,7 @@ import pickle
 import struct
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -14,7 +14,7 @@ import torch
 class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]  # the one whose opcodes can be replaced
     """Text as Python 2's `str`; names of modules as Python 2 had them."""
 
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
     def save_str(self, text: str) -> None:
         raw = text.encode("latin1")
