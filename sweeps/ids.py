@@ -29,7 +29,10 @@ _NOT_IN_CELL_ID = frozenset(
 _NOT_IN_STAGE_KEY = frozenset({"checkpoint_every", "collapse_patience"})
 """Settings of a stage that cannot move a number of a finished cell: when it is saved, and when it is given up."""
 
-_ADDED_LATER = {"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0}
+_ADDED_LATER = {
+    **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
+    **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0},
+}
 """Settings of a stage, and the values at which they change nothing and leave keys as they were before them."""
 
 

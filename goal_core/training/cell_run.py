@@ -93,7 +93,7 @@ class CellRun:
             CollapsedError: the hinge has been pinned at the margin for too long.
         """
         stage = self.unit.stage
-        set_lr(self.optimizer, lr_at(stage, self.epoch))
+        set_lr(self.optimizer, lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
         self.optimizer.zero_grad(set_to_none=True)
         self.heads.train()
         with self.stream.active(), self.encoder.autocast():
@@ -137,7 +137,7 @@ class CellRun:
         """
         self.epoch, self.next_step = self.epoch + 1, 0
         train = {f"train/{key}": total / count for key, (total, count) in self._sums.items()}
-        train["train/lr"] = lr_at(self.unit.stage, self.epoch - 1)
+        train["train/lr"] = lr_at(self.unit.stage, self.epoch - 1, self._steps_per_epoch - 1, self._steps_per_epoch)
         metrics = {
             **train,
             **{f"val/{key}": value for key, value in val.items()},

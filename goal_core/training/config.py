@@ -24,6 +24,13 @@ class StageConfig:
     """Image-caption pairs a step."""
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
+    beta2: float = 0.999
+    """Decay of the optimiser's squared gradients; the first moment's is 0.9."""
+    schedule: Literal["drops", "linear"] = "drops"
+    """`drops`: the learning rate falls at `lr_drops`; `linear`: step by step it rises from 0 over the share
+    `lr_warmup` of all the stage's steps, then falls to 0, as X-VLM's."""
+    lr_warmup: float = 0.0
+    """Of `linear`: share of the steps, in [0, 1)."""
     lr_drops: tuple[int, ...] = ()
     """The learning rate is multiplied by `lr_drop_factor` when these many epochs are done."""
     lr_drop_factor: float = 0.1
@@ -67,6 +74,12 @@ class StageConfig:
         ):
             if getattr(self, name) < 0:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")
+        if not 0 <= self.beta2 < 1:
+            problems.append(f"beta2 must be in [0, 1), got {self.beta2}")
+        if not 0 <= self.lr_warmup < 1:
+            problems.append(f"lr_warmup must be in [0, 1), got {self.lr_warmup}")
+        if self.lr_drops and self.schedule == "linear":
+            problems.append("lr_drops belong to schedule drops, not to linear")
         late = [drop for drop in self.lr_drops if not 0 < drop < self.epochs]
         if late:
             problems.append(f"lr_drops must lie between 1 and epochs - 1 = {self.epochs - 1}, got {late}")

@@ -16,7 +16,7 @@ from goal_core.frameworks import framework_of
 from goal_core.models import BackboneConfig, BertConfig, ModelConfig
 from goal_core.training import StageConfig, evaluate_checkpoint, train_unit
 from goal_core.training import cell_run as cell_run_module
-from goal_core.training.optim import build_optimizer, loss_scale, set_lr
+from goal_core.training.optim import build_optimizer, loss_scale, lr_at, set_lr
 from goal_core.training.plan import SilentListener
 from tests.helpers.training_cases import DATA, folders_of, unit_of
 
@@ -134,3 +134,11 @@ def test_what_does_not_go_together_is_refused(regions: RegionsConfig) -> None:
     plain = replace(REGIONS, framework="vsepp")
     with pytest.raises(ConfigError, match="needs images"):
         framework_of(plain).check(plain, regions)
+
+
+def test_the_linear_schedule_rises_and_falls_step_by_step() -> None:
+    stage = replace(FROZEN, epochs=2, lr=1.0, schedule="linear", lr_warmup=0.2)
+    rates = [lr_at(stage, epoch, step, 5) for epoch in range(2) for step in range(5)]
+    assert rates == pytest.approx([0, 0.5, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125])
+    with pytest.raises(ConfigError, match="lr_drops belong to schedule drops"):
+        replace(stage, lr_drops=(1,))
