@@ -18,6 +18,7 @@ from rich.table import Table
 
 from goal_core.errors import GoalError
 from runners.cli_options import AsJson, Set, StoreDir, Sweep, Uri, console, open_sweep, overrides
+from runners.convert_command import convert
 from runners.result_commands import results
 
 app = typer.Typer(
@@ -234,6 +235,9 @@ def evaluate(
     )
     for name, value in result["metrics"].items():
         console.print(f"  {name:14s} {value:6.2f}")
+
+
+app.command()(convert)
 
 
 @app.command()

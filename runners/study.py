@@ -9,7 +9,7 @@ from typing import Any
 
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import ConfigError
-from goal_core.models import weights_id
+from goal_core.frameworks import framework_of
 from goal_core.training import CellPlan, UnitPlan
 from runners.board import Board
 from runners.stage_folder import BEST
@@ -116,8 +116,6 @@ class Study:
             ConfigError: a batch is larger than the training split.
             WeightsError: weights do not fit.
         """
-        from goal_core.models import check_weights
-
         captions = self.dataset.splits["train"].num_captions
         for stage in self.config.stages:
             if stage.batch_size > captions:
@@ -125,8 +123,8 @@ class Study:
                     f"stages.{stage.name}.batch_size = {stage.batch_size} is larger than the data: the train split of "
                     f"{self.dataset.name!r} has {captions} captions"
                 )
-        for backbone in self.config.model.backbones:
-            check_weights(backbone, image_size=self.config.data.image.size)
+        for model in self.config.model.models:
+            framework_of(model).check_weights(model, self.config.data)
 
 
 def open_study(
@@ -153,6 +151,6 @@ def open_study(
     config = load_sweep(sweep, given)
     results = Store(config.store)
     dataset = open_dataset(config.data)
-    weights = {backbone.name: weights_id(backbone) for backbone in config.model.backbones}
+    weights = {model.backbone.name: framework_of(model).weights_id(model) for model in config.model.models}
     cells = expand(config, dataset.fingerprint, weights)
     return Study(config=config, dataset=dataset, weights=weights, cells=cells, store=results)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from goal_core.data.config import DataConfig
+from goal_core.frameworks import framework_of
 from goal_core.models.config import ModelConfig
 from goal_core.numerics import NUMERICS_VERSION
 from goal_core.objectives import ObjectiveConfig
@@ -17,8 +18,8 @@ from sweeps.mapping import to_mapping
 
 _NOT_IN_CELL_ID = frozenset(
     {
-        # A label, and where the files lie.
-        *("format", "name", "root", "annotations"),
+        # A label, and which files they are.
+        *("format", "name", "root", "annotations", "test_file"),
         # The fingerprint holds the drawings themselves.
         *("num_train", "num_val", "num_test", "data_seed"),
     }
@@ -27,6 +28,12 @@ _NOT_IN_CELL_ID = frozenset(
 
 _NOT_IN_STAGE_KEY = frozenset({"checkpoint_every", "collapse_patience"})
 """Settings of a stage that cannot move a number of a finished cell: when it is saved, and when it is given up."""
+
+_ADDED_LATER = {
+    **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
+    **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0},
+}
+"""Settings of a stage, and the values at which they change nothing and leave keys as they were before them."""
 
 
 def canonical_json(value: Any) -> str:
@@ -75,8 +82,11 @@ def cell_id(
         objective: counts with all its parameters, so a default written out changes nothing.
         seed: the cell's seed.
     """
-    model_settings = to_mapping(model)
+    uses = framework_of(model).uses
+    model_settings = {key: value for key, value in to_mapping(model).items() if key in uses}
     model_settings["backbone"]["weights"] = weights_id
+    if "bert" in model_settings:
+        del model_settings["bert"]["weights"]  # the weights' id holds their content
     settings = {
         "numerics": NUMERICS_VERSION,
         "data_fingerprint": data_fingerprint,
@@ -97,6 +107,11 @@ def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) ->
         precision: the arithmetic they train in.
     """
     settings = [
-        {key: value for key, value in to_mapping(stage).items() if key not in _NOT_IN_STAGE_KEY} for stage in stages
+        {
+            key: value
+            for key, value in to_mapping(stage).items()
+            if key not in _NOT_IN_STAGE_KEY and not (key in _ADDED_LATER and value == _ADDED_LATER[key])
+        }
+        for stage in stages
     ]
     return content_id({"cell": cell, "precision": precision, "stages": settings})

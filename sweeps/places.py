@@ -6,9 +6,9 @@ import os
 import re
 from dataclasses import replace
 
-from goal_core.data.config import KarpathyConfig
+from goal_core.data.config import ScenesConfig
 from goal_core.models.backbones import NAMED_WEIGHTS
-from goal_core.models.config import BackboneConfig
+from goal_core.models.config import BackboneConfig, BertConfig
 from sweeps.schema import SweepConfig
 
 
@@ -19,13 +19,17 @@ def make_absolute(config: SweepConfig) -> SweepConfig:
     (`s3://...`) stay as they are, and so does `data.annotations`, which is relative to `data.root`.
     """
     data = config.data
-    if isinstance(data, KarpathyConfig):
+    if not isinstance(data, ScenesConfig):
         data = replace(data, root=_absolute(data.root))
     store = _absolute(config.store)
     return replace(
         config,
         data=data,
-        model=replace(config.model, backbones=tuple(map(_absolute_weights, config.model.backbones))),
+        model=replace(
+            config.model,
+            backbones=tuple(map(_absolute_weights, config.model.backbones)),
+            bert=_absolute_bert(config.model.bert),
+        ),
         store=store,
         tracking=_absolute_tracking(config.tracking.replace("{store}", store)),
     )
@@ -39,6 +43,12 @@ def _absolute_weights(backbone: BackboneConfig) -> BackboneConfig:
     if backbone.weights in NAMED_WEIGHTS:
         return backbone
     return replace(backbone, weights=_absolute(backbone.weights))
+
+
+def _absolute_bert(bert: BertConfig) -> BertConfig:
+    """A folder as an absolute one; `random` and names on the hub unchanged."""
+    folder = os.path.expanduser(bert.weights)
+    return replace(bert, weights=_absolute(folder)) if os.path.isdir(folder) else bert
 
 
 def _absolute_tracking(uri: str) -> str:

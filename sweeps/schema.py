@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +11,15 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from goal_core.data.config import DataConfig
 from goal_core.errors import ConfigError, nearest
-from goal_core.models.config import BackboneConfig, GruConfig, ModelConfig
+from goal_core.frameworks import FRAMEWORKS
+from goal_core.models.config import (
+    BackboneConfig,
+    BertConfig,
+    FrameworkName,
+    GruConfig,
+    ModelConfig,
+    VseInftyConfig,
+)
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
@@ -42,14 +50,15 @@ class SweepModel:
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
-    framework: Literal["vsepp"] = "vsepp"
+    framework: FrameworkName = "vsepp"
     """As in `ModelConfig`."""
     backbones: Annotated[tuple[BackboneConfig, ...], AfterValidator(check_backbones)]
     """Image backbones, names distinct. In YAML an item may be the name alone, for timm's pretrained weights."""
     text: GruConfig = field(default_factory=GruConfig)
-    """The text encoder."""
+    """As in `ModelConfig`, like all below."""
     embed_dim: int = 1024
-    """As in `ModelConfig`."""
+    bert: BertConfig = field(default_factory=BertConfig)
+    vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
 
     def __post_init__(self) -> None:
         """Check the backbones, and what `ModelConfig` checks."""
@@ -58,10 +67,8 @@ class SweepModel:
     @property
     def models(self) -> tuple[ModelConfig, ...]:
         """One model for each backbone, in the order of the sweep file."""
-        return tuple(
-            ModelConfig(framework=self.framework, backbone=backbone, text=self.text, embed_dim=self.embed_dim)
-            for backbone in self.backbones
-        )
+        alike = {item.name: getattr(self, item.name) for item in fields(ModelConfig) if item.name != "backbone"}
+        return tuple(ModelConfig(backbone=backbone, **alike) for backbone in self.backbones)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,4 +237,19 @@ class SweepConfig:
             problems.append(
                 "tracking must be given, for its default is a file in the store and the store is not a folder"
             )
+        framework = FRAMEWORKS[self.model.framework]
+        for model in self.model.models:
+            problems += [f"model: {text}" for text in failures(partial(framework.check, model, self.data))]
+        problems += unused(self.model, framework.uses)
         refuse(problems)
+
+
+def unused(model: SweepModel, uses: frozenset[str]) -> list[str]:
+    """Settings that the framework does not look at and that are not as they would be left out."""
+    return [
+        f"model.{item.name}: framework {model.framework} has no such part; leave it out"
+        for item in fields(ModelConfig)
+        if item.name not in uses
+        and item.default_factory is not MISSING
+        and getattr(model, item.name) != item.default_factory()
+    ]

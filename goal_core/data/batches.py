@@ -14,9 +14,10 @@ from goal_core.data.captions import EncodedCaptions
 from goal_core.data.config import ImageConfig
 from goal_core.data.decoding import DecodeRequest, ImageDecoder
 from goal_core.data.order import batch_indices, epoch_order, num_batches, sample_seed
+from goal_core.data.pair_augment import PairAugment
 from goal_core.data.split import Split
 from goal_core.data.squares import RAM_LIMIT, SquareImages
-from goal_core.data.vocabulary import Vocabulary
+from goal_core.data.tokenizer import Tokenizer
 from goal_core.errors import ConfigError
 
 __all__ = ["Batch", "BatchSource", "batch_indices", "epoch_order", "num_batches", "sample_seed"]
@@ -32,6 +33,10 @@ class Batch:
     """Which image of the split each pair shows, (B,) int64."""
     caption_index: Tensor
     """Which caption of the split each pair reads, (B,) int64; no caption occurs twice in an epoch."""
+    regions: Tensor | None
+    """Precomputed regions of each image, (B, R, F) float32; None where the split holds images."""
+    region_lengths: Tensor | None
+    """How many of the R rows are regions, the rest being zeros, (B,) int64; None with ``regions``: all."""
     tokens: Tensor
     """Word ids, (B, L) int64, padded with 0 up to the longest caption of the batch."""
     lengths: Tensor
@@ -56,8 +61,9 @@ class BatchSource:
 
     Args:
         split: the training pairs.
-        vocabulary: gives the word ids.
-        image: how images become squares. With ``augment: none`` they are decoded once and kept in memory
+        tokenizer: gives the word ids.
+        image: how images become squares; None where the split holds precomputed regions. With
+            ``augment: none`` they are decoded once and kept in memory
             when they fit (see :class:`SquareImages`); with ``crop_flip`` they are decoded for every use.
         batch_size: pairs a step, at least 2.
         seed: the cells' seed, at least 0.
@@ -65,6 +71,7 @@ class BatchSource:
         num_workers: decoding processes; 0 decodes in this one.
         with_images: whether batches carry images (not needed where features are at hand).
         ram_limit: bytes of decoded images to keep.
+        augment: drops regions and words; None leaves them.
 
     Raises:
         ConfigError: the batch is larger than the split, or a number is out of range.
@@ -73,8 +80,8 @@ class BatchSource:
     def __init__(
         self,
         split: Split,
-        vocabulary: Vocabulary,
-        image: ImageConfig,
+        tokenizer: Tokenizer,
+        image: ImageConfig | None,
         *,
         batch_size: int,
         seed: int,
@@ -82,6 +89,7 @@ class BatchSource:
         num_workers: int = 0,
         with_images: bool = True,
         ram_limit: int = RAM_LIMIT,
+        augment: PairAugment | None = None,
     ) -> None:
         if batch_size < 2:
             raise ConfigError(f"batch_size must be at least 2, or no pair has a negative; got {batch_size}")
@@ -89,13 +97,14 @@ class BatchSource:
             raise ConfigError(
                 f"batch_size must not exceed the {split.num_captions} {split.name} captions, got {batch_size}"
             )
-        self._split, self._captions = split, EncodedCaptions(split.captions, vocabulary)
+        self._split, self._captions = split, EncodedCaptions(split.captions, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._squares: SquareImages | None = None
         self._decoder: ImageDecoder | None = None
-        if with_images and image.augment == "none":
+        self._augment, self._with_regions = augment, image is None
+        if with_images and image is not None and image.augment == "none":
             self._squares = SquareImages(split, image, num_workers=num_workers, ram_limit=ram_limit)
-        elif with_images:
+        elif with_images and image is not None:
             self._decoder = ImageDecoder(split, image, num_workers=num_workers)
 
     @property
@@ -121,9 +130,12 @@ class BatchSource:
         order = epoch_order(self._split.num_captions, self._seed, epoch)
         parts = batch_indices(order, self._batch_size, self._drop_last)[start_step:]
         for captions, images in zip(parts, self._images(parts, epoch), strict=True):
-            tokens_BL, lengths_B = self._captions.batch(captions)
+            tokens_BL, lengths_B = self._texts(captions, epoch)
+            regions, region_lengths = self._regions(captions, epoch)
             yield Batch(
                 images=images,
+                regions=regions,
+                region_lengths=region_lengths,
                 image_index=torch.from_numpy(self._split.caption_image[captions]),
                 caption_index=torch.from_numpy(captions),
                 tokens=tokens_BL,
@@ -135,6 +147,19 @@ class BatchSource:
         for images in (self._squares, self._decoder):
             if images is not None:
                 images.close()
+
+    def _texts(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
+        if self._augment is None:
+            return self._captions.batch(captions)
+        return self._augment.captions(epoch, captions, self._split.captions)
+
+    def _regions(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor | None, Tensor | None]:
+        if not self._with_regions:
+            return None, None
+        regions_BRF = self._split.load_regions(self._split.caption_image[captions])
+        if self._augment is None:
+            return torch.from_numpy(regions_BRF), None
+        return self._augment.regions(epoch, captions, regions_BRF)
 
     def _images(self, parts: list[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
         image_of = self._split.caption_image

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.data.vocabulary import PAD, Vocabulary
+from goal_core.data.tokenizer import Tokenizer
+from goal_core.data.vocabulary import PAD
 
 
 class EncodedCaptions:
@@ -18,14 +19,14 @@ class EncodedCaptions:
 
     Args:
         captions: any number of captions, at least 1.
-        vocabulary: gives the ids.
+        tokenizer: gives the ids.
     """
 
-    def __init__(self, captions: Sequence[str], vocabulary: Vocabulary) -> None:
+    def __init__(self, captions: Sequence[str], tokenizer: Tokenizer) -> None:
         ids = array("i")
         ends = array("q")
         for caption in captions:
-            ids.extend(vocabulary.encode(caption))
+            ids.extend(tokenizer.encode(caption))
             ends.append(len(ids))
         self._ids = np.array(ids, dtype=np.int32)
         self._starts = np.array([0, *ends[:-1]], dtype=np.int64)

@@ -16,9 +16,10 @@ class ImageConfig:
     """Side of the square given to the backbone, in pixels."""
     resize: int = 256
     """The shorter side is resized to this before the centre crop, pixels (evaluation, and training without crops)."""
-    augment: Literal["none", "crop_flip"] = "crop_flip"
+    augment: Literal["none", "crop_flip", "vse_infty"] = "crop_flip"
     """Training images: `none` as in evaluation; `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
-    horizontal flip, as VSE++."""
+    horizontal flip, as VSE++; `vse_infty` a random crop (.6-1 of both sides) stretched to the square, and horizontal
+    flip, with the whole image stretched to the square in evaluation (`resize` does not count)."""
 
     def __post_init__(self) -> None:
         """Check the sizes against each other."""
@@ -81,4 +82,64 @@ class ScenesConfig:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
-DataConfig = KarpathyConfig | ScenesConfig
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionsConfig:
+    """Precomputed features of each image, R regions or grid cells of F numbers, in the layout of SCAN and VSE-infinity.
+
+    For each of train, dev (which is val) and test: `{split}_ims.npy` (N, R, F), `{split}_caps.txt` with one caption a
+    line, the same number for every image, and `{split}_ids.txt` with one id an image or one a caption.
+    """
+
+    format: Literal["regions"] = "regions"
+    name: str
+    """The dataset's name in tables and in MLflow, such as `coco`, `f30k`, `emoji`."""
+    root: str
+    """Folder that holds the files, or whose folder `precomp` does."""
+    test_file: Literal["test", "testall"] = "test"
+    """Which files are the test split; `testall` holds all 5,000 test images of COCO."""
+    min_word_count: int = 4
+    """Words seen fewer times than this in the train and val captions become `<unk>`."""
+    max_val_images: int = 0
+    """Select on the first this many val images only; 0 uses all. VSE-infinity selects on 1,000."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        _check_counts(self.min_word_count, self.max_val_images)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdMappedConfig:
+    """Raw images beside captions and ids as VSE-infinity keeps them: `id_mapping.json` says which file an id is.
+
+    The root holds `id_mapping.json`, the images' folder, and `precomp/{train,dev,test}_{caps,ids}.txt`.
+    """
+
+    format: Literal["id_mapping"] = "id_mapping"
+    name: str
+    """The dataset's name in tables and in MLflow, such as `coco`, `f30k`."""
+    root: str
+    """Folder that holds `id_mapping.json`."""
+    test_file: Literal["test", "testall"] = "test"
+    """As in `RegionsConfig`."""
+    min_word_count: int = 4
+    """As in `RegionsConfig`."""
+    max_val_images: int = 0
+    """As in `RegionsConfig`."""
+    image: ImageConfig = field(default_factory=ImageConfig)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        _check_counts(self.min_word_count, self.max_val_images)
+
+
+def _check_counts(min_word_count: int, max_val_images: int) -> None:
+    if min_word_count < 1:
+        raise ConfigError(f"min_word_count must be at least 1, got {min_word_count}")
+    if max_val_images < 0:
+        raise ConfigError(f"max_val_images must be 0 (all) or more, got {max_val_images}")
+
+
+ImageDataConfig = KarpathyConfig | IdMappedConfig | ScenesConfig
+"""Datasets of raw images, which have an `image` setting."""
+
+DataConfig = ImageDataConfig | RegionsConfig

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from goal_core.data.config import DataConfig, KarpathyConfig
+from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig
+from goal_core.data.id_mapping import load_id_mapped
 from goal_core.data.karpathy import load_karpathy
+from goal_core.data.regions import load_regions
 from goal_core.data.scenes import make_scenes
 from goal_core.data.split import SPLIT_NAMES, Split
 
@@ -33,10 +35,15 @@ def open_dataset(config: DataConfig) -> Dataset:
 
     Raises:
         DataError: a folder or file is missing, the annotations are of the wrong layout, an image has no caption or is
-            listed twice, or a split is empty. One line that says which.
+            listed twice, a split is empty, or precomputed features are cut short or do not fit their captions. One line
+            that says which.
     """
     if isinstance(config, KarpathyConfig):
         splits, fingerprint = load_karpathy(config)
+    elif isinstance(config, IdMappedConfig):
+        splits, fingerprint = load_id_mapped(config)
+    elif isinstance(config, RegionsConfig):
+        splits, fingerprint = load_regions(config)
     else:
         splits, fingerprint = make_scenes(config)
     return Dataset(name=config.name, splits=splits, fingerprint=fingerprint)

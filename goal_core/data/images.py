@@ -22,6 +22,8 @@ CROP_SCALE = (0.08, 1.0)
 """Range of a random crop's share of the image area."""
 CROP_RATIO = (3 / 4, 4 / 3)
 """Range of a random crop's width : height."""
+SIDE_SCALE = (0.6, 1.0)
+"""Range of a VSE-infinity crop's share of both sides."""
 _CROP_TRIES = 10
 _LONGEST_RATIO = 32
 """Images longer than this many times their breadth lose their ends before the resize, which would blow them up."""
@@ -67,6 +69,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 def eval_image(pixels_HW3: NDArray[np.uint8], config: ImageConfig) -> Tensor:
     """Resize the shorter side to ``config.resize`` and cut the central ``config.size`` square.
 
+    With ``augment: vse_infty`` the whole image is stretched to the square instead.
+
     Args:
         pixels_HW3: RGB image of any size, (H, W, 3) uint8.
         config: the sizes, pixels.
@@ -74,6 +78,8 @@ def eval_image(pixels_HW3: NDArray[np.uint8], config: ImageConfig) -> Tensor:
     Returns:
         (3, size, size) uint8.
     """
+    if config.augment == "vse_infty":
+        return _to_tensor(_stretched(pixels_HW3, config.size))
     height, width = pixels_HW3.shape[:2]
     longest = _LONGEST_RATIO * min(height, width)
     top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
@@ -101,14 +107,16 @@ def train_image(pixels_HW3: NDArray[np.uint8], config: ImageConfig, generator_se
     Returns:
         (3, size, size) uint8.
 
-    Source: VSE++'s training transform: RandomResizedCrop and RandomHorizontalFlip of torchvision, same parameters.
+    Source: VSE++'s training transform: RandomResizedCrop and RandomHorizontalFlip of torchvision, same parameters;
+        VSE-infinity's: one share of both sides, stretched to the square, flip.
+    Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
     if config.augment == "none":
         return eval_image(pixels_HW3, config)
     generator = np.random.Generator(np.random.PCG64(generator_seed))
-    top, left, height, width = random_crop_box(pixels_HW3.shape[0], pixels_HW3.shape[1], generator)
-    crop = Image.fromarray(pixels_HW3[top : top + height, left : left + width])
-    square = crop.resize((config.size, config.size), Image.Resampling.BILINEAR)
+    draw_box = scaled_crop_box if config.augment == "vse_infty" else random_crop_box
+    top, left, height, width = draw_box(pixels_HW3.shape[0], pixels_HW3.shape[1], generator)
+    square = _stretched(pixels_HW3[top : top + height, left : left + width], config.size)
     if generator.random() < 0.5:
         square = square.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return _to_tensor(square)
@@ -143,6 +151,20 @@ def random_crop_box(height: int, width: int, generator: np.random.Generator) -> 
     elif width / height > CROP_RATIO[1]:
         crop_width = min(width, max(1, round(height * CROP_RATIO[1])))
     return (height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width
+
+
+def scaled_crop_box(height: int, width: int, generator: np.random.Generator) -> tuple[int, int, int, int]:
+    """Draw a crop of .6 to 1 of both sides, anywhere in the image; see :func:`random_crop_box`."""
+    low, high = SIDE_SCALE
+    share = low + (high - low) * generator.random()
+    crop_height, crop_width = max(1, int(height * share)), max(1, int(width * share))
+    top = int((height - crop_height + 1) * generator.random())
+    left = int((width - crop_width + 1) * generator.random())
+    return top, left, crop_height, crop_width
+
+
+def _stretched(pixels_HW3: NDArray[np.uint8], size: int) -> Image.Image:
+    return Image.fromarray(pixels_HW3).resize((size, size), Image.Resampling.BILINEAR)
 
 
 def _to_tensor(image: Image.Image) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,27 @@ class ImageReader(Protocol):
         """What to call the image in a message."""
 
 
+@runtime_checkable
+class RegionReader(Protocol):
+    """Where a split's precomputed features come from. Readers are pickled to reach other processes."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Regions of each image and numbers of each region, (R, F)."""
+
+    def __len__(self) -> int:
+        """Number of images."""
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The regions of some images, (B, R, F) float32."""
+
+    def label(self, index: int) -> str:
+        """What to call the image in a message."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Split:
-    """Images and their captions, in the order of the dataset.
+    """Images (or their precomputed regions) and their captions, in the order of the dataset.
 
     Raises:
         DataError: there is no image, or an image has no caption.
@@ -42,7 +60,7 @@ class Split:
     """All captions, flat: those of image 0, then those of image 1, and so on; images may have different numbers."""
     caption_image: NDArray[np.int64]
     """Index of each caption's image in this split, (num_captions,), ascending; every image occurs."""
-    reader: ImageReader
+    reader: ImageReader | RegionReader
 
     def __post_init__(self) -> None:
         """Check that captions and images fit each other."""
@@ -77,18 +95,41 @@ class Split:
             (H, W, 3) uint8 RGB in the original size; see :func:`goal_core.data.images.decode_image`.
 
         Raises:
-            DataError: the file cannot be read; the message names it.
+            DataError: the file cannot be read; the message names it. Or the split holds regions and no images.
         """
+        if isinstance(self.reader, RegionReader):
+            raise DataError(f"split {self.name!r} holds precomputed regions and no images")
         return self.reader.read(index)
 
+    @property
+    def region_shape(self) -> tuple[int, int] | None:
+        """Regions of each image and numbers of each region, (R, F); None where the split holds raw images."""
+        return self.reader.shape if isinstance(self.reader, RegionReader) else None
 
-def split_of(name: str, captions_by_image: Sequence[Sequence[str]], reader: ImageReader) -> Split:
+    def load_regions(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Read the precomputed regions of some images.
+
+        Args:
+            indices: which images, (B,) int64, in any order.
+
+        Returns:
+            (B, R, F) float32, rows in the order of ``indices``.
+
+        Raises:
+            DataError: a region is not finite; the message names the image. Or the split holds raw images.
+        """
+        if not isinstance(self.reader, RegionReader):
+            raise DataError(f"split {self.name!r} holds images and no precomputed regions")
+        return self.reader.rows(indices)
+
+
+def split_of(name: str, captions_by_image: Sequence[Sequence[str]], reader: ImageReader | RegionReader) -> Split:
     """Build a split from the captions of each image.
 
     Args:
         name: `train`, `val` or `test`.
         captions_by_image: for each image of ``reader``, in its order, its captions.
-        reader: the images.
+        reader: the images, or their regions.
     """
     counts = [len(captions) for captions in captions_by_image]
     return Split(

@@ -25,7 +25,7 @@ class SquareImages:
 
     Args:
         split: the images.
-        config: the sizes; ``config.augment`` is not looked at.
+        config: the sizes; of ``config.augment`` only how it treats images in evaluation.
         num_workers: decoding processes, 0 for none. They stop once everything is kept.
         ram_limit: bytes.
     """

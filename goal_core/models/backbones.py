@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from goal_core.errors import DataError, UnknownNameError, WeightsError
 from goal_core.models.config import BackboneConfig
+from goal_core.models.grid import grid_features
 from goal_core.seeding import derive_seed
 
-NAMED_WEIGHTS = ("timm", "random")
+NAMED_WEIGHTS = ("timm", "random", "precomputed")
 
 
 class ImageBackbone(nn.Module):
@@ -30,14 +31,15 @@ class ImageBackbone(nn.Module):
         net: module from (B, 3, S, S) float to (B, F) float.
         mean: per-channel mean that `net` expects, in [0, 1].
         std: per-channel standard deviation that `net` expects, in [0, 1].
+        cells: give the last feature map's cells, and not one pooled vector.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, net: nn.Module, *, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    def __init__(self, net: nn.Module, *, mean: tuple[float, ...], std: tuple[float, ...], cells: bool = False) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.cells = net, cells
         self.num_features = int(net.num_features)  # type: ignore[arg-type]  # timm models all carry it
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1) * 255, persistent=False)
@@ -54,19 +56,21 @@ class ImageBackbone(nn.Module):
             images_B3SS: uint8 RGB pixels, (B, 3, S, S).
 
         Returns:
-            (B, F) features, not normalised.
+            Features (B, F), or those of L cells (B, L, F), not normalised.
         """
-        features: Tensor = self.net((images_B3SS.float() - self.mean) / self.std)
+        pixels = (images_B3SS.float() - self.mean) / self.std
+        features: Tensor = grid_features(self.net, pixels) if self.cells else self.net(pixels)
         return features
 
 
-def build_backbone(config: BackboneConfig, *, image_size: int, seed: int) -> ImageBackbone:
+def build_backbone(config: BackboneConfig, *, image_size: int, seed: int, cells: bool = False) -> ImageBackbone:
     """Build a backbone with its first weights.
 
     Args:
         config: architecture and weights.
         image_size: side of the square images it will see, pixels.
         seed: the cell's seed, which draws the weights when they are `random`.
+        cells: give the last feature map's cells, and not one pooled vector.
 
     Raises:
         UnknownNameError: timm has no such architecture.
@@ -94,10 +98,10 @@ def build_backbone(config: BackboneConfig, *, image_size: int, seed: int) -> Ima
     if config.weights not in NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
     cfg = net.pretrained_cfg
-    backbone = ImageBackbone(net, mean=tuple(cfg["mean"]), std=tuple(cfg["std"]))
+    backbone = ImageBackbone(net, mean=tuple(cfg["mean"]), std=tuple(cfg["std"]), cells=cells)
     with torch.no_grad():
         shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)
-    if shape != (1, backbone.num_features):
+    if not cells and shape != (1, backbone.num_features):
         raise WeightsError(f"backbone {config.name!r} does not pool an image to one vector: it returned shape {shape}")
     return backbone
 

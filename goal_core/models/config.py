@@ -16,7 +16,8 @@ class BackboneConfig:
     """Any timm architecture that pools to one vector, such as `resnet152`, `vit_base_patch16_224`."""
     weights: str = "timm"
     """`timm`: the architecture's default pretrained weights (downloaded, or from timm's cache); `random`: drawn from
-    the cell's seed; otherwise the path of a `.safetensors` or weights-only checkpoint file."""
+    the cell's seed; `precomputed`: the data holds the features already, and `name` is what tables call them;
+    otherwise the path of a `.safetensors` or weights-only checkpoint file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +34,59 @@ class GruConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BertConfig:
+    """The BERT that reads captions."""
+
+    weights: str = "bert-base-uncased"
+    """`random`: drawn from the cell's seed; a folder with `config.json`, `vocab.txt` and weights; otherwise a model's
+    name on the Hugging Face hub (downloaded, or from its cache)."""
+    layers: int = 12
+    """Transformer layers; counts for `random` weights only, as do the next two."""
+    width: int = 768
+    """Width of the states."""
+    heads: int = 12
+    """Attention heads."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if min(self.layers, self.width, self.heads) < 1 or self.width % self.heads:
+            raise ConfigError(
+                f"layers, width and heads must be at least 1 and heads divide width; "
+                f"got layers={self.layers}, width={self.width}, heads={self.heads}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VseInftyConfig:
+    """What is VSE-infinity's own."""
+
+    size_augment: float = 0.2
+    """Share of regions dropped and of words masked, replaced or dropped in training; bound of the share of grid
+    cells dropped. 0 leaves everything as it is."""
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        if not 0 <= self.size_augment < 1:
+            raise ConfigError(f"size_augment must be in [0, 1), got {self.size_augment}")
+
+
+FrameworkName = Literal["vsepp", "vse_infty"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """One model: the framework, its image backbone, its text encoder and the joint space."""
 
-    framework: Literal["vsepp"] = "vsepp"
+    framework: FrameworkName = "vsepp"
     backbone: BackboneConfig
     text: GruConfig = field(default_factory=GruConfig)
+    """VSE++'s text encoder."""
     embed_dim: int = 1024
     """Dimensions of the joint embedding space (and of the GRU's state)."""
+    bert: BertConfig = field(default_factory=BertConfig)
+    """The other frameworks' text encoder."""
+    vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
+    """Counts for that framework only."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

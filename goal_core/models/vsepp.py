@@ -8,6 +8,7 @@ from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from goal_core.models.config import GruConfig
+from goal_core.models.heads import Heads
 from goal_core.seeding import derive_seed
 
 
@@ -60,7 +61,7 @@ class GruTextEncoder(nn.Module):
         return normalize(state_1BD[0], dim=-1)
 
 
-class VseppHeads(nn.Module):
+class VseppHeads(Heads):
     """Everything of VSE++ that trains while the backbone is frozen.
 
     Args:
@@ -79,9 +80,9 @@ class VseppHeads(nn.Module):
             self.image = ImageHead(num_features, embed_dim)
             self.text = GruTextEncoder(vocab_size, text.word_dim, embed_dim)
 
-    def encode_images(self, features_BF: Tensor) -> Tensor:
+    def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Joint-space unit vectors (B, D) of backbone features (B, F)."""
-        embeddings: Tensor = self.image(features_BF)
+        embeddings: Tensor = self.image(features)
         return embeddings
 
     def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:

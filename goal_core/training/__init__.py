@@ -1,7 +1,7 @@
 """Training: one trainer whose unit is one or more cells side by side."""
 
 from goal_core.training.config import Precision, StageConfig
-from goal_core.training.evaluate import evaluate_checkpoint
+from goal_core.training.evaluate import Opened, evaluate_checkpoint, open_checkpoint
 from goal_core.training.failures import CollapsedError, DivergedError
 from goal_core.training.plan import (
     CellDone,
@@ -27,9 +27,11 @@ __all__ = [
     "EpochDone",
     "EpochRecord",
     "Listener",
+    "Opened",
     "Precision",
     "StageConfig",
     "UnitPlan",
     "evaluate_checkpoint",
+    "open_checkpoint",
     "train_unit",
 ]

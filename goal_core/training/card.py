@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from goal_core.data import Vocabulary
-from goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, ScenesConfig
+from goal_core.data.config import DataConfig, ImageConfig, ScenesConfig
+from goal_core.data.tokenizer import Tokenizer, tokenizer_from_json
 from goal_core.errors import WeightsError
-from goal_core.models import BackboneConfig, GruConfig, ModelConfig, weights_id
+from goal_core.frameworks import framework_of
+from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig
 from goal_core.training.plan import CellPlan, UnitPlan
 
 
@@ -27,8 +28,8 @@ class Card:
     data_fingerprint: str
     model: ModelConfig
     weights: str
-    """Identity of the backbone's first weights; see :func:`goal_core.models.weights_id`."""
-    vocabulary: Vocabulary
+    """Identity of the first weights; see :meth:`goal_core.frameworks.Framework.weights_id`."""
+    vocabulary: Tokenizer
 
     def to_json(self) -> dict[str, Any]:
         """The card as JSON."""
@@ -59,15 +60,15 @@ class Card:
                 data_fingerprint=content["data_fingerprint"],
                 model=_model(content["model"]),
                 weights=content["weights"],
-                vocabulary=Vocabulary.from_json(content["vocabulary"]),
+                vocabulary=tokenizer_from_json(content["vocabulary"]),
             )
         except (KeyError, TypeError) as error:
             raise WeightsError(f"the checkpoint's description is not one this version knows: {error}") from error
 
 
-def cards_of(unit: UnitPlan, vocabulary: Vocabulary, fingerprint: str) -> dict[str, Card]:
+def cards_of(unit: UnitPlan, vocabulary: Tokenizer, fingerprint: str) -> dict[str, Card]:
     """The card of each cell of a unit, by cell id."""
-    weights = weights_id(unit.model.backbone)
+    weights = framework_of(unit.model).weights_id(unit.model)
 
     def card(cell: CellPlan) -> Card:
         return Card(
@@ -89,7 +90,7 @@ def cards_of(unit: UnitPlan, vocabulary: Vocabulary, fingerprint: str) -> dict[s
 def moved(card: Card, *, root: str | None, weights: str | None) -> Card:
     """The card with other places for its data and its backbone's weights."""
     data, model = card.data, card.model
-    if root is not None and isinstance(data, KarpathyConfig):
+    if root is not None and not isinstance(data, ScenesConfig):
         data = replace(data, root=root)
     if weights is not None:
         model = replace(model, backbone=replace(model.backbone, weights=weights))
@@ -97,11 +98,13 @@ def moved(card: Card, *, root: str | None, weights: str | None) -> Card:
 
 
 def _data(content: Mapping[str, Any]) -> DataConfig:
-    fields = {**content, "image": ImageConfig(**content["image"])}
-    return KarpathyConfig(**fields) if content["format"] == "karpathy" else ScenesConfig(**fields)
+    kind: type[DataConfig] = {get_args(get_type_hints(kind)["format"])[0]: kind for kind in get_args(DataConfig)}[
+        content["format"]
+    ]
+    image = {"image": ImageConfig(**content["image"])} if "image" in content else {}
+    return kind(**{**content, **image})
 
 
 def _model(content: Mapping[str, Any]) -> ModelConfig:
-    return ModelConfig(
-        **{**content, "backbone": BackboneConfig(**content["backbone"]), "text": GruConfig(**content["text"])}
-    )
+    kinds = {"backbone": BackboneConfig, "text": GruConfig, "bert": BertConfig, "vse_infty": VseInftyConfig}
+    return ModelConfig(**{key: kinds[key](**value) if key in kinds else value for key, value in content.items()})

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from goal_core.data import Batch
-from goal_core.models import ImageBackbone, VseppHeads
+from goal_core.models import Heads, ImageBackbone, ParameterGroup
 from goal_core.objectives import CollapseDetector, ObjectiveStats
 from goal_core.seeding import RandomStream, derive_seed
 from goal_core.training.card import Card
@@ -24,7 +24,7 @@ from goal_core.training.checkpoint import (
 )
 from goal_core.training.encoder import Encoder
 from goal_core.training.failures import CollapsedError
-from goal_core.training.optim import build_optimizer, check_finite, clip_gradient, lr_at
+from goal_core.training.optim import build_optimizer, check_finite, clip_gradient, loss_scale, lr_at, set_lr
 from goal_core.training.plan import CellFolder, CellPlan, EpochRecord, UnitPlan
 from goal_core.training.triplet_record import TripletRecord
 from goal_core.training.warmup import sum_hinge
@@ -44,6 +44,7 @@ class CellRun:
         backbone: the cell's own backbone when the stage trains it; None when the unit's frozen one is shared.
         folder: where its files lie.
         card: what its checkpoints say of themselves.
+        steps_per_epoch: optimiser steps.
         keep_backbone: also save the backbone that the frozen stage did not change (its weights exist nowhere else).
     """
 
@@ -51,10 +52,12 @@ class CellRun:
         self,
         plan: CellPlan,
         unit: UnitPlan,
-        heads: VseppHeads,
+        heads: Heads,
         backbone: ImageBackbone | None,
         folder: CellFolder,
         card: Card,
+        *,
+        steps_per_epoch: int,
         keep_backbone: ImageBackbone | None = None,
     ) -> None:
         self.cell_id, self.unit, self.folder, self._card = plan.cell_id, unit, folder, card
@@ -64,8 +67,13 @@ class CellRun:
         self.objective = plan.objective.build()
         self.triplets = TripletRecord(device)
         self._objective_config = plan.objective
-        self.parameters = [*heads.parameters(), *(backbone.parameters() if backbone else ())]
-        self.optimizer = build_optimizer(self.parameters, unit.stage)
+        self._steps_per_epoch = steps_per_epoch
+        groups = heads.parameter_groups(unit.stage.bert_lr_scale)
+        if backbone is not None:
+            weights = tuple(backbone.parameters())
+            groups.append(ParameterGroup(name="backbone", parameters=weights, lr_scale=unit.stage.backbone_lr_scale))
+        self.parameters = [parameter for group in groups for parameter in group.parameters]
+        self.optimizer = build_optimizer(groups, unit.stage)
         self.scaler = torch.amp.GradScaler(device.type, enabled=unit.precision == "fp16")
         self.stream = RandomStream(derive_seed(unit.seed, "train", unit.stage.name), device)
         self.collapse = CollapseDetector(margin=self.objective.margin, patience=unit.stage.collapse_patience)
@@ -79,7 +87,7 @@ class CellRun:
         """One optimiser step.
 
         Args:
-            inputs: frozen features (B, F), or pixels (B, 3, S, S) when the stage trains the backbone.
+            inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) when the stage trains the backbone.
             batch: the captions, on the device.
 
         Raises:
@@ -87,27 +95,34 @@ class CellRun:
             NonFiniteError: the embeddings are not finite.
             CollapsedError: the hinge has been pinned at the margin for too long.
         """
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr_at(self.unit.stage, self.epoch)
+        stage = self.unit.stage
+        set_lr(self.optimizer, lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
         self.optimizer.zero_grad(set_to_none=True)
+        self.heads.train()
         with self.stream.active(), self.encoder.autocast():
-            image_BD, text_BD = self.encoder.images(inputs), self.encoder.texts(batch.tokens, batch.lengths)
-        surrogate, stats = self.objective.forward_with_stats(image_BD, text_BD)
-        if self.epoch < self.unit.stage.warmup_epochs:
-            surrogate = sum_hinge(image_BD, text_BD, self.objective.margin)
-        torch.autograd.backward(self.scaler.scale(surrogate))
+            with torch.set_grad_enabled(self.backbone is not None and self.epoch >= stage.frozen_epochs):
+                features = self.encoder.features(inputs)
+            pairs = self.heads.forward_pairs(features, batch.region_lengths, batch.tokens, batch.lengths)
+        ids = batch.ids if self.heads.masks_same_image else None
+        surrogate, stats = self.objective.forward_with_stats(pairs.image_BD, pairs.text_BD, ids)
+        if self.epoch < stage.warmup_epochs:
+            surrogate = sum_hinge(pairs.image_BD, pairs.text_BD, self.objective.margin)
+        with self.stream.active(), self.encoder.autocast():
+            loss, extra = self.heads.total_loss(surrogate, pairs, batch.ids)
+        scale = loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
+        torch.autograd.backward(self.scaler.scale(loss if scale == 1 else loss * scale))
         self.scaler.unscale_(self.optimizer)
-        norm = clip_gradient(self.parameters, self.unit.stage.grad_clip)
+        norm = clip_gradient(self.parameters, stage.grad_clip)
         if not self.scaler.is_enabled():  # fp16 overflows are the scaler's to skip
             check_finite(norm, f"epoch {self.epoch + 1}, step {self.next_step + 1}")
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.next_step += 1
-        self._observe(stats, float(norm))
+        self._observe(stats, {**extra, "weight_grad_norm": float(norm)})
         self.triplets.add(stats)
 
-    def _observe(self, stats: ObjectiveStats, norm: float) -> None:
-        values = {**stats.as_dict(), "weight_grad_norm": norm}
+    def _observe(self, stats: ObjectiveStats, extra: dict[str, float]) -> None:
+        values = {**stats.as_dict(), **extra}
         for key, value in values.items():
             total, count = self._sums.get(key, (0.0, 0))
             self._sums[key] = (total + value, count + 1)
@@ -126,7 +141,7 @@ class CellRun:
         """
         self.epoch, self.next_step = self.epoch + 1, 0
         train = {f"train/{key}": total / count for key, (total, count) in self._sums.items()}
-        train["train/lr"] = lr_at(self.unit.stage, self.epoch - 1)
+        train["train/lr"] = lr_at(self.unit.stage, self.epoch - 1, self._steps_per_epoch - 1, self._steps_per_epoch)
         metrics = {
             **train,
             **{f"val/{key}": value for key, value in val.items()},

@@ -24,9 +24,25 @@ class StageConfig:
     """Image-caption pairs a step."""
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
+    beta2: float = 0.999
+    """Decay of the optimiser's squared gradients; the first moment's is 0.9."""
+    schedule: Literal["drops", "linear"] = "drops"
+    """`drops`: the learning rate falls at `lr_drops`; `linear`: step by step it rises from 0 over the share
+    `lr_warmup` of all the stage's steps, then falls to 0, as X-VLM's."""
+    lr_warmup: float = 0.0
+    """Of `linear`: share of the steps, in [0, 1)."""
     lr_drops: tuple[int, ...] = ()
     """The learning rate is multiplied by `lr_drop_factor` when these many epochs are done."""
     lr_drop_factor: float = 0.1
+    bert_lr_scale: float = 1.0
+    """Times `lr`: the learning rate of a pretrained BERT."""
+    backbone_lr_scale: float = 1.0
+    """Times `lr`: the learning rate of the image backbone in `finetune`."""
+    frozen_epochs: int = 0
+    """In these first epochs of `finetune` the backbone stays as it came."""
+    ramp_epochs: int = 0
+    """In these many epochs after `frozen_epochs` the loss is multiplied by the share of the epoch's steps that are
+    done, as VSE-infinity does when its backbone begins to train."""
     grad_clip: float = 2.0
     """Global norm to which each cell's gradient is clipped; 0 does not clip."""
     warmup_epochs: int = 0
@@ -52,15 +68,29 @@ class StageConfig:
             problems.append(f"batch_size must be at least 2, or no pair has a negative; got {self.batch_size}")
         if not 0 < self.lr_drop_factor <= 1:
             problems.append(f"lr_drop_factor must be in (0, 1], got {self.lr_drop_factor}")
-        for name in ("weight_decay", "grad_clip", "checkpoint_every", "collapse_patience", "warmup_epochs"):
+        for name in (
+            *("weight_decay", "grad_clip", "checkpoint_every", "collapse_patience", "warmup_epochs"),
+            *("bert_lr_scale", "backbone_lr_scale", "frozen_epochs", "ramp_epochs"),
+        ):
             if getattr(self, name) < 0:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")
+        if not 0 <= self.beta2 < 1:
+            problems.append(f"beta2 must be in [0, 1), got {self.beta2}")
+        if not 0 <= self.lr_warmup < 1:
+            problems.append(f"lr_warmup must be in [0, 1), got {self.lr_warmup}")
+        if self.lr_drops and self.schedule == "linear":
+            problems.append("lr_drops belong to schedule drops, not to linear")
         late = [drop for drop in self.lr_drops if not 0 < drop < self.epochs]
         if late:
             problems.append(f"lr_drops must lie between 1 and epochs - 1 = {self.epochs - 1}, got {late}")
         if self.warmup_epochs >= self.epochs > 0:
             problems.append(
                 f"warmup_epochs must leave an epoch to the objective: {self.warmup_epochs} of {self.epochs} epochs"
+            )
+        if self.frozen_epochs + self.ramp_epochs > self.epochs:
+            problems.append(
+                f"frozen_epochs and ramp_epochs must fit into {self.epochs} epochs, "
+                f"got {self.frozen_epochs} + {self.ramp_epochs}"
             )
         if problems:
             raise ConfigError("; ".join(problems))

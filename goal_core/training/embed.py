@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.data import EncodedCaptions, Split, Vocabulary
+from goal_core.data import EncodedCaptions, Split
+from goal_core.data.tokenizer import Tokenizer
 from goal_core.evaluation import RetrievalMetrics, retrieval_metrics
 from goal_core.training.encoder import Encoder
 
@@ -30,9 +31,9 @@ class EvalSplit:
     """Index of each caption's image, (M,) int64."""
 
 
-def prepare_split(split: Split, vocabulary: Vocabulary, inputs: Callable[[], Iterator[Tensor]]) -> EvalSplit:
+def prepare_split(split: Split, tokenizer: Tokenizer, inputs: Callable[[], Iterator[Tensor]]) -> EvalSplit:
     """Encode a split's captions and put them beside its images' inputs; see :class:`EvalSplit`."""
-    captions = EncodedCaptions(split.captions, vocabulary)
+    captions = EncodedCaptions(split.captions, tokenizer)
     return EvalSplit(
         inputs=inputs,
         captions=captions,
@@ -43,6 +44,7 @@ def prepare_split(split: Split, vocabulary: Vocabulary, inputs: Callable[[], Ite
 
 def embed_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
     """Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device."""
+    encoder.heads.eval()
     with torch.inference_mode(), encoder.autocast():
         images = [encoder.images(chunk).float() for chunk in split.inputs()]
         texts = []

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goal_core.models import ImageBackbone, VseppHeads
+from goal_core.models import Heads, ImageBackbone
 
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -23,7 +23,7 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any
 class Encoder:
     """Maps images and captions into the joint space."""
 
-    heads: VseppHeads
+    heads: Heads
     backbone: ImageBackbone | None
     """None where a frozen backbone has been passed already, and images arrive as features."""
     precision: str
@@ -33,9 +33,13 @@ class Encoder:
         """The context for forward passes."""
         return autocast(self.precision, self.device)
 
+    def features(self, inputs: Tensor) -> Tensor:
+        """What the heads take of an image: the backbone's output, or the inputs where there is no backbone here."""
+        return inputs if self.backbone is None else self.backbone(inputs)
+
     def images(self, inputs: Tensor) -> Tensor:
-        """Unit vectors (B, D) of pixels (B, 3, S, S), or of features (B, F) where there is no backbone here."""
-        return self.heads.encode_images(inputs if self.backbone is None else self.backbone(inputs))
+        """Unit vectors (B, D) of pixels (B, 3, S, S), or of features (B, F) or (B, R, F) if no backbone is here."""
+        return self.heads.encode_images(self.features(inputs))
 
     def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from goal_core.data import open_dataset
+from goal_core.data import Dataset, open_dataset
+from goal_core.data.config import RegionsConfig
 from goal_core.errors import DataError, WeightsError
-from goal_core.models import VseppHeads, build_backbone, weights_id
+from goal_core.frameworks import framework_of
 from goal_core.training.card import Card, moved
 from goal_core.training.checkpoint import load_module, read_checkpoint, take_prefix
-from goal_core.training.embed import prepare_split, recalls_of
+from goal_core.training.embed import EvalSplit, prepare_split, recalls_of
 from goal_core.training.encoder import Encoder
-from goal_core.training.trunk import split_pixels
+from goal_core.training.trunk import num_features, split_inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A trained cell with its data, ready to embed."""
+
+    card: Card
+    epoch: int
+    """Which epoch's weights they are."""
+    encoder: Encoder
+    dataset: Dataset
+
+    def prepared(self, split: str) -> EvalSplit:
+        """A split as :func:`goal_core.training.embed.embed_split` takes it."""
+        chosen = self.dataset.splits[split]
+        image = None if isinstance(self.card.data, RegionsConfig) else self.card.data.image
+        return prepare_split(chosen, self.card.vocabulary, split_inputs(chosen, image, self.encoder.device))
+
+
+def open_checkpoint(path: Path, *, root: str | None = None, weights: str | None = None, device: str = "cpu") -> Opened:
+    """Load a trained cell and open its data; arguments and errors as those of :func:`evaluate_checkpoint`."""
+    path = path / "best.safetensors" if path.is_dir() else path
+    tensors, state = read_checkpoint(path)
+    if "card" not in state:
+        raise WeightsError(f"{path} is no model to evaluate (training state?); give the best.safetensors beside it")
+    card = moved(Card.from_json(state["card"]), root=root, weights=weights)
+    dataset = open_dataset(card.data)
+    if dataset.fingerprint != card.data_fingerprint:
+        raise DataError(
+            "the data is not what the cell was trained on: "
+            f"fingerprint {dataset.fingerprint}, not {card.data_fingerprint}"
+        )
+    encoder = _encoder(card, tensors, path, torch.device(device), dataset)
+    return Opened(card=card, epoch=state["epoch"], encoder=encoder, dataset=dataset)
 
 
 def evaluate_checkpoint(
@@ -46,53 +81,39 @@ def evaluate_checkpoint(
         DataError: the data is missing, or is not the data the cell was trained on.
     """
     torch.set_num_threads(threads)
-    path = path / "best.safetensors" if path.is_dir() else path
-    tensors, state = read_checkpoint(path)
-    if "card" not in state:
-        raise WeightsError(f"{path} is no model to evaluate (training state?); give the best.safetensors beside it")
-    card = moved(Card.from_json(state["card"]), root=root, weights=weights)
-    dataset = open_dataset(card.data)
-    if dataset.fingerprint != card.data_fingerprint:
-        raise DataError(
-            "the data is not what the cell was trained on: "
-            f"fingerprint {dataset.fingerprint}, not {card.data_fingerprint}"
-        )
-    encoder = _encoder(card, tensors, path, torch.device(device))
-    chosen = dataset.splits[split]
-    ready = prepare_split(chosen, card.vocabulary, split_pixels(chosen, card.data.image, encoder.device))
+    opened = open_checkpoint(path, root=root, weights=weights, device=device)
+    card, chosen = opened.card, opened.dataset.splits[split]
     return {
         "cell": card.cell,
         "stage": card.stage,
         "objective": f"{card.objective['pair']}/{card.objective['triplet']}",
         "seed": card.seed,
-        "epoch": state["epoch"],
+        "epoch": opened.epoch,
         "split": split,
         "images": chosen.num_images,
         "captions": chosen.num_captions,
-        "metrics": recalls_of(encoder, ready, split),
+        "metrics": recalls_of(opened.encoder, opened.prepared(split), split),
     }
 
 
-def _encoder(card: Card, tensors: dict[str, torch.Tensor], path: Path, device: torch.device) -> Encoder:
+def _encoder(
+    card: Card, tensors: dict[str, torch.Tensor], path: Path, device: torch.device, dataset: Dataset
+) -> Encoder:
     """The model of a checkpoint; its backbone from the file, or from the weights it was frozen with."""
-    stored = take_prefix("backbone", tensors)
-    config = card.model.backbone
-    if not stored and weights_id(config) != card.weights:
+    framework = framework_of(card.model)
+    stored, model = take_prefix("backbone", tensors), card.model
+    if stored:  # it is about to be overwritten: spare the file or the download
+        model = replace(model, backbone=replace(model.backbone, weights="random"))
+    elif framework.weights_id(model) != card.weights:
         raise WeightsError(
-            f"the backbone's weights have changed: {config.weights} is {weights_id(config)}, "
+            f"the backbone's weights have changed: {model.backbone.weights} is {framework.weights_id(model)}, "
             f"the cell used {card.weights}"
         )
-    if stored:
-        config = replace(config, weights="random")  # about to be overwritten: spare the file or the download
-    backbone = build_backbone(config, image_size=card.data.image.size, seed=card.seed)
-    if stored:
+    backbone = framework.backbone(model, card.data, card.seed)
+    if stored and backbone is not None:
         load_module(backbone, stored, path)
-    heads = VseppHeads(
-        num_features=backbone.num_features,
-        vocab_size=len(card.vocabulary),
-        text=card.model.text,
-        embed_dim=card.model.embed_dim,
-        seed=card.seed,
-    )
+    width = num_features(backbone, dataset.splits["test"])
+    heads = framework.heads(card.model, num_features=width, tokenizer=card.vocabulary, seed=card.seed)
     load_module(heads, take_prefix("heads", tensors), path)
-    return Encoder(heads=heads.to(device), backbone=backbone.to(device), precision=card.precision, device=device)
+    backbone = None if backbone is None else backbone.to(device)
+    return Encoder(heads=heads.to(device), backbone=backbone, precision=card.precision, device=device)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from goal_core.data import Batch, Split, SquareImages
-from goal_core.data.config import ImageConfig
+from goal_core.data.config import ImageConfig, RegionsConfig
 from goal_core.models import ImageBackbone, weights_id
 from goal_core.training.encoder import autocast
 from goal_core.training.plan import UnitPlan
@@ -44,21 +45,22 @@ class Trunk:
         self._alive = alive
         self.unit, self.backbone, self._fingerprint = unit, backbone, fingerprint
         self.device = torch.device(unit.device)
-        self.deterministic = unit.data.image.augment == "none"
+        self.image = None if isinstance(unit.data, RegionsConfig) else unit.data.image
         self._train_features: Tensor | None = None
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""
-        return self.backbone is None or not self.deterministic
+        return self.image is not None and (self.backbone is None or self.image.augment != "none")
 
     def prepare(self, train: Split) -> None:
         """Compute the training features once, where they are the same in every epoch."""
-        if not self.wants_pixels():
-            assert self.backbone is not None
+        if self.backbone is not None and not self.wants_pixels():
             self._train_features = self._split_features(train, self.backbone)
 
     def batch_inputs(self, batch: Batch) -> Tensor:
-        """Features (B, F) or pixels (B, 3, S, S) of a training batch, on the device."""
+        """Features (B, F) or (B, R, F), or pixels (B, 3, S, S), of a training batch, on the device."""
+        if batch.regions is not None:
+            return batch.regions.to(self.device, non_blocking=True)
         if self._train_features is not None:
             return self._train_features[batch.image_index.to(self._train_features.device)]
         assert batch.images is not None
@@ -70,6 +72,7 @@ class Trunk:
         return replace(
             batch,
             images=None,
+            regions=None,
             tokens=batch.tokens.to(self.device, non_blocking=True),
             image_index=batch.image_index.to(self.device, non_blocking=True),
         )
@@ -83,16 +86,15 @@ class Trunk:
         if self.backbone is not None:
             features = self._split_features(split, self.backbone)
             return lambda: iter(torch.split(features, CHUNK))
-        return split_pixels(
-            split, self.unit.data.image, self.device, workers=self.unit.loader_workers, alive=self._alive
-        )
+        return split_inputs(split, self.image, self.device, workers=self.unit.loader_workers, alive=self._alive)
 
     def _split_features(self, split: Split, backbone: ImageBackbone) -> Tensor:
         path = self._cache_path(split)
         if path is not None and path.exists():
             stored: Tensor = load_file(path)["features"]
             return stored.to(self.device)
-        squares = SquareImages(split, self.unit.data.image, num_workers=self.unit.loader_workers, ram_limit=0)
+        assert self.image is not None
+        squares = SquareImages(split, self.image, num_workers=self.unit.loader_workers, ram_limit=0)
         chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in squares.chunks(CHUNK)]
         squares.close()
         features = torch.cat(chunks)
@@ -109,7 +111,9 @@ class Trunk:
     def _cache_path(self, split: Split) -> Path | None:
         if self.unit.cache is None:
             return None
-        model, image = self.unit.model, self.unit.data.image
+        assert self.image is not None
+        assert self.backbone is not None
+        model, image = self.unit.model, self.image
         what = {
             "data": self._fingerprint,
             "split": split.name,
@@ -118,27 +122,35 @@ class Trunk:
             "seed": self.unit.seed if model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, self.unit.device, self.unit.threads, torch.__version__],
         }
+        if self.backbone.cells:
+            what["cells"] = True
+        if image.augment == "vse_infty":
+            what["stretched"] = True
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"
 
 
-def split_pixels(
+def split_inputs(
     split: Split,
-    image: ImageConfig,
+    image: ImageConfig | None,
     device: torch.device,
     *,
     workers: int = 0,
     alive: Callable[[], None] = lambda: None,
 ) -> Callable[[], Iterator[Tensor]]:
-    """A function that gives a split's unaugmented pixels, (C, 3, S, S) uint8, chunk by chunk on the device.
+    """A function that gives a split, unaugmented, chunk by chunk on the device.
+
+    Pixels, (C, 3, S, S) uint8; or precomputed regions, (C, R, F) float32.
 
     Args:
         split: the images.
-        image: their size.
+        image: their size; None where the split holds regions.
         device: where the chunks go.
         workers: decoding processes.
         alive: called for every chunk.
     """
+    if image is None:
+        return lambda: _region_chunks(split, device, alive)
     squares = SquareImages(split, image, num_workers=workers)
 
     def chunks() -> Iterator[Tensor]:
@@ -147,6 +159,21 @@ def split_pixels(
             yield chunk.to(device)
 
     return chunks
+
+
+def num_features(backbone: ImageBackbone | None, split: Split) -> int:
+    """Width of what the heads take: of the backbone's features, or of the split's precomputed regions."""
+    if backbone is not None:
+        return backbone.num_features
+    assert split.region_shape is not None
+    return split.region_shape[1]
+
+
+def _region_chunks(split: Split, device: torch.device, alive: Callable[[], None]) -> Iterator[Tensor]:
+    everything = np.arange(split.num_images)
+    for start in range(0, len(everything), CHUNK):
+        alive()
+        yield torch.from_numpy(split.load_regions(everything[start : start + CHUNK])).to(device)
 
 
 def _write_features(path: Path, features: Tensor) -> None:

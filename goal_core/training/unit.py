@@ -14,9 +14,10 @@ from typing import TypeVar
 
 import torch
 
-from goal_core.data import Batch, BatchSource, Dataset, Vocabulary, open_dataset
+from goal_core.data import Batch, BatchSource, Dataset, open_dataset
 from goal_core.errors import DeviceError, FencedError
-from goal_core.models import ImageBackbone, VseppHeads, build_backbone
+from goal_core.frameworks import framework_of
+from goal_core.models import ImageBackbone
 from goal_core.training.card import cards_of
 from goal_core.training.cell_run import LAST, CellRun
 from goal_core.training.embed import EvalSplit, prepare_split, recalls_of
@@ -32,7 +33,7 @@ from goal_core.training.plan import (
     SilentListener,
     UnitPlan,
 )
-from goal_core.training.trunk import Trunk
+from goal_core.training.trunk import Trunk, num_features
 
 T = TypeVar("T")
 
@@ -77,12 +78,13 @@ class _UnitTrainer:
         self.unit, self.folders, self.listener, self.dataset = unit, folders, listener, dataset
         self.device = torch.device(unit.device)
         self.frozen = unit.stage.name == "frozen"
-        self.vocabulary = Vocabulary.build(
-            [*dataset.splits["train"].captions, *dataset.splits["val"].captions], unit.data.min_word_count
-        )
-        self.shared = self._backbone().to(self.device) if self.frozen else None
+        self.framework = framework_of(unit.model)
+        self.framework.check(unit.model, unit.data)
+        captions = [*dataset.splits["train"].captions, *dataset.splits["val"].captions]
+        self.tokenizer = self.framework.tokenizer(unit.model, captions, unit.data.min_word_count)
+        self.shared = self._backbone() if self.frozen else None
         self.trunk = Trunk(unit, self.shared, dataset.fingerprint, alive=listener.alive)
-        self.cards = cards_of(unit, self.vocabulary, dataset.fingerprint)
+        self.cards = cards_of(unit, self.tokenizer, dataset.fingerprint)
         self.pending: list[CellEvent] = []
         self.outcomes: list[CellDone | CellFailed] = []
 
@@ -90,15 +92,17 @@ class _UnitTrainer:
         train = self.dataset.splits["train"]
         source = BatchSource(
             train,
-            self.vocabulary,
-            self.unit.data.image,
+            self.tokenizer,
+            self.trunk.image,
             batch_size=self.unit.stage.batch_size,
             drop_last=self.unit.stage.drop_last,
             seed=self.unit.seed,
             with_images=self.trunk.wants_pixels(),
             num_workers=self.unit.loader_workers,
+            augment=self.framework.augment(self.unit.model, self.tokenizer, self.unit.seed),
         )
-        runs = [run for plan in self.unit.cells if (run := self._guard(plan.cell_id, partial(self._start, plan)))]
+        starts = {plan.cell_id: partial(self._start, plan, source.steps_per_epoch) for plan in self.unit.cells}
+        runs = [run for cell_id, start in starts.items() if (run := self._guard(cell_id, start))]
         if any(run.epoch < self.unit.stage.epochs for run in runs):
             self.trunk.prepare(train)
         val = self._prepare("val")
@@ -114,26 +118,23 @@ class _UnitTrainer:
 
     def _prepare(self, name: str) -> EvalSplit:
         split = self.dataset.splits[name]
-        return prepare_split(split, self.vocabulary, self.trunk.split_inputs(split))
+        return prepare_split(split, self.tokenizer, self.trunk.split_inputs(split))
 
-    def _backbone(self) -> ImageBackbone:
-        model = self.unit.model
-        return build_backbone(model.backbone, image_size=self.unit.data.image.size, seed=self.unit.seed)
+    def _backbone(self) -> ImageBackbone | None:
+        backbone = self.framework.backbone(self.unit.model, self.unit.data, self.unit.seed)
+        return None if backbone is None else backbone.to(self.device)
 
-    def _start(self, plan: CellPlan) -> CellRun:
+    def _start(self, plan: CellPlan, steps_per_epoch: int) -> CellRun:
         model = self.unit.model
-        backbone = None if self.frozen else self._backbone().to(self.device)
-        width = (backbone or self.shared).num_features  # type: ignore[union-attr]  # one of the two is there
-        heads = VseppHeads(
-            num_features=width,
-            vocab_size=len(self.vocabulary),
-            text=model.text,
-            embed_dim=model.embed_dim,
-            seed=self.unit.seed,
-        ).to(self.device)
+        backbone = None if self.frozen else self._backbone()
+        width = num_features(backbone or self.shared, self.dataset.splits["train"])
+        heads = self.framework.heads(model, num_features=width, tokenizer=self.tokenizer, seed=self.unit.seed)
+        heads = heads.to(self.device)
         kept = self.shared if model.backbone.weights == "random" else None
         folder, card = self.folders[plan.cell_id], self.cards[plan.cell_id]
-        run = CellRun(plan, self.unit, heads, backbone, folder, card, keep_backbone=kept)
+        run = CellRun(
+            plan, self.unit, heads, backbone, folder, card, steps_per_epoch=steps_per_epoch, keep_backbone=kept
+        )
         resumed = run.resume()
         if not resumed and plan.init is not None:
             run.start_from(plan.init)

@@ -142,6 +142,8 @@ def test_a_default_written_out_does_not_count() -> None:
 STAGE_CHANGES: dict[str, Any] = {item.name: None for item in fields(StageConfig)} | {
     "lr_drops": (3,),
     "lr_drop_factor": 0.5,
+    "beta2": 0.98,
+    "lr_warmup": 0.1,
 }
 
 

@@ -1,0 +1,135 @@
+"""The text files beside precomputed features: captions, and the ids of their images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from goal_core.errors import DataError
+
+FILE_OF_SPLIT = {"train": "train", "val": "dev"}
+"""The split that a file's first word stands for; which files are the test split is a setting."""
+
+
+def split_files(test_file: Literal["test", "testall"]) -> dict[str, str]:
+    """First word of the file names of each split: `train`, `val` and `test`."""
+    return {**FILE_OF_SPLIT, "test": test_file}
+
+
+def precomp_folder(root: Path) -> Path:
+    """The folder of the `*_caps.txt` files: ``root/precomp`` where it exists, else the root.
+
+    Raises:
+        DataError: the root is not there.
+    """
+    if not root.is_dir():
+        raise DataError(f"dataset folder not found: {root}")
+    inner = root / "precomp"
+    return inner if inner.is_dir() else root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptionFiles:
+    """What the text files of one split say, in their order."""
+
+    captions: tuple[tuple[str, ...], ...]
+    """For each image its captions, the same number for all."""
+    ids: tuple[str, ...]
+    """For each image its id; no id occurs twice."""
+
+    def first(self, num_images: int) -> CaptionFiles:
+        """The same of the first images only; 0 keeps all."""
+        kept = num_images or len(self.ids)
+        return CaptionFiles(captions=self.captions[:kept], ids=self.ids[:kept])
+
+
+def read_caption_files(folder: Path, word: str, num_images: int | None = None) -> CaptionFiles:
+    """Read ``{word}_caps.txt`` and ``{word}_ids.txt``.
+
+    Args:
+        folder: where they lie.
+        word: `train`, `dev`, `test` or `testall`.
+        num_images: N; None takes the number of different ids in a row, where nothing else tells it.
+
+    Raises:
+        DataError: a file is missing or no UTF-8 text, a line is empty, the captions are not a multiple of the images,
+            there are ids for neither each image nor each caption, or an image is listed twice.
+    """
+    caps, ids = folder / f"{word}_caps.txt", folder / f"{word}_ids.txt"
+    captions, listed = read_lines(caps), read_lines(ids)
+    if num_images is None:
+        num_images = _num_runs(listed) if len(listed) == len(captions) else len(listed)
+    per_image = captions_per_image(caps, len(captions), num_images)
+    return CaptionFiles(
+        captions=tuple(tuple(captions[start : start + per_image]) for start in range(0, len(captions), per_image)),
+        ids=image_ids(ids, listed, num_images, per_image),
+    )
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file, stripped.
+
+    Raises:
+        DataError: the file is missing, empty or no UTF-8 text, or a line is empty.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: byte {error.start} cannot be read") from error
+    # Captions hold signs that `splitlines` takes for line ends.
+    lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
+    if "" in lines:
+        raise DataError(f"{path} is empty" if lines == [""] else f"line {lines.index('') + 1} of {path} is empty")
+    return lines
+
+
+def captions_per_image(path: Path, num_captions: int, num_images: int) -> int:
+    """Consecutive captions that each image has.
+
+    Raises:
+        DataError: the captions are not a multiple of the images.
+    """
+    per_image, rest = divmod(num_captions, num_images)
+    if rest or not per_image:
+        raise DataError(f"{path} has {num_captions} captions, which is no multiple of the {num_images} images")
+    return per_image
+
+
+def image_ids(path: Path, listed: Sequence[str], num_images: int, per_image: int) -> tuple[str, ...]:
+    """One id an image, from a list with one an image or one a caption.
+
+    Raises:
+        DataError: the list has another length, the captions of one image have different ids, or an id occurs twice.
+    """
+    num_captions = num_images * per_image
+    if len(listed) not in (num_images, num_captions):
+        raise DataError(
+            f"{path} has {len(listed)} ids, but must have one for each of the {num_images} images "
+            f"or for each of the {num_captions} captions"
+        )
+    step = 1 if len(listed) == num_images else per_image
+    for start in range(0, len(listed), step):
+        odd = next((line for line in range(start, start + step) if listed[line] != listed[start]), None)
+        if odd is not None:
+            raise DataError(
+                f"line {odd + 1} of {path} has id {listed[odd]}, but its caption is of the same image as that "
+                f"of line {start + 1} with id {listed[start]}"
+            )
+    ids = tuple(listed[::step])
+    seen: dict[str, int] = {}
+    for image, name in enumerate(ids):
+        if name in seen:
+            raise DataError(f"image {name} is listed twice in {path}: as images {seen[name]} and {image} from 0")
+        seen[name] = image
+    return ids
+
+
+def _num_runs(listed: Sequence[str]) -> int:
+    return 1 + sum(a != b for a, b in pairwise(listed))

@@ -1,0 +1,17 @@
+"""The published systems, each as what the one trainer needs to know of it."""
+
+from goal_core.frameworks.framework import Framework
+from goal_core.frameworks.vse_infty import VseInfty
+from goal_core.frameworks.vsepp import Vsepp
+from goal_core.models.config import ModelConfig
+
+FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (Vsepp(), VseInfty())}
+"""By the name in sweep files."""
+
+
+def framework_of(model: ModelConfig) -> Framework:
+    """The framework of a model."""
+    return FRAMEWORKS[model.framework]
+
+
+__all__ = ["FRAMEWORKS", "Framework", "framework_of"]

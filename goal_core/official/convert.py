@@ -1,0 +1,121 @@
+"""A published checkpoint into one of ours, which describes itself and can be evaluated like any trained cell."""
+
+from __future__ import annotations
+
+import hashlib
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from goal_core.data import Vocabulary
+from goal_core.data.config import DataConfig
+from goal_core.errors import WeightsError
+from goal_core.models import BackboneConfig, GruConfig, ModelConfig, VseppHeads, build_backbone
+from goal_core.objectives import ObjectiveConfig
+from goal_core.official.pickles import read_torch_file, tensors_of
+from goal_core.official.renaming import Renamed, rename_tensors
+from goal_core.official.vsepp_layout import VSEPP_LEFTOVERS, vsepp_name, vsepp_settings
+from goal_core.training.card import Card
+from goal_core.training.checkpoint import with_prefix, write_checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Official:
+    """A published model under our names."""
+
+    model: ModelConfig
+    vocabulary: Vocabulary
+    renamed: Renamed
+    """`heads.*` and `backbone.net.*`."""
+    epoch: int
+    """Epoch of its training that the file holds."""
+    digest: str
+    """`sha256:` and 16 hex digits of the published file."""
+
+
+def read_vsepp(path: Path, vocabulary: Vocabulary, *, image_size: int = 224) -> Official:
+    """Read a public VSE++ checkpoint with a ResNet.
+
+    Args:
+        path: ``model_best.pth.tar``.
+        vocabulary: the one it was trained with; its order is that of the word embedding's rows.
+        image_size: side of the images it will see, pixels.
+
+    Raises:
+        WeightsError: the file is refused, is not of the layout, is of another variant, or has another vocabulary.
+    """
+    stored = read_torch_file(path)
+    parts, options = stored.get("model"), stored.get("opt")
+    if not isinstance(parts, list) or len(parts) != 2 or not isinstance(options, Namespace):
+        raise WeightsError(f"{path} is no VSE++ checkpoint: it must hold `opt` and `model`, a list of two state dicts")
+    image, text = (tensors_of(part, f"{path}: model[{index}]") for index, part in enumerate(parts))
+    for name in ("fc.weight", "fc.bias"):
+        if name not in image:
+            raise WeightsError(f"{path} is no VSE++ checkpoint: its image encoder lacks {name}")
+    if "embed.weight" not in text:
+        raise WeightsError(f"{path} is no VSE++ checkpoint: its text encoder lacks embed.weight")
+    given = {**image, **text}
+    settings = vsepp_settings(options, given, str(path))
+    if len(vocabulary) != len(given["embed.weight"]):
+        raise WeightsError(
+            f"the word embedding of {path} has {len(given['embed.weight'])} rows, "
+            f"but the vocabulary has {len(vocabulary)} words: it is not the one this model was trained with"
+        )
+    model = ModelConfig(
+        backbone=BackboneConfig(name=settings["backbone"], weights="random"),
+        text=GruConfig(word_dim=settings["word_dim"]),
+        embed_dim=settings["embed_dim"],
+    )
+    own = _shapes(model, len(vocabulary), image_size)
+    renamed = rename_tensors(own, given, vsepp_name, known_leftovers=VSEPP_LEFTOVERS, source=str(path))
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    epoch = int(stored.get("epoch", 0))
+    return Official(model=model, vocabulary=vocabulary, renamed=renamed, epoch=epoch, digest=f"sha256:{digest[:16]}")
+
+
+def write_official(official: Official, path: Path, *, data: DataConfig, data_fingerprint: str) -> None:
+    """Write a published model as a checkpoint of ours.
+
+    Args:
+        official: the model.
+        path: the ``.safetensors`` file; it appears whole or not at all.
+        data: what it is evaluated on.
+        data_fingerprint: of that data.
+    """
+    card = Card(
+        cell="published",
+        stage="published",
+        objective=ObjectiveConfig(pair="con", triplet="con").resolved(),
+        seed=0,
+        precision="fp32",
+        data=data,
+        data_fingerprint=data_fingerprint,
+        model=official.model,
+        weights=official.digest,
+        vocabulary=official.vocabulary,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        write_checkpoint(temporary, official.renamed.tensors, {"epoch": official.epoch, "card": card.to_json()})
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _shapes(model: ModelConfig, vocab_size: int, image_size: int) -> dict[str, Tensor]:
+    """Our model's state dict on the meta device: names and shapes without memory."""
+    with torch.device("meta"):
+        backbone = build_backbone(model.backbone, image_size=image_size, seed=0)
+        heads = VseppHeads(
+            num_features=backbone.num_features,
+            vocab_size=vocab_size,
+            text=model.text,
+            embed_dim=model.embed_dim,
+            seed=0,
+        )
+    return with_prefix("backbone", backbone.state_dict()) | with_prefix("heads", heads.state_dict())

@@ -1,0 +1,136 @@
+"""Reading the pickles that the published systems left behind, without running what is in them.
+
+A pickle is a program: it can name any function of any module and call it. The readers here know a short list of
+names that the published files hold, and stop at the first other name, before it is looked up.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import warnings
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from goal_core.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from goal_core.errors import DataError, WeightsError
+
+_SAFE: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
+    Namespace,  # the training options, saved beside the weights
+    # Recalls computed with numpy are saved as its scalars; by its old and its new module name.
+    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),  # type: ignore[attr-defined]  # numpy's own pickles
+    (np._core.multiarray.scalar, "numpy._core.multiarray.scalar"),  # type: ignore[attr-defined]  # name it
+    np.dtype,
+    np.dtypes.Float64DType,
+    np.dtypes.Float32DType,
+    np.dtypes.Int64DType,
+]
+"""What is allowed beyond the tensors, storages and containers of torch's own weights-only list."""
+
+
+def read_torch_file(path: Path) -> dict[str, Any]:
+    """Read a ``.pth.tar``, ``.pth`` or ``.th`` file: today's zip, the older layout, and Python-2 pickles (latin1).
+
+    Args:
+        path: the file.
+
+    Returns:
+        What was saved; tensors on the CPU.
+
+    Raises:
+        WeightsError: the file is missing or damaged, is no mapping, or asks for a name off the list.
+    """
+    if not path.is_file():
+        raise WeightsError(f"no checkpoint at {path}")
+    try:
+        with torch.serialization.safe_globals(_SAFE), warnings.catch_warnings():
+            # Torch warns that it has no use for an encoding here, and uses it.
+            warnings.filterwarnings("ignore", message="pickle_load_args")
+            stored = torch.load(path, map_location="cpu", weights_only=True, encoding="latin1")
+    except pickle.UnpicklingError as error:
+        raise WeightsError(_refusal(path, str(error))) from error
+    except Exception as error:  # a damaged file can fail in any way inside the reader
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise WeightsError(f"cannot read {path}: {reason}") from error
+    if not isinstance(stored, dict):
+        raise WeightsError(f"{path} holds a {type(stored).__name__}, not the mapping that the published systems save")
+    return stored
+
+
+def tensors_of(stored: object, where: str) -> dict[str, Tensor]:
+    """A state dict, checked to be one.
+
+    Raises:
+        WeightsError: it is no mapping from names to tensors.
+    """
+    if not isinstance(stored, dict) or not stored:
+        raise WeightsError(f"{where} is no state dict")
+    wrong = [str(name) for name, value in stored.items() if not (isinstance(name, str) and isinstance(value, Tensor))]
+    if wrong:
+        raise WeightsError(f"{where} holds {wrong[0]!r}, which is no tensor")
+    return dict(stored)
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """Read VSE++'s pickled vocabulary (Python 2 or 3), or the JSON form of the same (``word2idx``).
+
+    The order of its words is the order of the rows of a checkpoint's word embedding, and can be had from nowhere else.
+
+    Raises:
+        DataError: the file is missing, holds anything else, or its ids are not 0, 1, 2, ... in a row after
+            ``<pad> <start> <end> <unk>``.
+    """
+    if not path.is_file():
+        raise DataError(f"no vocabulary at {path}")
+    content = path.read_bytes()
+    try:
+        stored = json.loads(content) if content[:1] == b"{" else _unpickle_vocabulary(path)
+    except (ValueError, pickle.UnpicklingError) as error:
+        raise DataError(f"cannot read the vocabulary {path}: {error}") from error
+    except Exception as error:  # a damaged pickle can fail in any way
+        raise DataError(f"cannot read the vocabulary {path}: {type(error).__name__}: {error}") from error
+    ids = stored.get("word2idx") if isinstance(stored, dict) else None
+    if not isinstance(ids, dict) or not all(isinstance(index, int) for index in ids.values()):
+        raise DataError(f"{path} holds no vocabulary: no mapping word2idx from words to numbers")
+    words = sorted(ids, key=ids.__getitem__)
+    if [ids[word] for word in words] != list(range(len(words))) or tuple(words[:4]) != SPECIAL_WORDS:
+        raise DataError(f"{path}: ids must be 0, 1, 2, ... and begin with {' '.join(SPECIAL_WORDS)}")
+    return Vocabulary(tuple(words[4:]))
+
+
+class _StoredVocabulary:
+    """Stands in for the class ``Vocabulary`` of the published code: a bag of attributes."""
+
+
+class _VocabularyUnpickler(pickle.Unpickler):
+    """Knows one class and no function at all."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name == "Vocabulary" and module in ("vocab", "__main__", "data.vocab", "lib.vocab"):
+            return _StoredVocabulary
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no vocabulary needs; nothing of it was run")
+
+
+def _unpickle_vocabulary(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        stored = _VocabularyUnpickler(file, encoding="latin1").load()
+    return vars(stored) if isinstance(stored, _StoredVocabulary) else stored
+
+
+def _refusal(path: Path, reason: str) -> str:
+    """One line out of torch's several, which end in advice to allow whatever was asked for."""
+    asked = re.search(r"GLOBAL ([\w.]+)", reason)
+    if asked:
+        return (
+            f"{path} is refused: its pickle asks for {asked.group(1)}, "
+            "which is not on the list of what published checkpoints hold; nothing of it was run"
+        )
+    plain = [line.strip() for line in reason.splitlines() if "WeightsUnpickler error" in line or "Unsupported" in line]
+    return f"{path} is refused: {(plain or [reason.strip().splitlines()[0]])[-1]}"

@@ -1,0 +1,184 @@
+"""Published pickles are read, from Python 2 too; a pickle that asks for anything else is refused and never run."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from argparse import Namespace
+from collections import OrderedDict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from goal_core.data import Vocabulary
+from goal_core.errors import DataError, WeightsError
+from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
+from goal_core.official.renaming import rename_tensors
+from tests.helpers.python2_pickle import save_python2_pickle, save_python2_torch
+
+WEIGHTS = OrderedDict(weight=torch.arange(6.0).view(2, 3), bias=torch.ones(2))
+SAVED = {
+    "epoch": 7,
+    "best_rsum": np.float64(412.5),
+    "opt": Namespace(data_name="coco", logger_name="caf\xe9", lr=2e-4),
+    "model": [WEIGHTS, WEIGHTS],
+}
+
+
+def save_now(value: Any, path: Path) -> None:
+    torch.save(value, path)
+
+
+def save_before_zip(value: Any, path: Path) -> None:
+    torch.save(value, path, _use_new_zipfile_serialization=False)
+
+
+SAVERS = [save_now, save_before_zip, save_python2_torch]
+
+
+@pytest.mark.parametrize("save", SAVERS)
+def test_every_layout_is_read(tmp_path: Path, save: Any) -> None:
+    save(SAVED, tmp_path / "model_best.pth.tar")
+    stored = read_torch_file(tmp_path / "model_best.pth.tar")
+    assert stored["epoch"] == 7
+    assert stored["best_rsum"] == 412.5
+    assert vars(stored["opt"]) == vars(SAVED["opt"])
+    for part in stored["model"]:
+        assert all(torch.equal(tensors_of(part, "x")[name], WEIGHTS[name]) for name in WEIGHTS)
+
+
+class Calls:
+    """Unpickled by calling a function: what an attacker writes."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = (function, arguments)
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+@pytest.mark.parametrize("save", SAVERS)
+@pytest.mark.parametrize("function", [os.system, eval, exec, os.mkdir, getattr], ids=lambda f: f.__name__)
+def test_a_pickle_that_calls_is_refused_and_never_run(tmp_path: Path, save: Any, function: Any) -> None:
+    mark = tmp_path / "it_ran"
+    arguments = {
+        os.system: (f"touch {mark}",),
+        eval: (f"open({str(mark)!r}, 'w')",),
+        exec: (f"open({str(mark)!r}, 'w')",),
+        os.mkdir: (str(mark),),
+        getattr: ("text", "upper"),
+    }[function]
+    path = tmp_path / "evil.pth"
+    save({**SAVED, "opt": Calls(function, *arguments)}, path)
+    with pytest.raises(WeightsError, match=rf"is refused: .*{function.__name__}.*nothing of it was run"):
+        read_torch_file(path)
+    assert not mark.exists()
+
+
+def test_a_list_that_grants_nothing_outlives_the_reading(tmp_path: Path) -> None:
+    save_now(SAVED, tmp_path / "a.pth")
+    before = set(torch.serialization.get_safe_globals())
+    read_torch_file(tmp_path / "a.pth")
+    assert set(torch.serialization.get_safe_globals()) == before
+
+
+def test_damaged_missing_and_foreign_files(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="no checkpoint at"):
+        read_torch_file(tmp_path / "none.pth")
+    save_now(SAVED, tmp_path / "cut.pth")
+    (tmp_path / "cut.pth").write_bytes((tmp_path / "cut.pth").read_bytes()[:300])
+    with pytest.raises(WeightsError, match="cannot read"):
+        read_torch_file(tmp_path / "cut.pth")
+    save_now([1, 2], tmp_path / "list.pth")
+    with pytest.raises(WeightsError, match="holds a list"):
+        read_torch_file(tmp_path / "list.pth")
+    with pytest.raises(WeightsError, match="holds 'b', which is no tensor"):
+        tensors_of({"a": torch.ones(1), "b": 3}, "x.pth")
+
+
+def published_vocabulary(module: str, words: tuple[str, ...]) -> Any:
+    """An object of the class `Vocabulary` of a module that need not exist when it is read."""
+    ids = {word: index for index, word in enumerate(("<pad>", "<start>", "<end>", "<unk>", *words))}
+    kind = type("Vocabulary", (), {"__module__": module})
+    vocabulary = kind()
+    vocabulary.word2idx, vocabulary.idx2word = ids, {index: word for word, index in ids.items()}
+    vocabulary.idx = len(ids)
+    return vocabulary
+
+
+@pytest.mark.parametrize("module", ["vocab", "__main__"])
+@pytest.mark.parametrize("python", [2, 3])
+def test_published_vocabulary_keeps_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, python: int
+) -> None:
+    vocabulary = published_vocabulary(module, ("zebra", "a", "man"))
+    stand_in = ModuleType(module)
+    stand_in.Vocabulary = type(vocabulary)  # type: ignore[attr-defined]
+    path = tmp_path / "coco_vocab.pkl"
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, module, stand_in)
+        if python == 2:
+            save_python2_pickle(vocabulary, path)
+        else:
+            path.write_bytes(pickle.dumps(vocabulary))
+    assert read_vocabulary(path) == Vocabulary(("zebra", "a", "man"))
+
+
+def test_vocabulary_as_json(tmp_path: Path) -> None:
+    ids = {"<pad>": 0, "<start>": 1, "<end>": 2, "<unk>": 3, "b": 5, "a": 4}
+    (tmp_path / "v.json").write_text(json.dumps({"word2idx": ids}))
+    assert read_vocabulary(tmp_path / "v.json") == Vocabulary(("a", "b"))
+    for wrong, message in (
+        ({"word2idx": {**ids, "c": 9}}, "0, 1, 2"),
+        ({"word2idx": {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}}, "begin with <pad>"),
+        ({"words": []}, "no mapping word2idx"),
+    ):
+        (tmp_path / "v.json").write_text(json.dumps(wrong))
+        with pytest.raises(DataError, match=message):
+            read_vocabulary(tmp_path / "v.json")
+
+
+def test_a_vocabulary_that_calls_is_refused(tmp_path: Path) -> None:
+    mark = tmp_path / "it_ran"
+    for value in (Calls(os.system, f"touch {mark}"), Namespace(word2idx={})):
+        (tmp_path / "v.pkl").write_bytes(pickle.dumps(value))
+        with pytest.raises(DataError, match="nothing of it was run"):
+            read_vocabulary(tmp_path / "v.pkl")
+    assert not mark.exists()
+    with pytest.raises(DataError, match="no vocabulary at"):
+        read_vocabulary(tmp_path / "none.pkl")
+
+
+OWN = {"a.weight": torch.zeros(2, 3), "b": torch.zeros(4), "bn.num_batches_tracked": torch.tensor(0)}
+
+
+def rename(given: dict[str, torch.Tensor]) -> Any:
+    return rename_tensors(OWN, given, lambda name: f"x.{name}", known_leftovers={r"head\.": "why"}, source="file.pth")
+
+
+def test_all_tensors_are_accounted_for() -> None:
+    given = {"x.a.weight": torch.ones(2, 3).double(), "x.b": torch.ones(4), "head.w": torch.ones(1)}
+    renamed = rename(given)
+    assert renamed.tensors.keys() == OWN.keys()
+    assert renamed.tensors["a.weight"].dtype == torch.float32
+    assert [(part.reason, part.names) for part in renamed.leftover] == [("why", ("head.w",))]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x.b": None}, r"1 missing \(x.b\)"),
+        ({"x.b": torch.ones(5)}, r"1 of another shape \(x.b is \(5,\), not \(4,\)\)"),
+        ({"x.c": torch.ones(5)}, r"1 without a place \(x.c\)"),
+    ],
+)
+def test_a_tensor_missing_misshapen_or_strange_is_refused(change: dict[str, Any], message: str) -> None:
+    given = {"x.a.weight": torch.ones(2, 3), "x.b": torch.ones(4), **change}
+    with pytest.raises(WeightsError, match=message):
+        rename({name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,43 @@
+"""Writes pickles as Python 2 wrote them: text as byte strings, protocol 2, PyTorch's layout before 1.6."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import torch
+
+
+class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]  # the one whose opcodes can be replaced
+    """Text as Python 2's `str`; names of modules as Python 2 had them."""
+
+    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+
+    def save_str(self, text: str) -> None:
+        raw = text.encode("latin1")
+        short = len(raw) < 256
+        head = pickle.SHORT_BINSTRING + bytes([len(raw)]) if short else pickle.BINSTRING + struct.pack("<i", len(raw))
+        self.write(head + raw)
+        self.memoize(text)
+
+    dispatch[str] = save_str
+
+
+def _dump(value: Any, file: Any, protocol: int = 2) -> None:
+    Python2Pickler(file, 2).dump(value)
+
+
+def save_python2_pickle(value: Any, path: Path) -> None:
+    """A plain pickle, such as VSE++'s vocabulary."""
+    with path.open("wb") as file:
+        _dump(value, file)
+
+
+def save_python2_torch(value: Any, path: Path) -> None:
+    """A `torch.save` of 2017."""
+    module = ModuleType("python2_pickle")
+    module.Pickler, module.dump = Python2Pickler, _dump  # type: ignore[attr-defined]
+    torch.save(value, path, pickle_module=module, _use_new_zipfile_serialization=False)

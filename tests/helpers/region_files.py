@@ -1,0 +1,52 @@
+"""Writes tiny datasets of precomputed regions, and VSE-infinity's tree of raw images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+COUNTS = {"train": 6, "dev": 3, "test": 3}
+SHAPE = (4, 8)
+
+
+def write_regions(root: Path, *, ids_per: str = "image", captions: int = 5, shape: tuple[int, int] = SHAPE) -> Path:
+    """Write `*_ims.npy`, `*_caps.txt` and `*_ids.txt`; image number n of all has ids 100 + n.
+
+    Args:
+        root: folder, made if need be.
+        ids_per: `image` or `caption`.
+        captions: of each image.
+        shape: regions of an image and numbers of a region.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    number = 0
+    for word, count in COUNTS.items():
+        names = range(number, number + count)
+        number += count
+        np.save(root / f"{word}_ims.npy", regions(word, shape))
+        lines = [f"A picture of thing {name} said in way {way}." for name in names for way in range(captions)]
+        (root / f"{word}_caps.txt").write_text("\n".join(lines) + "\n")
+        repeat = captions if ids_per == "caption" else 1
+        (root / f"{word}_ids.txt").write_text("".join(f"{100 + name}\n" * repeat for name in names))
+    return root
+
+
+def regions(word: str, shape: tuple[int, int] = SHAPE) -> np.ndarray:
+    """The content of ``{word}_ims.npy``, (N, R, F) float32."""
+    rng = np.random.default_rng(len(word))
+    return rng.standard_normal((COUNTS[word], *shape)).astype(np.float32)
+
+
+def write_id_mapped(root: Path, *, ids_per: str = "caption") -> Path:
+    """Write `id_mapping.json`, PNGs below `images/`, and the text files below `precomp/`."""
+    write_regions(root / "precomp", ids_per=ids_per)
+    mapping = {str(100 + number): f"train2014/{number:04d}.png" for number in range(sum(COUNTS.values()))}
+    (root / "id_mapping.json").write_text(json.dumps(mapping))
+    for number, place in enumerate(mapping.values()):
+        path = root / "images" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((12, 16, 3), number, dtype=np.uint8)).save(path)
+    return root

@@ -1,0 +1,60 @@
+"""The sweeps of the paper's blocks hold the published settings."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sweeps import find_sweep, load_sweep
+
+TRAIN_CAPTIONS = {"coco": 566_435, "f30k": 145_000}
+STEPS = {("coco", False): 4_426, ("coco", True): 4_425, ("f30k", False): 1_133, ("f30k", True): 1_132}
+NAMES = [
+    f"{data}_{system}"
+    for data in TRAIN_CAPTIONS
+    for system in ("vsepp", "vsepp_vit", "vse_infty_butd", "vse_infty_wsl")
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_and_the_cost_that_the_comment_states(name: str) -> None:
+    config, text = load_sweep(name, environ={}), find_sweep(name).read_text()
+    data = name.split("_")[0]
+    assert config.data.name == data
+    assert config.seeds == (1, 2, 3)
+    assert len(config.objectives.names) == 15
+    assert config.precision == "fp32"
+    for stage in config.stages:
+        count = TRAIN_CAPTIONS[data]
+        steps = count // 128 if stage.drop_last else math.ceil(count / 128)
+        assert steps == STEPS[data, stage.drop_last]
+        assert (stage.batch_size, stage.grad_clip) == (128, 2)
+        assert f"{steps:,} steps an epoch" in text
+        assert f"{45 * stage.epochs * steps:,} steps" in text
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "vsepp" in name])
+def test_vsepp(name: str) -> None:
+    config = load_sweep(name, environ={})
+    frozen, finetune = config.stages
+    assert (frozen.name, frozen.epochs, frozen.lr, frozen.lr_drops) == ("frozen", 30, 2e-4, (15,))
+    assert (finetune.name, finetune.epochs, finetune.lr, finetune.lr_drops) == ("finetune", 15, 2e-5, ())
+    assert {stage.optimizer for stage in config.stages} == {"adam"}
+    assert {(stage.weight_decay, stage.warmup_epochs, stage.drop_last) for stage in config.stages} == {(0, 0, False)}
+    assert (config.model.text.word_dim, config.model.embed_dim) == (300, 1024)
+    assert (config.data.image.size, config.data.image.resize) == (224, 256)
+    assert (config.data.max_captions, config.data.min_word_count) == (5, 4)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "vse_infty" in name])
+def test_vse_infty(name: str) -> None:
+    config = load_sweep(name, environ={})
+    (stage,) = config.stages
+    assert (stage.epochs, stage.lr, stage.lr_drops, stage.weight_decay) == (25, 5e-4, (15,), 1e-4)
+    assert (stage.optimizer, stage.warmup_epochs, stage.bert_lr_scale) == ("adamw", 1, 0.1)
+    wsl = name.endswith("wsl")
+    assert stage.drop_last != wsl
+    assert (stage.frozen_epochs, stage.ramp_epochs, stage.backbone_lr_scale) == ((1, 1, 0.01) if wsl else (0, 0, 1.0))
+    assert (config.data.max_val_images, config.model.vse_infty.size_augment) == (1000, 0.2)
+    assert config.data.test_file == ("testall" if name.startswith("coco") else "test")
