@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -19,6 +19,8 @@ from rich.table import Table
 from goal_core.errors import GoalError
 from runners.cli_options import AsJson, Set, StoreDir, Sweep, Uri, console, open_sweep, overrides
 from runners.convert_command import convert
+from runners.data_commands import data_app
+from runners.evaluate_command import evaluate
 from runners.result_commands import results
 
 app = typer.Typer(
@@ -29,6 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(results)
 _USAGE = 2
+app.add_typer(data_app, name="data")
 
 
 @app.command()
@@ -206,37 +209,7 @@ def objectives(
         console.print(table)
 
 
-@app.command()
-def evaluate(
-    checkpoint: Annotated[Path, typer.Argument(help="A best.safetensors, or the folder it lies in.")],
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
-    root: Annotated[str | None, typer.Option(help="The data's folder, if it has moved.")] = None,
-    weights: Annotated[str | None, typer.Option(help="The backbone's weights file, if it has moved.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    as_json: AsJson = False,
-) -> None:
-    """Recall of one trained cell.
-
-    Example: goal-sweep evaluate goal-sweep-store/cells/CELL/frozen-KEY
-    """
-    from goal_core.training import evaluate_checkpoint
-
-    if split not in ("train", "val", "test"):
-        raise GoalError(f"--split must be train, val or test, got {split!r}")
-    chosen: Literal["train", "val", "test"] = split  # type: ignore[assignment]  # checked above
-    result = evaluate_checkpoint(checkpoint, split=chosen, root=root, weights=weights, device=device)
-    if as_json:
-        print(json.dumps(result, indent=2))
-        return
-    console.print(
-        f"{result['objective']} seed {result['seed']} {result['stage']}, epoch {result['epoch']}: "
-        f"{split}, {result['images']} images, {result['captions']} captions",
-        soft_wrap=True,
-    )
-    for name, value in result["metrics"].items():
-        console.print(f"  {name:14s} {value:6.2f}")
-
-
+app.command()(evaluate)
 app.command()(convert)
 
 

@@ -55,7 +55,7 @@ def load_karpathy(config: KarpathyConfig) -> tuple[dict[str, Split], str]:
     path = find_annotations(root, config.annotations)
     with _no_collector():
         records = select_records(read_annotations(path, config.max_captions), config.max_val_images)
-        _check_records(records, path)
+        check_records(records, path)
         files = find_images(root, [(record.folder, record.file_name) for record in records])
         described = (_described(record, file) for record, file in zip(records, files, strict=True))
         fingerprint = fingerprint_of(config.image, config.min_word_count, described)
@@ -203,8 +203,12 @@ def _kind(item: dict[str, object], key: str) -> str:
     return "an empty text" if item[key] == "" else type(item[key]).__name__
 
 
-def _check_records(records: list[Record], path: Path) -> None:
-    """Raise when a split is empty or an image is listed twice."""
+def check_records(records: list[Record], path: Path) -> None:
+    """Check what the records are together.
+
+    Raises:
+        DataError: a split is empty, or an image is listed twice.
+    """
     present = {record.split for record in records}
     for name in SPLIT_NAMES:
         if name not in present:

@@ -42,6 +42,8 @@ class Heads(nn.Module):
 
     masks_same_image: ClassVar[bool] = False
     """Whether pairs of one image count as no negatives of each other."""
+    rerank_top: int = 0
+    """Evaluation ranks this many of the nearest anew by a score of the framework's own; 0 ranks by similarity alone."""
 
     def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Joint-space unit vectors.

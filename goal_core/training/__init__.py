@@ -1,6 +1,7 @@
 """Training: one trainer whose unit is one or more cells side by side."""
 
 from goal_core.training.config import Precision, StageConfig
+from goal_core.training.ensemble import evaluate_ensemble
 from goal_core.training.evaluate import Opened, evaluate_checkpoint, open_checkpoint
 from goal_core.training.failures import CollapsedError, DivergedError
 from goal_core.training.plan import (
@@ -32,6 +33,7 @@ __all__ = [
     "StageConfig",
     "UnitPlan",
     "evaluate_checkpoint",
+    "evaluate_ensemble",
     "open_checkpoint",
     "train_unit",
 ]

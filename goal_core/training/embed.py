@@ -64,7 +64,18 @@ def recalls_of(encoder: Encoder, split: EvalSplit, name: str) -> dict[str, float
     images, as COCO results are reported.
     """
     image_ND, text_MD = embed_split(encoder, split)
-    caption_image = split.caption_image.to(encoder.device)
+    return recalls_between(image_ND, text_MD, split.caption_image.to(encoder.device), name)
+
+
+def recalls_between(image_ND: Tensor, text_MD: Tensor, caption_image: Tensor, name: str) -> dict[str, float]:
+    """Recalls of embeddings, named as by :func:`recalls_of`.
+
+    Args:
+        image_ND: images, (N, D) float32.
+        text_MD: captions, (M, D) float32.
+        caption_image: index of each caption's image, (M,) int64.
+        name: of the split.
+    """
     recalls = _named(name, retrieval_metrics(image_ND, text_MD, caption_image))
     folds, rest = divmod(len(image_ND), 1000)
     if folds > 1 and rest == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -82,6 +83,11 @@ def evaluate_checkpoint(
     """
     torch.set_num_threads(threads)
     opened = open_checkpoint(path, root=root, weights=weights, device=device)
+    return describe(opened, split, recalls_of(opened.encoder, opened.prepared(split), split))
+
+
+def describe(opened: Opened, split: str, metrics: Mapping[str, float]) -> dict[str, Any]:
+    """What was evaluated, beside its metrics; see :func:`evaluate_checkpoint`."""
     card, chosen = opened.card, opened.dataset.splits[split]
     return {
         "cell": card.cell,
@@ -92,7 +98,7 @@ def evaluate_checkpoint(
         "split": split,
         "images": chosen.num_images,
         "captions": chosen.num_captions,
-        "metrics": recalls_of(opened.encoder, opened.prepared(split), split),
+        "metrics": dict(metrics),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig
-from goal_core.training import CellPlan, StageConfig, UnitPlan
+from goal_core.training import CellPlan, StageConfig, UnitPlan, train_unit
 
 DATA = ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none"))
 MODEL = ModelConfig(
@@ -70,3 +70,12 @@ def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any)
 def folders_of(unit: UnitPlan, root: Path) -> dict[str, PlainFolder]:
     """A folder for each cell of a unit."""
     return {cell.cell_id: PlainFolder(root / cell.cell_id) for cell in unit.cells}
+
+
+def trained_cell(root: Path, seed: int, data: ScenesConfig = DATA) -> Path:
+    """One cell of `con/con` after an epoch; the folder of its checkpoint."""
+    stage = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
+    unit = unit_of("con/con", stage=stage, seed=seed, data=data)
+    folders = folders_of(unit, root / f"seed-{seed}")
+    train_unit(unit, folders)
+    return folders["con-con"].root
