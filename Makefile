@@ -19,7 +19,7 @@ demo: $(STAMP)
 	@echo "MLflow UI: $(BIN)/goal-sweep ui quickstart.yaml"
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

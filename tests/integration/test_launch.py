@@ -31,7 +31,7 @@ stages:
   - {name: finetune, epochs: 1, lr: 1e-4, batch_size: 16}
 execution: {sharing: trunk}
 """
-EPOCHS = 16
+EPOCHS = 12
 
 
 def command(*arguments: str) -> list[str]:
