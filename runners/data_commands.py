@@ -10,7 +10,6 @@ from typing import Annotated, Any, cast
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from goal_core.errors import ConfigError
 
@@ -55,16 +54,15 @@ def check(
 
 
 def _print_report(report: Any) -> None:
-    table = Table(box=None)
-    for column in ("state", "item", "found", "published"):
-        table.add_column(column, overflow="fold")
+    width = max((len(finding.item) for finding in report.findings), default=0)
     for finding in report.findings:
-        table.add_row(finding.state, finding.item, finding.found, finding.published)
-    _console.print(table)
+        published = f"  [published: {finding.published}]" if finding.published else ""
+        line = f"{finding.state:8s} {finding.item:{width}s}  {finding.found}{published}"
+        _console.print(line, soft_wrap=True, markup=False)
     bad = sum(finding.state != "ok" for finding in report.findings)
-    _console.print(f"{report.name}: {'complete' if report.complete else f'{bad} problems'}")
+    _console.print(f"{report.name}: {f'{bad} not as it should be' if bad else 'complete'}")
     for line in report.obtain:
-        _console.print(f"  {line}", soft_wrap=True)
+        _console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
 @data_app.command()

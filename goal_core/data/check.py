@@ -37,7 +37,7 @@ class Finding:
     """One thing that was looked at."""
 
     item: str
-    """What: a file, a folder, a split."""
+    """What: a file or folder (by its name), a split, or the images' content."""
     state: State
     found: str
     """What is there, or what is the matter."""
@@ -112,23 +112,23 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
 def _check_karpathy(config: KarpathyConfig, report: DataReport) -> None:
     root = Path(config.root).expanduser()
     if not root.is_dir():
-        report.note(str(root), "missing", f"dataset folder not found: {root}")
+        report.note(root.name, "missing", f"dataset folder not found: {root}")
         return
     path = report.attempt("annotations", lambda: find_annotations(root, config.annotations))
     if path is None:
         return
-    read = report.attempt(str(path), lambda: read_annotations(path, config.max_captions))
+    read = report.attempt(path.name, lambda: read_annotations(path, config.max_captions))
     if read is None:
         return
     records = select_records(read, config.max_val_images)
-    report.note(str(path), "ok", f"{len(records):,} images")
-    report.attempt(str(path), lambda: check_records(records, path))
+    report.note(path.name, "ok", f"{len(records):,} images")
+    report.attempt(path.name, lambda: check_records(records, path))
     for name in SPLIT_NAMES:
         mine = [record for record in records if record.split == name]
         found = SplitCounts(images=len(mine), captions=sum(len(record.captions) for record in mine))
         report.counts(name, found, published_counts(config).get(name))
     for folder, files in sorted(_by_folder(records).items()):
-        item = f"images of {folder}" if folder else "images"
+        item = f"{folder}/" if folder else "images"
         located = report.attempt(item, partial(find_images, root, files))
         if located is not None:
             where = os.path.dirname(located[0].path)
@@ -136,12 +136,12 @@ def _check_karpathy(config: KarpathyConfig, report: DataReport) -> None:
                 item, "ok", f"{len(located):,} files, {sum(file.size for file in located) / 1e9:.2f} GB in {where}"
             )
             for file in (file for file in located if not file.size):
-                report.note(file.path, "wrong", "the file is empty")
+                report.note(item, "wrong", f"image {file.path} is empty")
 
 
 def _check_regions(config: RegionsConfig, report: DataReport) -> None:
     root = Path(config.root).expanduser()
-    folder = report.attempt(str(root), lambda: precomp_folder(root))
+    folder = report.attempt(root.name, lambda: precomp_folder(root))
     if folder is None:
         return
     files: list[RegionFile] = []
@@ -156,26 +156,26 @@ def _check_region_split(
 ) -> RegionFile | None:
     ims, caps, ids = (folder / f"{word}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt"))
     published = PUBLISHED_COUNTS.get(config.name, {}).get(name) if _is_whole(config, name) else None
-    file = report.attempt(str(ims), lambda: read_region_header(ims))
-    captions = report.attempt(str(caps), lambda: read_lines(caps))
-    listed = report.attempt(str(ids), lambda: read_lines(ids))
+    file = report.attempt(ims.name, lambda: read_region_header(ims))
+    captions = report.attempt(caps.name, lambda: read_lines(caps))
+    listed = report.attempt(ids.name, lambda: read_lines(ids))
     if file is not None:
         shown = f"shape {file.shape}, {np.dtype(file.dtype)}, {file.version[0] / 1e9:.2f} GB"
         wanted = "" if published is None else f"shape {(published.images, *PUBLISHED_REGIONS)}"
         # Other features of the published images are as good; fewer images are not.
         state: State = "ok" if published is None or published.images == file.shape[0] else "wrong"
-        report.note(str(ims), state, shown, wanted)
+        report.note(ims.name, state, shown, wanted)
     if captions is not None:
         wanted = "" if published is None else f"{published.captions:,} captions"
         state = "ok" if published is None or published.captions == len(captions) else "wrong"
-        report.note(str(caps), state, f"{len(captions):,} captions", wanted)
+        report.note(caps.name, state, f"{len(captions):,} captions", wanted)
     if file is not None and captions is not None:
         images = file.shape[0]
-        per_image = report.attempt(str(caps), lambda: captions_per_image(caps, len(captions), images))
+        per_image = report.attempt(caps.name, lambda: captions_per_image(caps, len(captions), images))
         if per_image is not None and listed is not None:
-            kept = report.attempt(str(ids), lambda: image_ids(ids, listed, images, per_image))
+            kept = report.attempt(ids.name, lambda: image_ids(ids, listed, images, per_image))
             if kept is not None:
-                report.note(str(ids), "ok", f"{len(listed):,} ids of {len(kept):,} images")
+                report.note(ids.name, "ok", f"{len(listed):,} ids of {len(kept):,} images")
     return file
 
 

@@ -45,7 +45,7 @@ def test_check_exits_with_0_when_complete_and_with_2_otherwise(
     assert "0005.png" in wrong[0]["found"]
     assert run(["data", "check", sweep, "--set", f"data.root={tmp_path}/gone", "--set", "data.name=f30k"]) == 2
     printed = capsys.readouterr().out
-    assert "f30k: 1 problems" in printed
+    assert "f30k: 1 not as it should be" in printed
     assert "https://shannon.cs.illinois.edu/DenotationGraph/" in printed
 
 
