@@ -8,6 +8,7 @@ other blocks). Seeds of different blocks are never pooled as if they were indepe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -102,17 +103,24 @@ def _effect(name: str, row: pd.Series[float], wide: pd.DataFrame) -> Effect:
 
 
 def _eta_interval(f: float, df: float, df_error: float, confidence: float = 0.95) -> tuple[float, float]:
-    """The noncentralities under which F would lie at either end of its central 95 %, as partial eta squared."""
+    """The noncentralities under which F would lie at either end of its central 95 %, as partial eta squared.
+
+    (nan, nan) where F is so far out (blocks that agree to the last digit) that the distribution has no numbers there.
+    """
 
     def noncentrality(level: float) -> float:
         if stats.f.cdf(f, df, df_error) <= level:
             return 0.0
         top = 10.0 + 4 * f * df
-        while stats.ncf.cdf(f, df, df_error, top) > level and top < 1e7:
+        while (reached := stats.ncf.cdf(f, df, df_error, top)) > level and top < 1e7:
             top *= 2
+        if not reached <= level:
+            return math.nan
         return float(optimize.brentq(lambda nc: stats.ncf.cdf(f, df, df_error, nc) - level, 0, top))
 
     low, high = (noncentrality(0.5 + side * confidence / 2) for side in (1, -1))
+    if math.isnan(low + high):
+        return math.nan, math.nan
     return low / (low + df + df_error + 1), high / (high + df + df_error + 1)
 
 

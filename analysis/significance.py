@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -122,7 +123,7 @@ def _effect_table(title: str, effects: dict[tuple[str, str], tuple[Effect, ...]]
             f"F({e.df:g}, {e.df_error:g}) = {e.f:.2f}",
             f"{e.p:.2g}",
             f"{e.p_corrected:.2g}",
-            f"{e.partial_eta_squared:.2f} [{e.eta_low:.2f}, {e.eta_high:.2f}]",
+            f"{e.partial_eta_squared:.2f} {_interval(e)}".strip(),
             str(e.subjects),
         )
         for column, found in effects.items()
@@ -130,6 +131,10 @@ def _effect_table(title: str, effects: dict[tuple[str, str], tuple[Effect, ...]]
     ]
     head = ("metric", "effect", "points", "F", "p", "p (lower bound)", "partial η²", "n subjects")
     return TextTable(title=f"Effects: {title}", head=head, rows=tuple(rows), note=_EFFECT_NOTE, words=2)
+
+
+def _interval(effect: Effect) -> str:
+    return "" if math.isnan(effect.eta_low) else f"[{effect.eta_low:.2f}, {effect.eta_high:.2f}]"
 
 
 def _interval_tables(runs: pd.DataFrame, stage: str) -> list[TextTable]:

@@ -112,7 +112,7 @@ def write_runs(
         params = [{"key": f"stages.frozen.setting{n}", "value": "1", "run_uuid": run_id} for n in range(NUM_PARAMS)]
         insert(database, "params", params)
         epochs, latest = [], {}
-        for key, step, value in metrics_of(pair, triplet, seed, num_epochs):
+        for key, step, value in metrics_of(block, pair, triplet, seed, num_epochs):
             epochs.append(
                 {"key": key, "value": value, "timestamp": now + step, "step": step, "is_nan": 0, "run_uuid": run_id}
             )
@@ -137,9 +137,9 @@ def tags_of(block: int, pair: str, triplet: str, seed: int) -> Iterator[tuple[st
     )
 
 
-def metrics_of(pair: str, triplet: str, seed: int, num_epochs: int) -> Iterator[tuple[str, int, float]]:
+def metrics_of(block: int, pair: str, triplet: str, seed: int, num_epochs: int) -> Iterator[tuple[str, int, float]]:
     """A run's metrics by epoch, and its final ones."""
-    noise = random.Random(f"{pair}{triplet}{seed}")
+    noise = random.Random(f"{block} {pair} {triplet} {seed}")
     level = 40 + schema.OBJECTIVES.index((pair, triplet)) / 5
     for epoch in range(1, num_epochs + 1):
         for key in (*CURVES, *COSTS):

@@ -81,19 +81,30 @@ def launch(
 
 
 @app.command()
-def plan(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJson = False) -> None:
+def plan(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Train a few steps here to estimate the time of stages never run before."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show cells, units, steps, disk and time of each stage, before anything runs.
 
-    Example: goal-sweep plan emoji_vsepp.yaml
+    Example: goal-sweep plan emoji_vsepp.yaml --measure
     """
     study = open_sweep(sweep, set_, store, None)
-    _print_plan(study, as_json=as_json)
+    if measure:
+        study.check_trainable()
+    _print_plan(study, as_json=as_json, measure=measure)
 
 
-def _print_plan(study: Any, *, as_json: bool = False) -> None:
+def _print_plan(study: Any, *, as_json: bool = False, measure: bool = False) -> None:
     from runners.planning import plan_stages
 
-    stages = plan_stages(study)
+    stages = plan_stages(study, measure=measure)
     if as_json:
         print(json.dumps([asdict(stage) for stage in stages], indent=2))
         return
@@ -112,7 +123,7 @@ def _print_plan(study: Any, *, as_json: bool = False) -> None:
         table.add_row(stage.name, str(stage.cells), str(stage.done), str(stage.units), str(stage.steps), disk, hours)
     console.print(table)
     if any(stage.hours is None and stage.done < stage.cells for stage in stages):
-        console.print("-- not known until a cell of the stage has finished")
+        console.print("-- not known until a cell of the stage has finished; --measure tries a few steps")
 
 
 @app.command()

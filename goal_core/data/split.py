@@ -122,6 +122,59 @@ class Split:
             raise DataError(f"split {self.name!r} holds images and no precomputed regions")
         return self.reader.rows(indices)
 
+    def first(self, num_images: int) -> Split:
+        """The first images with their captions: a small split of the same kind.
+
+        Args:
+            num_images: how many, at least 1; all, if the split has no more.
+        """
+        if num_images >= self.num_images:
+            return self
+        kept = int(np.searchsorted(self.caption_image, num_images))
+        reader = self.reader
+        return Split(
+            name=self.name,
+            captions=self.captions[:kept],
+            caption_image=self.caption_image[:kept],
+            reader=_FirstRegions(reader, num_images)
+            if isinstance(reader, RegionReader)
+            else _FirstImages(reader, num_images),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstImages:
+    whole: ImageReader
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, index: int) -> NDArray[np.uint8]:
+        return self.whole.read(index)
+
+    def label(self, index: int) -> str:
+        return self.whole.label(index)
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstRegions:
+    whole: RegionReader
+    count: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.whole.shape
+
+    def __len__(self) -> int:
+        return self.count
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.whole.rows(indices)
+
+    def label(self, index: int) -> str:
+        return self.whole.label(index)
+
 
 def split_of(name: str, captions_by_image: Sequence[Sequence[str]], reader: ImageReader | RegionReader) -> Split:
     """Build a split from the captions of each image.

@@ -15,6 +15,7 @@ from goal_core.training.plan import (
     Listener,
     UnitPlan,
 )
+from goal_core.training.speed import UnitSpeed, measure_speed
 from goal_core.training.unit import train_unit
 
 __all__ = [
@@ -32,8 +33,10 @@ __all__ = [
     "Precision",
     "StageConfig",
     "UnitPlan",
+    "UnitSpeed",
     "evaluate_checkpoint",
     "evaluate_ensemble",
+    "measure_speed",
     "open_checkpoint",
     "train_unit",
 ]

@@ -59,7 +59,7 @@ def train_unit(
         GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
     """
     use_device(unit)
-    return _UnitTrainer(unit, folders, listener or SilentListener(), dataset or open_dataset(unit.data)).run()
+    return UnitTrainer(unit, folders, listener or SilentListener(), dataset or open_dataset(unit.data)).run()
 
 
 def use_device(unit: UnitPlan) -> None:
@@ -73,7 +73,9 @@ def use_device(unit: UnitPlan) -> None:
         raise DeviceError("a GPU is asked for (resources.gpus), but torch sees no CUDA device here")
 
 
-class _UnitTrainer:
+class UnitTrainer:
+    """A unit's cells, ready to train; see :func:`train_unit`, which makes one and runs it."""
+
     def __init__(self, unit: UnitPlan, folders: Mapping[str, CellFolder], listener: Listener, dataset: Dataset) -> None:
         self.unit, self.folders, self.listener, self.dataset = unit, folders, listener, dataset
         self.device = torch.device(unit.device)
@@ -89,6 +91,7 @@ class _UnitTrainer:
         self.outcomes: list[CellDone | CellFailed] = []
 
     def run(self) -> list[CellDone | CellFailed]:
+        """Train every cell to the end of the stage; how each ended, in the order they ended."""
         train = self.dataset.splits["train"]
         source = BatchSource(
             train,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from analysis.published import published_blocks
 from analysis.rank_diagram import draw_rank_diagram
 from analysis.ranks import rank_objectives
 from analysis.run_schema import COLUMNS, PAIRS, TRIPLETS, metric_key
-from analysis.significance import published_significance, significance_chapter
+from analysis.significance import _effect_table, published_significance, significance_chapter
 from analysis.statistics import paired_differences
 from analysis.verdict import stage_verdict
 
@@ -115,6 +116,17 @@ def test_an_effects_interval_inverts_the_noncentral_f() -> None:
     for end, level in ((effect.eta_low, 0.975), (effect.eta_high, 0.025)):
         noncentrality = end * (effect.df + effect.df_error + 1) / (1 - end)
         assert stats.ncf.cdf(effect.f, effect.df, effect.df_error, noncentrality) == pytest.approx(level, abs=1e-6)
+
+
+def test_an_effect_beyond_all_noise_has_no_interval_and_is_still_printed(tmp_path: Path) -> None:
+    data = subjects(4, pair=1.0, triplet=1.0)
+    noise = DRAWN.normal(size=len(data)) * 1e-11
+    steps = data["pair"].map(PAIRS.index) + data["triplet"].map(TRIPLETS.index) * data["pair"].map(PAIRS.index)
+    effects = factor_effects(data.assign(value=steps + noise))
+    assert [effect.name for effect in effects] == ["pair", "triplet", "pair:triplet"]
+    assert all(effect.f > 1e15 and math.isnan(effect.eta_low) and math.isnan(effect.eta_high) for effect in effects)
+    shown = _effect_table("x", {("i2t", "R@1"): effects}).rows
+    assert [row[6] for row in shown] == ["1.00"] * 3
 
 
 def test_subjects_with_a_gap_are_left_out_and_one_is_too_few() -> None:

@@ -1,0 +1,44 @@
+"""The measured speed of a unit: real steps, nothing kept, and every error as one."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from goal_core.data import open_dataset
+from goal_core.errors import GoalError
+from goal_core.training import measure_speed
+from tests.helpers.training_cases import DATA, FROZEN, unit_of
+
+
+def test_a_frozen_unit_pays_for_features_once_and_a_finetuned_one_at_each_step(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    unit, dataset = unit_of("con/con", "sig-ms/cir"), open_dataset(DATA)
+    frozen = measure_speed(unit, dataset, steps=3)
+    assert frozen.step_s > 0
+    assert frozen.eval_image_s > 0
+    assert frozen.feature_image_s > 0
+    stage = replace(FROZEN, name="finetune", warmup_epochs=0, lr_drops=())
+    trained = measure_speed(replace(unit, stage=stage), dataset, steps=3)
+    assert trained.feature_image_s == 0
+    assert trained.step_s > 0
+    assert not list(tmp_path.glob("goal-sweep*"))
+
+
+def test_only_the_first_images_are_read(monkeypatch) -> None:
+    dataset = open_dataset(replace(DATA, num_train=64))
+    read = []
+    reader = type(dataset.splits["train"].reader)
+    before = reader.read
+    monkeypatch.setattr(reader, "read", lambda self, index: read.append(index) or before(self, index))
+    measure_speed(unit_of("con/con"), dataset, steps=2)
+    assert max(read) < 8  # two steps of 16 captions are 7 images; val and test have 8
+
+
+def test_what_fails_is_said(monkeypatch) -> None:
+    unit = unit_of("con/con", stage=replace(FROZEN, lr=3e38))
+    with pytest.raises(GoalError, match="cannot be measured: .*NaN or infinity"):
+        measure_speed(unit, open_dataset(DATA), steps=8)
