@@ -18,6 +18,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from analysis import run_schema as schema
+from analysis.collection import paused_collection
 from analysis.errors import AnalysisError
 
 _PAGE = 1000
@@ -81,8 +82,9 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
     client = MlflowClient(tracking_uri=tracking_uri)
     try:
         found = _experiment(client, tracking_uri, experiment)
-        parents = list(_search(client, found.experiment_id, schema.ROLE_SWEEP))
-        cells = list(_search(client, found.experiment_id, schema.ROLE_CELL))
+        with paused_collection():
+            parents = list(_search(client, found.experiment_id, schema.ROLE_SWEEP))
+            cells = list(_search(client, found.experiment_id, schema.ROLE_CELL))
     except MlflowException as error:
         raise AnalysisError(f"cannot read tracking at {tracking_uri}: {str(error).splitlines()[0]}") from error
     if not cells:

@@ -10,6 +10,7 @@ import pandas as pd
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
+from analysis.collection import paused_collection
 from analysis.errors import AnalysisError
 
 _CHUNK = 200
@@ -39,7 +40,8 @@ def fetch_history(tracking_uri: str, run_ids: Sequence[str], metrics: Sequence[s
     client = MlflowClient(tracking_uri=tracking_uri)
     bulk = getattr(client._tracking_client.store, "get_metric_history_bulk", None)
     try:
-        rows = list(_from_database(bulk, run_ids, metrics) if bulk else _from_server(client, run_ids, metrics))
+        with paused_collection():
+            rows = list(_from_database(bulk, run_ids, metrics) if bulk else _from_server(client, run_ids, metrics))
     except MlflowException as error:
         raise AnalysisError(f"cannot read metrics at {tracking_uri}: {str(error).splitlines()[0]}") from error
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))

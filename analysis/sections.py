@@ -11,6 +11,7 @@ from analysis import run_schema as schema
 from analysis.blocks import Block, BlockKey, direction_title, number_text
 from analysis.compare import GridComparison
 from analysis.fetch import SweepRuns
+from analysis.statistics import MAX_EXACT
 
 _SHOWN: tuple[tuple[str, str], ...] = (("i2t", "R@1"), ("t2i", "R@1"), schema.RSUM)
 
@@ -163,9 +164,10 @@ def _marginal(part: pd.DataFrame, direction: str, metric: str) -> str:
 
 def _power_note(frame: pd.DataFrame) -> str:
     n, floor, family = int(frame["n"].max()), float(frame["p_floor"].min()), len(frame)
+    kind = "exact" if n <= MAX_EXACT else "normal approximation"
     note = (
-        "Objective minus con/con, paired by model and seed. Interval by Student's t, p by the exact two-sided "
-        f"Wilcoxon signed rank test, Holm over the {family} comparisons of this table."
+        "Objective minus con/con, paired by model and seed. Interval by Student's t, p by the two-sided "
+        f"Wilcoxon signed rank test ({kind}), Holm over the {family} comparisons of this table."
     )
     if floor * family > 0.05:
         return (

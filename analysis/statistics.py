@@ -15,6 +15,9 @@ from scipy import stats
 
 from analysis.run_schema import BASELINE, COLUMNS, PAIRS, TRIPLETS, in_order, metric_key
 
+MAX_EXACT = 50
+"""Pairs up to which the signed rank test is exact; beyond, the normal approximation is as good and far quicker."""
+
 _BLOCK = ["dataset", "framework", "backbone", "variant", "data_fingerprint", "stage"]
 
 
@@ -56,7 +59,7 @@ def paired_differences(runs: pd.DataFrame, confidence: float = 0.95) -> pd.DataF
 
     Returns:
         Columns: ``stage``, ``direction``, ``metric``, ``pair``, ``triplet``, ``n`` pairs, ``blocks``, ``difference``
-        (mean, in points), ``low`` and ``high`` (t interval), ``p`` (exact two-sided Wilcoxon signed rank),
+        (mean, in points), ``low`` and ``high`` (t interval), ``p`` (two-sided Wilcoxon signed rank),
         ``p_holm`` (Holm over the objectives of the same stage, direction and metric) and ``p_floor`` (the smallest
         ``p`` that n pairs can give). Where n is below 2 the interval is empty.
     """
@@ -105,16 +108,19 @@ def _paired(differences: pd.Series[float], confidence: float) -> dict[str, Any]:
 
 
 def _wilcoxon(differences: pd.Series[float]) -> float:
-    """Exact two-sided p-value of the signed rank test, zeros dropped and ties given their mean rank.
+    """Two-sided p-value of the signed rank test, zeros dropped and ties given their mean rank.
 
-    The distribution under the null is built by adding one rank at a time with either sign, so ties need no
-    approximation. Source: Pratt & Gibbons 1981, "Concepts of Nonparametric Theory", chapter 3.
+    Up to :data:`MAX_EXACT` pairs it is exact: the distribution under the null is built by adding one rank at a time
+    with either sign, so ties need no approximation (Pratt & Gibbons 1981, "Concepts of Nonparametric Theory",
+    chapter 3). Beyond, scipy's normal approximation corrected for ties.
     """
     # Rounded so that differences which tie in the data tie here too, whatever the last bit of a subtraction says.
     moved = differences.round(9)
     moved = moved[moved != 0]
     if moved.empty:
         return 1.0
+    if len(moved) > MAX_EXACT:
+        return float(stats.wilcoxon(moved, method="asymptotic").pvalue)
     doubled = (2 * stats.rankdata(moved.abs())).astype(int)
     chance = np.ones(1)
     for rank in doubled:

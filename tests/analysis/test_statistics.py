@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from analysis.run_schema import PAIRS, TEST_METRICS, TRIPLETS
 from analysis.statistics import _wilcoxon, holm, marginals, paired_differences
@@ -46,6 +47,13 @@ def test_signed_rank_is_exact_with_ties_and_zeros(values: list[int]) -> None:
 def test_signed_rank_reaches_its_floor_and_not_below() -> None:
     assert _wilcoxon(pd.Series([0.1, 0.2, 0.3])) == pytest.approx(0.25)
     assert _wilcoxon(pd.Series([0.1, 0.2, 0.3, 0.4, 0.5])) == pytest.approx(0.0625)
+
+
+def test_signed_rank_of_many_pairs_agrees_with_the_exact_one() -> None:
+    drawn = pd.Series(np.random.default_rng(5).normal(0.3, 1.0, size=60))
+    exact = stats.wilcoxon(drawn, method="exact").pvalue
+    assert 0.001 < exact < 0.9
+    assert _wilcoxon(drawn) == pytest.approx(exact, rel=0.03)
 
 
 def test_holm_by_hand() -> None:

@@ -40,5 +40,5 @@ def test_only_the_first_images_are_read(monkeypatch) -> None:
 
 def test_what_fails_is_said(monkeypatch) -> None:
     unit = unit_of("con/con", stage=replace(FROZEN, lr=3e38))
-    with pytest.raises(GoalError, match="cannot be measured: .*NaN or infinity"):
+    with pytest.raises(GoalError, match=r"cannot be measured: .*NaN or infinity"):
         measure_speed(unit, open_dataset(DATA), steps=8)
