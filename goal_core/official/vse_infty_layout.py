@@ -18,10 +18,15 @@ RESNEXTS = {"wsl": "resnext101_32x8d.fb_wsl_ig1b_ft_in1k", "imagenet_resnext": "
 _PREFIX = "module."
 """Every name begins with it: the encoders were saved inside of DataParallel."""
 
+_MLP = {"mlp.first.": "mlp.layers.0.", "mlp.second.": "mlp.layers.1.", "mlp.norm.": "mlp.bns.0."}
+
 _BERT_HEAD_WIDTH = 64
 """Of every published BERT."""
 
-_SEQUENCES = {"conv1": "base.0", "bn1": "base.1", **{f"layer{n}": f"base.{n + 3}" for n in (1, 2, 3)}, "layer4": "top.0"}
+_SEQUENCES = {
+    **{"conv1": "base.0", "bn1": "base.1", "layer1": "base.4", "layer2": "base.5", "layer3": "base.6"},
+    "layer4": "top.0",
+}
 """A ResNet's parts, and where the sequences that run hold them."""
 
 VSE_INFTY_LEFTOVERS: Mapping[str, str] = {
@@ -107,7 +112,7 @@ def vse_infty_name(name: str, *, regions: bool) -> str:
     rest = rest.replace("pool.rnn.", "gpool.gru.").replace("pool.score.", "gpool.linear.")
     if side == "text":
         return f"text.{rest.replace('fc.', 'linear.', 1) if rest.startswith('fc.') else rest}"
-    for ours, theirs in (("mlp.first.", "mlp.layers.0."), ("mlp.second.", "mlp.layers.1."), ("mlp.norm.", "mlp.bns.0.")):
+    for ours, theirs in _MLP.items():
         rest = rest.replace(ours, theirs)
     return f"image.{rest}" if regions else f"image.image_encoder.{rest}"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import gelu, layer_norm
 from torchvision.models import resnet18, resnext101_32x8d
 
 from goal_core.data import Dataset, open_dataset
@@ -161,7 +161,7 @@ def plain_text(tensors: dict[str, Tensor], pieces: list[int]) -> Tensor:
     part = "bert.embeddings."
 
     def normed(x: Tensor, name: str) -> Tensor:
-        return F.layer_norm(x, (WIDTH,), tensors[f"{name}.weight"], tensors[f"{name}.bias"], eps=1e-12)
+        return layer_norm(x, (WIDTH,), tensors[f"{name}.weight"], tensors[f"{name}.bias"], eps=1e-12)
 
     x = tensors[f"{part}word_embeddings.weight"][pieces] + tensors[f"{part}token_type_embeddings.weight"][0]
     x = normed(x + tensors[f"{part}position_embeddings.weight"][: len(pieces)], f"{part}LayerNorm")
@@ -174,7 +174,7 @@ def plain_text(tensors: dict[str, Tensor], pieces: list[int]) -> Tensor:
             heads.append(torch.softmax(query[:, mine] @ key[:, mine].T / 8, dim=1) @ value[:, mine])
         attended = plain_linear(tensors, f"{at}.attention.output.dense", torch.cat(heads, dim=1))
         x = normed(x + attended, f"{at}.attention.output.LayerNorm")
-        wide = F.gelu(plain_linear(tensors, f"{at}.intermediate.dense", x))
+        wide = gelu(plain_linear(tensors, f"{at}.intermediate.dense", x))
         x = normed(x + plain_linear(tensors, f"{at}.output.dense", wide), f"{at}.output.LayerNorm")
     return plain_pool(tensors, plain_linear(tensors, "linear", x))
 
