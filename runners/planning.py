@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from goal_core.data.config import ScenesConfig
+from goal_core.data.published import SplitCounts, published_counts
+from goal_core.training import StageConfig
 from runners.stage_folder import BEST
 from runners.study import Study
-from sweeps import pack
+from sweeps import Cell, SweepConfig, expand, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +27,15 @@ class StagePlan:
     """Those whose result is in the store."""
     units: int
     """Units that the rest makes."""
+    steps_per_epoch: int
     steps: int
     """Optimiser steps of the rest, all cells together."""
     disk_mb: float | None
     """Best weights of the rest, megabytes; None before one of them has been written."""
     hours: float | None
     """Device hours of the rest at the speed of the finished cells; None before one has finished."""
+    published: bool = False
+    """Whether the data was not there, so that its published size stands for it and nothing can count as done."""
 
 
 def plan_stages(study: Study) -> list[StagePlan]:
@@ -38,21 +46,65 @@ def plan_stages(study: Study) -> list[StagePlan]:
     for index, stage in enumerate(study.config.stages):
         refs = {cell.id: study.ref(cell, index) for cell in study.cells}
         done = [cell for cell in study.cells if statuses[refs[cell.id]].state == "done"]
-        left = [cell for cell in study.cells if cell not in done]
-        batches = captions // stage.batch_size if stage.drop_last else math.ceil(captions / stage.batch_size)
         seconds = [float(statuses[refs[cell.id]].result["seconds"]) for cell in done]
         sizes = [
             path.stat().st_size for cell in done if (path := study.store.folder(refs[cell.id]).path(BEST)).exists()
         ]
+        left = len(study.cells) - len(done)
         plans.append(
             StagePlan(
+                **_size(study.config, study.cells, done, index, captions),
                 name=stage.name,
-                cells=len(study.cells),
-                done=len(done),
-                units=len(pack(left, index, study.config.execution)),
-                steps=len(left) * stage.epochs * batches,
-                disk_mb=len(left) * statistics.fmean(sizes) / 1e6 if sizes else None,
-                hours=len(left) * statistics.fmean(seconds) / 3600 if seconds else None,
+                disk_mb=left * statistics.fmean(sizes) / 1e6 if sizes else None,
+                hours=left * statistics.fmean(seconds) / 3600 if seconds else None,
             )
         )
     return plans
+
+
+def absent_but_published(config: SweepConfig) -> SplitCounts | None:
+    """The published size of the training split, where the sweep's data is not here at all; else None."""
+    if isinstance(config.data, ScenesConfig) or Path(config.data.root).exists():
+        return None
+    return published_counts(config.data).get("train")
+
+
+def plan_published(config: SweepConfig, train: SplitCounts) -> list[StagePlan]:
+    """Plan each stage of a sweep whose data is not here.
+
+    Args:
+        config: the sweep.
+        train: size of its training split.
+    """
+    unknown = dict.fromkeys((backbone.name for backbone in config.model.backbones), "unknown")
+    cells = expand(config, "unknown", unknown)
+    return [
+        StagePlan(
+            **_size(config, cells, [], index, train.captions),
+            name=stage.name,
+            disk_mb=None,
+            hours=None,
+            published=True,
+        )
+        for index, stage in enumerate(config.stages)
+    ]
+
+
+def steps_per_epoch(stage: StageConfig, captions: int) -> int:
+    """Optimiser steps in one pass over all training captions."""
+    return captions // stage.batch_size if stage.drop_last else math.ceil(captions / stage.batch_size)
+
+
+def _size(
+    config: SweepConfig, cells: Sequence[Cell], done: Sequence[Cell], index: int, captions: int
+) -> dict[str, int]:
+    """What follows from the size of the data: cells, done, units, steps."""
+    stage, left = config.stages[index], [cell for cell in cells if cell not in done]
+    steps = steps_per_epoch(stage, captions)
+    return {
+        "cells": len(cells),
+        "done": len(done),
+        "units": len(pack(left, index, config.execution)),
+        "steps_per_epoch": steps,
+        "steps": len(left) * stage.epochs * steps,
+    }

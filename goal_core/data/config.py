@@ -46,6 +46,9 @@ class KarpathyConfig:
     """Use at most this many captions of an image, in file order; 0 uses all."""
     min_word_count: int = 4
     """Words seen fewer times than this in the train and val captions become `<unk>`."""
+    vocabulary: Literal["train_val", "legacy"] = "train_val"
+    """Captions whose words are counted: `train_val`, those of these two splits that are used; `legacy`, every caption
+    in the file, test included, as VSE++'s published code does. For comparison only: the test words are looked at."""
     max_val_images: int = 0
     """Select on the first this many val images only; 0 uses all."""
     image: ImageConfig = field(default_factory=ImageConfig)

@@ -49,6 +49,10 @@ class ImageBackbone(nn.Module):
         """Stay in evaluation mode whatever the parent module does."""
         return super().train(False)
 
+    def use_batch_statistics(self, on: bool) -> None:
+        """Let batch normalisation use each batch's statistics, and move the running ones; or go back to these."""
+        self.net.train(on)
+
     def forward(self, images_B3SS: Tensor) -> Tensor:
         """Features of a batch of images.
 

@@ -87,6 +87,9 @@ class ModelConfig:
     """The other frameworks' text encoder."""
     vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
     """Counts for that framework only."""
+    init_from: str = ""
+    """A checkpoint with which the first stage begins instead of first weights: a `best.safetensors` of a cell, or what
+    `goal-sweep convert` made of a published one. Its tokenizer comes with it. Empty: none."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -66,9 +66,9 @@ class Card:
             raise WeightsError(f"the checkpoint's description is not one this version knows: {error}") from error
 
 
-def cards_of(unit: UnitPlan, vocabulary: Tokenizer, fingerprint: str) -> dict[str, Card]:
-    """The card of each cell of a unit, by cell id."""
-    weights = framework_of(unit.model).weights_id(unit.model)
+def cards_of(unit: UnitPlan, model: ModelConfig, vocabulary: Tokenizer, fingerprint: str) -> dict[str, Card]:
+    """The card of each cell of a unit, by cell id; ``model`` as it is built."""
+    weights = framework_of(model).weights_id(model)
 
     def card(cell: CellPlan) -> Card:
         return Card(
@@ -79,7 +79,7 @@ def cards_of(unit: UnitPlan, vocabulary: Tokenizer, fingerprint: str) -> dict[st
             precision=unit.precision,
             data=unit.data,
             data_fingerprint=fingerprint,
-            model=unit.model,
+            model=model,
             weights=weights,
             vocabulary=vocabulary,
         )
