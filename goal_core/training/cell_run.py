@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from goal_core.data import Batch
-from goal_core.models import Heads, ImageBackbone, ParameterGroup
+from goal_core.models import Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector, ObjectiveStats
 from goal_core.seeding import RandomStream, derive_seed
 from goal_core.training.card import Card
@@ -30,6 +30,7 @@ from goal_core.training.optim import (
     clip_gradient,
     loss_scale,
     lr_at,
+    parameter_groups,
     set_lr,
     validated_since,
 )
@@ -76,10 +77,7 @@ class CellRun:
         self.triplets = TripletRecord(device)
         self._objective_config = plan.objective
         self._steps_per_epoch = steps_per_epoch
-        groups = heads.parameter_groups(unit.stage.bert_lr_scale)
-        if backbone is not None and unit.stage.trains_backbone:
-            weights = tuple(backbone.parameters())
-            groups.append(ParameterGroup(name="backbone", parameters=weights, lr_scale=unit.stage.backbone_lr_scale))
+        groups = parameter_groups(heads, backbone, unit.stage)
         self.parameters = [parameter for group in groups for parameter in group.parameters]
         self.optimizer = build_optimizer(groups, unit.stage)
         self.scaler = torch.amp.GradScaler(device.type, enabled=unit.precision == "fp16")

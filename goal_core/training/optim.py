@@ -7,12 +7,21 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from goal_core.models.heads import ParameterGroup
+from goal_core.models import Heads, ImageBackbone, ParameterGroup
 from goal_core.training.config import StageConfig
 from goal_core.training.failures import DivergedError
 
 _VALIDATED_EVERY = 500
 """Steps between validations of VSE++'s published code (`--val_step`)."""
+
+
+def parameter_groups(heads: Heads, backbone: ImageBackbone | None, stage: StageConfig) -> list[ParameterGroup]:
+    """What a stage trains, in an order that never changes: the heads' groups, then the backbone if it trains."""
+    groups = heads.parameter_groups(stage.bert_lr_scale)
+    if backbone is not None and stage.trains_backbone:
+        weights = tuple(backbone.parameters())
+        groups.append(ParameterGroup(name="backbone", parameters=weights, lr_scale=stage.backbone_lr_scale))
+    return groups
 
 
 def build_optimizer(groups: Sequence[ParameterGroup], stage: StageConfig) -> torch.optim.Optimizer:
