@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from goal_core.data import Batch
-from goal_core.models import Heads, ImageBackbone, ParameterGroup
+from goal_core.models import Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector, ObjectiveStats
 from goal_core.seeding import RandomStream, derive_seed
 from goal_core.training.card import Card
@@ -70,8 +70,7 @@ class CellRun:
         self._steps_per_epoch = steps_per_epoch
         groups = heads.parameter_groups(unit.stage.bert_lr_scale)
         if backbone is not None:
-            weights = tuple(backbone.parameters())
-            groups.append(ParameterGroup(name="backbone", parameters=weights, lr_scale=unit.stage.backbone_lr_scale))
+            groups += heads.backbone_groups(backbone, unit.stage.backbone_lr_scale)
         self.parameters = [parameter for group in groups for parameter in group.parameters]
         self.optimizer = build_optimizer(groups, unit.stage)
         self.scaler = torch.amp.GradScaler(device.type, enabled=unit.precision == "fp16")
@@ -98,7 +97,7 @@ class CellRun:
         stage = self.unit.stage
         set_lr(self.optimizer, lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
         self.optimizer.zero_grad(set_to_none=True)
-        self.heads.train()
+        self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
             with torch.set_grad_enabled(self.backbone is not None and self.epoch >= stage.frozen_epochs):
                 features = self.encoder.features(inputs)
