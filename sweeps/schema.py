@@ -19,6 +19,7 @@ from goal_core.models.config import (
     GruConfig,
     ModelConfig,
     VseInftyConfig,
+    XvlmConfig,
 )
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
@@ -59,6 +60,7 @@ class SweepModel:
     embed_dim: int = 1024
     bert: BertConfig = field(default_factory=BertConfig)
     vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
+    xvlm: XvlmConfig = field(default_factory=XvlmConfig)
     init_from: str = ""
 
     def __post_init__(self) -> None:

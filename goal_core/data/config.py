@@ -16,10 +16,11 @@ class ImageConfig:
     """Side of the square given to the backbone, in pixels."""
     resize: int = 256
     """The shorter side is resized to this before the centre crop, pixels (evaluation, and training without crops)."""
-    augment: Literal["none", "crop_flip", "vse_infty"] = "crop_flip"
+    augment: Literal["none", "crop_flip", "vse_infty", "xvlm"] = "crop_flip"
     """Training images: `none` as in evaluation; `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
     horizontal flip, as VSE++; `vse_infty` a random crop (.6-1 of both sides) stretched to the square, and horizontal
-    flip, with the whole image stretched to the square in evaluation (`resize` does not count)."""
+    flip, with the whole image stretched to the square in evaluation (`resize` does not count); `xvlm` random resized
+    crop (scale .5-1, ratio 3/4-4/3), horizontal flip and RandAugment(2, 7), evaluation as `vse_infty`, all bicubic."""
 
     def __post_init__(self) -> None:
         """Check the sizes against each other."""

@@ -10,7 +10,7 @@ from goal_core.data.config import DataConfig, ImageConfig, ScenesConfig
 from goal_core.data.tokenizer import Tokenizer, tokenizer_from_json
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of
-from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig
+from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig, XvlmConfig
 from goal_core.training.plan import CellPlan, UnitPlan
 
 
@@ -106,5 +106,8 @@ def _data(content: Mapping[str, Any]) -> DataConfig:
 
 
 def _model(content: Mapping[str, Any]) -> ModelConfig:
-    kinds = {"backbone": BackboneConfig, "text": GruConfig, "bert": BertConfig, "vse_infty": VseInftyConfig}
+    kinds = {
+        **{"backbone": BackboneConfig, "text": GruConfig, "bert": BertConfig},
+        **{"vse_infty": VseInftyConfig, "xvlm": XvlmConfig},
+    }
     return ModelConfig(**{key: kinds[key](**value) if key in kinds else value for key, value in content.items()})

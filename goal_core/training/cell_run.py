@@ -105,7 +105,7 @@ class CellRun:
         stage = self.unit.stage
         set_lr(self.optimizer, lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
         self.optimizer.zero_grad(set_to_none=True)
-        self.heads.train()
+        self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
             with torch.set_grad_enabled(stage.trains_backbone and self.epoch >= stage.frozen_epochs):
                 features = self._features(inputs)

@@ -19,8 +19,7 @@ def parameter_groups(heads: Heads, backbone: ImageBackbone | None, stage: StageC
     """What a stage trains, in an order that never changes: the heads' groups, then the backbone if it trains."""
     groups = heads.parameter_groups(stage.bert_lr_scale)
     if backbone is not None and stage.trains_backbone:
-        weights = tuple(backbone.parameters())
-        groups.append(ParameterGroup(name="backbone", parameters=weights, lr_scale=stage.backbone_lr_scale))
+        groups += heads.backbone_groups(backbone, stage.backbone_lr_scale)
     return groups
 
 

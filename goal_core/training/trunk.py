@@ -133,8 +133,8 @@ class Trunk:
             what["init"] = self._init_id
         if self.backbone.cells:
             what["cells"] = True
-        if image.augment == "vse_infty":
-            what["stretched"] = True
+        if image.augment in ("vse_infty", "xvlm"):
+            what["stretched"] = True if image.augment == "vse_infty" else "bicubic"
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"
 

@@ -116,7 +116,7 @@ class _UnitTrainer:
 
     def _prepare(self, name: str) -> EvalSplit:
         split = self.dataset.splits[name]
-        return prepare_split(split, self.tokenizer, self.trunk.split_inputs(split))
+        return prepare_split(split, self.tokenizer, self.trunk.split_inputs(split), self.listener.alive)
 
     def _backbone(self) -> ImageBackbone | None:
         backbone = self.first.backbone(self.unit.seed)
