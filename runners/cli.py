@@ -96,7 +96,7 @@ def plan(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJson
     if train is None:
         _print_plan(open_sweep(sweep, set_, store, None), as_json=as_json)
         return
-    data = f"not here ({config.data.root}): planned from its published size, {train} to train on"
+    data = f"not here: planned from its published size, {train} to train on"
     _print_stages(config, plan_published(config, train), data, as_json=as_json)
 
 

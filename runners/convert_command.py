@@ -13,7 +13,7 @@ _SHOWN = 5
 
 def convert(
     checkpoint: Annotated[
-        Path, typer.Argument(help="The published file: VSE++'s model_best.pth.tar, VSE-infinity's model_best.pth.")
+        Path, typer.Argument(help="The published file: VSE++'s .pth.tar, VSE-infinity's .pth, X-VLM's .th.")
     ],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
     vocabulary: Annotated[
@@ -22,14 +22,14 @@ def convert(
     ],
     sweep: Annotated[str, typer.Option(help="A sweep of its framework, on whose `data` it is to be evaluated.")],
 ) -> None:
-    """Convert a public checkpoint of VSE++ or VSE-infinity; nothing in its pickle is run.
+    """Convert a public checkpoint of VSE++, VSE-infinity or X-VLM; nothing in its pickle is run.
 
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
     from goal_core.data import open_dataset
     from goal_core.data.wordpieces import Wordpieces
     from goal_core.frameworks import framework_of
-    from goal_core.official import read_vocabulary, read_vse_infty, read_vsepp, write_official
+    from goal_core.official import read_vocabulary, read_vse_infty, read_vsepp, read_xvlm, write_official
     from sweeps import load_sweep
 
     console = Console(highlight=False)
@@ -38,6 +38,8 @@ def convert(
     size = {} if image is None else {"image_size": image.size}
     if config.model.framework == "vse_infty":
         official = read_vse_infty(checkpoint, Wordpieces.from_file(vocabulary), **size)
+    elif config.model.framework == "xvlm":
+        official = read_xvlm(checkpoint, Wordpieces.from_file(vocabulary), **size)
     else:
         official = read_vsepp(checkpoint, read_vocabulary(vocabulary), **size)
     framework_of(official.model).check(official.model, data)

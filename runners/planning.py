@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from goal_core.data.config import ScenesConfig
 from goal_core.data.published import SplitCounts, published_counts
@@ -34,7 +35,7 @@ class StagePlan:
     """Best weights of the rest, megabytes; None before one of them has been written."""
     hours: float | None
     """Device hours of the rest at the speed of the finished cells; None before one has finished."""
-    published: bool = False
+    published: bool
     """Whether the data was not there, so that its published size stands for it and nothing can count as done."""
 
 
@@ -50,13 +51,16 @@ def plan_stages(study: Study) -> list[StagePlan]:
         sizes = [
             path.stat().st_size for cell in done if (path := study.store.folder(refs[cell.id]).path(BEST)).exists()
         ]
-        left = len(study.cells) - len(done)
+        left = [cell for cell in study.cells if cell not in done]
         plans.append(
             StagePlan(
-                **_size(study.config, study.cells, done, index, captions),
                 name=stage.name,
-                disk_mb=left * statistics.fmean(sizes) / 1e6 if sizes else None,
-                hours=left * statistics.fmean(seconds) / 3600 if seconds else None,
+                cells=len(study.cells),
+                done=len(done),
+                **_rest(study.config, left, index, captions),
+                disk_mb=len(left) * statistics.fmean(sizes) / 1e6 if sizes else None,
+                hours=len(left) * statistics.fmean(seconds) / 3600 if seconds else None,
+                published=False,
             )
         )
     return plans
@@ -80,8 +84,10 @@ def plan_published(config: SweepConfig, train: SplitCounts) -> list[StagePlan]:
     cells = expand(config, "unknown", unknown)
     return [
         StagePlan(
-            **_size(config, cells, [], index, train.captions),
             name=stage.name,
+            cells=len(cells),
+            done=0,
+            **_rest(config, cells, index, train.captions),
             disk_mb=None,
             hours=None,
             published=True,
@@ -95,16 +101,18 @@ def steps_per_epoch(stage: StageConfig, captions: int) -> int:
     return captions // stage.batch_size if stage.drop_last else math.ceil(captions / stage.batch_size)
 
 
-def _size(
-    config: SweepConfig, cells: Sequence[Cell], done: Sequence[Cell], index: int, captions: int
-) -> dict[str, int]:
-    """What follows from the size of the data: cells, done, units, steps."""
-    stage, left = config.stages[index], [cell for cell in cells if cell not in done]
+class _Rest(TypedDict):
+    units: int
+    steps_per_epoch: int
+    steps: int
+
+
+def _rest(config: SweepConfig, left: Sequence[Cell], index: int, captions: int) -> _Rest:
+    """What training one stage of some cells takes."""
+    stage = config.stages[index]
     steps = steps_per_epoch(stage, captions)
-    return {
-        "cells": len(cells),
-        "done": len(done),
-        "units": len(pack(left, index, config.execution)),
-        "steps_per_epoch": steps,
-        "steps": len(left) * stage.epochs * steps,
-    }
+    return _Rest(
+        units=len(pack(left, index, config.execution)),
+        steps_per_epoch=steps,
+        steps=len(left) * stage.epochs * steps,
+    )

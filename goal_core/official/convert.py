@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from goal_core.data import Vocabulary
+from goal_core.data.clean_captions import CleanedWordpieces
 from goal_core.data.config import DataConfig
 from goal_core.data.tokenizer import Tokenizer
 from goal_core.data.wordpieces import Wordpieces
@@ -21,6 +22,7 @@ from goal_core.frameworks import framework_of
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig, build_backbone
 from goal_core.objectives import ObjectiveConfig
 from goal_core.official.pickles import read_torch_file, tensors_of
+from goal_core.official.position_bias import resized_tables
 from goal_core.official.renaming import Renamed, rename_tensors
 from goal_core.official.vse_infty_layout import (
     VSE_INFTY_LEFTOVERS,
@@ -30,6 +32,7 @@ from goal_core.official.vse_infty_layout import (
     without_prefix,
 )
 from goal_core.official.vsepp_layout import VSEPP_LEFTOVERS, vsepp_name, vsepp_settings
+from goal_core.official.xvlm_layout import XVLM_LEFTOVERS, without_wrapper, xvlm_model, xvlm_name
 from goal_core.training.card import Card
 from goal_core.training.checkpoint import with_prefix, write_checkpoint
 
@@ -109,6 +112,34 @@ def read_vse_infty(path: Path, wordpieces: Wordpieces, *, image_size: int = 512)
     renamed = rename_tensors(own, given, official_name, known_leftovers=VSE_INFTY_LEFTOVERS, source=str(path))
     check_second_registration(given, str(path))
     return _official(path, stored, model, wordpieces, renamed)
+
+
+def read_xvlm(path: Path, wordpieces: Wordpieces, *, image_size: int = 384) -> Official:
+    """Read a public X-VLM checkpoint with a Swin: pre-trained, or fine-tuned for retrieval.
+
+    Args:
+        path: the ``.th`` file.
+        wordpieces: of `bert-base-uncased`.
+        image_size: side of the images it will see, pixels; biases of relative positions are resized for its windows.
+
+    Raises:
+        WeightsError: the file is refused, is not of the layout, is of another variant, or has another vocabulary.
+    """
+    stored = read_torch_file(path)
+    given = without_wrapper(tensors_of(stored.get("model"), f"{path}: model"))
+    model = xvlm_model(given, str(path))
+    rows = len(given["text_encoder.embeddings.word_embeddings.weight"])
+    if len(wordpieces) != rows:
+        raise WeightsError(
+            f"the word embedding of {path} has {rows} rows, but the vocabulary has {len(wordpieces)} word pieces: "
+            "it is not the one this model was trained with"
+        )
+    vocabulary = CleanedWordpieces(wordpieces=wordpieces)
+    own = _shapes(model, vocabulary, image_size=image_size)
+    official_name = partial(xvlm_name, fusion_layer=model.xvlm.fusion_layer)
+    given = resized_tables(given, {official_name(name): tensor for name, tensor in own.items()})
+    renamed = rename_tensors(own, given, official_name, known_leftovers=XVLM_LEFTOVERS, source=str(path))
+    return _official(path, stored, model, vocabulary, renamed)
 
 
 def write_official(official: Official, path: Path, *, data: DataConfig, data_fingerprint: str) -> None:

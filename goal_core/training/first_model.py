@@ -190,6 +190,8 @@ def _misfits(given: _Given, wanted: ModelConfig) -> Iterator[str]:
     uses = framework_of(wanted).uses
     if "text" in uses and had.text != wanted.text:
         yield f"its text.word_dim is {had.text.word_dim}, not {wanted.text.word_dim}"
+    if "xvlm" in uses and had.xvlm.fusion_layer != wanted.xvlm.fusion_layer:
+        yield f"its xvlm.fusion_layer is {had.xvlm.fusion_layer}, not {wanted.xvlm.fusion_layer}"
     words = next((value for name, value in given.heads.items() if name.endswith(_WORDS)), None)
     if words is not None and len(words) < len(given.card.vocabulary):
         yield f"its vocabulary has {len(given.card.vocabulary)} words, but its word embedding {len(words)} rows"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from goal_core.data import Dataset, open_dataset
 from goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
 from goal_core.data.wordpieces import SPECIAL_PIECES, Wordpieces
 from goal_core.errors import WeightsError
-from goal_core.models import BackboneConfig, build_backbone
+from goal_core.models import BackboneConfig, BertConfig, build_backbone
 from goal_core.official import read_vse_infty, vse_infty_layout, write_official
-from goal_core.training import evaluate_checkpoint
+from goal_core.training import check_first_weights, evaluate_checkpoint, first_weights_id
 from goal_core.training.evaluate import open_checkpoint
 from tests.helpers.region_files import write_regions
 
@@ -206,6 +207,9 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
     data = RegionsConfig(name="tiny", root=str(write_regions(tmp_path / "data")))
     out = tmp_path / "x.safetensors"
     write_official(official, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
+    begun = replace(official.model, bert=BertConfig(), init_from=str(out))  # a BERT to download, were it not given
+    check_first_weights(begun, data, open_dataset(data))
+    assert first_weights_id(begun).startswith("precomputed bert hub:bert-base-uncased init ")
     opened = open_checkpoint(out)
     opened.encoder.heads.eval()
     regions = torch.randn(3, 4, FEATURES)
