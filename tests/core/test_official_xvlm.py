@@ -202,7 +202,7 @@ def test_converted_embeds_and_matches_as_an_independent_forward(tmp_path: Path, 
     write_official(converted, out, data=DATA, data_fingerprint=open_dataset(DATA).fingerprint)
     begun = replace(converted.model, backbone=BackboneConfig(name="swin_mini_patch8_window4"), bert=BertConfig())
     check_first_weights(replace(begun, init_from=str(out)), DATA, open_dataset(DATA))  # nothing is downloaded
-    with pytest.raises(WeightsError, match="its xvlm.fusion_layer is 2, not 6"):
+    with pytest.raises(WeightsError, match=r"its xvlm\.fusion_layer is 2, not 6"):
         check_first_weights(replace(begun, xvlm=XvlmConfig(), init_from=str(out)), DATA, open_dataset(DATA))
     opened, plain = open_checkpoint(out), Plain(tensors)
     model = opened.encoder.heads.eval()

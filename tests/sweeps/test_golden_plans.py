@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from goal_core.data.published import published_counts
+from goal_core.frameworks import FRAMEWORKS
 from runners.planning import plan_published
 from sweeps import expand, list_shipped, load_sweep, pack
 from sweeps.ids import content_id
@@ -26,9 +27,12 @@ def plan_of(name: str) -> dict[str, Any]:
     weights = {backbone.name: f"weights of {backbone.name}" for backbone in config.model.backbones}
     cells = expand(config, "fingerprint", weights)
     train = published_counts(config.data).get("train")
+    sweep = config_to_mapping(config)
+    parts = FRAMEWORKS[config.model.framework].uses | {"backbones", "init_from"}  # the other frameworks' say nothing
+    sweep["model"] = {key: value for key, value in sweep["model"].items() if key in parts}
     planned = [] if train is None else plan_published(config, train)
     return {
-        "sweep": config_to_mapping(config),
+        "sweep": sweep,
         "cells": len(cells),
         "first_cell": {"id": cells[0].id, "label": cells[0].label, "keys": [stage.key for stage in cells[0].stages]},
         "all_cells": content_id([[cell.id, [stage.key for stage in cell.stages]] for cell in cells]),
