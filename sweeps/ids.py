@@ -19,7 +19,7 @@ from sweeps.mapping import to_mapping
 _NOT_IN_CELL_ID = frozenset(
     {
         # A label, and which files they are.
-        *("format", "name", "root", "annotations", "test_file"),
+        *("format", "name", "root", "annotations", "test_file", "train_files", "val_file", "image_root"),
         # The fingerprint holds the drawings themselves.
         *("num_train", "num_val", "num_test", "data_seed"),
     }

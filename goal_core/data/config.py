@@ -136,6 +136,35 @@ class IdMappedConfig:
         _check_counts(self.min_word_count, self.max_val_images)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XvlmJsonConfig:
+    """Raw images beside X-VLM's JSON files, one list of records for each split."""
+
+    format: Literal["xvlm_json"] = "xvlm_json"
+    name: str
+    """The dataset's name in tables and in MLflow, such as `coco`, `f30k`."""
+    root: str
+    """Folder that holds the JSON files."""
+    image_root: str = "images"
+    """Folder below which the records' images lie, relative to the root."""
+    train_files: tuple[str, ...]
+    """JSON files of pairs, relative to the root."""
+    val_file: str
+    """JSON file of images with all their captions, relative to the root, as is the next."""
+    test_file: str
+    min_word_count: int = 4
+    """As in `KarpathyConfig`."""
+    max_val_images: int = 0
+    """As in `KarpathyConfig`."""
+    image: ImageConfig = field(default_factory=ImageConfig)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not self.train_files:
+            raise ConfigError("train_files must name at least one file")
+        _check_counts(self.min_word_count, self.max_val_images)
+
+
 def _check_counts(min_word_count: int, max_val_images: int) -> None:
     if min_word_count < 1:
         raise ConfigError(f"min_word_count must be at least 1, got {min_word_count}")
@@ -143,7 +172,7 @@ def _check_counts(min_word_count: int, max_val_images: int) -> None:
         raise ConfigError(f"max_val_images must be 0 (all) or more, got {max_val_images}")
 
 
-ImageDataConfig = KarpathyConfig | IdMappedConfig | ScenesConfig
+ImageDataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig
 """Datasets of raw images, which have an `image` setting."""
 
 DataConfig = ImageDataConfig | RegionsConfig

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig
+from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig, XvlmJsonConfig
 from goal_core.data.id_mapping import load_id_mapped
 from goal_core.data.karpathy import every_caption, load_karpathy
 from goal_core.data.regions import load_regions
 from goal_core.data.scenes import make_scenes
 from goal_core.data.split import SPLIT_NAMES, Split
+from goal_core.data.xvlm_json import load_xvlm_json
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Split", "open_dataset"]
 
@@ -52,6 +53,8 @@ def open_dataset(config: DataConfig) -> Dataset:
             corpus = every_caption(config)
     elif isinstance(config, IdMappedConfig):
         splits, fingerprint = load_id_mapped(config)
+    elif isinstance(config, XvlmJsonConfig):
+        splits, fingerprint = load_xvlm_json(config)
     elif isinstance(config, RegionsConfig):
         splits, fingerprint = load_regions(config)
     else:

@@ -82,3 +82,15 @@ def test_what_does_not_go_with_xvlm_is_refused() -> None:
         framework_of(shallow).check(shallow, PIXELS)
     with pytest.raises(ConfigError, match=r"drop_path must be in \[0, 1\), got 1; temperature must be above 0"):
         XvlmConfig(drop_path=1, temperature=0)
+
+
+def test_xvlm_learns_its_pairs_and_to_tell_them_from_others(tmp_path: Path) -> None:
+    data = replace(PIXELS, num_train=12, image=ImageConfig(size=32, resize=32, augment="none"))
+    model = replace(MODEL, bert=BertConfig(weights="random", layers=2, width=32, heads=2), embed_dim=32)
+    stage = replace(STAGE, epochs=40, lr=2e-3, batch_size=30, checkpoint_every=0)
+    unit = unit_of("con/nca", stage=stage, data=data, model=model)
+    folders = folders_of(unit, tmp_path)
+    train_unit(unit, folders)
+    (folder,) = folders.values()
+    rows = folder.numbers()[:-1]
+    print(rows[0], rows[-1], evaluate_checkpoint(folder.root, split="train")["metrics"])
