@@ -25,7 +25,11 @@ from goal_core.training.evaluate import open_checkpoint
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
 DATA = ScenesConfig(num_train=8, num_val=4, num_test=4, image=ImageConfig(size=64, resize=64, augment="xvlm"))
-DIM, WIDTH, LAYERS, FUSION, IMAGE = 16, 128, 3, 2, 128
+with torch.device("meta"):
+    SWIN = build_backbone(BackboneConfig(name="swin_mini_patch8_window4", weights="random"), image_size=64, seed=0)
+DIM, WIDTH, LAYERS, FUSION = 16, 128, 3, 2
+IMAGE = SWIN.num_features  # of the last of two stages
+FIRST = IMAGE // 2
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
 Tensors = dict[str, Tensor]
@@ -33,8 +37,8 @@ Tensors = dict[str, Tensor]
 
 @pytest.fixture(autouse=True)
 def _small_swin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Swin of width 64, two stages and windows of 4 stands for Swin-B."""
-    monkeypatch.setitem(xvlm_layout.SWINS, 64, "swin_mini_patch8_window4")
+    """A Swin of two stages and windows of 4 stands for Swin-B."""
+    monkeypatch.setitem(xvlm_layout.SWINS, FIRST, "swin_mini_patch8_window4")
 
 
 def linear(name: str, rows: int, columns: int) -> Tensors:
@@ -46,9 +50,9 @@ def norm(name: str, width: int) -> Tensors:
 
 
 def vision(window: int = 4) -> Tensors:
-    tensors = {"patch_embed.proj.weight": torch.randn(64, 3, 8, 8) / 14, "patch_embed.proj.bias": torch.randn(64) / 4}
-    tensors |= norm("patch_embed.norm", 64)
-    for stage, (width, heads) in enumerate(((64, 2), (128, 4))):
+    tensors = {"patch_embed.proj.weight": torch.randn(FIRST, 3, 8, 8) / 14}
+    tensors |= {"patch_embed.proj.bias": torch.randn(FIRST) / 4} | norm("patch_embed.norm", FIRST)
+    for stage, (width, heads) in enumerate(((FIRST, 2), (IMAGE, 4))):
         for block in range(2):
             at = f"layers.{stage}.blocks.{block}"
             tensors |= norm(f"{at}.norm1", width) | norm(f"{at}.norm2", width)
@@ -57,8 +61,8 @@ def vision(window: int = 4) -> Tensors:
             tensors[f"{at}.attn.relative_position_index"] = torch.zeros(window**2, window**2, dtype=torch.int64)
             tensors |= linear(f"{at}.mlp.fc1", 4 * width, width) | linear(f"{at}.mlp.fc2", width, 4 * width)
     tensors["layers.0.blocks.1.attn_mask"] = torch.zeros(4, window**2, window**2)
-    tensors["layers.0.downsample.reduction.weight"] = torch.randn(128, 256) / 16
-    tensors |= norm("layers.0.downsample.norm", 256) | norm("norm", 128)
+    tensors["layers.0.downsample.reduction.weight"] = torch.randn(IMAGE, 4 * FIRST) / 16
+    tensors |= norm("layers.0.downsample.norm", 4 * FIRST) | norm("norm", IMAGE)
     return {f"vision_encoder.{name}": tensor for name, tensor in tensors.items()}
 
 
@@ -118,7 +122,7 @@ class Plain:
         return layer_norm(x, x.shape[-1:], self.t[f"{name}.weight"], self.t[f"{name}.bias"], eps=eps)
 
     def image(self, pixels: Tensor) -> Tensor:
-        """Tokens (17, 128) of (3, 64, 64) uint8: the mean cell, then the cells."""
+        """Tokens (17, F) of (3, 64, 64) uint8: the mean cell, then the cells."""
         x = (pixels.float() / 255 - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
         v = "vision_encoder."
         x = conv2d(x[None], self.t[f"{v}patch_embed.proj.weight"], self.t[f"{v}patch_embed.proj.bias"], stride=8)[0]
