@@ -93,8 +93,19 @@ def plan(
 ) -> None:
     """Show cells, units, steps, disk and time of each stage, before anything runs.
 
+    Where COCO or Flickr30K are not there, their published sizes stand for them.
+
     Example: goal-sweep plan emoji_vsepp.yaml --measure
     """
+    from runners.planning import absent_but_published, plan_published
+    from sweeps import load_sweep
+
+    config = load_sweep(sweep, overrides(set_, store, None))
+    train = absent_but_published(config)
+    if train is not None and not measure:
+        data = f"not here: planned from its published size, {train} to train on"
+        _print_stages(config, plan_published(config, train), data, as_json=as_json)
+        return
     study = open_sweep(sweep, set_, store, None)
     if measure:
         study.check_trainable()
@@ -104,23 +115,26 @@ def plan(
 def _print_plan(study: Any, *, as_json: bool = False, measure: bool = False) -> None:
     from runners.planning import plan_stages
 
-    stages = plan_stages(study, measure=measure)
+    _print_stages(study.config, plan_stages(study, measure=measure), study.dataset.fingerprint, as_json=as_json)
+
+
+def _print_stages(config: Any, stages: list[Any], data: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(stage) for stage in stages], indent=2))
         return
-    config = study.config
     console.print(
-        f"{config.name}: {len(study.cells)} cells = {len(config.model.backbones)} backbones x "
-        f"{len(config.seeds)} seeds x {len(config.objectives.names)} objectives; data {study.dataset.fingerprint}",
+        f"{config.name}: {stages[0].cells} cells = {len(config.model.backbones)} backbones x "
+        f"{len(config.seeds)} seeds x {len(config.objectives.names)} objectives; data {data}",
         soft_wrap=True,
     )
     table = Table(box=None)
-    for column in ("stage", "cells", "done", "units", "steps", "disk MB", "device hours"):
+    for column in ("stage", "cells", "done", "units", "steps/epoch", "steps", "disk MB", "device hours"):
         table.add_column(column, justify="left" if column == "stage" else "right")
     for stage in stages:
         disk = "--" if stage.disk_mb is None else f"{stage.disk_mb:.0f}"
         hours = "--" if stage.hours is None else f"{stage.hours:.2f}"
-        table.add_row(stage.name, str(stage.cells), str(stage.done), str(stage.units), str(stage.steps), disk, hours)
+        counts = [f"{count:,}" for count in (stage.cells, stage.done, stage.units, stage.steps_per_epoch, stage.steps)]
+        table.add_row(stage.name, *counts, disk, hours)
     console.print(table)
     if any(stage.hours is None and stage.done < stage.cells for stage in stages):
         console.print("-- not known until a cell of the stage has finished; --measure tries a few steps")

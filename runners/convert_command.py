@@ -8,31 +8,41 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from goal_core.errors import ConfigError
-
 _SHOWN = 5
 
 
 def convert(
-    checkpoint: Annotated[Path, typer.Argument(help="The published file: VSE++'s model_best.pth.tar.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="The published file: VSE++'s .pth.tar, VSE-infinity's .pth, X-VLM's .th.")
+    ],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
-    vocabulary: Annotated[Path, typer.Option(help="The vocabulary it was trained with: coco_vocab.pkl or .json.")],
-    sweep: Annotated[str, typer.Option(help="A sweep whose `data` it is to be evaluated on.")],
+    vocabulary: Annotated[
+        Path,
+        typer.Option(help="The vocabulary it was trained with: VSE++'s coco_vocab.pkl or .json; BERT's vocab.txt."),
+    ],
+    sweep: Annotated[str, typer.Option(help="A sweep of its framework, on whose `data` it is to be evaluated.")],
 ) -> None:
-    """Convert a public VSE++ checkpoint; nothing in its pickle is run.
+    """Convert a public checkpoint of VSE++, VSE-infinity or X-VLM; nothing in its pickle is run.
 
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
     from goal_core.data import open_dataset
-    from goal_core.official import read_vocabulary, read_vsepp, write_official
+    from goal_core.data.wordpieces import Wordpieces
+    from goal_core.frameworks import framework_of
+    from goal_core.official import read_vocabulary, read_vse_infty, read_vsepp, read_xvlm, write_official
     from sweeps import load_sweep
 
     console = Console(highlight=False)
-    data = load_sweep(sweep).data
-    image = getattr(data, "image", None)
-    if image is None:
-        raise ConfigError(f"--sweep {sweep}: VSE++ needs images, and this sweep's data hold none")
-    official = read_vsepp(checkpoint, read_vocabulary(vocabulary), image_size=image.size)
+    config = load_sweep(sweep)
+    data, image = config.data, getattr(config.data, "image", None)
+    size = {} if image is None else {"image_size": image.size}
+    if config.model.framework == "vse_infty":
+        official = read_vse_infty(checkpoint, Wordpieces.from_file(vocabulary), **size)
+    elif config.model.framework == "xvlm":
+        official = read_xvlm(checkpoint, Wordpieces.from_file(vocabulary), **size)
+    else:
+        official = read_vsepp(checkpoint, read_vocabulary(vocabulary), **size)
+    framework_of(official.model).check(official.model, data)
     write_official(official, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
     model = official.model
     console.print(

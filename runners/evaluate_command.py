@@ -61,7 +61,8 @@ def _lines(result: Mapping[str, Any], split: str) -> Iterator[str]:
     models += [(f"ensemble of {len(members)}", result)] if len(members) > 1 else []
     for label, one in models:
         yield label
-        for prefix, protocol in ((split, "all"), (f"{split}_1k", f"1K, {one['images'] // 1000} folds")):
+        folds = f"1K, {one['images'] // 1000} folds"
+        for prefix, protocol in ((split, "all"), (f"{split}_1k", folds), (f"{split}_embed", "not re-ranked")):
             values = [one["metrics"].get(f"{prefix}/{name}") for name in _RECALLS]
             if values[0] is not None:
                 yield f"  {protocol:15s}" + "".join(f"{value:9.2f}" for value in values)

@@ -12,11 +12,16 @@ from runners import run_schema as names
 from sweeps import Cell, CellStage, content_id, to_mapping
 
 _NOT_OF_THE_CELL = frozenset(
-    {"format", "name", "root", "annotations", "num_train", "num_val", "num_test", "data_seed", "weights"}
+    {
+        *("format", "name", "root", "annotations", "num_train", "num_val", "num_test", "data_seed"),
+        *("weights", "init_from"),
+    }
 )
 """Labels, places, and what the data's fingerprint says already: equal cells may differ in them, parameters may not."""
 _NOT_OF_THE_STAGE = frozenset({"name", "checkpoint_every", "collapse_patience"})
 """Settings of a stage that are no part of its key, so that runs of one key may differ in them."""
+_UNSAID = {"bn_mode": "frozen_eval", "vocabulary": "train_val"}
+"""Settings added later, which at these values leave runs as they were before them."""
 _MAX_TEXT = 4000
 
 
@@ -124,7 +129,7 @@ def _flat(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]
                 yield path, str(value["name"])
                 continue
             yield from _flat(value, f"{path}.")
-        elif key not in _NOT_OF_THE_CELL:
+        elif key not in _NOT_OF_THE_CELL and not (key in _UNSAID and value == _UNSAID[key]):
             yield path, _text(value)
 
 

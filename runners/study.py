@@ -9,8 +9,7 @@ from typing import Any
 
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import ConfigError
-from goal_core.frameworks import framework_of
-from goal_core.training import CellPlan, UnitPlan
+from goal_core.training import CellPlan, UnitPlan, check_first_weights, first_weights_id
 from runners.board import Board
 from runners.stage_folder import BEST
 from runners.store import StageRef, Store
@@ -124,7 +123,7 @@ class Study:
                     f"{self.dataset.name!r} has {captions} captions"
                 )
         for model in self.config.model.models:
-            framework_of(model).check_weights(model, self.config.data)
+            check_first_weights(model, self.config.data, self.dataset)
 
 
 def open_study(
@@ -151,6 +150,6 @@ def open_study(
     config = load_sweep(sweep, given)
     results = Store(config.store)
     dataset = open_dataset(config.data)
-    weights = {model.backbone.name: framework_of(model).weights_id(model) for model in config.model.models}
+    weights = {model.backbone.name: first_weights_id(model) for model in config.model.models}
     cells = expand(config, dataset.fingerprint, weights)
     return Study(config=config, dataset=dataset, weights=weights, cells=cells, store=results)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from goal_core.data.config import DataConfig
@@ -19,7 +19,7 @@ from sweeps.mapping import to_mapping
 _NOT_IN_CELL_ID = frozenset(
     {
         # A label, and which files they are.
-        *("format", "name", "root", "annotations", "test_file"),
+        *("format", "name", "root", "annotations", "test_file", "train_files", "val_file", "image_root"),
         # The fingerprint holds the drawings themselves.
         *("num_train", "num_val", "num_test", "data_seed"),
     }
@@ -31,9 +31,9 @@ _NOT_IN_STAGE_KEY = frozenset({"checkpoint_every", "collapse_patience"})
 
 _ADDED_LATER = {
     **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
-    **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0},
+    **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0, "bn_mode": "frozen_eval", "vocabulary": "train_val"},
 }
-"""Settings of a stage, and the values at which they change nothing and leave keys as they were before them."""
+"""Settings of a stage or the data, and the values at which they change nothing and leave ids as they were before."""
 
 
 def canonical_json(value: Any) -> str:
@@ -77,8 +77,8 @@ def cell_id(
     Args:
         data: the dataset; of its settings those count that change what the model sees.
         data_fingerprint: hash of the images and captions.
-        model: framework, backbone, text encoder, embedding; the weights' path does not count.
-        weights_id: hash of the backbone's first weights, or what else names them.
+        model: framework, backbone, text encoder, embedding; paths of weights and of `init_from` do not count.
+        weights_id: what the first weights are, by content (`goal_core.training.first_weights_id`).
         objective: counts with all its parameters, so a default written out changes nothing.
         seed: the cell's seed.
     """
@@ -90,7 +90,7 @@ def cell_id(
     settings = {
         "numerics": NUMERICS_VERSION,
         "data_fingerprint": data_fingerprint,
-        "data": {key: value for key, value in to_mapping(data).items() if key not in _NOT_IN_CELL_ID},
+        "data": _counting(to_mapping(data), _NOT_IN_CELL_ID),
         "model": model_settings,
         "objective": objective.resolved(),
         "seed": seed,
@@ -106,12 +106,14 @@ def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) ->
         stages: the settings of the stage and of those before it, in order.
         precision: the arithmetic they train in.
     """
-    settings = [
-        {
-            key: value
-            for key, value in to_mapping(stage).items()
-            if key not in _NOT_IN_STAGE_KEY and not (key in _ADDED_LATER and value == _ADDED_LATER[key])
-        }
-        for stage in stages
-    ]
+    settings = [_counting(to_mapping(stage), _NOT_IN_STAGE_KEY) for stage in stages]
     return content_id({"cell": cell, "precision": precision, "stages": settings})
+
+
+def _counting(settings: Mapping[str, Any], never: frozenset[str]) -> dict[str, Any]:
+    """The settings that count."""
+    return {
+        key: value
+        for key, value in settings.items()
+        if key not in never and not (key in _ADDED_LATER and value == _ADDED_LATER[key])
+    }

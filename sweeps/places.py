@@ -29,6 +29,7 @@ def make_absolute(config: SweepConfig) -> SweepConfig:
             config.model,
             backbones=tuple(map(_absolute_weights, config.model.backbones)),
             bert=_absolute_bert(config.model.bert),
+            init_from=_absolute(config.model.init_from) if config.model.init_from else "",
         ),
         store=store,
         tracking=_absolute_tracking(config.tracking.replace("{store}", store)),

@@ -19,6 +19,7 @@ from goal_core.models.config import (
     GruConfig,
     ModelConfig,
     VseInftyConfig,
+    XvlmConfig,
 )
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
@@ -59,6 +60,8 @@ class SweepModel:
     embed_dim: int = 1024
     bert: BertConfig = field(default_factory=BertConfig)
     vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
+    xvlm: XvlmConfig = field(default_factory=XvlmConfig)
+    init_from: str = ""
 
     def __post_init__(self) -> None:
         """Check the backbones, and what `ModelConfig` checks."""
@@ -241,6 +244,12 @@ class SweepConfig:
         for model in self.model.models:
             problems += [f"model: {text}" for text in failures(partial(framework.check, model, self.data))]
         problems += unused(self.model, framework.uses)
+        if self.model.framework != "vsepp":
+            problems += [
+                f"stages.{index}.bn_mode: legacy_quirk is of framework vsepp alone"
+                for index, stage in enumerate(self.stages)
+                if stage.bn_mode == "legacy_quirk"
+            ]
         refuse(problems)
 
 

@@ -16,10 +16,11 @@ class ImageConfig:
     """Side of the square given to the backbone, in pixels."""
     resize: int = 256
     """The shorter side is resized to this before the centre crop, pixels (evaluation, and training without crops)."""
-    augment: Literal["none", "crop_flip", "vse_infty"] = "crop_flip"
+    augment: Literal["none", "crop_flip", "vse_infty", "xvlm"] = "crop_flip"
     """Training images: `none` as in evaluation; `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
     horizontal flip, as VSE++; `vse_infty` a random crop (.6-1 of both sides) stretched to the square, and horizontal
-    flip, with the whole image stretched to the square in evaluation (`resize` does not count)."""
+    flip, with the whole image stretched to the square in evaluation (`resize` does not count); `xvlm` random resized
+    crop (scale .5-1, ratio 3/4-4/3), horizontal flip and RandAugment(2, 7), evaluation as `vse_infty`, all bicubic."""
 
     def __post_init__(self) -> None:
         """Check the sizes against each other."""
@@ -46,6 +47,9 @@ class KarpathyConfig:
     """Use at most this many captions of an image, in file order; 0 uses all."""
     min_word_count: int = 4
     """Words seen fewer times than this in the train and val captions become `<unk>`."""
+    vocabulary: Literal["train_val", "legacy"] = "train_val"
+    """Captions whose words are counted: `train_val`, those of these two splits that are used; `legacy`, every caption
+    in the file, test included, as VSE++'s published code does. For comparison only: the test words are looked at."""
     max_val_images: int = 0
     """Select on the first this many val images only; 0 uses all."""
     image: ImageConfig = field(default_factory=ImageConfig)
@@ -132,6 +136,35 @@ class IdMappedConfig:
         _check_counts(self.min_word_count, self.max_val_images)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XvlmJsonConfig:
+    """Raw images beside X-VLM's JSON files, one list of records for each split."""
+
+    format: Literal["xvlm_json"] = "xvlm_json"
+    name: str
+    """The dataset's name in tables and in MLflow, such as `coco`, `f30k`."""
+    root: str
+    """Folder that holds the JSON files."""
+    image_root: str = "images"
+    """Folder below which the records' images lie, relative to the root."""
+    train_files: tuple[str, ...]
+    """JSON files of pairs, relative to the root."""
+    val_file: str
+    """JSON file of images with all their captions, relative to the root, as is the next."""
+    test_file: str
+    min_word_count: int = 4
+    """As in `KarpathyConfig`."""
+    max_val_images: int = 0
+    """As in `KarpathyConfig`."""
+    image: ImageConfig = field(default_factory=ImageConfig)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not self.train_files:
+            raise ConfigError("train_files must name at least one file")
+        _check_counts(self.min_word_count, self.max_val_images)
+
+
 def _check_counts(min_word_count: int, max_val_images: int) -> None:
     if min_word_count < 1:
         raise ConfigError(f"min_word_count must be at least 1, got {min_word_count}")
@@ -139,7 +172,7 @@ def _check_counts(min_word_count: int, max_val_images: int) -> None:
         raise ConfigError(f"max_val_images must be 0 (all) or more, got {max_val_images}")
 
 
-ImageDataConfig = KarpathyConfig | IdMappedConfig | ScenesConfig
+ImageDataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig
 """Datasets of raw images, which have an `image` setting."""
 
 DataConfig = ImageDataConfig | RegionsConfig

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig
+from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig, XvlmJsonConfig
 from goal_core.data.id_mapping import load_id_mapped
-from goal_core.data.karpathy import load_karpathy
+from goal_core.data.karpathy import every_caption, load_karpathy
 from goal_core.data.regions import load_regions
 from goal_core.data.scenes import make_scenes
 from goal_core.data.split import SPLIT_NAMES, Split
+from goal_core.data.xvlm_json import load_xvlm_json
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Split", "open_dataset"]
 
@@ -26,6 +27,13 @@ class Dataset:
     fingerprint: str
     """16 hexadecimal digits that change when anything a model sees of the data changes: which images and captions,
     their splits and order, decoding, resizing, augmentation and the word threshold. Paths are no part of it."""
+    corpus: tuple[str, ...] = ()
+    """Captions that the vocabulary is made of, where they are others than those of train and val."""
+
+    @property
+    def vocabulary_captions(self) -> Sequence[str]:
+        """Captions that the vocabulary is made of."""
+        return self.corpus or [*self.splits["train"].captions, *self.splits["val"].captions]
 
 
 def open_dataset(config: DataConfig) -> Dataset:
@@ -38,12 +46,17 @@ def open_dataset(config: DataConfig) -> Dataset:
             listed twice, a split is empty, or precomputed features are cut short or do not fit their captions. One line
             that says which.
     """
+    corpus: tuple[str, ...] = ()
     if isinstance(config, KarpathyConfig):
         splits, fingerprint = load_karpathy(config)
+        if config.vocabulary == "legacy":
+            corpus = every_caption(config)
     elif isinstance(config, IdMappedConfig):
         splits, fingerprint = load_id_mapped(config)
+    elif isinstance(config, XvlmJsonConfig):
+        splits, fingerprint = load_xvlm_json(config)
     elif isinstance(config, RegionsConfig):
         splits, fingerprint = load_regions(config)
     else:
         splits, fingerprint = make_scenes(config)
-    return Dataset(name=config.name, splits=splits, fingerprint=fingerprint)
+    return Dataset(name=config.name, splits=splits, fingerprint=fingerprint, corpus=corpus)

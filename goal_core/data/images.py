@@ -16,10 +16,13 @@ from PIL import Image
 from torch import Tensor
 
 from goal_core.data.config import ImageConfig
+from goal_core.data.rand_augment import rand_augment
 from goal_core.errors import DataError
 
 CROP_SCALE = (0.08, 1.0)
 """Range of a random crop's share of the image area."""
+XVLM_CROP_SCALE = (0.5, 1.0)
+"""The same of X-VLM's crops."""
 CROP_RATIO = (3 / 4, 4 / 3)
 """Range of a random crop's width : height."""
 SIDE_SCALE = (0.6, 1.0)
@@ -69,7 +72,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 def eval_image(pixels_HW3: NDArray[np.uint8], config: ImageConfig) -> Tensor:
     """Resize the shorter side to ``config.resize`` and cut the central ``config.size`` square.
 
-    With ``augment: vse_infty`` the whole image is stretched to the square instead.
+    With ``augment: vse_infty`` or ``xvlm`` the whole image is stretched to the square instead.
 
     Args:
         pixels_HW3: RGB image of any size, (H, W, 3) uint8.
@@ -78,8 +81,8 @@ def eval_image(pixels_HW3: NDArray[np.uint8], config: ImageConfig) -> Tensor:
     Returns:
         (3, size, size) uint8.
     """
-    if config.augment == "vse_infty":
-        return _to_tensor(_stretched(pixels_HW3, config.size))
+    if config.augment in ("vse_infty", "xvlm"):
+        return _to_tensor(_stretched(pixels_HW3, config))
     height, width = pixels_HW3.shape[:2]
     longest = _LONGEST_RATIO * min(height, width)
     top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
@@ -108,21 +111,30 @@ def train_image(pixels_HW3: NDArray[np.uint8], config: ImageConfig, generator_se
         (3, size, size) uint8.
 
     Source: VSE++'s training transform: RandomResizedCrop and RandomHorizontalFlip of torchvision, same parameters;
-        VSE-infinity's: one share of both sides, stretched to the square, flip.
+        VSE-infinity's: one share of both sides, stretched to the square, flip. X-VLM's: RandomResizedCrop, flip,
+        :func:`~goal_core.data.rand_augment.rand_augment`.
     Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
     if config.augment == "none":
         return eval_image(pixels_HW3, config)
     generator = np.random.Generator(np.random.PCG64(generator_seed))
-    draw_box = scaled_crop_box if config.augment == "vse_infty" else random_crop_box
-    top, left, height, width = draw_box(pixels_HW3.shape[0], pixels_HW3.shape[1], generator)
-    square = _stretched(pixels_HW3[top : top + height, left : left + width], config.size)
+    height, width = pixels_HW3.shape[:2]
+    if config.augment == "vse_infty":
+        top, left, height, width = scaled_crop_box(height, width, generator)
+    else:
+        scale = XVLM_CROP_SCALE if config.augment == "xvlm" else CROP_SCALE
+        top, left, height, width = random_crop_box(height, width, generator, scale)
+    square = _stretched(pixels_HW3[top : top + height, left : left + width], config)
     if generator.random() < 0.5:
         square = square.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    if config.augment == "xvlm":
+        square = rand_augment(square, generator)
     return _to_tensor(square)
 
 
-def random_crop_box(height: int, width: int, generator: np.random.Generator) -> tuple[int, int, int, int]:
+def random_crop_box(
+    height: int, width: int, generator: np.random.Generator, scale: tuple[float, float] = CROP_SCALE
+) -> tuple[int, int, int, int]:
     """Draw a crop as torchvision's ``RandomResizedCrop`` does.
 
     Ten tries of a uniform share of the area and a log-uniform ratio; when none fits, the largest central crop of an
@@ -132,13 +144,14 @@ def random_crop_box(height: int, width: int, generator: np.random.Generator) -> 
         height: of the image, pixels.
         width: of the image, pixels.
         generator: advanced by the draws.
+        scale: range of the crop's share of the area.
 
     Returns:
         Top, left, height and width of the crop, pixels, within the image.
     """
     low, high = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
     for _ in range(_CROP_TRIES):
-        area = height * width * (CROP_SCALE[0] + (CROP_SCALE[1] - CROP_SCALE[0]) * generator.random())
+        area = height * width * (scale[0] + (scale[1] - scale[0]) * generator.random())
         ratio = math.exp(low + (high - low) * generator.random())
         crop_width, crop_height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < crop_width <= width and 0 < crop_height <= height:
@@ -163,8 +176,9 @@ def scaled_crop_box(height: int, width: int, generator: np.random.Generator) -> 
     return top, left, crop_height, crop_width
 
 
-def _stretched(pixels_HW3: NDArray[np.uint8], size: int) -> Image.Image:
-    return Image.fromarray(pixels_HW3).resize((size, size), Image.Resampling.BILINEAR)
+def _stretched(pixels_HW3: NDArray[np.uint8], config: ImageConfig) -> Image.Image:
+    how = Image.Resampling.BICUBIC if config.augment == "xvlm" else Image.Resampling.BILINEAR
+    return Image.fromarray(pixels_HW3).resize((config.size, config.size), how)
 
 
 def _to_tensor(image: Image.Image) -> Tensor:

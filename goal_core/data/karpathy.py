@@ -8,8 +8,9 @@ Further keys are ignored.
 from __future__ import annotations
 
 import gc
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,9 +58,21 @@ def load_karpathy(config: KarpathyConfig) -> tuple[dict[str, Split], str]:
         records = select_records(read_annotations(path, config.max_captions), config.max_val_images)
         check_records(records, path)
         files = find_images(root, [(record.folder, record.file_name) for record in records])
-        described = (_described(record, file) for record, file in zip(records, files, strict=True))
+        described: Iterable[object] = (_described(record, file) for record, file in zip(records, files, strict=True))
+        if config.vocabulary == "legacy":
+            described = itertools.chain(described, [["vocabulary", every_caption(config)]])
         fingerprint = fingerprint_of(config.image, config.min_word_count, described)
         return {name: _split(name, records, files) for name in SPLIT_NAMES}, fingerprint
+
+
+def every_caption(config: KarpathyConfig) -> tuple[str, ...]:
+    """All captions in the annotation file, of whatever split and however many an image has, in file order.
+
+    Source: VSE++ (vocab.py) counts words over COCO's train2014 and val2014, or over all of `dataset_flickr30k.json`.
+    """
+    path = find_annotations(Path(config.root).expanduser(), config.annotations)
+    with _no_collector():
+        return tuple(caption for record in read_annotations(path, 0) for caption in record.captions)
 
 
 @contextmanager

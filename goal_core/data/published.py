@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig
+from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig, XvlmJsonConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,13 @@ PUBLISHED_COUNTS: Mapping[str, Mapping[str, SplitCounts]] = MappingProxyType(
 )
 """Karpathy's splits of COCO (train with restval) and Flickr30K, five captions an image, by the sweep's `data.name`."""
 
+_XVLM_COCO = {
+    "train": SplitCounts(images=113_287, captions=566_747),
+    "val": SplitCounts(images=5_000, captions=25_010),
+    "test": SplitCounts(images=5_000, captions=25_010),
+}
+"""X-VLM's files hold every caption of COCO, of which some images have six or seven."""
+
 PUBLISHED_REGIONS = (36, 2048)
 """Bottom-up attention features: the 36 boxes of highest score, 2,048 numbers each (Anderson et al. 2018)."""
 
@@ -52,6 +59,7 @@ _FEATURES = (
     "(COCO train 33.4 GB, Flickr30K train 8.6 GB)"
 )
 _OWN_FEATURES = "or write features of any timm backbone from the images: goal-sweep data features SWEEP --out FOLDER"
+_XVLM_JSON = "annotations: the JSON files for fine-tuning on retrieval that X-VLM's README links"
 _ID_MAPPING = "id_mapping.json and precomp/: the data folder that VSE-infinity's README links"
 
 
@@ -66,6 +74,8 @@ def published_counts(config: DataConfig) -> Mapping[str, SplitCounts]:
         whose size is not known (such as `test` files of COCO regions, which hold a part of the 5,000 images).
     """
     counts = dict(PUBLISHED_COUNTS.get(config.name, {}))
+    if isinstance(config, XvlmJsonConfig) and config.name == "coco":
+        counts = dict(_XVLM_COCO)
     if isinstance(config, KarpathyConfig):
         if config.max_captions == 0:
             return {name: split for name, split in counts.items() if config.name != "coco"}
@@ -89,4 +99,6 @@ def how_to_obtain(config: DataConfig) -> tuple[str, ...]:
     images = {"coco": _COCO_IMAGES, "f30k": _F30K_IMAGES}.get(config.name)
     if images is None:
         return ()
+    if isinstance(config, XvlmJsonConfig):
+        return _XVLM_JSON, images
     return (_ID_MAPPING if isinstance(config, IdMappedConfig) else _ANNOTATIONS, images)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
+from goal_core.data.clean_captions import CleanedWordpieces
 from goal_core.data.vocabulary import Vocabulary
 from goal_core.data.wordpieces import Wordpieces
 from goal_core.errors import DataError
@@ -35,4 +36,6 @@ def tokenizer_from_json(text: str) -> Tokenizer:
         raise DataError(f"the stored tokenizer is not JSON: {error}") from error
     if isinstance(stored, dict) and Wordpieces.describes(stored):
         return Wordpieces.from_stored(stored)
+    if isinstance(stored, dict) and CleanedWordpieces.describes(stored):
+        return CleanedWordpieces.from_stored(stored)
     return Vocabulary.from_json(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from goal_core.evaluation.reranking import reranked_ranks
 from goal_core.evaluation.retrieval import (
     EmbeddingError,
     RetrievalMetrics,
@@ -10,4 +11,11 @@ from goal_core.evaluation.retrieval import (
     retrieval_ranks,
 )
 
-__all__ = ["EmbeddingError", "RetrievalMetrics", "RetrievalRanks", "retrieval_metrics", "retrieval_ranks"]
+__all__ = [
+    "EmbeddingError",
+    "RetrievalMetrics",
+    "RetrievalRanks",
+    "reranked_ranks",
+    "retrieval_metrics",
+    "retrieval_ranks",
+]

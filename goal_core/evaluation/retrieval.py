@@ -103,7 +103,7 @@ def retrieval_metrics(
         EmbeddingError: a shape, type, device or index that does not fit; an image without a caption; a
             non-finite embedding; images that do not divide into the folds.
     """
-    with torch.no_grad(), _full_precision(image_emb.device):
+    with torch.no_grad(), full_precision(image_emb.device):
         images_ND, texts_MD, owners_M, _ = _check_and_sort(image_emb, text_emb, text_to_image)
         if folds < 1 or images_ND.shape[0] % folds:
             raise EmbeddingError(f"{images_ND.shape[0]} images do not divide into {folds=} equal folds")
@@ -131,7 +131,7 @@ def retrieval_ranks(
     Returns:
         Ranks in the order of the inputs, on their device.
     """
-    with torch.no_grad(), _full_precision(image_emb.device):
+    with torch.no_grad(), full_precision(image_emb.device):
         images_ND, texts_MD, owners_M, order_M = _check_and_sort(image_emb, text_emb, text_to_image)
         ranks = _ranks(images_ND, texts_MD, owners_M, block_images)
         t2i = torch.empty_like(ranks.t2i)
@@ -140,7 +140,7 @@ def retrieval_ranks(
 
 
 @contextmanager
-def _full_precision(device: torch.device) -> Iterator[None]:
+def full_precision(device: torch.device) -> Iterator[None]:
     """Products in true fp32: neither autocast nor TF32, either of which would make ties of near neighbours."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")

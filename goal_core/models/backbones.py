@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,34 +21,56 @@ from goal_core.seeding import derive_seed
 
 NAMED_WEIGHTS = ("timm", "random", "precomputed")
 
+_CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+"""Of CLIP's training images (Radford et al. 2021), per channel."""
+
 
 class ImageBackbone(nn.Module):
     """A timm model without its classifier, fed with raw pixels.
 
     It always runs in evaluation mode, so batch normalisation uses its running statistics in both stages (the
-    stable proxy of what VSE++'s published code does); in `finetune` its weights train all the same.
+    stable proxy of what VSE++'s published code does); in `finetune` its weights train all the same. Stochastic depth,
+    where asked for, is all that knows training mode.
 
     Args:
         net: module from (B, 3, S, S) float to (B, F) float.
         mean: per-channel mean that `net` expects, in [0, 1].
         std: per-channel standard deviation that `net` expects, in [0, 1].
         cells: give the last feature map's cells, and not one pooled vector.
+        drops: whether blocks are skipped in training mode.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, net: nn.Module, *, mean: tuple[float, ...], std: tuple[float, ...], cells: bool = False) -> None:
+    def __init__(
+        self,
+        net: nn.Module,
+        *,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        cells: bool = False,
+        drops: bool = False,
+    ) -> None:
         super().__init__()
-        self.net, self.cells = net, cells
+        self.net, self.cells, self._drops = net, cells, drops
         self.num_features = int(net.num_features)  # type: ignore[arg-type]  # timm models all carry it
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1) * 255, persistent=False)
         self.eval()
 
     def train(self, mode: bool = True) -> ImageBackbone:
-        """Stay in evaluation mode whatever the parent module does."""
-        return super().train(False)
+        """Stay in evaluation mode, but for stochastic depth."""
+        super().train(False)
+        if mode and self._drops:
+            for module in self.net.modules():
+                if type(module).__name__ == "DropPath":  # importing timm for the class takes two seconds
+                    module.train()
+        return self
+
+    def use_batch_statistics(self, on: bool) -> None:
+        """Let batch normalisation use each batch's statistics, and move the running ones; or go back to these."""
+        self.net.train(on)
 
     def forward(self, images_B3SS: Tensor) -> Tensor:
         """Features of a batch of images.
@@ -63,7 +86,15 @@ class ImageBackbone(nn.Module):
         return features
 
 
-def build_backbone(config: BackboneConfig, *, image_size: int, seed: int, cells: bool = False) -> ImageBackbone:
+def build_backbone(
+    config: BackboneConfig,
+    *,
+    image_size: int,
+    seed: int,
+    cells: bool = False,
+    drop_path: float = 0.0,
+    clip_pixels: bool = False,
+) -> ImageBackbone:
     """Build a backbone with its first weights.
 
     Args:
@@ -71,15 +102,18 @@ def build_backbone(config: BackboneConfig, *, image_size: int, seed: int, cells:
         image_size: side of the square images it will see, pixels.
         seed: the cell's seed, which draws the weights when they are `random`.
         cells: give the last feature map's cells, and not one pooled vector.
+        drop_path: probability with which the last block is skipped in training mode, falling to 0 at the first.
+        clip_pixels: normalise pixels with CLIP's mean and standard deviation, and not with the architecture's own.
 
     Raises:
         UnknownNameError: timm has no such architecture.
         WeightsError: the weights cannot be had, or do not fit the architecture.
     """
-    import timm  # two seconds of import that `status` and `plan` should not pay
-
+    timm = _timm()
     check_architecture(config.name)
     options: dict[str, Any] = {"num_classes": 0}
+    if drop_path:
+        options["drop_path_rate"] = drop_path
     if _default_cfg(config.name).get("fixed_input_size"):
         options["img_size"] = image_size
     with torch.random.fork_rng(devices=[]):
@@ -98,7 +132,8 @@ def build_backbone(config: BackboneConfig, *, image_size: int, seed: int, cells:
     if config.weights not in NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
     cfg = net.pretrained_cfg
-    backbone = ImageBackbone(net, mean=tuple(cfg["mean"]), std=tuple(cfg["std"]), cells=cells)
+    mean, std = (_CLIP_MEAN, _CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
+    backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
     with torch.no_grad():
         shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)
     if not cells and shape != (1, backbone.num_features):
@@ -112,8 +147,7 @@ def check_architecture(name: str) -> None:
     Raises:
         UnknownNameError: it does not; the message names the nearest.
     """
-    import timm
-
+    timm = _timm()
     if not timm.is_model(name.split(".")[0]):
         known = timm.list_models()
         error = UnknownNameError("timm backbone", name, known)
@@ -148,10 +182,18 @@ def check_weights(config: BackboneConfig, *, image_size: int) -> None:
         check_architecture(config.name)
 
 
-def _default_cfg(name: str) -> Mapping[str, Any]:
-    import timm
+def _timm() -> ModuleType:
+    """The library, with our own small model in it."""
+    import timm  # two seconds of import that `status` and `plan` should not pay
 
-    cfg = timm.get_pretrained_cfg(name)
+    import goal_core.models.small_swin  # noqa: F401  # registers itself
+
+    library: ModuleType = timm
+    return library
+
+
+def _default_cfg(name: str) -> Mapping[str, Any]:
+    cfg = _timm().get_pretrained_cfg(name)
     return cfg.to_dict() if cfg is not None else {}
 
 

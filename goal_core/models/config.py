@@ -70,7 +70,42 @@ class VseInftyConfig:
             raise ConfigError(f"size_augment must be in [0, 1), got {self.size_augment}")
 
 
-FrameworkName = Literal["vsepp", "vse_infty"]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XvlmConfig:
+    """What is X-VLM's own."""
+
+    fusion_layer: int = 6
+    """The first this many layers of BERT read the caption alone, the others look at the image too."""
+    drop_path: float = 0.1
+    """Stochastic depth of the image backbone: its last block is skipped with this probability, the first never."""
+    temperature: float = 0.07
+    """Of the similarities by which the negatives of image-text matching are drawn; it does not train."""
+    objective_weight: float = 1.0
+    """Weight of the objective beside image-text matching."""
+    objective_scale: float = 10.0
+    """The objective's sum over a batch of B counts `objective_weight * objective_scale / (2 B)`. At the `tau` of `nca`,
+    `con`/`nca` then has the size of the contrastive loss that X-VLM has in its place."""
+    rerank_top: int = 256
+    """Evaluation scores this many of the nearest of each query anew, by image-text matching; 0 ranks by similarity."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        problems = []
+        if self.fusion_layer < 1:
+            problems.append(f"fusion_layer must be at least 1, got {self.fusion_layer}")
+        if not 0 <= self.drop_path < 1:
+            problems.append(f"drop_path must be in [0, 1), got {self.drop_path}")
+        for name in ("temperature", "objective_scale"):
+            if not getattr(self, name) > 0:
+                problems.append(f"{name} must be above 0, got {getattr(self, name)}")
+        for name in ("objective_weight", "rerank_top"):
+            if getattr(self, name) < 0:
+                problems.append(f"{name} must not be negative, got {getattr(self, name)}")
+        if problems:
+            raise ConfigError("; ".join(problems))
+
+
+FrameworkName = Literal["vsepp", "vse_infty", "xvlm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +122,11 @@ class ModelConfig:
     """The other frameworks' text encoder."""
     vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
     """Counts for that framework only."""
+    xvlm: XvlmConfig = field(default_factory=XvlmConfig)
+    """Counts for that framework only."""
+    init_from: str = ""
+    """A checkpoint with which the first stage begins instead of first weights: a `best.safetensors` of a cell, or what
+    `goal-sweep convert` made of a published one. Its tokenizer comes with it. Empty: none."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -91,3 +91,53 @@ class Heads(nn.Module):
             bert_lr_scale: of a pretrained text encoder, where there is one.
         """
         return [ParameterGroup(name="heads", parameters=tuple(self.parameters()))]
+
+    def backbone_groups(self, backbone: nn.Module, lr_scale: float) -> list[ParameterGroup]:
+        """The image backbone's parameters, where the stage trains them, in an order that never changes.
+
+        Args:
+            backbone: the cell's own.
+            lr_scale: of the backbone.
+        """
+        return [ParameterGroup(name="backbone", parameters=tuple(backbone.parameters()), lr_scale=lr_scale)]
+
+
+class RerankingHeads(Heads):
+    """Heads that also score a pair by looking at image and caption together.
+
+    The two encoders come apart into what a pair's score needs of each side, and the embedding that follows from it.
+    """
+
+    def image_tokens(self, features: Tensor) -> Tensor:
+        """What the score needs of images, (B, R, F), from what the backbone gives."""
+        raise NotImplementedError
+
+    def text_states(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """What the score needs of captions, (B, L, W); arguments as those of :meth:`encode_texts`."""
+        raise NotImplementedError
+
+    def embed_images(self, tokens_BRF: Tensor) -> Tensor:
+        """Unit vectors (B, D) from :meth:`image_tokens`."""
+        raise NotImplementedError
+
+    def embed_texts(self, states_BLW: Tensor) -> Tensor:
+        """Unit vectors (B, D) from :meth:`text_states`."""
+        raise NotImplementedError
+
+    def match(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
+        """Scores of P pairs, higher for a better match, (P,).
+
+        Args:
+            tokens_PRF: the image of each pair, from :meth:`image_tokens`.
+            states_PLW: the caption of each pair, from :meth:`text_states`.
+            lengths_P: how many of the L states there are of each caption, (P,) int64, on any device.
+        """
+        raise NotImplementedError
+
+    def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """See :meth:`Heads.encode_images`."""
+        return self.embed_images(self.image_tokens(features))
+
+    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """See :meth:`Heads.encode_texts`."""
+        return self.embed_texts(self.text_states(tokens_BL, lengths_B))

@@ -4,6 +4,7 @@ from goal_core.training.config import Precision, StageConfig
 from goal_core.training.ensemble import evaluate_ensemble
 from goal_core.training.evaluate import Opened, evaluate_checkpoint, open_checkpoint
 from goal_core.training.failures import CollapsedError, DivergedError
+from goal_core.training.first_model import check_first_weights, first_weights_id
 from goal_core.training.plan import (
     CellDone,
     CellEvent,
@@ -34,8 +35,10 @@ __all__ = [
     "StageConfig",
     "UnitPlan",
     "UnitSpeed",
+    "check_first_weights",
     "evaluate_checkpoint",
     "evaluate_ensemble",
+    "first_weights_id",
     "measure_speed",
     "open_checkpoint",
     "train_unit",

@@ -10,7 +10,7 @@ from goal_core.data.config import DataConfig, ImageConfig, ScenesConfig
 from goal_core.data.tokenizer import Tokenizer, tokenizer_from_json
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of
-from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig
+from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig, XvlmConfig
 from goal_core.training.plan import CellPlan, UnitPlan
 
 
@@ -66,9 +66,9 @@ class Card:
             raise WeightsError(f"the checkpoint's description is not one this version knows: {error}") from error
 
 
-def cards_of(unit: UnitPlan, vocabulary: Tokenizer, fingerprint: str) -> dict[str, Card]:
-    """The card of each cell of a unit, by cell id."""
-    weights = framework_of(unit.model).weights_id(unit.model)
+def cards_of(unit: UnitPlan, model: ModelConfig, vocabulary: Tokenizer, fingerprint: str) -> dict[str, Card]:
+    """The card of each cell of a unit, by cell id; ``model`` as it is built."""
+    weights = framework_of(model).weights_id(model)
 
     def card(cell: CellPlan) -> Card:
         return Card(
@@ -79,7 +79,7 @@ def cards_of(unit: UnitPlan, vocabulary: Tokenizer, fingerprint: str) -> dict[st
             precision=unit.precision,
             data=unit.data,
             data_fingerprint=fingerprint,
-            model=unit.model,
+            model=model,
             weights=weights,
             vocabulary=vocabulary,
         )
@@ -106,5 +106,8 @@ def _data(content: Mapping[str, Any]) -> DataConfig:
 
 
 def _model(content: Mapping[str, Any]) -> ModelConfig:
-    kinds = {"backbone": BackboneConfig, "text": GruConfig, "bert": BertConfig, "vse_infty": VseInftyConfig}
+    kinds = {
+        **{"backbone": BackboneConfig, "text": GruConfig, "bert": BertConfig},
+        **{"vse_infty": VseInftyConfig, "xvlm": XvlmConfig},
+    }
     return ModelConfig(**{key: kinds[key](**value) if key in kinds else value for key, value in content.items()})

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from goal_core.data import Batch
-from goal_core.models import Heads, ImageBackbone, ParameterGroup
+from goal_core.models import Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector, ObjectiveStats
 from goal_core.seeding import RandomStream, derive_seed
 from goal_core.training.card import Card
@@ -24,7 +24,16 @@ from goal_core.training.checkpoint import (
 )
 from goal_core.training.encoder import Encoder
 from goal_core.training.failures import CollapsedError
-from goal_core.training.optim import build_optimizer, check_finite, clip_gradient, loss_scale, lr_at, set_lr
+from goal_core.training.optim import (
+    build_optimizer,
+    check_finite,
+    clip_gradient,
+    loss_scale,
+    lr_at,
+    parameter_groups,
+    set_lr,
+    validated_since,
+)
 from goal_core.training.plan import CellFolder, CellPlan, EpochRecord, UnitPlan
 from goal_core.training.triplet_record import TripletRecord
 from goal_core.training.warmup import sum_hinge
@@ -68,10 +77,7 @@ class CellRun:
         self.triplets = TripletRecord(device)
         self._objective_config = plan.objective
         self._steps_per_epoch = steps_per_epoch
-        groups = heads.parameter_groups(unit.stage.bert_lr_scale)
-        if backbone is not None:
-            weights = tuple(backbone.parameters())
-            groups.append(ParameterGroup(name="backbone", parameters=weights, lr_scale=unit.stage.backbone_lr_scale))
+        groups = parameter_groups(heads, backbone, unit.stage)
         self.parameters = [parameter for group in groups for parameter in group.parameters]
         self.optimizer = build_optimizer(groups, unit.stage)
         self.scaler = torch.amp.GradScaler(device.type, enabled=unit.precision == "fp16")
@@ -81,6 +87,7 @@ class CellRun:
         self.best_rsum, self.best_epoch = float("-inf"), 0
         self.history: list[EpochRecord] = []
         self.seconds = 0.0
+        self._steps_before = 0
         self._sums: dict[str, tuple[float, int]] = {}
 
     def step(self, inputs: Tensor, batch: Batch) -> None:
@@ -98,10 +105,10 @@ class CellRun:
         stage = self.unit.stage
         set_lr(self.optimizer, lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
         self.optimizer.zero_grad(set_to_none=True)
-        self.heads.train()
+        self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
-            with torch.set_grad_enabled(self.backbone is not None and self.epoch >= stage.frozen_epochs):
-                features = self.encoder.features(inputs)
+            with torch.set_grad_enabled(stage.trains_backbone and self.epoch >= stage.frozen_epochs):
+                features = self._features(inputs)
             pairs = self.heads.forward_pairs(features, batch.region_lengths, batch.tokens, batch.lengths)
         ids = batch.ids if self.heads.masks_same_image else None
         surrogate, stats = self.objective.forward_with_stats(pairs.image_BD, pairs.text_BD, ids)
@@ -120,6 +127,15 @@ class CellRun:
         self.next_step += 1
         self._observe(stats, {**extra, "weight_grad_norm": float(norm)})
         self.triplets.add(stats)
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        if self.backbone is None or self.unit.stage.bn_mode == "frozen_eval":
+            return self.encoder.features(inputs)
+        done = self._steps_before + self.epoch * self._steps_per_epoch
+        self.backbone.use_batch_statistics(not validated_since(done, self.next_step))
+        features = self.encoder.features(inputs)
+        self.backbone.use_batch_statistics(False)
+        return features
 
     def _observe(self, stats: ObjectiveStats, extra: dict[str, float]) -> None:
         values = {**stats.as_dict(), **extra}
@@ -186,6 +202,7 @@ class CellRun:
             "collapse": self.collapse.num_steps,
             "scaler": self.scaler.state_dict(),
             "seconds": self.seconds,
+            "steps_before": self._steps_before,
         }
         self.folder.save_with(LAST, lambda path: write_checkpoint(path, tensors, state))
 
@@ -210,7 +227,7 @@ class CellRun:
             EpochRecord(epoch=row["epoch"], time=row["time"], metrics=row["metrics"]) for row in state["history"]
         ]
         self._sums = {key: (total, count) for key, (total, count) in state["sums"].items()}
-        self.seconds = state["seconds"]
+        self.seconds, self._steps_before = state["seconds"], state.get("steps_before", 0)
         self.collapse.num_steps = state["collapse"]
         self.scaler.load_state_dict(state["scaler"])
         # A crash may have come between the state and the files beside it; the state is the truth.
@@ -229,7 +246,9 @@ class CellRun:
 
     def start_from(self, path: Path) -> None:
         """Take the weights that the stage before ended with; a backbone it left untouched is not in the file."""
-        self._load_weights(read_checkpoint(path)[0], path)
+        tensors, state = read_checkpoint(path)
+        self._load_weights(tensors, path)
+        self._steps_before = state["epoch"] * self._steps_per_epoch
 
     def _load_weights(self, tensors: dict[str, Tensor], path: Path) -> None:
         load_module(self.heads, take_prefix("heads", tensors), path)

@@ -51,11 +51,26 @@ class StageConfig:
     A warm-up epoch is never selected as the best."""
     drop_last: bool = False
     """Leave out the last, smaller batch of an epoch."""
+    bn_mode: Literal["frozen_eval", "legacy_quirk"] = "frozen_eval"
+    """Batch normalisation of VSE++'s backbone in training steps. `frozen_eval`: always its running statistics.
+    `legacy_quirk`: as the published code, where each epoch begins with the batches' statistics, which move the running
+    ones even while the weights are frozen, and goes on with the running ones after the first step whose number, over
+    all epochs, is a multiple of 500. Then no cell can share its backbone's forward pass."""
     checkpoint_every: int = 0
     """Also save every this many steps within an epoch; 0 saves at the end of each epoch only."""
     collapse_patience: int = 500
     """A cell fails as collapsed after this many steps in a row with its hinge within 1 % of 2 x batch x margin
     (the negatives as near as the positives); 0 never."""
+
+    @property
+    def shares_backbone(self) -> bool:
+        """Whether cells side by side need one backbone between them, because no step changes it."""
+        return self.name == "frozen" and self.bn_mode == "frozen_eval"
+
+    @property
+    def trains_backbone(self) -> bool:
+        """Whether the backbone's weights are the optimiser's to change."""
+        return self.name == "finetune"
 
     def __post_init__(self) -> None:
         """Check the ranges and the drops against the number of epochs."""

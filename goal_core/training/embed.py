@@ -14,6 +14,7 @@ from goal_core.data import EncodedCaptions, Split
 from goal_core.data.tokenizer import Tokenizer
 from goal_core.evaluation import RetrievalMetrics, retrieval_metrics
 from goal_core.training.encoder import Encoder
+from goal_core.training.rerank import rerank_split
 
 TEXT_CHUNK = 256
 
@@ -29,9 +30,16 @@ class EvalSplit:
     """Caption numbers by falling length, so that a chunk pads little, (M,)."""
     caption_image: Tensor
     """Index of each caption's image, (M,) int64."""
+    alive: Callable[[], None] = lambda: None
+    """Called again and again in a long evaluation, so that it is not taken for a hang."""
 
 
-def prepare_split(split: Split, tokenizer: Tokenizer, inputs: Callable[[], Iterator[Tensor]]) -> EvalSplit:
+def prepare_split(
+    split: Split,
+    tokenizer: Tokenizer,
+    inputs: Callable[[], Iterator[Tensor]],
+    alive: Callable[[], None] = lambda: None,
+) -> EvalSplit:
     """Encode a split's captions and put them beside its images' inputs; see :class:`EvalSplit`."""
     captions = EncodedCaptions(split.captions, tokenizer)
     return EvalSplit(
@@ -39,12 +47,13 @@ def prepare_split(split: Split, tokenizer: Tokenizer, inputs: Callable[[], Itera
         captions=captions,
         order=np.argsort(-captions.lengths, kind="stable"),
         caption_image=torch.from_numpy(split.caption_image),
+        alive=alive,
     )
 
 
 def embed_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
     """Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device."""
-    encoder.heads.eval()
+    encoder.train(False)
     with torch.inference_mode(), encoder.autocast():
         images = [encoder.images(chunk).float() for chunk in split.inputs()]
         texts = []
@@ -61,8 +70,13 @@ def recalls_of(encoder: Encoder, split: EvalSplit, name: str) -> dict[str, float
     """Recalls on the full ranking as ``<name>/i2t_r1`` ... ``<name>/rsum``, percent.
 
     Beside them, where the split has several thousand images exactly, ``<name>_1k/...``: the mean over folds of 1,000
-    images, as COCO results are reported.
+    images, as COCO results are reported. A model that re-ranks has no such folds; what its embeddings reach alone is
+    `<name>_embed/...`.
     """
+    if encoder.heads.rerank_top:
+        image_ND, text_MD, ranks = rerank_split(encoder, split, TEXT_CHUNK)
+        alone = retrieval_metrics(image_ND, text_MD, split.caption_image.to(encoder.device))
+        return _named(name, ranks.metrics()) | _named(f"{name}_embed", alone)
     image_ND, text_MD = embed_split(encoder, split)
     return recalls_between(image_ND, text_MD, split.caption_image.to(encoder.device), name)
 

@@ -33,6 +33,12 @@ class Encoder:
         """The context for forward passes."""
         return autocast(self.precision, self.device)
 
+    def train(self, mode: bool) -> None:
+        """Put heads and backbone into training mode, or into evaluation mode."""
+        self.heads.train(mode)
+        if self.backbone is not None:
+            self.backbone.train(mode)
+
     def features(self, inputs: Tensor) -> Tensor:
         """What the heads take of an image: the backbone's output, or the inputs where there is no backbone here."""
         return inputs if self.backbone is None else self.backbone(inputs)

@@ -110,7 +110,7 @@ def _encoder(
     stored, model = take_prefix("backbone", tensors), card.model
     if stored:  # it is about to be overwritten: spare the file or the download
         model = replace(model, backbone=replace(model.backbone, weights="random"))
-    elif framework.weights_id(model) != card.weights:
+    elif model.backbone.weights != "precomputed" and framework.weights_id(model) != card.weights:
         raise WeightsError(
             f"the backbone's weights have changed: {model.backbone.weights} is {framework.weights_id(model)}, "
             f"the cell used {card.weights}"

@@ -7,9 +7,20 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from goal_core.models.heads import ParameterGroup
+from goal_core.models import Heads, ImageBackbone, ParameterGroup
 from goal_core.training.config import StageConfig
 from goal_core.training.failures import DivergedError
+
+_VALIDATED_EVERY = 500
+"""Steps between validations of VSE++'s published code (`--val_step`)."""
+
+
+def parameter_groups(heads: Heads, backbone: ImageBackbone | None, stage: StageConfig) -> list[ParameterGroup]:
+    """What a stage trains, in an order that never changes: the heads' groups, then the backbone if it trains."""
+    groups = heads.parameter_groups(stage.bert_lr_scale)
+    if backbone is not None and stage.trains_backbone:
+        groups += heads.backbone_groups(backbone, stage.backbone_lr_scale)
+    return groups
 
 
 def build_optimizer(groups: Sequence[ParameterGroup], stage: StageConfig) -> torch.optim.Optimizer:
@@ -37,6 +48,20 @@ def loss_scale(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) 
     """Factor of a step's loss, all counted from 0: 1, but for the epochs of the ramp."""
     ramped = stage.frozen_epochs <= epoch < stage.frozen_epochs + stage.ramp_epochs
     return step / steps_per_epoch if ramped else 1.0
+
+
+def validated_since(done: int, step: int) -> bool:
+    """Whether VSE++'s published code has validated in this epoch, and so left training mode, before a step.
+
+    It does so after every step whose number, counted from 1 over all epochs, is a multiple of 500.
+
+    Args:
+        done: steps of all epochs before this one.
+        step: in the epoch, from 0.
+
+    Source: vsepp/train.py, `train_start` once an epoch, `validate` within it.
+    """
+    return (done + step) // _VALIDATED_EVERY > done // _VALIDATED_EVERY
 
 
 def lr_at(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) -> float:

@@ -36,13 +36,20 @@ class Trunk:
         unit: the unit.
         backbone: the shared frozen backbone, on the device; None when every cell trains its own.
         fingerprint: the dataset's fingerprint, under which features are kept.
+        init_id: of the checkpoint that cells begin with; empty for none.
         alive: called for every chunk of a split, so that a long pass over the data is not taken for a hang.
     """
 
     def __init__(
-        self, unit: UnitPlan, backbone: ImageBackbone | None, fingerprint: str, *, alive: Callable[[], None]
+        self,
+        unit: UnitPlan,
+        backbone: ImageBackbone | None,
+        fingerprint: str,
+        *,
+        alive: Callable[[], None],
+        init_id: str = "",
     ) -> None:
-        self._alive = alive
+        self._alive, self._init_id = alive, init_id
         self.unit, self.backbone, self._fingerprint = unit, backbone, fingerprint
         self.device = torch.device(unit.device)
         self.image = None if isinstance(unit.data, RegionsConfig) else unit.data.image
@@ -122,10 +129,12 @@ class Trunk:
             "seed": self.unit.seed if model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, self.unit.device, self.unit.threads, torch.__version__],
         }
+        if self._init_id:
+            what["init"] = self._init_id
         if self.backbone.cells:
             what["cells"] = True
-        if image.augment == "vse_infty":
-            what["stretched"] = True
+        if image.augment in ("vse_infty", "xvlm"):
+            what["stretched"] = True if image.augment == "vse_infty" else "bicubic"
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"
 

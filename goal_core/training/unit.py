@@ -16,12 +16,12 @@ import torch
 
 from goal_core.data import Batch, BatchSource, Dataset, open_dataset
 from goal_core.errors import DeviceError, FencedError
-from goal_core.frameworks import framework_of
 from goal_core.models import ImageBackbone
 from goal_core.training.card import cards_of
 from goal_core.training.cell_run import LAST, CellRun
 from goal_core.training.embed import EvalSplit, prepare_split, recalls_of
 from goal_core.training.failures import failure_kind, failure_reason
+from goal_core.training.first_model import FirstModel, init_id
 from goal_core.training.plan import (
     CellDone,
     CellEvent,
@@ -33,7 +33,7 @@ from goal_core.training.plan import (
     SilentListener,
     UnitPlan,
 )
-from goal_core.training.trunk import Trunk, num_features
+from goal_core.training.trunk import Trunk
 
 T = TypeVar("T")
 
@@ -79,14 +79,12 @@ class UnitTrainer:
     def __init__(self, unit: UnitPlan, folders: Mapping[str, CellFolder], listener: Listener, dataset: Dataset) -> None:
         self.unit, self.folders, self.listener, self.dataset = unit, folders, listener, dataset
         self.device = torch.device(unit.device)
-        self.frozen = unit.stage.name == "frozen"
-        self.framework = framework_of(unit.model)
-        self.framework.check(unit.model, unit.data)
-        captions = [*dataset.splits["train"].captions, *dataset.splits["val"].captions]
-        self.tokenizer = self.framework.tokenizer(unit.model, captions, unit.data.min_word_count)
-        self.shared = self._backbone() if self.frozen else None
-        self.trunk = Trunk(unit, self.shared, dataset.fingerprint, alive=listener.alive)
-        self.cards = cards_of(unit, self.tokenizer, dataset.fingerprint)
+        self.first = FirstModel(unit.model, unit.data, dataset)
+        self.tokenizer = self.first.tokenizer
+        self.shared = self._backbone() if unit.stage.shares_backbone else None
+        start = init_id(unit.model)
+        self.trunk = Trunk(unit, self.shared, dataset.fingerprint, alive=listener.alive, init_id=start)
+        self.cards = cards_of(unit, self.first.model, self.tokenizer, dataset.fingerprint)
         self.pending: list[CellEvent] = []
         self.outcomes: list[CellDone | CellFailed] = []
 
@@ -102,7 +100,7 @@ class UnitTrainer:
             seed=self.unit.seed,
             with_images=self.trunk.wants_pixels(),
             num_workers=self.unit.loader_workers,
-            augment=self.framework.augment(self.unit.model, self.tokenizer, self.unit.seed),
+            augment=self.first.framework.augment(self.first.model, self.tokenizer, self.unit.seed),
         )
         starts = {plan.cell_id: partial(self._start, plan, source.steps_per_epoch) for plan in self.unit.cells}
         runs = [run for cell_id, start in starts.items() if (run := self._guard(cell_id, start))]
@@ -121,19 +119,16 @@ class UnitTrainer:
 
     def _prepare(self, name: str) -> EvalSplit:
         split = self.dataset.splits[name]
-        return prepare_split(split, self.tokenizer, self.trunk.split_inputs(split))
+        return prepare_split(split, self.tokenizer, self.trunk.split_inputs(split), self.listener.alive)
 
     def _backbone(self) -> ImageBackbone | None:
-        backbone = self.framework.backbone(self.unit.model, self.unit.data, self.unit.seed)
+        backbone = self.first.backbone(self.unit.seed)
         return None if backbone is None else backbone.to(self.device)
 
     def _start(self, plan: CellPlan, steps_per_epoch: int) -> CellRun:
-        model = self.unit.model
-        backbone = None if self.frozen else self._backbone()
-        width = num_features(backbone or self.shared, self.dataset.splits["train"])
-        heads = self.framework.heads(model, num_features=width, tokenizer=self.tokenizer, seed=self.unit.seed)
-        heads = heads.to(self.device)
-        kept = self.shared if model.backbone.weights == "random" else None
+        backbone = None if self.unit.stage.shares_backbone else self._backbone()
+        heads = self.first.heads(backbone or self.shared, self.unit.seed).to(self.device)
+        kept = self.shared if self.first.keeps_backbone else None
         folder, card = self.folders[plan.cell_id], self.cards[plan.cell_id]
         run = CellRun(
             plan, self.unit, heads, backbone, folder, card, steps_per_epoch=steps_per_epoch, keep_backbone=kept

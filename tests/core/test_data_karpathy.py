@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +297,17 @@ def test_the_emoji_set_opens_and_reads() -> None:
     assert 500 < len(vocabulary) < 5000
     known = [word != 3 for caption in dataset.splits["test"].captions for word in vocabulary.encode(caption)]
     assert np.mean(known) > 0.9
+
+
+def test_legacy_vocabulary_counts_every_caption_of_the_file(tmp_path: Path) -> None:
+    content = tiny_annotations(captions=7)
+    content["images"][-1]["sentences"][6] = {"raw": "zebra zebra zebra zebra"}  # a test caption that is not even used
+    write_dataset(tmp_path, content)
+    config = KarpathyConfig(name="tiny", root=str(tmp_path))
+    ours, legacy = open_dataset(config), open_dataset(replace(config, vocabulary="legacy"))
+    assert len(ours.vocabulary_captions) == 5 * 11
+    assert len(legacy.vocabulary_captions) == 7 * 14
+    assert "zebra" in Vocabulary.build(legacy.vocabulary_captions, 4).words
+    assert "zebra" not in Vocabulary.build(ours.vocabulary_captions, 4).words
+    assert legacy.fingerprint != ours.fingerprint
+    assert [split.num_captions for split in legacy.splits.values()] == [s.num_captions for s in ours.splits.values()]

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from goal_core.training.optim import lr_at
 from sweeps import find_sweep, load_sweep
 
 TRAIN_CAPTIONS = {"coco": 566_435, "f30k": 145_000}
@@ -58,3 +59,28 @@ def test_vse_infty(name: str) -> None:
     assert (stage.frozen_epochs, stage.ramp_epochs, stage.backbone_lr_scale) == ((1, 1, 0.01) if wsl else (0, 0, 1.0))
     assert (config.data.max_val_images, config.model.vse_infty.size_augment) == (1000, 0.2)
     assert config.data.test_file == ("testall" if name.startswith("coco") else "test")
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs", "steps", "rerank_top"), [("coco_xvlm", 566_747, 3_542, 256), ("f30k_xvlm", 145_000, 906, 128)]
+)
+def test_xvlm(name: str, pairs: int, steps: int, rerank_top: int) -> None:
+    config, text = load_sweep(name, environ={}), find_sweep(name).read_text()
+    (stage,) = config.stages
+    assert steps == pairs // 160
+    assert steps + 1 == math.ceil(pairs / 160)  # what the published schedule counts, though its last batch is dropped
+    assert f"{steps:,} steps an epoch" in text
+    assert f"{45 * 10 * steps:,} steps" in text
+    assert (stage.name, stage.epochs, stage.lr, stage.batch_size, stage.drop_last) == ("finetune", 10, 3e-5, 160, True)
+    assert (stage.optimizer, stage.weight_decay, stage.beta2, stage.grad_clip) == ("adamw", 0.01, 0.98, 0)
+    assert (stage.schedule, stage.lr_warmup, stage.warmup_epochs) == ("linear", 0.1, 0)
+    rise = int(10 * steps * 0.1)
+    at = [lr_at(stage, *divmod(step, steps), steps) for step in (0, rise // 2, rise, 10 * steps - 1)]
+    assert at == pytest.approx([0, 3e-5 * (rise // 2) / rise, 3e-5, 3e-5 / (10 * steps - rise)])
+    assert (config.data.image.size, config.data.image.augment) == (384, "xvlm")
+    assert config.model.embed_dim == 256
+    assert [backbone.name for backbone in config.model.backbones] == ["swin_base_patch4_window12_384"]
+    xvlm = config.model.xvlm
+    assert (xvlm.fusion_layer, xvlm.drop_path, xvlm.temperature, xvlm.rerank_top) == (6, 0.1, 0.07, rerank_top)
+    assert (xvlm.objective_weight, xvlm.objective_scale) == (1, 10)
+    assert (config.seeds, len(config.objectives.names), config.precision) == ((1, 2, 3), 15, "fp32")

@@ -1,0 +1,92 @@
+"""Two-stage ranking: the nearest by similarity, put in order by a score that is too dear for every pair.
+
+Shape suffixes as in :mod:`goal_core.evaluation.retrieval`, and ``Q`` queries of one block, ``K`` candidates of each.
+
+Source: the evaluation of ALBEF (Li et al. 2021, arXiv:2107.07651) and X-VLM (Zeng et al. 2022, arXiv:2111.08276).
+Deviates: those leave ties to a sort; here they count against the model, in both stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from goal_core.errors import ConfigError
+from goal_core.evaluation.retrieval import EmbeddingError, RetrievalRanks, full_precision, retrieval_ranks
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""Scores of P pairs (P,), from the images' and the captions' indices, each (P,) int64; higher is a better match."""
+
+QUERIES = 64
+"""Queries of a block."""
+
+
+def reranked_ranks(
+    image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor, score: Score, top: int, *, block: int = QUERIES
+) -> RetrievalRanks:
+    """The rank of the right answer of every query, when its nearest are ranked anew by a score.
+
+    For each query the ``top`` nearest items by dot product are its candidates. They come first, by falling score; all
+    others follow by similarity. Ties count against the model: a wrong candidate of equal score stands before the right
+    one, and a right item that is no nearer than the first item after the candidates is none of them.
+
+    Args:
+        image_emb: shape (N, D), floating point.
+        text_emb: shape (M, D), floating point, on the same device.
+        text_to_image: shape (M,), integer; the row of ``image_emb`` that each caption describes.
+        score: of pairs.
+        top: candidates of each query, at least 1; all items where there are fewer.
+        block: queries whose candidates are scored in one call.
+
+    Returns:
+        Ranks from 0 in the order of the inputs.
+
+    Raises:
+        ConfigError: ``top`` is below 1.
+        EmbeddingError: as :func:`~goal_core.evaluation.retrieval.retrieval_ranks`; or a score is not finite.
+    """
+    if top < 1:
+        raise ConfigError(f"re-ranking needs at least 1 candidate, got top={top}")
+    nearest = retrieval_ranks(image_emb, text_emb, text_to_image)
+    owners_M = text_to_image.to(image_emb.device, torch.int64)
+    images_N = torch.arange(len(image_emb), device=image_emb.device)
+
+    def caption_score(queries_P: Tensor, items_P: Tensor) -> Tensor:
+        return score(items_P, queries_P)
+
+    return RetrievalRanks(
+        i2t=_rerank(image_emb, text_emb, images_N, owners_M, nearest.i2t, score, top, block),
+        t2i=_rerank(text_emb, image_emb, owners_M, images_N, nearest.t2i, caption_score, top, block),
+    )
+
+
+def _rerank(
+    query_emb: Tensor,
+    item_emb: Tensor,
+    image_of_query: Tensor,
+    image_of_item: Tensor,
+    nearest: Tensor,
+    score: Score,
+    top: int,
+    block: int,
+) -> Tensor:
+    """Ranks of one direction; ``nearest`` holds those by similarity, for queries without a right candidate."""
+    queries, items, ranks = query_emb.float(), item_emb.float(), nearest.clone()
+    for start in range(0, len(queries), block):
+        rows = slice(start, start + block)
+        with torch.no_grad(), full_precision(queries.device):
+            values, index = (queries[rows] @ items.T).topk(min(top + 1, len(items)), dim=1)
+        candidates_QK = index[:, :top]
+        right_QK = image_of_item[candidates_QK] == image_of_query[rows, None]
+        # The value after the candidates, where there is one, is what a right candidate has to exceed.
+        admitted_QK = right_QK & (values[:, :top] > values[:, top:]) if values.shape[1] > top else right_QK
+        numbers_QK = torch.arange(start, start + len(index), device=index.device)[:, None].expand_as(candidates_QK)
+        scores_QK = score(numbers_QK.flatten(), candidates_QK.flatten()).float().view(candidates_QK.shape)
+        if not bool(scores_QK.isfinite().all()):
+            raise EmbeddingError(f"a score is not finite among the candidates of queries {start} to {rows.stop - 1}")
+        best_Q1 = scores_QK.masked_fill(~admitted_QK, -torch.inf).amax(dim=1, keepdim=True)
+        beaten_Q = ((scores_QK >= best_Q1) & ~right_QK).sum(dim=1)
+        ranks[rows] = torch.where(admitted_QK.any(dim=1), beaten_Q, nearest[rows])
+    return ranks

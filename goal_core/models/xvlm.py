@@ -1,0 +1,145 @@
+"""X-VLM (Zeng et al., ICML 2022) for retrieval: two encoders, and a cross encoder that tells whether a pair matches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from goal_core.models.config import ModelConfig
+from goal_core.models.cross_encoder import split_bert
+from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads
+from goal_core.models.matching import draw_negatives, matching_labels, matching_loss
+from goal_core.seeding import derive_seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """What image-text matching needs of a batch."""
+
+    tokens: Tensor
+    """Of the images, (B, R, F)."""
+    states: Tensor
+    """Of the captions, (B, L, W)."""
+    lengths: Tensor
+    """Word pieces of each caption, (B,) int64."""
+
+
+class XvlmHeads(RerankingHeads):
+    """Everything of X-VLM but the image backbone.
+
+    An image is the mean of its cells, and the cells; a caption is the states of its word pieces. The first of each
+    gives the embedding, and all of both go through the cross encoder, whose first state says whether they match.
+
+    Args:
+        model: the text encoder's and the joint space's settings.
+        num_features: width F of the backbone's cells.
+        vocab_size: number of word pieces.
+        seed: the cell's seed; the initial weights that no file gives depend on it and on nothing else.
+
+    Source: X-VLM, section 3, without the losses of words and boxes, which its fine-tuning for retrieval leaves out.
+    """
+
+    masks_same_image = True
+    temperature: Tensor
+
+    def __init__(self, model: ModelConfig, *, num_features: int, vocab_size: int, seed: int) -> None:
+        super().__init__()
+        self.rerank_top = model.xvlm.rerank_top
+        self._weight = model.xvlm.objective_weight * model.xvlm.objective_scale
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(seed, "init"))
+            self.text, self.cross = split_bert(
+                model.bert, vocab_size=vocab_size, fusion_layer=model.xvlm.fusion_layer, image_width=num_features
+            )
+            width: int = self.text.config.hidden_size  # type: ignore[union-attr, assignment]
+            self.vision_proj = nn.Linear(num_features, model.embed_dim)
+            self.text_proj = nn.Linear(width, model.embed_dim)
+            self.itm_head = nn.Sequential(
+                nn.Linear(width, 2 * width), nn.LayerNorm(2 * width), nn.GELU(), nn.Linear(2 * width, 2)
+            )
+        self.register_buffer("temperature", torch.tensor(model.xvlm.temperature))
+
+    def image_tokens(self, features: Tensor) -> Tensor:
+        """The mean cell, then the cells: (B, R, F) from (B, R - 1, F)."""
+        return torch.cat((features.mean(dim=1, keepdim=True), features), dim=1)
+
+    def text_states(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Last states of the text half, (B, L, W)."""
+        there_BL = _there(lengths_B, tokens_BL.shape[1], tokens_BL.device)
+        states: Tensor = self.text(input_ids=tokens_BL, attention_mask=there_BL).last_hidden_state
+        return states
+
+    def embed_images(self, tokens_BRF: Tensor) -> Tensor:
+        """Unit vectors (B, D) of the mean cells."""
+        return normalize(self.vision_proj(tokens_BRF[:, 0]), dim=-1)
+
+    def embed_texts(self, states_BLW: Tensor) -> Tensor:
+        """Unit vectors (B, D) of the states at `[CLS]`."""
+        return normalize(self.text_proj(states_BLW[:, 0]), dim=-1)
+
+    def match(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
+        """Logits of a match, (P,)."""
+        return self._logits(tokens_PRF, states_PLW, lengths_P)[:, 1]
+
+    def forward_pairs(
+        self, features: Tensor, image_lengths_B: Tensor | None, tokens_BL: Tensor, lengths_B: Tensor
+    ) -> Pairs:
+        """Embeddings, and beside them what matching needs."""
+        tokens, states = self.image_tokens(features), self.text_states(tokens_BL, lengths_B)
+        sides = Sides(tokens=tokens, states=states, lengths=lengths_B.to(states.device))
+        return Pairs(image_BD=self.embed_images(tokens), text_BD=self.embed_texts(states), context=sides)
+
+    def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, float]]:
+        """The weighed objective plus image-text matching; `itm` and `itm_accuracy` (in [0, 1]) are logged."""
+        matching, accuracy = self._matching(pairs, ids_B)
+        loss = surrogate * (self._weight / (2 * len(ids_B))) + matching
+        return loss, {"itm": float(matching.detach()), "itm_accuracy": accuracy}
+
+    def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
+        """Heads and BERT (both halves), each with and without weight decay."""
+        bert = [*self.text.named_parameters(prefix="text"), *self.cross.named_parameters(prefix="cross")]
+        inside = {id(parameter) for _, parameter in bert}
+        heads = [(name, parameter) for name, parameter in self.named_parameters() if id(parameter) not in inside]
+        return [*_by_decay("heads", heads, 1.0), *_by_decay("bert", bert, bert_lr_scale)]
+
+    def backbone_groups(self, backbone: nn.Module, lr_scale: float) -> list[ParameterGroup]:
+        """The image backbone with and without weight decay."""
+        return _by_decay("backbone", list(backbone.named_parameters()), lr_scale)
+
+    def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, float]:
+        """The loss of B right pairs, B captions with an image drawn for them, and B images with a caption drawn."""
+        sides: Sides = pairs.context
+        similarity_BB = (pairs.image_BD @ pairs.text_BD.T).detach()
+        image_B, any_image_B = draw_negatives(similarity_BB.T, ids_B, self.temperature)
+        text_B, any_text_B = draw_negatives(similarity_BB, ids_B, self.temperature)
+        everyone_B = torch.arange(len(ids_B), device=ids_B.device)
+        images, texts = torch.cat((everyone_B, image_B, everyone_B)), torch.cat((everyone_B, everyone_B, text_B))
+        logits = self._logits(sides.tokens[images], sides.states[texts], sides.lengths[texts])
+        labels = matching_labels(any_image_B, any_text_B)
+        counted = labels >= 0
+        accuracy = (logits.argmax(dim=1) == labels)[counted].float().mean()
+        return matching_loss(logits, labels), float(accuracy)
+
+    def _logits(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
+        there_PL = _there(lengths_P, states_PLW.shape[1], states_PLW.device)
+        logits: Tensor = self.itm_head(self.cross(states_PLW, there_PL, tokens_PRF)[:, 0])
+        return logits
+
+
+def _there(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
+    """1 before each caption's end and 0 after it, (B, L) int64."""
+    return (torch.arange(longest, device=device) < lengths_B.to(device)[:, None]).long()
+
+
+def _by_decay(name: str, named: list[tuple[str, nn.Parameter]], lr_scale: float) -> list[ParameterGroup]:
+    """Matrices decay; biases (Swin's tables of relative positions among them) and norms do not."""
+    plain = [parameter for key, parameter in named if parameter.ndim < 2 or "bias" in key]
+    left_out = {id(parameter) for parameter in plain}
+    matrices = [parameter for _, parameter in named if id(parameter) not in left_out]
+    return [
+        ParameterGroup(name=name, parameters=tuple(matrices), lr_scale=lr_scale),
+        ParameterGroup(name=f"{name} without decay", parameters=tuple(plain), lr_scale=lr_scale, decay=False),
+    ]

@@ -1,0 +1,59 @@
+"""Every shipped sweep resolves to what its golden file says: settings, ids, units and steps.
+
+After a change that is meant: `pytest tests/sweeps/test_golden_plans.py --update-golden`, and read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goal_core.data.published import published_counts
+from goal_core.frameworks import FRAMEWORKS
+from runners.planning import plan_published
+from sweeps import expand, list_shipped, load_sweep, pack
+from sweeps.ids import content_id
+from sweeps.mapping import config_to_mapping
+
+GOLDEN = Path(__file__).parent / "golden"
+PLACES = {"GOAL_DATA": "/data", "GOAL_COCO": "/coco", "GOAL_F30K": "/f30k", "GOAL_WEIGHTS": "/weights.safetensors"}
+
+
+def plan_of(name: str) -> dict[str, Any]:
+    config = load_sweep(name, ["store=/store"], environ=PLACES)
+    weights = {backbone.name: f"weights of {backbone.name}" for backbone in config.model.backbones}
+    cells = expand(config, "fingerprint", weights)
+    train = published_counts(config.data).get("train")
+    sweep = config_to_mapping(config)
+    parts = FRAMEWORKS[config.model.framework].uses | {"backbones", "init_from"}  # the other frameworks' say nothing
+    sweep["model"] = {key: value for key, value in sweep["model"].items() if key in parts}
+    planned = [] if train is None else plan_published(config, train)
+    return {
+        "sweep": sweep,
+        "cells": len(cells),
+        "first_cell": {"id": cells[0].id, "label": cells[0].label, "keys": [stage.key for stage in cells[0].stages]},
+        "all_cells": content_id([[cell.id, [stage.key for stage in cell.stages]] for cell in cells]),
+        "units": {
+            stage.name: [len(unit.cells) for unit in pack(cells, index, config.execution)]
+            for index, stage in enumerate(config.stages)
+        },
+        "steps": {stage.name: [stage.steps_per_epoch, stage.steps] for stage in planned},
+    }
+
+
+@pytest.mark.parametrize("name", list_shipped())
+def test_plan_is_the_golden_one(name: str, pytestconfig: pytest.Config) -> None:
+    path = GOLDEN / f"{name}.json"
+    text = json.dumps(plan_of(name), indent=1) + "\n"
+    if pytestconfig.getoption("--update-golden"):
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.exists(), f"no golden plan of {name}; write it with --update-golden"
+    assert text == path.read_text(), f"{name} resolves to another plan; if that is meant, run with --update-golden"
+
+
+def test_no_golden_file_is_left_of_a_sweep_that_is_gone() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(list_shipped())
