@@ -15,31 +15,13 @@ from pathlib import Path
 
 import torch
 
-from goal_core.data import open_dataset
+from goal_core.data import Dataset, open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig, build_backbone
 from goal_core.objectives import ObjectiveConfig, list_objectives
 from goal_core.training import CellPlan, StageConfig, UnitPlan, train_unit
 from goal_core.training.plan import SilentListener
-
-
-class _Folder:
-    """Keeps nothing but the best weights, which the test after training reads."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        root.mkdir(parents=True)
-
-    def path(self, name: str) -> Path:
-        return self._root / name
-
-    def save_with(self, name: str, write) -> None:  # type: ignore[no-untyped-def]
-        write(self._root / name)
-
-    def write_metrics(self, records) -> None: ...  # type: ignore[no-untyped-def]
-    def log(self, line: str) -> None: ...
-    def finish(self, result) -> None: ...  # type: ignore[no-untyped-def]
-    def discard(self, name: str) -> None: ...
+from goal_core.training.speed import ScratchFolder
 
 
 class _Clock(SilentListener):
@@ -53,9 +35,10 @@ class _Clock(SilentListener):
         self.first = self.first or self.last
 
 
-def _seconds(unit: UnitPlan, root: Path, dataset: object) -> float:
+def _seconds(unit: UnitPlan, root: Path, dataset: Dataset) -> float:
     clock = _Clock()
-    train_unit(unit, {cell.cell_id: _Folder(root / cell.cell_id) for cell in unit.cells}, clock, dataset)  # type: ignore[arg-type]
+    folders = {cell.cell_id: ScratchFolder(root / cell.cell_id) for cell in unit.cells}
+    train_unit(unit, folders, clock, dataset)
     return clock.last - clock.first
 
 

@@ -48,7 +48,7 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=())
     cells = tuple(replace(cell, init=None) for cell in unit.cells)
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
-        folders = {cell.cell_id: _Scratch(Path(scratch) / cell.cell_id) for cell in cells}
+        folders = {cell.cell_id: ScratchFolder(Path(scratch) / cell.cell_id) for cell in cells}
         clock = _Clock()
         trainer = UnitTrainer(replace(unit, cells=cells, stage=stage, cache=None), folders, clock, dataset)
         # The tokenizer has the words of the whole dataset by now: a table of embeddings costs as much as it is long.
@@ -97,27 +97,34 @@ class _Clock:
                 self.reason = event.reason
 
 
-class _Scratch:
-    """A cell's folder of which nothing is kept."""
+class ScratchFolder:
+    """A cell's folder that keeps weights as long as the cell trains, and nothing else.
+
+    Args:
+        folder: must not be there yet.
+    """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         self.folder = folder
 
     def path(self, name: str) -> Path:
+        """Where a file lies."""
         return self.folder / name
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
+        """Let ``write`` write the file."""
         write(self.path(name))
 
     def write_metrics(self, records: Sequence[EpochRecord]) -> None:
-        pass
+        """Ignore."""
 
     def log(self, line: str) -> None:
-        pass
+        """Ignore."""
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        pass
+        """Ignore."""
 
     def discard(self, name: str) -> None:
+        """Remove a file."""
         self.path(name).unlink(missing_ok=True)
