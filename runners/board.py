@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sweeps import Cell
+from sweeps.ids import content_id
 
 State = Literal["waiting", "running", "done", "failed"]
 
@@ -24,8 +25,6 @@ class Entry:
     val_rsum: float = float("nan")
     test: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
-    reused: bool = False
-    """Done before this launch."""
 
     @property
     def epochs(self) -> int:
@@ -41,6 +40,11 @@ class Entry:
     def stage_name(self) -> str:
         """The stage's name."""
         return self.cell.stages[self.stage].config.name
+
+    @property
+    def key(self) -> str:
+        """The stage's key in the store."""
+        return self.cell.stages[self.stage].key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +101,10 @@ class Board:
         self._epochs_here += max(0, epoch - entry.epoch)
         entry.state, entry.epoch, entry.val_rsum = "running", epoch, metrics.get("val/rsum", float("nan"))
 
-    def done(self, cell_id: str, stage: str, result: Mapping[str, Any], *, reused: bool = False) -> None:
+    def done(self, cell_id: str, stage: str, result: Mapping[str, Any]) -> None:
         """A cell finished the stage."""
         entry = self.entries[cell_id, stage]
-        entry.state, entry.epoch, entry.test, entry.reused = "done", entry.epochs, result["metrics"], reused
+        entry.state, entry.epoch, entry.test = "done", entry.epochs, result["metrics"]
 
     def failed(self, cell_id: str, stage: str, reason: str) -> None:
         """A cell failed; the stages after it cannot start."""
@@ -147,6 +151,10 @@ class Board:
     def num_stages(self) -> int:
         """Stages of the sweep."""
         return max((len(cell.stages) for cell in self.cells), default=0)
+
+    def digest(self) -> str:
+        """16 hex digits that change with what is asked for and with how any of it ended."""
+        return content_id(sorted([entry.cell.id, entry.key, entry.state] for entry in self.entries.values()))
 
     def grid(self, block: BlockKey, metric: str) -> dict[tuple[str, str], Square]:
         """The squares of a block by (pair, triplet).

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,21 @@ app = typer.Typer(
 app.add_typer(results)
 _USAGE = 2
 app.add_typer(data_app, name="data")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"goal-sweep {version('goal-sweep')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -68,16 +84,28 @@ def launch(
             raise
         console.print("Ray died on this machine; starting again from the last finished epochs", soft_wrap=True)
         relaunch(error)
-    folder = study.store.root / "reports" / study.config.name
-    if launcher.nothing_to_do and (folder / "report.html").exists():
-        console.print(f"nothing to train; report: {folder / 'report.html'}", soft_wrap=True)
-    elif status != INTERRUPTED:
-        from runners import reporting
-
-        place = reporting.ReportPlace.of(study.config)
-        reporting.print_result(reporting.report([place], folder, None, "paper"), console)
-        console.print(f"MLflow UI: goal-sweep ui {sweep}", soft_wrap=True)
+    if status != INTERRUPTED:
+        _report_launch(study, launcher, sweep, failed=status != 0)
     raise typer.Exit(status)
+
+
+def _report_launch(study: Any, launcher: Any, sweep: str, *, failed: bool) -> None:
+    from runners import reporting
+
+    place, outcome = reporting.ReportPlace.of(study.config), launcher.board.digest()
+    if launcher.nothing_to_do and reporting.is_of(place, outcome):
+        console.print(f"nothing to train; report: {place.folder / 'report.html'}", soft_wrap=True)
+        return
+    try:
+        reporting.print_result(reporting.report([place], None, None, "paper"), console)
+        reporting.mark(place, outcome)
+    except GoalError as error:
+        if not failed:
+            raise
+        # The exit status is that of the failed cells, whose reason may well be the report's too (a full disk).
+        print(f"error: no report: {error}", file=sys.stderr)
+        return
+    console.print(f"MLflow UI: goal-sweep ui {sweep}", soft_wrap=True)
 
 
 @app.command()
@@ -268,9 +296,11 @@ def run(arguments: list[str] | None = None) -> int:
     return _guarded(lambda: app(given, standalone_mode=False, prog_name="goal-sweep"), debug=debug)
 
 
-def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
-    import click
+_UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+"""Raised for a command line that cannot be read: click's, or that of the copy of click which newer typers hold."""
 
+
+def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
     try:
         returned = act()
     except GoalError as error:
@@ -278,12 +308,15 @@ def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
             raise
         print(f"error: {error}", file=sys.stderr)
         return _USAGE
-    except click.exceptions.Exit as leave:
+    except typer.Exit as leave:
         return int(leave.exit_code)
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         return 130
-    except click.ClickException as error:
-        error.show()
+    except _UsageError as error:
+        said = error.format_message()
+        if said:  # without its arguments a command has printed its help already
+            asked = f" (see {error.ctx.command_path} --help)" if getattr(error, "ctx", None) else ""
+            print(f"error: {said.rstrip('.')}{asked}", file=sys.stderr)
         return _USAGE
     return int(returned) if isinstance(returned, int) else 0
 

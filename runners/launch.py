@@ -236,7 +236,7 @@ class Launcher:
             self._mark_done(cell.id, name, status.result)
         elif status.state == "failed":
             self._mark_failed(cell.id, name, status.reason)
-        elif not tried:
+        elif not tried or ref.key in self._progress.given_up:
             self._progress.given_up.add(ref.key)
             self._mark_failed(cell.id, name, status.reason or "no worker ever started it")
         else:
@@ -275,6 +275,11 @@ class Launcher:
 
     def _evicted(self, cell_id: str, stage: str, kind: str, reason: str) -> None:
         if kind in HOPELESS:
+            self._mark_failed(cell_id, stage, reason)
+            return
+        if kind == "storage":
+            # The next launch tries again, when there is room; this one would only fail over and over.
+            self._progress.given_up.add(self.board[cell_id, stage].key)
             self._mark_failed(cell_id, stage, reason)
             return
         self.board.waiting(cell_id, stage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from goal_core.data.config import ScenesConfig
+from goal_core.data.order import num_batches
 from goal_core.data.published import SplitCounts, published_counts
-from goal_core.training import StageConfig, measure_speed
+from goal_core.training import measure_speed
 from runners.stage_folder import BEST
 from runners.study import Study
 from sweeps import Cell, SweepConfig, Unit, expand, pack
@@ -91,7 +91,7 @@ def _measured_hours(study: Study, units: Sequence[Unit], captions: int) -> float
             # Features are kept in the store for all units of a backbone that is the same in each of them.
             seconds += speeds[kind].feature_image_s * images
         speed = speeds[kind]
-        steps = unit.stage.epochs * steps_per_epoch(unit.stage, captions)
+        steps = unit.stage.epochs * num_batches(captions, unit.stage.batch_size, unit.stage.drop_last)
         evaluated = unit.stage.epochs * splits["val"].num_images + splits["test"].num_images
         seconds += steps * speed.step_s + evaluated * speed.eval_image_s
     return seconds / 3600
@@ -127,11 +127,6 @@ def plan_published(config: SweepConfig, train: SplitCounts) -> list[StagePlan]:
     ]
 
 
-def steps_per_epoch(stage: StageConfig, captions: int) -> int:
-    """Optimiser steps in one pass over all training captions."""
-    return captions // stage.batch_size if stage.drop_last else math.ceil(captions / stage.batch_size)
-
-
 class _Rest(TypedDict):
     units: int
     steps_per_epoch: int
@@ -141,7 +136,7 @@ class _Rest(TypedDict):
 def _rest(config: SweepConfig, left: Sequence[Cell], index: int, captions: int) -> _Rest:
     """What training one stage of some cells takes."""
     stage = config.stages[index]
-    steps = steps_per_epoch(stage, captions)
+    steps = num_batches(captions, stage.batch_size, stage.drop_last)
     return _Rest(
         units=len(pack(left, index, config.execution)),
         steps_per_epoch=steps,

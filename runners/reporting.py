@@ -13,6 +13,7 @@ from analysis import AnalysisError, ReportResult, attach_report, render_publishe
 from analysis.manifest import NAME as REPORT_LIST
 from analysis.summary import publish_summary, refresh_summary
 from goal_core.errors import GoalError
+from runners.atomic import replace_bytes
 from runners.tracking_uri import resolve_uri
 from sweeps import SweepConfig, load_sweep
 
@@ -67,6 +68,29 @@ def report(
     except AnalysisError as error:
         raise GoalError(str(error)) from error
     return result
+
+
+def is_of(place: ReportPlace, outcome: str) -> bool:
+    """Whether the report in the store was written by a launch that ended with this outcome."""
+    mark = _mark(place)
+    return (place.folder / "report.html").is_file() and mark.is_file() and mark.read_text() == outcome
+
+
+def mark(place: ReportPlace, outcome: str) -> None:
+    """Note which outcome of a launch the report in the store shows.
+
+    Args:
+        place: the sweep's.
+        outcome: digest of its cells and how each ended.
+
+    Raises:
+        StorageError: the disk refuses.
+    """
+    replace_bytes(_mark(place), outcome.encode())
+
+
+def _mark(place: ReportPlace) -> Path:
+    return place.folder.with_name(f"{place.name}.of")
 
 
 def print_result(result: ReportResult, console: Console) -> None:

@@ -47,7 +47,7 @@ class Study:
         for cell, stage, ref in self.refs():
             status, name = statuses[ref], cell.stages[stage].name
             if status.state == "done":
-                board.done(cell.id, name, status.result, reused=True)
+                board.done(cell.id, name, status.result)
             elif status.state == "failed":
                 board.failed(cell.id, name, status.reason)
             elif status.state == "running":
@@ -97,6 +97,7 @@ class Study:
                 precision=first.stages[stage].precision,
                 device=self.device,
                 threads=resources.cpus,
+                loader_workers=resources.loader_workers,
                 cache=self.store.root / "features",
             ),
             stage_keys={cell.id: cell.stages[stage].key for cell in unit.cells},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,10 +31,10 @@ def prepare_database(path: Path, create: Callable[[Path], None]) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if _is_database(path):
                 return
-            fresh = path.with_name(f"{path.name}.creating")
-            for leftover in (fresh, Path(f"{fresh}-journal")):
-                with contextlib.suppress(FileNotFoundError):
-                    leftover.unlink()
+            for leftover in path.parent.glob(f"{path.name}.creating*"):
+                leftover.unlink(missing_ok=True)
+            # Never the same name twice: MLflow believes for the life of a process that a database it has made is there.
+            fresh = path.with_name(f"{path.name}.creating-{uuid.uuid4().hex}")
             create(fresh)
             fresh.rename(path)
     except OSError as error:

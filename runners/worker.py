@@ -123,7 +123,8 @@ class _Listener:
         self.ended.add(event.cell_id)
         folder = self._folders[event.cell_id]
         try:
-            folder.fail(event.reason, event.trace, final=event.kind in HOPELESS)
+            # A disk that refuses is no fault of the cell, so it costs the cell no attempt.
+            folder.fail(event.reason, event.trace, charged=event.kind != "storage", final=event.kind in HOPELESS)
         except LeaseLostError:
             return  # the cell's new owner decides how it ended
         except OSError as error:

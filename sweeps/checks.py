@@ -20,8 +20,8 @@ _SECRET_WORDS = ("password", "passwd", "pwd", "token", "secret", "access_key", "
 
 def check_name(name: str) -> str:
     """A sweep's name: letters that every file system and MLflow take."""
-    if not re.fullmatch(r"[a-z0-9_.-]+", name):
-        raise ConfigError(f"name may hold a-z, 0-9, '_', '.' and '-' only, got {name!r}")
+    if not re.fullmatch(r"[a-z0-9_-][a-z0-9_.-]*", name):
+        raise ConfigError(f"name may hold a-z, 0-9, '_', '-' and, but not at its start, '.' only, got {name!r}")
     return name
 
 

@@ -183,6 +183,8 @@ class ResourceConfig:
     """CPU cores of one unit."""
     gpus: float = 0.0
     """GPUs of one unit; a fraction lets units share a GPU, 0 trains on the CPU."""
+    loader_workers: int = 0
+    """Processes beside each unit that decode its images; 0 decodes in the unit itself. No number depends on it."""
     max_attempts: int = 3
     """A failing cell is tried this often in all; lost nodes and pre-emptions do not count."""
     watchdog: int = 1800
@@ -194,7 +196,7 @@ class ResourceConfig:
         for name in ("cpus", "max_attempts"):
             if getattr(self, name) < 1:
                 problems.append(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("gpus", "watchdog"):
+        for name in ("gpus", "loader_workers", "watchdog"):
             if getattr(self, name) < 0:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")
         if self.gpus > 1 and self.gpus != int(self.gpus):

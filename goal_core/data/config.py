@@ -63,6 +63,10 @@ class KarpathyConfig:
             raise ConfigError(f"min_word_count must be at least 1, got {self.min_word_count}")
 
 
+MOST_SCENES = 1_000_000
+"""Scenes a split; their captions are made at once, a gigabyte of memory for each million."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenesConfig:
     """Seeded synthetic drawings with five paraphrased captions each; nothing to download."""
@@ -84,6 +88,8 @@ class ScenesConfig:
         for name in ("num_train", "num_val", "num_test", "min_word_count"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+            if getattr(self, name) > MOST_SCENES:
+                raise ConfigError(f"{name} must be at most {MOST_SCENES:,}, got {getattr(self, name):,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

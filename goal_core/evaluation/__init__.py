@@ -5,6 +5,7 @@ from __future__ import annotations
 from goal_core.evaluation.reranking import reranked_ranks
 from goal_core.evaluation.retrieval import (
     EmbeddingError,
+    NonFiniteEmbeddingError,
     RetrievalMetrics,
     RetrievalRanks,
     retrieval_metrics,
@@ -13,6 +14,7 @@ from goal_core.evaluation.retrieval import (
 
 __all__ = [
     "EmbeddingError",
+    "NonFiniteEmbeddingError",
     "RetrievalMetrics",
     "RetrievalRanks",
     "reranked_ranks",

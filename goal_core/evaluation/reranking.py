@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from goal_core.errors import ConfigError
-from goal_core.evaluation.retrieval import EmbeddingError, RetrievalRanks, full_precision, retrieval_ranks
+from goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks, full_precision, retrieval_ranks
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """Scores of P pairs (P,), from the images' and the captions' indices, each (P,) int64; higher is a better match."""
@@ -85,7 +85,9 @@ def _rerank(
         numbers_QK = torch.arange(start, start + len(index), device=index.device)[:, None].expand_as(candidates_QK)
         scores_QK = score(numbers_QK.flatten(), candidates_QK.flatten()).float().view(candidates_QK.shape)
         if not bool(scores_QK.isfinite().all()):
-            raise EmbeddingError(f"a score is not finite among the candidates of queries {start} to {rows.stop - 1}")
+            raise NonFiniteEmbeddingError(
+                f"a score is not finite among the candidates of queries {start} to {rows.stop - 1}"
+            )
         best_Q1 = scores_QK.masked_fill(~admitted_QK, -torch.inf).amax(dim=1, keepdim=True)
         beaten_Q = ((scores_QK >= best_Q1) & ~right_QK).sum(dim=1)
         ranks[rows] = torch.where(admitted_QK.any(dim=1), beaten_Q, nearest[rows])

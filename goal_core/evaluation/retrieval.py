@@ -35,6 +35,10 @@ class EmbeddingError(GoalError):
     """Embeddings, or the index that pairs them, from which no recall can be computed."""
 
 
+class NonFiniteEmbeddingError(EmbeddingError):
+    """Embeddings or scores hold a NaN or an infinity."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalMetrics:
     """Recall at 1, 5 and 10 in both directions, in percent from 0 to 100, and their sum."""
@@ -201,7 +205,9 @@ def _longest(name: str, emb: Tensor) -> float:
     norms = torch.linalg.vector_norm(emb[suspects], dim=1, dtype=torch.float64)
     bad = suspects[~torch.isfinite(norms)]
     if bad.numel():
-        raise EmbeddingError(f"{name} is not finite in {len(bad)} of {len(emb)} rows, the first is {int(bad[0])}")
+        raise NonFiniteEmbeddingError(
+            f"{name} is not finite in {len(bad)} of {len(emb)} rows, the first is {int(bad[0])}"
+        )
     return float(norms.max())
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from goal_core.data import Batch
+from goal_core.errors import WeightsError
 from goal_core.models import Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector, ObjectiveStats
 from goal_core.seeding import RandomStream, derive_seed
@@ -207,15 +208,20 @@ class CellRun:
         self.folder.save_with(LAST, lambda path: write_checkpoint(path, tensors, state))
 
     def resume(self) -> bool:
-        """Continue from the last saved state, if there is one.
+        """Continue from the last saved state, if there is one; one that cannot be read is logged and removed.
 
         Raises:
-            WeightsError: the file is damaged or of another model.
+            WeightsError: the file is of another model.
         """
         path = self.folder.path(LAST)
         if not path.exists():
             return False
-        tensors, state = read_checkpoint(path)
+        try:
+            tensors, state = read_checkpoint(path)
+        except WeightsError as error:
+            self.folder.log(f"the state after the last epoch is lost, so training begins anew: {error}")
+            self.folder.discard(LAST)
+            return False
         self._load_weights(tensors, path)
         restore_optimizer(self.optimizer, take_prefix("optimizer", tensors))
         self.stream.restore(take_prefix("random", tensors))
@@ -238,6 +244,20 @@ class CellRun:
         self.folder.write_metrics(self.history)
         if self.history:
             self.triplets.save(self.folder, self._objective_config)
+
+    def refuse_collapsed(self) -> None:
+        """Fail a cell that ends its stage collapsed, however few steps it had.
+
+        Raises:
+            CollapsedError: the hinge has been pinned at the margin for the whole last epoch, or no query of the val
+                split ever found its match among the first ten.
+        """
+        if not self.unit.stage.collapse_patience:
+            return
+        if self.collapse.num_steps >= self._steps_per_epoch:
+            raise CollapsedError("the hinge stayed within 1 % of 2 x batch x margin for the whole last epoch")
+        if self.best_rsum == 0:
+            raise CollapsedError("no val query has its match among the first ten after any epoch")
 
     def load_best(self) -> None:
         """Go back to the weights of the best epoch, for the test."""

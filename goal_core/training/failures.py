@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from goal_core.errors import GoalError
+from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.objectives import NonFiniteError
 
 
@@ -20,7 +21,7 @@ def failure_kind(error: Exception) -> str:
     """`diverged`, `collapsed`, `storage`, `memory` or `error`; the first two would only repeat."""
     if isinstance(error, OSError):
         return "storage"
-    if isinstance(error, DivergedError | NonFiniteError):
+    if isinstance(error, DivergedError | NonFiniteError | NonFiniteEmbeddingError):
         return "diverged"
     if isinstance(error, CollapsedError):
         return "collapsed"

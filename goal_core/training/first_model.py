@@ -90,10 +90,11 @@ def check_first_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) 
     """Load the first weights once and throw them away, so that a misfit shows before anything is scheduled.
 
     Raises:
+        DataError: no word of the captions is in the vocabulary.
         WeightsError: they cannot be had, or do not fit.
     """
+    first = FirstModel(model, data, dataset)
     if model.init_from:
-        first = FirstModel(model, data, dataset)
         first.heads(first.backbone(0), 0)
     else:
         framework_of(model).check_weights(model, data)

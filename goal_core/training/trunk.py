@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -97,8 +98,7 @@ class Trunk:
 
     def _split_features(self, split: Split, backbone: ImageBackbone) -> Tensor:
         path = self._cache_path(split)
-        if path is not None and path.exists():
-            stored: Tensor = load_file(path)["features"]
+        if path is not None and (stored := _read_features(path, split.num_images)) is not None:
             return stored.to(self.device)
         assert self.image is not None
         squares = SquareImages(split, self.image, num_workers=self.unit.loader_workers, ram_limit=0)
@@ -185,11 +185,22 @@ def _region_chunks(split: Split, device: torch.device, alive: Callable[[], None]
         yield torch.from_numpy(split.load_regions(everything[start : start + CHUNK])).to(device)
 
 
+def _read_features(path: Path, num_images: int) -> Tensor | None:
+    """Kept features; None where there are none, or they are damaged and so as good as none."""
+    try:
+        stored: Tensor = load_file(path)["features"]
+    except (FileNotFoundError, SafetensorError, KeyError):
+        return None
+    return stored if len(stored) == num_images else None
+
+
 def _write_features(path: Path, features: Tensor) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         save_file({"features": features.cpu().contiguous()}, temporary)
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

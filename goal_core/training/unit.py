@@ -194,6 +194,7 @@ class UnitTrainer:
         return True
 
     def _finish(self, run: CellRun, test: EvalSplit) -> bool:
+        run.refuse_collapsed()
         run.load_best()
         recalls = recalls_of(run.encoder, test, "test")
         result = {

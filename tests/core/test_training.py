@@ -7,17 +7,21 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from goal_core.data.config import ImageConfig
 from goal_core.errors import ConfigError, DeviceError, WeightsError
+from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import BackboneConfig
 from goal_core.training import CellDone, CellFailed, StageConfig, evaluate_checkpoint, train_unit
 from goal_core.training import cell_run as cell_run_module
+from goal_core.training import unit as unit_module
+from goal_core.training.failures import failure_kind
 from goal_core.training.plan import CellEvent, SilentListener
 from tests.helpers.training_cases import DATA, FROZEN, MODEL, PlainFolder, folders_of, unit_of
 
 OBJECTIVES = ("con/con", "sig-ms/cir", "lin-ms/nca")
+VAL_RECALLS = [f"val/{key}" for key in ("i2t_r1", "t2i_r1", "rsum")]
 FINETUNE = StageConfig(name="finetune", epochs=2, lr=1e-4, batch_size=16)
 
 
@@ -67,6 +71,41 @@ def test_resumed_equals_unbroken(tmp_path: Path, stop: int) -> None:
         assert folder.numbers() == unbroken[cell_id].numbers()
 
 
+def test_a_state_that_cannot_be_read_costs_the_epochs_and_not_the_cell(tmp_path: Path) -> None:
+    unit = unit_of("con/con", "sig-ms/cir")
+    unbroken, broken = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "broken")
+    train_unit(unit, unbroken)
+    with pytest.raises(StoppedError):
+        train_unit(unit, broken, StopAt(12))
+    state = broken["con-con"].path("last.safetensors")
+    state.write_bytes(state.read_bytes()[:100])
+    train_unit(unit, broken)
+    for cell_id, folder in broken.items():
+        assert folder.numbers() == unbroken[cell_id].numbers()
+    assert "training begins anew" in broken["con-con"].path("log.txt").read_text()
+    assert "training begins anew" not in broken["sig-ms-cir"].path("log.txt").read_text()
+
+
+@pytest.mark.parametrize("damage", ["cut", "short"])
+def test_damaged_kept_features_are_made_again(tmp_path: Path, damage: str) -> None:
+    unit = unit_of("con/con", cache=tmp_path / "features")
+    first, second = (folders_of(unit, tmp_path / name) for name in ("first", "second"))
+    train_unit(unit, first)
+    kept = {path: path.read_bytes() for path in (tmp_path / "features").iterdir()}
+    for path, content in kept.items():
+        if damage == "cut":
+            path.write_bytes(content[:50])
+        else:
+            save_file({"features": load_file(path)["features"][:3]}, path)
+    train_unit(unit, second)
+    assert second["con-con"].numbers() == first["con-con"].numbers()
+    assert {path: path.read_bytes() for path in (tmp_path / "features").iterdir()} == kept
+
+
+def test_embeddings_without_numbers_are_a_divergence() -> None:
+    assert failure_kind(NonFiniteEmbeddingError("image_emb is not finite")) == "diverged"
+
+
 def test_cells_stopped_at_different_epochs_end_alike(tmp_path: Path) -> None:
     unit = unit_of("con/con", "lin/nca")
     unbroken, broken = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "broken")
@@ -104,7 +143,10 @@ def test_a_diverging_cell_fails_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not folders["sig-ms-cir"].path("result.json").exists()
 
 
-def test_a_collapsed_cell_fails_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("patience", "said"), [(4, "for 4 steps"), (500, "for the whole last epoch")])
+def test_a_collapsed_cell_fails_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: int, said: str
+) -> None:
     def pinned(self, inputs, batch):
         with torch.no_grad():
             self.encoder.heads.image.fc.weight.zero_()
@@ -115,10 +157,20 @@ def test_a_collapsed_cell_fails_with_its_reason(tmp_path: Path, monkeypatch: pyt
 
     real = cell_run_module.CellRun.step
     monkeypatch.setattr(cell_run_module.CellRun, "step", pinned)
-    unit = unit_of("con/con", stage=replace(FROZEN, warmup_epochs=0, collapse_patience=4))
+    unit = unit_of("con/con", stage=replace(FROZEN, warmup_epochs=0, collapse_patience=patience))
     (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
     assert isinstance(outcome, CellFailed)
     assert outcome.kind == "collapsed"
+    assert said in outcome.reason
+
+
+def test_a_cell_that_never_found_anything_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unit_module, "recalls_of", lambda encoder, split, name: dict.fromkeys(VAL_RECALLS, 0.0))
+    unit = unit_of("con/con")
+    (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
+    assert isinstance(outcome, CellFailed)
+    assert outcome.kind == "collapsed"
+    assert "no val query has its match among the first ten" in outcome.reason
 
 
 def test_events_come_once_for_each_cell_and_epoch(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def test_a_second_launch_trains_nothing(unbroken: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in unbroken.glob("goal-sweep-store/cells/**/*") if path.is_file()}
     again = goal_sweep(unbroken, "launch", "tiny.yaml")
     assert again.returncode == 0
+    assert "nothing to train; report: " in again.stdout
     assert "cells to train" not in again.stdout
     after = {path: path.stat().st_mtime_ns for path in unbroken.glob("goal-sweep-store/cells/**/*") if path.is_file()}
     assert after == before
@@ -67,6 +68,10 @@ def test_only_what_is_new_is_trained(unbroken: Path, tmp_path: Path) -> None:
     after = results(folder)
     assert len(after) == 4 + 2 + 4
     assert before.items() <= after.items()
+    # The report in the store is of two seeds now, so asking for one again writes it anew.
+    one = goal_sweep(folder, "launch", "tiny.yaml")
+    assert "cells to train" not in one.stdout
+    assert "report: 4 of 4 results" in one.stdout
 
 
 def test_status_and_errors_of_the_command_line(unbroken: Path) -> None:

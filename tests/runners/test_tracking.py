@@ -25,7 +25,8 @@ from runners import run_schema as names
 from runners.run_values import cell_params, objective_key, settings_key
 from runners.store import StageRef, Store
 from runners.sync import SweepTracking, reconcile, track
-from runners.tracking import _ENTITIES, Tracking
+from runners.tracking import _ENTITIES, Tracking, _create_database
+from runners.tracking_database import prepare_database
 from runners.tracking_runs import SweepRuns
 from runners.tracking_uri import TrackingError, resolve_uri, sqlite_file
 from sweeps import expand, load_sweep
@@ -379,6 +380,16 @@ def test_deleted_database_is_made_again_from_the_store(uri, store, monkeypatch, 
         assert tracking.sync_all(wait=10)
     assert [step for step, _, _ in Content(uri).history(KEY)["val/rsum"]] == [1, 2]
     assert len(Content(uri).parents) == 1
+
+
+def test_one_process_can_make_a_database_twice(tmp_path):
+    file = tmp_path / "mlflow.db"
+    for _ in range(2):
+        prepare_database(file, _create_database)
+        with sqlite3.connect(file) as database:
+            assert database.execute("select count(*) from experiments").fetchone() == (1,)
+        file.unlink()
+    assert not list(tmp_path.glob("*.creating*"))
 
 
 def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch):
