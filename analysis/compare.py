@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from analysis.blocks import Block, CellSummary, Grid
+from analysis.blocks import Block, BlockKey, CellSummary, Grid
 
 _NOTHING = CellSummary(mean=None, std=None, n=0)
 
@@ -20,6 +20,9 @@ class CellComparison:
     triplet: str
     ours: float
     theirs: float
+    ours_std: float | None
+    """Over our seeds; None of a single one."""
+    theirs_std: float | None
     n: int
     """Seeds behind ``ours``; ``theirs`` are means of 3."""
 
@@ -42,10 +45,9 @@ class GridComparison:
 
 
 def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[GridComparison, ...]:
-    """Compare each block with the published one of the same dataset, framework, stage and backbone.
+    """Compare each block of the `paper` variant with the published one of the same system; see :func:`published_key`.
 
-    A published backbone name matches any longer one that starts with it (``vit_base_patch16`` is the published word
-    for ``vit_base_patch16_224``). Blocks and metrics without a match are left out.
+    Blocks and metrics without a match are left out.
     """
     published = list(theirs)
     found = []
@@ -59,9 +61,23 @@ def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[Grid
     return tuple(found)
 
 
+def published_key(key: BlockKey) -> tuple[str, str, str, str]:
+    """Dataset, framework, backbone and stage of a block in the words of the published tables.
+
+    There VSE-infinity is trained in one stage, `train`, on the regions `butd` or the grid cells of `wsl`; here its only
+    stage is `frozen` with precomputed regions and `finetune` with the backbone that makes the cells. A timm name loses
+    the tag of its weights, and the vision transformer its image size.
+    """
+    backbone, stage = key.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16"), key.stage
+    if key.framework == "vse_infty" and key.backbone.startswith("butd") and stage == "frozen":
+        backbone, stage = "butd", "train"
+    if key.framework == "vse_infty" and key.backbone.startswith("resnext101_32x8d.fb_wsl") and stage == "finetune":
+        backbone, stage = "wsl", "train"
+    return key.dataset, key.framework, backbone, stage
+
+
 def _match(ours: Block, theirs: Block) -> bool:
-    same = all(getattr(ours.key, name) == getattr(theirs.key, name) for name in ("dataset", "framework", "stage"))
-    return same and ours.key.backbone.startswith(theirs.key.backbone)
+    return ours.key.variant == "paper" and published_key(ours.key) == published_key(theirs.key)
 
 
 def _compare(block: Block, ours: Grid, theirs: Grid) -> GridComparison | None:
@@ -69,7 +85,17 @@ def _compare(block: Block, ours: Grid, theirs: Grid) -> GridComparison | None:
     for (pair, triplet), mine in ours.cells.items():
         printed = theirs.cells.get((pair, triplet), _NOTHING)
         if mine.mean is not None and printed.mean is not None:
-            cells.append(CellComparison(pair=pair, triplet=triplet, ours=mine.mean, theirs=printed.mean, n=mine.n))
+            cells.append(
+                CellComparison(
+                    pair=pair,
+                    triplet=triplet,
+                    ours=mine.mean,
+                    theirs=printed.mean,
+                    ours_std=mine.std,
+                    theirs_std=printed.std,
+                    n=mine.n,
+                )
+            )
     if not cells:
         return None
     a, b = [cell.ours for cell in cells], [cell.theirs for cell in cells]

@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import optimize, stats
-from statsmodels.stats.anova import AnovaRM
 
+_ROUNDING = 1e-24
+"""Share of a sum of squares below which it is rounding."""
 EFFECTS = {"pair": "pair weight", "triplet": "triplet weight", "pair:triplet": "interaction"}
 
 
@@ -55,19 +58,40 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
 
     Returns:
         The effects in the order of :data:`EFFECTS`; empty with fewer than two whole subjects, fewer than two levels
-        of a factor, or values that do not vary between subjects.
+        of a factor, or effects that do not vary between subjects.
 
-    Source: statsmodels' AnovaRM.
+    Source: Winer 1971, "Statistical Principles in Experimental Design", chapter 7.
     """
     wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value").dropna()
     pairs, triplets = (wide.columns.unique(level) for level in ("pair", "triplet"))
     if len(wide) < 2 or min(len(pairs), len(triplets)) < 2 or wide.shape[1] != len(pairs) * len(triplets):
         return ()
-    long = wide.stack(["pair", "triplet"], future_stack=True).to_frame("value").reset_index()  # type: ignore[operator]
-    table = AnovaRM(long, "value", "subject", within=["pair", "triplet"]).fit().anova_table
-    if not np.isfinite(table["F Value"]).all():
+    spread = wide.sub(wide.mean(axis=1), axis=0).to_numpy()
+    if ((spread - spread.mean(axis=0)) ** 2).sum() <= _ROUNDING * (wide.to_numpy() ** 2).sum():
+        return ()  # subjects that agree to the last digit are no sample of anything
+    ratios = _f_ratios(wide[list(product(pairs, triplets))].to_numpy().reshape(len(wide), len(pairs), len(triplets)))
+    if not np.isfinite([f for f, _, _ in ratios.values()]).all():
         return ()
-    return tuple(_effect(name, table.loc[name], wide) for name in EFFECTS)
+    return tuple(_effect(name, *ratios[name], wide) for name in EFFECTS)
+
+
+def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, int]]:
+    """F and its two degrees of freedom for each effect: its mean square over that of its interaction with subjects.
+
+    As statsmodels' AnovaRM, which takes a second for 70 subjects because it fits a column to each.
+    """
+    centred = values_SPT - values_SPT.mean(axis=(1, 2), keepdims=True)
+    by_pair, by_triplet = centred.mean(axis=2, keepdims=True), centred.mean(axis=1, keepdims=True)
+    shares = {"pair": by_pair, "triplet": by_triplet, "pair:triplet": centred - by_pair - by_triplet}
+    num_subjects, num_pairs, num_triplets = values_SPT.shape
+    free = {"pair": num_pairs - 1, "triplet": num_triplets - 1, "pair:triplet": (num_pairs - 1) * (num_triplets - 1)}
+    ratios = {}
+    for name, share in shares.items():
+        effect = share.mean(axis=0, keepdims=True)
+        df, df_error = free[name], free[name] * (num_subjects - 1)
+        explained, error = num_subjects * (effect**2).sum() / df, ((share - effect) ** 2).sum() / df_error
+        ratios[name] = float(np.divide(explained, error)) if error else math.inf, df, df_error
+    return ratios
 
 
 def subjects_of(runs: pd.DataFrame, metric: str, within: Iterable[str]) -> pd.DataFrame:
@@ -84,8 +108,7 @@ def subjects_of(runs: pd.DataFrame, metric: str, within: Iterable[str]) -> pd.Da
     return means[["subject", "pair", "triplet", "value"]]
 
 
-def _effect(name: str, row: pd.Series[float], wide: pd.DataFrame) -> Effect:
-    f, df, df_error = float(row["F Value"]), float(row["Num DF"]), float(row["Den DF"])
+def _effect(name: str, f: float, df: int, df_error: int, wide: pd.DataFrame) -> Effect:
     low, high = _eta_interval(f, df, df_error)
     return Effect(
         name=name,
@@ -93,7 +116,7 @@ def _effect(name: str, row: pd.Series[float], wide: pd.DataFrame) -> Effect:
         f=f,
         df=df,
         df_error=df_error,
-        p=float(row["Pr > F"]),
+        p=float(stats.f.sf(f, df, df_error)),
         p_corrected=float(stats.f.sf(f, 1, df_error / df)),
         partial_eta_squared=f * df / (f * df + df_error),
         eta_low=low,

@@ -255,6 +255,10 @@ def _unfit(row: dict[str, Any], wanted: _Wanted) -> str:
     bad = [name for name in schema.TEST_METRICS if not math.isfinite(row.get(name, math.nan))]
     if bad:
         return f"done, but without a finite {', '.join(bad)}"
+    # MLflow's databases keep infinity as the largest number there is.
+    odd = [name for name in schema.TEST_METRICS if not 0 <= row[name] <= (600 if name.endswith("rsum") else 100)]
+    if odd:
+        return f"done, but out of range: {', '.join(odd)}"
     if row["seed"] not in wanted.seeds:
         return f"seed {row['seed']} is not asked for"
     if (row["pair"], row["triplet"]) not in wanted.objectives:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -11,8 +12,9 @@ from analysis.aggregate import counted, of_block
 from analysis.blocks import Block
 from analysis.chapter import Chapter, FigureLink
 from analysis.chosen_runs import drawn_runs, seeds_note
-from analysis.course import COSTS, CURVES, costs, curves, lacking
+from analysis.course import COSTS, CURVES, Curve, costs, curves, lacking
 from analysis.curve_figure import draw_curves
+from analysis.drawing import Drawing
 from analysis.fetch import SweepRuns
 from analysis.history import fetch_history
 from analysis.manifest import ReportFolder
@@ -36,7 +38,9 @@ _TRIPLETS_NOTE = (
 )
 
 
-def learning_chapters(sweep: SweepRuns, blocks: Iterable[Block], folder: ReportFolder) -> tuple[Chapter, ...]:
+def learning_chapters(
+    sweep: SweepRuns, blocks: Iterable[Block], folder: ReportFolder, drawing: Drawing
+) -> tuple[Chapter, ...]:
     """Read the epochs and records of a sweep, draw them into the report's folder, and say what there is to see.
 
     Files: ``curves/BLOCK.{png,pdf}``, ``triplets/BLOCK.{png,pdf}``, ``costs.csv``.
@@ -45,6 +49,7 @@ def learning_chapters(sweep: SweepRuns, blocks: Iterable[Block], folder: ReportF
         sweep: the runs.
         blocks: the report's blocks; those without a number are left out.
         folder: the report's folder.
+        drawing: draws the learning curves.
 
     Returns:
         The chapters that have something to show.
@@ -57,7 +62,7 @@ def learning_chapters(sweep: SweepRuns, blocks: Iterable[Block], folder: ReportF
     history = fetch_history(sweep.tracking_uri, list(runs["run_id"]), [*CURVES, *COSTS])
     by_block = [(block, of_block(runs, block.key)) for block in filled]
     chapters = [
-        _curves_chapter(sweep, by_block, history, folder),
+        _curves_chapter(sweep, by_block, history, folder, drawing),
         _triplets_chapter(sweep, by_block, folder),
         _costs_chapter(sweep, by_block, history, folder),
     ]
@@ -65,15 +70,17 @@ def learning_chapters(sweep: SweepRuns, blocks: Iterable[Block], folder: ReportF
 
 
 def _curves_chapter(
-    sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, folder: ReportFolder
+    sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, folder: ReportFolder, drawing: Drawing
 ) -> Chapter | None:
     figures, without = [], []
     for block, runs in by_block:
         rows = {name: found for metric, name in CURVES.items() if (found := curves(runs, history, metric))}
         without += lacking(runs, history, list(CURVES))
         if rows:
-            figure = draw_curves(block.key.title, rows, _warmup(sweep, block, runs))
-            figures.append(_saved(figure, folder, f"curves/{block.slug}", f"Learning curves: {block.key.title}"))
+            stem = f"curves/{block.slug}"
+            paths = [folder.path(f"{stem}.{ending}") for ending in ("png", "pdf")]
+            drawing.draw(_save_curves, block.key.title, rows, _warmup(sweep, block, runs), *paths)
+            figures.append(FigureLink(path=f"{stem}.png", title=f"Learning curves: {block.key.title}"))
     if not figures:
         return None
     paragraphs = [_CURVES_NOTE, seeds_note(sweep), _named("No epoch in tracking", without)]
@@ -101,7 +108,9 @@ def _triplets_chapter(sweep: SweepRuns, by_block: _ByBlock, folder: ReportFolder
             notes[str(pair), str(triplet)] = f"n={len(mine)}"
         if records:
             figure = draw_triplets(block.key.title, records, notes, _warmup(sweep, block, runs) or 0)
-            figures.append(_saved(figure, folder, f"triplets/{block.slug}", f"Triplet diagrams: {block.key.title}"))
+            stem = f"triplets/{block.slug}"
+            _save(figure, folder.path(f"{stem}.png"), folder.path(f"{stem}.pdf"))
+            figures.append(FigureLink(path=f"{stem}.png", title=f"Triplet diagrams: {block.key.title}"))
     if not figures:
         return None
     paragraphs = [_TRIPLETS_NOTE, seeds_note(sweep), _named("Without a triplet record", without), *problems]
@@ -169,10 +178,17 @@ def _chapter(
     return Chapter(anchor=anchor, title=title, paragraphs=said, figures=tuple(figures), tables=tuple(tables))
 
 
-def _saved(figure: Figure, folder: ReportFolder, stem: str, title: str) -> FigureLink:
-    figure.savefig(folder.path(f"{stem}.png"), metadata={"Software": None})
-    figure.savefig(folder.path(f"{stem}.pdf"), metadata={"CreationDate": None, "Creator": None, "Producer": None})
-    return FigureLink(path=f"{stem}.png", title=title)
+def _save_curves(
+    title: str, rows: dict[str, dict[tuple[str, str], Curve]], warmup: int | None, png: Path, pdf: Path
+) -> None:
+    _save(draw_curves(title, rows, warmup), png, pdf)
+
+
+def _save(figure: Figure, png: Path, pdf: Path) -> None:
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # once is enough for both files
+    figure.savefig(png, metadata={"Software": None})
+    figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
 
 
 def _named(what: str, names: list[str]) -> str:

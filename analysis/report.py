@@ -14,6 +14,7 @@ from analysis.blocks import Block
 from analysis.colours import Scale, assign_colours
 from analysis.compare import compare_blocks
 from analysis.document import SHOWN_METRICS, Document, heatmap_name, to_markdown_document
+from analysis.drawing import Drawing
 from analysis.fetch import SweepRuns, fetch_runs
 from analysis.heatmap import draw_heatmap
 from analysis.html import to_html
@@ -97,10 +98,11 @@ def write_report(
     differences = paired_differences(runs)
     folder = ReportFolder(out_dir)
     document = _document(sweep, tracking_uri, blocks, weights, differences, compare, scale)
-    document = _with_chapters(document, sweep, differences, beside, folder)
-    for block in blocks:
-        if not block.is_empty:
-            _write_block(folder, block, document.colours[block.key])
+    filled = [block for block in blocks if not block.is_empty]
+    with Drawing(len(filled) * len(SHOWN_METRICS)) as drawing:
+        for block in filled:
+            _write_block(folder, block, document.colours[block.key], drawing)
+        document = _with_chapters(document, sweep, differences, beside, folder, drawing)
     frames = {"cells": cells_frame(blocks), "runs": _tidy(sweep.runs), "marginals": weights, "differences": differences}
     for name, frame in frames.items():
         folder.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
@@ -125,6 +127,7 @@ def _with_chapters(
     differences: pd.DataFrame,
     beside: Sequence[tuple[str, str]],
     folder: ReportFolder,
+    drawing: Drawing,
 ) -> Document:
     """What goes beyond the tables: what differences are worth, other stages and sweeps, how the cells learned."""
     sweeps: dict[str, Sequence[Block]] = {sweep.experiment: document.blocks}
@@ -138,7 +141,7 @@ def _with_chapters(
     chapters = [
         significance_chapter(document.blocks, counted(sweep), differences, folder),
         side_by_side_chapter(groups, folder),
-        *learning_chapters(sweep, document.blocks, folder),
+        *learning_chapters(sweep, document.blocks, folder, drawing),
         settings_chapter(sweep, document.blocks),
     ]
     found = tuple(chapter for chapter in chapters if chapter is not None)
@@ -188,7 +191,7 @@ def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
     return f"{done} of {done + len(gaps)} trainings (cell and stage) are finished{missing}. {objectives}, {seeds}."
 
 
-def _write_block(folder: ReportFolder, block: Block, colour: str) -> None:
+def _write_block(folder: ReportFolder, block: Block, colour: str, drawing: Drawing) -> None:
     for metric in SHOWN_METRICS:
         stem = block.slug if metric == "R@1" else f"{block.slug}-{metric.replace('@', '').lower()}"
         folder.write(f"tables/{stem}.md", to_markdown(block, metric))
@@ -196,7 +199,7 @@ def _write_block(folder: ReportFolder, block: Block, colour: str) -> None:
         picture = folder.path(heatmap_name(block, metric))
         for suffix in (".pdf", ".svg"):
             folder.path(str(PurePosixPath(heatmap_name(block, metric)).with_suffix(suffix)))
-        draw_heatmap(block, colour, picture, metric)
+        drawing.draw(draw_heatmap, block, colour, picture, metric)
     folder.write(f"tables/{block.slug}.csv", to_csv(block))
 
 

@@ -141,13 +141,23 @@ def comparison_tables(comparisons: Iterable[GridComparison]) -> list[TextTable]:
             title=f"{c.block.key.title}: {_column(c.direction, c.metric)}",
             head=("objective", "ours", "paper", "difference", "n (ours)"),
             rows=tuple(
-                (f"{x.pair}/{x.triplet}", f"{x.ours:.1f}", f"{x.theirs:.1f}", f"{x.ours - x.theirs:+.1f}", str(x.n))
+                (
+                    f"{x.pair}/{x.triplet}",
+                    _with_std(x.ours, x.ours_std),
+                    _with_std(x.theirs, x.theirs_std),
+                    f"{x.ours - x.theirs:+.1f}",
+                    str(x.n),
+                )
                 for x in c.cells
             ),
             note=_correlation_note(c),
         )
         for c in comparisons
     ]
+
+
+def _with_std(mean: float, std: float | None) -> str:
+    return f"{mean:.1f} ± {'--' if std is None else f'{std:.1f}'}"
 
 
 def _column(direction: str, metric: str) -> str:
@@ -175,7 +185,10 @@ def _power_note(frame: pd.DataFrame) -> str:
             "after Holm: no difference here can be called significant at 5 %, however large. Read the intervals."
         )
     if int(frame["blocks"].max()) > 1:
-        return f"{note} Pairs of one block share its data and backbone; the test takes them as independent."
+        return (
+            f"{note} Intervals are of the mean over these blocks, for other seeds of them; a small p says that in at "
+            "least one block the objective differs."
+        )
     return note
 
 

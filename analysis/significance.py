@@ -31,7 +31,7 @@ _EFFECT_NOTE = (
 _INTERVAL_NOTE = (
     "Mean over blocks of objective minus con/con, paired by seed. 95 % percentile bootstrap of 4,000 draws, "
     "stratified: each draw keeps every block and resamples its seeds (n - 1 of n, Rao & Wu 1988). Speaks of other "
-    "seeds of these blocks, not of other blocks."
+    "seeds of these blocks, not of other blocks. In simulations with as few seeds as here it covered 90 to 93 %."
 )
 
 

@@ -54,14 +54,18 @@ def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
 def paired_differences(runs: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     """Each objective minus con/con, paired by model and seed, for each stage, direction and metric.
 
-    A pair is one seed of one block, so all blocks of a stage are pooled; seeds of one block share its data and
-    backbone, and the test takes them as independent. Stages are kept apart, since a later one starts from the earlier.
+    A pair is one seed of one block, and all blocks of a stage are pooled. All of it speaks of other seeds of these
+    blocks: the interval is of the mean over them, from how seeds vary within a block, and the test's null is that the
+    objective equals con/con in every block, so where blocks differ a small p may come from one of them. Whether an
+    effect holds for other blocks is the ranks' and the analysis of variance's to say. Stages are kept apart, since a
+    later one starts from the earlier.
 
     Returns:
         Columns: ``stage``, ``direction``, ``metric``, ``pair``, ``triplet``, ``n`` pairs, ``blocks``, ``difference``
         (mean, in points), ``low`` and ``high`` (t interval), ``p`` (two-sided Wilcoxon signed rank),
         ``p_holm`` (Holm over the objectives of the same stage, direction and metric) and ``p_floor`` (the smallest
-        ``p`` that n pairs can give). Where n is below 2 the interval is empty.
+        ``p`` that n pairs can give). Without two seeds of a block the interval is
+        empty.
     """
     rows = []
     place = [*(name for name in _BLOCK if name != "stage"), "seed"]
@@ -98,11 +102,14 @@ def holm(p_values: list[float]) -> list[float]:
 
 def _paired(differences: pd.Series[float], confidence: float) -> dict[str, Any]:
     n, mean, p = len(differences), float(differences.mean()), _wilcoxon(differences)
+    by_block = differences.groupby(level=list(range(differences.index.nlevels - 1)), dropna=False)
+    blocks = by_block.ngroups
     low = high = None
-    if n > 1:
-        reach = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * float(differences.std(ddof=1)) / n**0.5
+    if n > blocks:
+        # Seeds vary around their own block's difference: how much the blocks differ is no noise of these blocks.
+        within = float(((differences - by_block.transform("mean")) ** 2).sum()) / (n - blocks)
+        reach = float(stats.t.ppf(0.5 + confidence / 2, n - blocks)) * (within / n) ** 0.5
         low, high = mean - reach, mean + reach
-    blocks = len({key[:-1] for key in differences.index})
     result = {"n": n, "blocks": blocks, "difference": mean, "low": low, "high": high}
     return result | {"p": p, "p_floor": 2.0 ** (1 - n)}
 

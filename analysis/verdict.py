@@ -55,9 +55,11 @@ def stage_verdict(
 
 def _near(near: Sequence[tuple[str, str]], others: int) -> str:
     if not near:
-        return f"its paired 95 % intervals exclude 0 against each of the {others} others (uncorrected)"
+        each = f"each of the {others} others" if others > 1 else "the other"
+        return f"its paired 95 % intervals exclude 0 against {each} (uncorrected)"
     if len(near) == others:
-        return f"none of the {others} others can be told from it with these seeds"
+        none = f"none of the {others} others can" if others > 1 else "the other cannot"
+        return f"{none} be told from it with these seeds"
     names = ", ".join("/".join(key) for key in near)
     return f"within noise of it ({len(near)} of {others}): {names}"
 
@@ -80,7 +82,9 @@ def _against_baseline(differences: pd.DataFrame) -> str:
         better = [f"{r['pair']}/{r['triplet']} ({r['difference']:+.1f})" for r in found.to_dict("records")]
         said = ", ".join(better) if better else "none"
         parts.append(f"{direction_title(str(direction))}: {said}")
-    return f"Different from con/con in R@1 at 5 % after Holm's correction, n = {n}: {'; '.join(parts)}."
+    blocks = int(shown["blocks"].max())
+    where = f" seeds of {blocks} blocks; in at least one of them, it need not be in all" if blocks > 1 else ""
+    return f"Different from con/con in R@1 at 5 % after Holm's correction, n = {n}{where}: {'; '.join(parts)}."
 
 
 def _by_factor(title: str, effects: Sequence[Effect]) -> str:
@@ -91,7 +95,7 @@ def _by_factor(title: str, effects: Sequence[Effect]) -> str:
     said = [f"the {EFFECTS[e.name]} matters (p = {e.p_corrected:.2g}, up to {e.spread:.1f} points)" for e in held]
     if rest:
         said.append(f"no evidence for {_listed(rest)}, which is not evidence of none")
-    return f"{title} ({effects[0].subjects} subjects): {'; '.join(said)}."
+    return f"{title} ({effects[0].subjects} subjects), image to text R@1, uncorrected: {'; '.join(said)}."
 
 
 def _over_blocks(ranks: RankComparison) -> str:

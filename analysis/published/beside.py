@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.blocks import Block, CellSummary, number_text
+from analysis.compare import published_key
 from analysis.run_schema import BASELINE, DIRECTIONS, METRICS, RSUM
 from analysis.sections import TextTable
 
@@ -25,7 +26,7 @@ _MODELS = {
     "VSEinfty(WSL) ours": ("vse_infty", "wsl", ("train",)),
     "X-VLM ours": ("xvlm", "", ("train", "finetune")),
 }
-"""The paper's own rows: framework, beginning of the backbone's name, stage."""
+"""The paper's own rows: framework, backbone (any where empty) and stage."""
 _VALIDATED = {"resnet152_ft": ("resnet152", ("finetune",)), "butd": ("butd", ("train",)), "wsl": ("wsl", ("train",))}
 
 
@@ -89,9 +90,9 @@ def _same(blocks: Iterable[Block], dataset: str, framework: str, backbone: str, 
     return [
         block
         for block in blocks
-        if (block.key.dataset, block.key.framework) == (dataset, framework)
-        and block.key.backbone.startswith(backbone)
-        and block.key.stage in stages
+        if published_key(block.key)[:2] == (dataset, framework)
+        and backbone in ("", published_key(block.key)[2])
+        and published_key(block.key)[3] in stages
         and block.grids["i2t", "R@1"].cells.get(BASELINE) is not None
         and not block.is_empty
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import tokenize
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -111,7 +112,7 @@ def read_region_header(path: Path) -> RegionFile:
         raise DataError(f"{path} is missing") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
         raise DataError(f"{path} is no npy file, or its header is cut short: {str(error).splitlines()[0]}") from error
     if dtype.kind != "f":
         raise DataError(f"{path} must hold floating point numbers, got {dtype}")

@@ -149,5 +149,6 @@ def drop_cells(features_BRF: Tensor, rate: float) -> tuple[Tensor, Tensor]:
 
 def unit(vectors_BD: Tensor) -> Tensor:
     """Vectors of length 1 (B, D); a zero vector stays one."""
-    lengths_B1: Tensor = torch.linalg.vector_norm(vectors_BD, dim=-1, keepdim=True)
-    return vectors_BD / (lengths_B1 + 1e-8)
+    vectors = vectors_BD.float()  # 1e-8 is nothing in half precision
+    lengths_B1: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return (vectors / (lengths_B1 + 1e-8)).to(vectors_BD.dtype)

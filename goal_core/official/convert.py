@@ -189,7 +189,9 @@ def _official(
 ) -> Official:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    epoch = int(stored.get("epoch", 0))
+    epoch = stored.get("epoch", 0)
+    if not isinstance(epoch, int):
+        raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
     return Official(model=model, vocabulary=vocabulary, renamed=renamed, epoch=epoch, digest=f"sha256:{digest[:16]}")
 
 

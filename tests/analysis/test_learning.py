@@ -16,6 +16,7 @@ from analysis.chapter import Chapter
 from analysis.chosen_runs import MAX_SEEDS, drawn_runs, seeds_note
 from analysis.course import costs, curves, lacking
 from analysis.curve_figure import draw_curves
+from analysis.drawing import Drawing
 from analysis.fetch import fetch_runs
 from analysis.history import fetch_history
 from analysis.learning import learning_chapters
@@ -143,7 +144,8 @@ def test_the_chapters_name_what_they_cannot_show(new_sweep: Callable[[str], Swee
     attach(writer, ids[0], record_bytes([[1, 5, 2]]))
     attach(writer, ids[1], b"damaged")
     sweep = fetch_runs(writer.uri, "learning")
-    chapters = learning_chapters(sweep, aggregate(sweep), ReportFolder(tmp_path))
+    with Drawing(1) as drawing:
+        chapters = learning_chapters(sweep, aggregate(sweep), ReportFolder(tmp_path), drawing)
     found: dict[str, Chapter] = {chapter.anchor: chapter for chapter in chapters}
     assert list(found) == ["curves", "triplets", "costs"]
     assert all((tmp_path / figure.path).stat().st_size > 10_000 for c in chapters for figure in c.figures)
