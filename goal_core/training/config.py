@@ -60,7 +60,7 @@ class StageConfig:
     """Also save every this many steps within an epoch; 0 saves at the end of each epoch only."""
     collapse_patience: int = 500
     """A cell fails as collapsed after this many steps in a row with its hinge within 1 % of 2 x batch x margin
-    (the negatives as near as the positives), or for the whole last epoch; 0 never."""
+    (the negatives as near as the positives), or when no val query ever has its match among the first ten; 0 never."""
 
     @property
     def shares_backbone(self) -> bool:

@@ -67,7 +67,11 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
         ("lr: 1e-3", "lr: fast", "a.yaml:12: stages.frozen.lr: must be a number, got the text 'fast'"),
         ("lr: 1e-3", "lr: .nan", "a.yaml:12: stages.frozen.lr: must be a finite number, got nan"),
         ("name: small", "name: 3", "a.yaml:1: name: must be text, got 3"),
-        ("name: small", "name: Sm all", "a.yaml:1: name: name may hold a-z, 0-9, '_', '.' and '-' only, got 'Sm all'"),
+        (
+            "name: small",
+            "name: Sm all",
+            "a.yaml:1: name: name may hold a-z, 0-9, '_', '-' and, but not at its start, '.' only, got 'Sm all'",
+        ),
         ("seeds: [1, 2]", "seeds: 3", "a.yaml:8: seeds: must be a list, got 3"),
         ("seeds: [1, 2]", "seeds: [1, 1]", "a.yaml:8: seeds: seeds must differ from each other, got 1 more than once"),
         ("seeds: [1, 2]", "seeds: [1, -2]", "a.yaml:8: seeds: seeds must not be negative, got -2"),

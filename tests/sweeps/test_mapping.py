@@ -55,7 +55,7 @@ def stage(name: str) -> st.SearchStrategy[StageConfig]:
 
 configs = st.builds(
     SweepConfig,
-    name=st.from_regex(r"[a-z0-9_.-]{1,20}", fullmatch=True),
+    name=st.from_regex(r"[a-z0-9_-][a-z0-9_.-]{0,19}", fullmatch=True),
     data=data,
     model=models,
     objectives=objectives,
