@@ -13,9 +13,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/goal-sweep launch quickstart.yaml
-	@$(BIN)/goal-sweep report quickstart.yaml --out goal-sweep-report
 	@echo
-	@echo "Report:    goal-sweep-report/report.html  (tables and heatmaps beside it)"
+	@echo "Report:    goal-sweep-store/reports/quickstart/report.html  (tables and heatmaps beside it)"
 	@echo "MLflow UI: $(BIN)/goal-sweep ui quickstart.yaml"
 
 test: $(STAMP)
@@ -34,4 +33,4 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/report.py
 
 clean:
-	rm -rf $(VENV) goal-sweep-store goal-sweep-report
+	rm -rf $(VENV) goal-sweep-store

@@ -7,11 +7,11 @@ from typing import Final
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.course import Curve
+from analysis.panels import Margins, panels
 from analysis.run_schema import PAIRS, TRIPLETS, in_order
 
 STYLES: Final[dict[str, tuple[str, str]]] = {
@@ -25,7 +25,6 @@ STYLES: Final[dict[str, tuple[str, str]]] = {
 brightness, in print without colour."""
 _OTHERS: Final = (("#56B4E9", ":"), ("#E69F00", ":"), ("#999999", ":"))
 _INK, _FAINT = "#1f2328", "#8c959f"
-_DPI = 150
 
 
 def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]], mark: int | None = None) -> Figure:
@@ -43,9 +42,10 @@ def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]],
     """
     keys = [key for found in rows.values() for key in found]
     pairs, triplets = in_order((p for p, _ in keys), PAIRS), in_order((t for _, t in keys), TRIPLETS)
-    figure = Figure(figsize=(2.9 * len(triplets) + 0.7, 1.75 * len(rows) + 1.1), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(len(rows), len(triplets), squeeze=False, sharex=True, sharey="row").tolist()
+    figure, grid = panels(
+        (len(rows), len(triplets)), (2.8, 1.6), Margins(left=0.65, right=0.12, top=0.65, bottom=0.8, between=0.2),
+        sharey="row",
+    )  # fmt: skip
     for line, (quantity, found) in enumerate(rows.items()):
         for column, triplet in enumerate(triplets):
             axes = grid[line][column]
@@ -58,7 +58,7 @@ def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]],
     figure.legend(
         [handles[f"P {pair}"] for pair in pairs if f"P {pair}" in handles],
         [f"P {pair}" for pair in pairs if f"P {pair}" in handles],
-        loc="outside lower center", ncols=max(1, len(pairs)), fontsize=8.5, frameon=False, handlelength=3,
+        loc="lower center", ncols=max(1, len(pairs)), fontsize=8.5, frameon=False, handlelength=3,
     )  # fmt: skip
     return figure
 

@@ -63,7 +63,7 @@ def learning_chapters(
     by_block = [(block, of_block(runs, block.key)) for block in filled]
     chapters = [
         _curves_chapter(sweep, by_block, history, folder, drawing),
-        _triplets_chapter(sweep, by_block, folder),
+        _triplets_chapter(sweep, by_block, folder, drawing),
         _costs_chapter(sweep, by_block, history, folder),
     ]
     return tuple(chapter for chapter in chapters if chapter is not None)
@@ -87,7 +87,7 @@ def _curves_chapter(
     return _chapter("curves", "Learning curves", paragraphs, figures)
 
 
-def _triplets_chapter(sweep: SweepRuns, by_block: _ByBlock, folder: ReportFolder) -> Chapter | None:
+def _triplets_chapter(sweep: SweepRuns, by_block: _ByBlock, folder: ReportFolder, drawing: Drawing) -> Chapter | None:
     figures, problems, without = [], [], []
     for block, runs in by_block:
         has = runs[runs["triplets"] != ""]
@@ -107,9 +107,9 @@ def _triplets_chapter(sweep: SweepRuns, by_block: _ByBlock, folder: ReportFolder
                 continue
             notes[str(pair), str(triplet)] = f"n={len(mine)}"
         if records:
-            figure = draw_triplets(block.key.title, records, notes, _warmup(sweep, block, runs) or 0)
             stem = f"triplets/{block.slug}"
-            _save(figure, folder.path(f"{stem}.png"), folder.path(f"{stem}.pdf"))
+            paths = [folder.path(f"{stem}.{ending}") for ending in ("png", "pdf")]
+            drawing.draw(_save_triplets, block.key.title, records, notes, _warmup(sweep, block, runs) or 0, *paths)
             figures.append(FigureLink(path=f"{stem}.png", title=f"Triplet diagrams: {block.key.title}"))
     if not figures:
         return None
@@ -184,9 +184,18 @@ def _save_curves(
     _save(draw_curves(title, rows, warmup), png, pdf)
 
 
+def _save_triplets(
+    title: str,
+    records: dict[tuple[str, str], TripletRecord],
+    notes: dict[tuple[str, str], str],
+    warmup: int,
+    png: Path,
+    pdf: Path,
+) -> None:
+    _save(draw_triplets(title, records, notes, warmup), png, pdf)
+
+
 def _save(figure: Figure, png: Path, pdf: Path) -> None:
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # once is enough for both files
     figure.savefig(png, metadata={"Software": None})
     figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
 

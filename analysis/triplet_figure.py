@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from analysis.panels import Margins, panels
 from analysis.run_schema import PAIRS, TRIPLETS, in_order
 from analysis.triplet_record import TripletRecord
 
 _INK, _FAINT, _PATH = "#1f2328", "#59636e", "#b3402a"
-_DPI = 150
 _LEAST = 1e-5
 
 
@@ -46,9 +45,9 @@ def draw_triplets(
         The figure; `figure.savefig(path)` writes it.
     """
     pairs, triplets = in_order((p for p, _ in records), PAIRS), in_order((t for _, t in records), TRIPLETS)
-    figure = Figure(figsize=(2.55 * len(triplets) + 1.0, 2.5 * len(pairs) + 0.7), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(len(pairs), len(triplets), squeeze=False, sharex=True, sharey=True).tolist()
+    figure, grid = panels(
+        (len(pairs), len(triplets)), (2.2, 2.2), Margins(left=0.6, right=1.0, top=0.7, bottom=0.5, between=0.3)
+    )
     low = _lowest(records.values(), warmup)
     top = max(float(_share(record, warmup).max()) for record in records.values())
     for line, pair in enumerate(pairs):
@@ -62,8 +61,9 @@ def draw_triplets(
             axes.set_ylabel("$s_n$" if column == 0 else "", fontsize=8.5)
             axes.set_xlabel("$s_p$" if line == len(pairs) - 1 else "", fontsize=8.5)
     figure.suptitle(title, fontsize=11, color=_INK)
-    every = [axes for axes_row in grid for axes in axes_row]
-    figure.colorbar(image, ax=every, shrink=0.5, label="share of the triplets, per bin")
+    width, height = figure.get_size_inches()
+    scale = figure.add_axes((1 - 0.85 / width, 0.5 - 1.1 / height, 0.15 / width, 2.2 / height))
+    figure.colorbar(image, cax=scale, label="share of the triplets, per bin")
     return figure
 
 

@@ -57,7 +57,8 @@ class BatchSets:
 class PositiveSet:
     """P without ids: everything below a threshold in the sorted diagonal, less the anchor's own pair.
 
-    The running sums are float64, so that taking the own pair out again costs no accuracy.
+    The running sums are float64 and never hold a pair that is taken out again later: an own pair whose term outweighs
+    the others by e^30 would leave nothing of them.
     """
 
     def __init__(self, pos_A: Tensor, limit_A: Tensor, strict: bool) -> None:
@@ -73,9 +74,8 @@ class PositiveSet:
 
     def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
         """Mean of s_p - R."""
-        pos_A = self._pos_A.double()
         size_A = self._below_A - self._own_A
-        total_A = size_A * pos_A - (self._sum_below(self._sorted_N.double()) - self._own_A * pos_A)
+        total_A = size_A * self._pos_A.double() - self._sum_of_others(self._sorted_N.double())
         counted_A = size_A if count_ties else size_A - self._ties()
         return mean_or(total_A, counted_A, empty).to(self._pos_A)
 
@@ -84,12 +84,21 @@ class PositiveSet:
         exponent_N = -rate * self._sorted_N.double()
         peak = exponent_N.max()
         own_A = (-rate * self._pos_A.double() - peak).exp()
-        others_A = (self._sum_below((exponent_N - peak).exp()) - self._own_A * own_A).clamp(min=0)
+        others_A = self._sum_of_others((exponent_N - peak).exp())
         return mean_or(others_A / own_A, self._below_A - self._own_A, empty).to(self._pos_A)
 
-    def _sum_below(self, sorted_values_N: Tensor) -> Tensor:
-        sums = torch.nn.functional.pad(sorted_values_N.cumsum(0), (1, 0))
-        return sums[self._below_A]
+    def _sum_of_others(self, values_N: Tensor) -> Tensor:
+        """Sum over the members of values in the order of the sorted diagonal, monotonic.
+
+        Those before the own pair are one running sum. Those after it are a difference of two, taken from the end where
+        the values are small, so that what is subtracted is never more than about what is left.
+        """
+        before_N1 = torch.nn.functional.pad(values_N.cumsum(0), (1, 0))
+        after_N1 = before_N1
+        if values_N[0] > values_N[-1]:
+            after_N1 = -torch.nn.functional.pad(values_N.flip(0).cumsum(0), (1, 0)).flip(0)
+        place_A = torch.minimum(torch.searchsorted(self._sorted_N, self._pos_A), self._below_A)
+        return before_N1[place_A] + (after_N1[self._below_A] - after_N1[place_A + self._own_A])
 
     def _ties(self) -> Tensor:
         first_A = torch.searchsorted(self._sorted_N, self._pos_A)

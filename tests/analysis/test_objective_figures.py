@@ -68,7 +68,7 @@ def test_gradient_fields_point_downhill(tmp_path: Path) -> None:
         num_points=21,
     )
     panels = [axes for axes in figure.axes if axes.get_title()]
-    assert len(panels) == 15
+    assert len(panels) == len(objectives)
     assert panels[0].get_title() == "con/con  (triplet loss)"
     arrows = next(artist for artist in panels[0].collections if isinstance(artist, Quiver))
     assert np.all(np.asarray(arrows.U) > 0)  # s_p grows, s_n falls, at equal speed

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 
 Matrix = list[list[float]]
 
+PAIRS = ("con", "lin", "sig", "lin-ms", "sig-ms")
+TRIPLETS = ("con", "nca", "cir")
+"""The weights that the paper has, which are all that this file knows."""
+
 
 @dataclass
 class Atoms:

@@ -74,7 +74,7 @@ def test_imported_results_are_reported_attached_and_restored(
     assert "sig/cir" in parent.data.tags["mlflow.note.content"]
     text = (place.folder / "report.md").read_text()
     assert "## Stages and sweeps side by side" in text
-    assert "| stages.frozen.lr | 0.002 |" in text
+    assert "| stages.frozen.lr | 0.004 |" in text
 
     (here / "mlflow.db").unlink()
     shutil.rmtree(here / "artifacts")

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 import sweeps.ids
 from goal_core.data.config import ImageConfig, KarpathyConfig, ScenesConfig
 from goal_core.models.config import BackboneConfig, GruConfig, ModelConfig
-from goal_core.objectives import ObjectiveConfig
+from goal_core.objectives import ObjectiveConfig, triplet_weights
 from goal_core.training.config import StageConfig
 from sweeps import SweepConfig, expand, load_sweep
 from sweeps.ids import canonical_json, cell_id, stage_key
@@ -25,6 +25,7 @@ MODEL = ModelConfig(backbone=BackboneConfig(name="resnet18", weights="/w/a.safet
 OBJECTIVE = ObjectiveConfig(pair="sig-ms", triplet="cir")
 FROZEN = StageConfig(name="frozen", epochs=10, lr=1e-3)
 FINETUNE = StageConfig(name="finetune", epochs=5, lr=1e-4)
+BACKWARDS = ", ".join(reversed(list(triplet_weights)))
 
 
 def make_id(**changes: Any) -> str:
@@ -196,7 +197,7 @@ def test_spelling_of_numbers_does_not_count(small: SweepConfig, write: Callable[
         ["store=/elsewhere", "tracking=http://127.0.0.1:5000"],
         ["data.name=other"],
         ["stages.frozen.checkpoint_every=7", "stages.finetune.collapse_patience=0"],
-        ["objectives={pair: all, triplet: [cir, nca, con], params: {tau: 10.0, margin: 0.2}}"],
+        [f"objectives={{pair: all, triplet: [{BACKWARDS}], params: {{tau: 10.0, margin: 0.2}}}}"],
         ["precision=fp32", "data.min_word_count=1", "model.framework=vsepp"],
     ],
 )

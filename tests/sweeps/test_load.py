@@ -7,6 +7,7 @@ import pytest
 
 from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig
+from goal_core.objectives import pair_weights, triplet_weights
 from sweeps import SweepNotFoundError, load_sweep
 
 Write = Callable[..., Path]
@@ -26,7 +27,7 @@ def test_small_sweep(write: Write) -> None:
     assert config.stages[0].lr == 1e-3
     assert config.precision == "fp32"
     assert config.execution.sharing == "none"
-    assert len(config.objectives.configs) == 15
+    assert len(config.objectives.configs) == len(pair_weights) * len(triplet_weights)
     assert config.store == str(Path.cwd() / "goal-sweep-store")
     assert config.tracking == f"sqlite:///{config.store}/mlflow.db"
 
@@ -133,22 +134,23 @@ def test_one_mistake_is_one_line(
         (
             "objectives: {pair: [lni]}",
             "a.yaml:16: objectives.pair: unknown pair weight 'lni' (did you mean 'lin'?); known: "
-            "con, lin, sig, lin-ms, sig-ms, all",
+            f"{', '.join(pair_weights)}, all",
         ),
         ("objectives: {triplet: con}", "a.yaml:16: objectives.triplet: must be a list, got the text 'con'"),
         (
             "objectives:\n  only: [con/ncb]",
             "a.yaml:17: objectives.only: unknown objective 'con/ncb' (did you mean "
-            "'con/nca'?); write pair/triplet, such as sig-ms/cir",
+            f"'con/nca'?); write pair/triplet, such as {list(pair_weights)[-1]}/{list(triplet_weights)[-1]}",
         ),
         (
             "objectives:\n  pair: [lin]\n  only: [con/con]",
-            "a.yaml:18: objectives.only: none of con/con is in the grid of pair lin x triplet con, nca, cir",
+            "a.yaml:18: objectives.only: none of con/con is in the grid of pair lin x triplet "
+            f"{', '.join(triplet_weights)}",
         ),
         ("objectives:\n  params:\n    tau: -1", "a.yaml:18: objectives.params.tau: tau must be above 0, got -1.0"),
         (
-            "objectives:\n  pair: [con]\n  params: {alpha: 3, tau: 4}",
-            "a.yaml:18: objectives.params.alpha: no objective of "
+            "objectives:\n  pair: [con]\n  triplet: [con, nca, cir]\n  params: {alpha: 3, tau: 4}",
+            "a.yaml:19: objectives.params.alpha: no objective of "
             "this sweep has this parameter; known: margin, gate, tau, cir_shift",
         ),
         (

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from goal_core.objectives import pair_weights, triplet_weights
 from sweeps import Cell, SweepConfig, expand, pack
 from sweeps.schema import ExecutionConfig
 
 NONE = ExecutionConfig()
 TRUNK = ExecutionConfig(sharing="trunk")
+NUM_OBJECTIVES = len(pair_weights) * len(triplet_weights)
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def test_without_sharing_a_unit_is_a_cell(cells: list[Cell]) -> None:
 
 def test_trunk_brings_together_what_differs_in_objective_only(cells: list[Cell]) -> None:
     units = pack(cells, 0, TRUNK)
-    assert [len(unit.cells) for unit in units] == [15, 15, 15, 15]
+    assert [len(unit.cells) for unit in units] == [NUM_OBJECTIVES] * 4
     assert [(unit.cells[0].model.backbone.name, unit.cells[0].seed) for unit in units] == [
         ("resnet10t", 1),
         ("resnet10t", 2),
@@ -35,7 +37,7 @@ def test_trunk_brings_together_what_differs_in_objective_only(cells: list[Cell])
     ]
     for unit in units:
         assert len({(cell.data, cell.model, cell.seed) for cell in unit.cells}) == 1
-    assert units[3].label == "resnet18 seed 2 (frozen), 15 objectives"
+    assert units[3].label == f"resnet18 seed 2 (frozen), {NUM_OBJECTIVES} objectives"
     assert units[0].stage.name == "frozen"
 
 
@@ -62,7 +64,7 @@ def test_cells_without_the_stage_are_left_out(cells: list[Cell]) -> None:
 
 def test_ids_and_pickling(cells: list[Cell]) -> None:
     units = pack(cells, 0, ExecutionConfig(sharing="trunk", cells_per_unit=8))
-    assert len({unit.id for unit in units}) == len(units) == 8
+    assert len({unit.id for unit in units}) == len(units) == 4 * -(-NUM_OBJECTIVES // 8)
     assert pickle.loads(pickle.dumps(units)) == units
     assert {unit.id for unit in units}.isdisjoint(unit.id for unit in pack(cells, 1, NONE))
 
@@ -75,5 +77,5 @@ def test_every_cell_is_in_exactly_one_unit(cells: list[Cell], data: st.DataObjec
     units = pack(todo, 0, ExecutionConfig(sharing="trunk", cells_per_unit=limit))
     assert sorted(cell.id for unit in units for cell in unit.cells) == sorted(cell.id for cell in todo)
     for unit in units:
-        assert 1 <= len(unit.cells) <= (limit or 15)
+        assert 1 <= len(unit.cells) <= (limit or NUM_OBJECTIVES)
         assert len({(cell.model, cell.seed) for cell in unit.cells}) == 1
