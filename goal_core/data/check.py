@@ -3,79 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
 
 import numpy as np
 
 from goal_core.data.caption_files import captions_per_image, image_ids, precomp_folder, read_lines, split_files
-from goal_core.data.config import DataConfig, KarpathyConfig, RegionsConfig
+from goal_core.data.check_raw import check_id_mapped, check_images, check_xvlm_json
+from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig, XvlmJsonConfig
+from goal_core.data.data_report import DataReport, State
 from goal_core.data.dataset import open_dataset
-from goal_core.data.image_files import find_images
-from goal_core.data.karpathy import Record, check_records, find_annotations, read_annotations, select_records
+from goal_core.data.karpathy import check_records, find_annotations, read_annotations, select_records
 from goal_core.data.published import PUBLISHED_COUNTS, PUBLISHED_REGIONS, SplitCounts, how_to_obtain, published_counts
 from goal_core.data.regions import RegionFile, check_same_shape, read_region_header
 from goal_core.data.split import SPLIT_NAMES, Split
 from goal_core.errors import DataError
 
-State = Literal["ok", "missing", "wrong"]
-T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Told how many images or regions have been read, of how many."""
 
 _UNREADABLE_SHOWN = 20
 _CHUNK = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at."""
-
-    item: str
-    """What: a file or folder (by its name), a split, or the images' content."""
-    state: State
-    found: str
-    """What is there, or what is the matter."""
-    published: str = ""
-    """What the published dataset has there; empty where nothing is published."""
-
-
-@dataclass(slots=True, kw_only=True)
-class DataReport:
-    """All findings about a dataset."""
-
-    name: str
-    findings: list[Finding] = field(default_factory=list)
-    obtain: tuple[str, ...] = ()
-    """Where the files come from, a line each; given when something is missing or wrong."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything is present and of the right shape."""
-        return all(finding.state == "ok" for finding in self.findings)
-
-    def note(self, item: str, state: State, found: str, published: str = "") -> None:
-        """Add a finding."""
-        self.findings.append(Finding(item=item, state=state, found=found, published=published))
-
-    def attempt(self, item: str, act: Callable[[], T]) -> T | None:
-        """Do something, and note it when the data does not allow it."""
-        try:
-            return act()
-        except DataError as error:
-            gone = any(words in str(error) for words in ("missing", "not found", "no annotation file"))
-            self.note(item, "missing" if gone else "wrong", str(error))
-            return None
-
-    def counts(self, split: str, found: SplitCounts, published: SplitCounts | None) -> None:
-        """Note a split's size beside the published one."""
-        shown = "" if published is None else str(published)
-        self.note(split, "ok" if published in (None, found) else "wrong", str(found), shown)
 
 
 def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:
@@ -94,6 +43,10 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
         _check_regions(config, report)
     elif isinstance(config, KarpathyConfig):
         _check_karpathy(config, report)
+    elif isinstance(config, XvlmJsonConfig):
+        check_xvlm_json(config, report)
+    elif isinstance(config, IdMappedConfig):
+        check_id_mapped(config, report)
     dataset = report.attempt("dataset", lambda: open_dataset(config)) if report.complete else None
     if dataset is not None:
         if not report.findings:
@@ -127,16 +80,7 @@ def _check_karpathy(config: KarpathyConfig, report: DataReport) -> None:
         mine = [record for record in records if record.split == name]
         found = SplitCounts(images=len(mine), captions=sum(len(record.captions) for record in mine))
         report.counts(name, found, published_counts(config).get(name))
-    for folder, files in sorted(_by_folder(records).items()):
-        item = f"{folder}/" if folder else "images"
-        located = report.attempt(item, partial(find_images, root, files))
-        if located is not None:
-            where = os.path.dirname(located[0].path)
-            report.note(
-                item, "ok", f"{len(located):,} files, {sum(file.size for file in located) / 1e9:.2f} GB in {where}"
-            )
-            for file in (file for file in located if not file.size):
-                report.note(item, "wrong", f"image {file.path} is empty")
+    check_images(root, [(record.folder, record.file_name) for record in records], report)
 
 
 def _check_regions(config: RegionsConfig, report: DataReport) -> None:
@@ -225,10 +169,3 @@ def _problems(split: Split) -> Iterator[tuple[int, list[str]]]:
         look = of_regions if split.region_shape else of_image
         for part in parts:
             yield len(part), [problem for problem in pool.map(look, part.tolist()) if problem]
-
-
-def _by_folder(records: Sequence[Record]) -> dict[str, list[tuple[str, str]]]:
-    folders: dict[str, list[tuple[str, str]]] = {folder: [] for folder in Counter(r.folder for r in records)}
-    for record in records:
-        folders[record.folder].append((record.folder, record.file_name))
-    return folders

@@ -50,7 +50,7 @@ def load_xvlm_json(config: XvlmJsonConfig) -> tuple[dict[str, Split], str]:
         "test": eval_records(root / config.test_file),
     }
     check_once(records)
-    places = {name: [_place(record.image) for record in records[name]] for name in SPLIT_NAMES}
+    places = {name: [place_of(record.image) for record in records[name]] for name in SPLIT_NAMES}
     files = {name: find_images(root / config.image_root, places[name]) for name in SPLIT_NAMES}
     described = (
         [name, record.image, record.captions, file.size]
@@ -151,7 +151,8 @@ def _caption(text: object, where: str) -> str:
     return text.strip()
 
 
-def _place(image: str) -> tuple[str, str]:
+def place_of(image: str) -> tuple[str, str]:
+    """Folder (perhaps empty) and file name of a record's image."""
     path = PurePosixPath(image)
     return "/".join(path.parts[:-1]), path.name
 

@@ -28,9 +28,9 @@ def reranked_ranks(
 ) -> RetrievalRanks:
     """The rank of the right answer of every query, when its nearest are ranked anew by a score.
 
-    For each query the ``top`` nearest items by dot product are its candidates. They come first, by falling score; all
-    others follow by similarity. Ties count against the model: a wrong candidate of equal score stands before the right
-    one, and a right item that is no nearer than the first item after the candidates is none of them.
+    For each query the ``top`` nearest items by dot product are its candidates; items as near as the first one after
+    them are none, so that no sort decides. They come first, by falling score; all others follow by similarity. Ties
+    count against the model: a wrong candidate of equal score stands before the right one.
 
     Args:
         image_emb: shape (N, D), floating point.
@@ -80,8 +80,9 @@ def _rerank(
             values, index = (queries[rows] @ items.T).topk(min(top + 1, len(items)), dim=1)
         candidates_QK = index[:, :top]
         right_QK = image_of_item[candidates_QK] == image_of_query[rows, None]
-        # The value after the candidates, where there is one, is what a right candidate has to exceed.
-        admitted_QK = right_QK & (values[:, :top] > values[:, top:]) if values.shape[1] > top else right_QK
+        # The value after the candidates, where there is one, is what a candidate has to exceed.
+        inside_QK = values[:, :top] > values[:, top:] if values.shape[1] > top else torch.ones_like(right_QK)
+        admitted_QK = right_QK & inside_QK
         numbers_QK = torch.arange(start, start + len(index), device=index.device)[:, None].expand_as(candidates_QK)
         scores_QK = score(numbers_QK.flatten(), candidates_QK.flatten()).float().view(candidates_QK.shape)
         if not bool(scores_QK.isfinite().all()):
@@ -89,6 +90,6 @@ def _rerank(
                 f"a score is not finite among the candidates of queries {start} to {rows.stop - 1}"
             )
         best_Q1 = scores_QK.masked_fill(~admitted_QK, -torch.inf).amax(dim=1, keepdim=True)
-        beaten_Q = ((scores_QK >= best_Q1) & ~right_QK).sum(dim=1)
+        beaten_Q = ((scores_QK >= best_Q1) & ~right_QK & inside_QK).sum(dim=1)
         ranks[rows] = torch.where(admitted_QK.any(dim=1), beaten_Q, nearest[rows])
     return ranks

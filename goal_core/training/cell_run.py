@@ -114,7 +114,7 @@ class CellRun:
         ids = batch.ids if self.heads.masks_same_image else None
         surrogate, stats = self.objective.forward_with_stats(pairs.image_BD, pairs.text_BD, ids)
         if self.epoch < stage.warmup_epochs:
-            surrogate = sum_hinge(pairs.image_BD, pairs.text_BD, self.objective.margin)
+            surrogate = sum_hinge(pairs.image_BD, pairs.text_BD, self.objective.margin, ids)
         with self.stream.active(), self.encoder.autocast():
             loss, extra = self.heads.total_loss(surrogate, pairs, batch.ids)
         scale = loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float) -> Tensor:
+def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float, ids: Tensor | None = None) -> Tensor:
     """Hinge summed over all negatives and both directions.
 
     From random weights the hardest negatives of a batch are mostly noise, and pushing them alone can draw all
@@ -16,6 +16,7 @@ def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float) -> Tensor:
         image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
         text_BD: unit vectors, (B, D).
         margin: of the hinge, > 0.
+        ids: integer, (B,); pairs of one id are no negatives of each other. None: no two pairs belong together.
 
     Returns:
         Scalar of the dtype float32.
@@ -25,7 +26,9 @@ def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float) -> Tensor:
     with torch.autocast(image_BD.device.type, enabled=False):
         scores_BB = image_BD.float() @ text_BD.float().T
         positive_B = scores_BB.diagonal()
-        others_BB = ~torch.eye(len(scores_BB), dtype=torch.bool, device=scores_BB.device)
+        if ids is None:
+            ids = torch.arange(len(scores_BB), device=scores_BB.device)
+        others_BB = ids[:, None] != ids
         i2t = (margin + scores_BB - positive_B[:, None]).clamp(min=0)
         t2i = (margin + scores_BB - positive_B[None, :]).clamp(min=0)
         return ((i2t + t2i) * others_BB).sum()

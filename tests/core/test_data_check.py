@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 from goal_core.data import KarpathyConfig, ScenesConfig
-from goal_core.data.check import DataReport, check_data
-from goal_core.data.config import IdMappedConfig, RegionsConfig
+from goal_core.data.caption_files import precomp_folder
+from goal_core.data.check import check_data
+from goal_core.data.config import IdMappedConfig, RegionsConfig, XvlmJsonConfig
+from goal_core.data.data_report import DataReport
 from goal_core.data.published import published_counts
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_id_mapped, write_regions
@@ -149,6 +152,43 @@ def test_other_kinds_of_data_are_opened_and_counted(tmp_path: Path) -> None:
     assert check_data(config).complete
     (tmp_path / "id_mapping.json").unlink()
     assert bad(check_data(config)) == [("missing", f"{tmp_path / 'id_mapping.json'} is missing")]
+
+
+def test_all_problems_of_mapped_ids_are_found_together(tmp_path: Path) -> None:
+    root = write_id_mapped(tmp_path)
+    (root / "images/train2014/0001.png").unlink()
+    folder = precomp_folder(root)
+    (folder / "dev_caps.txt").unlink()
+    report = check_data(IdMappedConfig(name="tiny", root=str(root)))
+    assert [state for state, _ in bad(report)] == ["missing", "missing"]
+    assert "dev_caps.txt is missing" in bad(report)[0][1]
+    assert "images are missing under" in bad(report)[1][1]
+    assert {"train", "test", "id_mapping.json"} <= {finding.item for finding in report.findings}
+
+
+def test_all_problems_of_xvlm_files_are_found_together(tmp_path: Path) -> None:
+    train = [
+        {"image": "a/0.png", "caption": "one", "image_id": 1},
+        {"image": "b/1.png", "caption": "two", "image_id": 2},
+    ]
+    (tmp_path / "train.json").write_text(json.dumps(train))
+    (tmp_path / "more.json").write_text("[{")
+    (tmp_path / "test.json").write_text(json.dumps([{"image": "a/0.png", "caption": ["one"]}]))
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    (tmp_path / "images" / "a" / "0.png").write_bytes(b"")
+    files = {"train_files": ("train.json", "more.json"), "val_file": "val.json", "test_file": "test.json"}
+    report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
+    assert [finding.item for finding in report.findings] == ["more.json", "val.json", "test", "a/", "a/"]
+    assert "not valid JSON" in bad(report)[0][1]
+    assert "val.json is missing" in bad(report)[1][1]
+    assert "0.png is empty" in bad(report)[2][1]
+    (tmp_path / "more.json").unlink()
+    (tmp_path / "val.json").write_text(json.dumps([{"image": "b/1.png", "caption": ["two", "three"]}]))
+    files["train_files"] = ("train.json",)
+    report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
+    assert [finding.item for finding in report.findings] == ["train", "val", "test", "images", "a/", "a/", "b/"]
+    assert "listed twice: in splits train and val" in bad(report)[0][1]
+    assert bad(report)[-1][0] == "missing"
 
 
 def test_published_counts_follow_the_settings() -> None:

@@ -18,6 +18,7 @@ from goal_core.training import StageConfig, evaluate_checkpoint, train_unit
 from goal_core.training import cell_run as cell_run_module
 from goal_core.training.optim import build_optimizer, loss_scale, lr_at, set_lr
 from goal_core.training.plan import SilentListener
+from goal_core.training.warmup import sum_hinge
 from tests.helpers.training_cases import DATA, folders_of, unit_of
 
 GRID = ModelConfig(
@@ -112,6 +113,48 @@ def test_the_backbone_waits_then_the_loss_ramps_up(tmp_path: Path, monkeypatch: 
     assert [row[3] for row in seen] == [1, 1, 0, 0.5, 1, 1]
     assert [row[2] for row in seen if row[0] == 0] == [False, False]
     assert [row[2] for row in seen if row[0] == 2] == [True, True]
+
+
+def test_the_ramp_scales_the_gradient_and_not_only_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first norm after the backbone has waited, with factors of the loss that a test chooses."""
+
+    def norms(factor: float, name: str) -> list[float]:
+        seen: list[float] = []
+
+        def spy(self, stats, extra):
+            seen.append(extra["weight_grad_norm"])
+            real(self, stats, extra)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(cell_run_module.CellRun, "_observe", spy)
+            patched.setattr(cell_run_module, "loss_scale", lambda stage, epoch, step, steps: factor if epoch else 1.0)
+            unit = unit_of("con/con", stage=STAGED, data=PIXELS, model=GRID)
+            train_unit(unit, folders_of(unit, tmp_path / name))
+        return seen
+
+    real = cell_run_module.CellRun._observe
+    whole, half = norms(1.0, "whole"), norms(0.5, "half")
+    assert half[:2] == whole[:2]
+    assert half[2] == pytest.approx(whole[2] / 2, rel=1e-5)
+    assert norms(0.0, "none")[2:] == [0, 0, 0, 0]
+
+
+def loop_of_the_sum_hinge(S: list[list[float]], margin: float, ids: list[int]) -> float:
+    total = 0.0
+    for i, row in enumerate(S):
+        for j, score in enumerate(row):
+            if ids[i] != ids[j]:
+                total += max(0.0, margin + score - S[i][i]) + max(0.0, margin + score - S[j][j])
+    return total
+
+
+@pytest.mark.parametrize("ids", [None, [0, 1, 0, 2, 1, 3]])
+def test_the_warm_up_is_that_of_a_plain_loop(ids: list[int] | None) -> None:
+    generator = torch.Generator().manual_seed(1)
+    images, texts = (torch.nn.functional.normalize(torch.randn(6, 4, generator=generator)) for _ in range(2))
+    ours = sum_hinge(images, texts, 0.2, None if ids is None else torch.tensor(ids))
+    expected = loop_of_the_sum_hinge((images @ texts.T).tolist(), 0.2, ids or list(range(6)))
+    assert float(ours) == pytest.approx(expected, rel=1e-5)
 
 
 def test_each_part_has_its_learning_rate() -> None:

@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from timm.layers import DropPath
+from torch import nn
 
 from goal_core.data.config import ImageConfig, RegionsConfig
 from goal_core.errors import ConfigError
 from goal_core.evaluation import reranked_ranks, retrieval_ranks
 from goal_core.frameworks import framework_of
 from goal_core.models import BackboneConfig, BertConfig, ModelConfig, XvlmConfig, XvlmHeads
-from goal_core.objectives import ObjectiveConfig
+from goal_core.objectives import GradientObjective, ObjectiveConfig
 from goal_core.training import StageConfig, evaluate_checkpoint, train_unit
+from goal_core.training import cell_run as cell_run_module
 from goal_core.training.ensemble import evaluate_ensemble
 from goal_core.training.plan import SilentListener
 from goal_core.training.warmup import sum_hinge
@@ -85,6 +88,52 @@ def test_what_does_not_go_with_xvlm_is_refused() -> None:
         framework_of(shallow).check(shallow, PIXELS)
     with pytest.raises(ConfigError, match=r"drop_path must be in \[0, 1\), got 1; temperature must be above 0"):
         XvlmConfig(drop_path=1, temperature=0)
+
+
+def test_captions_of_one_image_are_no_negatives_of_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.Tensor | None] = []
+    warmed: list[torch.Tensor | None] = []
+
+    def spy(self, image_emb, text_emb, ids=None):
+        seen.append(ids)
+        return real(self, image_emb, text_emb, ids)
+
+    def warm(image_BD, text_BD, margin, ids=None):
+        warmed.append(ids)
+        return sum_hinge(image_BD, text_BD, margin, ids)
+
+    real = GradientObjective.forward_with_stats
+    monkeypatch.setattr(GradientObjective, "forward_with_stats", spy)
+    monkeypatch.setattr(cell_run_module, "sum_hinge", warm)
+    unit = unit_of("con/con", stage=replace(STAGE, warmup_epochs=1), data=PIXELS, model=MODEL)
+    train_unit(unit, folders_of(unit, tmp_path / "xvlm"))
+    assert seen
+    assert all(ids is not None and len(ids.unique()) < len(ids) for ids in seen)  # 8 images, 16 captions a batch
+    assert warmed
+    assert all(ids is not None for ids in warmed)
+    seen.clear()
+    other = unit_of("con/con")
+    train_unit(other, folders_of(other, tmp_path / "vsepp"))
+    assert seen
+    assert set(seen) == {None}
+
+
+def test_blocks_of_the_backbone_are_skipped_in_training_alone() -> None:
+    model = replace(MODEL, xvlm=XvlmConfig(fusion_layer=1, drop_path=0.5))
+    backbone = framework_of(model).backbone(model, PIXELS, 1)
+    rates = [module.drop_prob for module in backbone.modules() if isinstance(module, DropPath)]
+    assert max(rates) == 0.5
+    pixels = torch.randint(0, 256, (8, 3, 64, 64), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+
+    def outcomes(training: bool) -> int:
+        backbone.train(training)
+        with torch.no_grad():
+            return len({float(backbone(pixels).sum()) for _ in range(3)})
+
+    torch.manual_seed(0)
+    assert outcomes(training=False) == 1
+    assert outcomes(training=True) == 3
+    assert not any(isinstance(module, nn.Dropout) and module.training for module in backbone.modules())
 
 
 @pytest.mark.parametrize("name", ["con/con", "sig-ms/cir"])
