@@ -143,6 +143,21 @@ def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
     seeds = f"{len(sweep.seeds)} seed{'s' if many else ''} ({', '.join(map(str, sweep.seeds))})"
     return (
         f"Mean ± sample standard deviation (ddof = 1) over {seeds}; n is shown where seeds are missing. "
+        f"{_selection(sweep, key)} Data fingerprint {key.data_fingerprint}."
+    )
+
+
+def _selection(sweep: SweepRuns, key: BlockKey) -> str:
+    """How the epoch of each model was chosen; trainings that do not say so chose on val."""
+    column = f"stages.{key.stage}.select_on"
+    runs = of_block(counted(sweep), key)["run_id"]
+    splits = set(sweep.settings.loc[runs, column]) if column in sweep.settings.columns else set()
+    if "test" in splits:
+        return (
+            f"SELECTED ON TEST: each model is the epoch of stage {key.stage} with the best rsum of the test split "
+            "itself (selection split: test). That flatters it; compare it with work that selects so, and with no other."
+        )
+    return (
         f"Each model is the epoch of stage {key.stage} with the best val rsum (selection split: val), "
-        f"measured on the test split. Data fingerprint {key.data_fingerprint}."
+        "measured on the test split."
     )

@@ -31,6 +31,7 @@ _NOT_IN_STAGE_KEY = frozenset({"checkpoint_every", "collapse_patience"})
 
 _ADDED_LATER = {
     **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
+    "select_on": "val",
     **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0, "bn_mode": "frozen_eval", "vocabulary": "train_val"},
 }
 """Settings of a stage or the data, and the values at which they change nothing and leave ids as they were before."""

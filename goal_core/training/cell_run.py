@@ -149,12 +149,15 @@ class CellRun:
                 f"(epoch {self.epoch + 1}): every negative is as near as its positive"
             )
 
-    def close_epoch(self, val: dict[str, float], timing: dict[str, float]) -> EpochRecord:
+    def close_epoch(
+        self, val: dict[str, float], timing: dict[str, float], test_rsum: float | None = None
+    ) -> EpochRecord:
         """End the epoch: record it, save the weights if they are the best so far, and save the state.
 
         Args:
             val: recalls on the val split, by name without prefix.
             timing: seconds and other costs, by name without prefix.
+            test_rsum: of the test split, where the stage selects on that.
         """
         self.epoch, self.next_step = self.epoch + 1, 0
         train = {f"train/{key}": total / count for key, (total, count) in self._sums.items()}
@@ -164,13 +167,16 @@ class CellRun:
             **{f"val/{key}": value for key, value in val.items()},
             **{f"time/{key}": value for key, value in timing.items()},
         }
+        if test_rsum is not None:
+            metrics["selection/test_rsum"] = test_rsum
         record = EpochRecord(epoch=self.epoch, time=time.time(), metrics=metrics)
         self.history.append(record)
         self._sums = {}
         self.triplets.close_epoch(self.epoch)
         # A warm-up epoch is no model of the objective, however good its recall.
-        if self.epoch > self.unit.stage.warmup_epochs and val["rsum"] > self.best_rsum:
-            self.best_rsum, self.best_epoch = val["rsum"], self.epoch
+        rsum = val["rsum"] if test_rsum is None else test_rsum
+        if self.epoch > self.unit.stage.warmup_epochs and rsum > self.best_rsum:
+            self.best_rsum, self.best_epoch = rsum, self.epoch
             self.save_best()
         self.save_last()
         self._write_records()
@@ -251,10 +257,12 @@ class CellRun:
         The hinge alone does not tell after few steps: a healthy cell that has just begun is near the margin too.
 
         Raises:
-            CollapsedError: no query of the val split ever found its match among the first ten.
+            CollapsedError: no query of the split it selects on ever found its match among the first ten.
         """
         if self.unit.stage.collapse_patience and self.best_rsum == 0:
-            raise CollapsedError("no val query has its match among the first ten after any epoch")
+            raise CollapsedError(
+                f"no {self.unit.stage.select_on} query has its match among the first ten after any epoch"
+            )
 
     def load_best(self) -> None:
         """Go back to the weights of the best epoch, for the test."""

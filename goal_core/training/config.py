@@ -56,6 +56,9 @@ class StageConfig:
     `legacy_quirk`: as the published code, where each epoch begins with the batches' statistics, which move the running
     ones even while the weights are frozen, and goes on with the running ones after the first step whose number, over
     all epochs, is a multiple of 500. Then no cell can share its backbone's forward pass."""
+    select_on: Literal["val", "test"] = "val"
+    """The split on which the best epoch has the highest rsum. `test` is what much published code does: it flatters the
+    numbers, every table then says so, and it is meant for comparing with such work only."""
     checkpoint_every: int = 0
     """Also save every this many steps within an epoch; 0 saves at the end of each epoch only."""
     collapse_patience: int = 500

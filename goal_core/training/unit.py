@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -36,6 +36,14 @@ from goal_core.training.plan import (
 from goal_core.training.trunk import Trunk
 
 T = TypeVar("T")
+
+
+class _Validation(NamedTuple):
+    """What every epoch is measured on."""
+
+    val: EvalSplit
+    test: EvalSplit | None
+    """Where the stage selects on it."""
 
 
 def train_unit(
@@ -107,11 +115,12 @@ class UnitTrainer:
         if any(run.epoch < self.unit.stage.epochs for run in runs):
             self.trunk.prepare(train)
         val = self._prepare("val")
+        test = self._prepare("test") if self.unit.stage.select_on == "test" else None
         for epoch in range(min((run.epoch for run in runs), default=0), self.unit.stage.epochs):
-            runs = self._epoch(runs, source, val, epoch)
+            runs = self._epoch(runs, source, _Validation(val=val, test=test), epoch)
             self._flush()
         if runs:
-            test = self._prepare("test")
+            test = test or self._prepare("test")
             for run in runs:
                 self._guard(run.cell_id, partial(self._finish, run, test))
         self._flush()
@@ -140,7 +149,7 @@ class UnitTrainer:
         run.folder.log(f"{self.unit.stage.name} {plan.objective.name} {start} epoch {run.epoch} step {run.next_step}")
         return run
 
-    def _epoch(self, runs: list[CellRun], source: BatchSource, val: EvalSplit, epoch: int) -> list[CellRun]:
+    def _epoch(self, runs: list[CellRun], source: BatchSource, splits: _Validation, epoch: int) -> list[CellRun]:
         """Bring every cell to the end of an epoch; returns those still alive."""
         waiting = [run for run in runs if run.epoch <= epoch]
         ahead = [run for run in runs if run.epoch > epoch]
@@ -154,7 +163,7 @@ class UnitTrainer:
             self.listener.step(epoch * steps + step + 1, self.unit.stage.epochs * steps)
             if not waiting:
                 break
-        closed = [run for run in waiting if self._guard(run.cell_id, partial(self._close, run, val, steps))]
+        closed = [run for run in waiting if self._guard(run.cell_id, partial(self._close, run, splits, steps))]
         return [run for run in runs if run in closed or run in ahead]
 
     def _batch(self, taking: list[CellRun], batch: Batch) -> list[CellRun]:
@@ -175,14 +184,16 @@ class UnitTrainer:
             run.save_last()
         return True
 
-    def _close(self, run: CellRun, val: EvalSplit, steps: int) -> bool:
+    def _close(self, run: CellRun, splits: _Validation, steps: int) -> bool:
         began = time.perf_counter()
-        named = recalls_of(run.encoder, val, "val")
+        named = recalls_of(run.encoder, splits.val, "val")
         recalls = {key.removeprefix("val/"): value for key, value in named.items() if key.startswith("val/")}
+        on_test = None if splits.test is None else recalls_of(run.encoder, splits.test, "test")["test/rsum"]
         took = time.perf_counter() - began
         before = sum(row["metrics"]["time/train_s"] for row in run.history)
         spent = run.seconds - before
-        record = run.close_epoch(recalls, {"train_s": spent, "step_ms": 1000 * spent / steps, "val_s": took})
+        times = {"train_s": spent, "step_ms": 1000 * spent / steps, "val_s": took}
+        record = run.close_epoch(recalls, times, on_test)
         shown = record["metrics"]
         run.folder.log(
             f"epoch {record['epoch']}/{self.unit.stage.epochs}  lr {shown['train/lr']:g}  "
@@ -203,7 +214,7 @@ class UnitTrainer:
             "status": "done",
             "best_epoch": run.best_epoch,
             "epochs": run.epoch,
-            "metrics": {**recalls, "val/rsum": run.best_rsum},
+            "metrics": {**recalls, "val/rsum": run.history[run.best_epoch - 1]["metrics"]["val/rsum"]},
             "seconds": run.seconds,
         }
         run.folder.log(

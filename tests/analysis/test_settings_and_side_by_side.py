@@ -42,6 +42,16 @@ def test_differing_settings_are_named_with_their_seeds(new_sweep: Callable[[str]
     assert {("model.embed_dim", "64"), ("stages.frozen.lr", "0.001, 0.002"), ("con/con", "margin 0.2, 0.3")} <= rows
 
 
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_selection_on_test_stands_under_every_table(new_sweep: Callable[[str], SweepWriter], split: str) -> None:
+    writer = new_sweep(f"selected on {split}")
+    writer.write_parent(seeds=[1], objectives=["con/con"])
+    with_params(writer, writer.write("con/con", 1), stages__frozen__select_on=split)
+    (block,) = aggregate(fetch_runs(writer.uri, writer.name))
+    assert f"(selection split: {split})" in block.protocol
+    assert ("SELECTED ON TEST" in block.protocol) == (split == "test")
+
+
 def test_runs_of_other_settings_than_asked_for_do_not_count(new_sweep: Callable[[str], SweepWriter]) -> None:
     writer = new_sweep("edited sweep")
     asked = {"goal.settings_keys": '["new"]', "goal.objective_keys": '["m2"]'}

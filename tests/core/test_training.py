@@ -161,6 +161,28 @@ def test_a_collapsed_cell_fails_with_its_reason(tmp_path: Path, monkeypatch: pyt
     assert "for 4 steps" in outcome.reason
 
 
+def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rsums = {"val": [10.0, 30.0, 20.0], "test": [5.0, 6.0, 7.0]}
+    calls = dict.fromkeys(rsums, 0)
+
+    def recalls(encoder, split, name):
+        found = rsums[name][min(calls[name], 2)]
+        calls[name] += 1
+        return {f"{name}/i2t_r1": found / 6, f"{name}/t2i_r1": found / 6, f"{name}/rsum": found}
+
+    monkeypatch.setattr(unit_module, "recalls_of", recalls)
+    for select_on, best in (("val", 2), ("test", 3)):
+        calls |= dict.fromkeys(rsums, 0)
+        unit = unit_of("con/con", stage=replace(FROZEN, select_on=select_on))
+        folders = folders_of(unit, tmp_path / select_on)
+        (outcome,) = train_unit(unit, folders)
+        assert isinstance(outcome, CellDone)
+        assert outcome.result["best_epoch"] == best
+        assert outcome.result["metrics"]["val/rsum"] == rsums["val"][best - 1]
+        logged = [row.get("selection/test_rsum") for row in folders["con-con"].numbers()[:-1]]
+        assert logged == (rsums["test"] if select_on == "test" else [None] * 3)
+
+
 def test_a_cell_that_never_found_anything_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unit_module, "recalls_of", lambda encoder, split, name: dict.fromkeys(VAL_RECALLS, 0.0))
     unit = unit_of("con/con")

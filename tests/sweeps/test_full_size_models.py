@@ -21,6 +21,8 @@ WORDS = Vocabulary(tuple(f"w{index}" for index in range(11_351)))  # with the fo
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"p{index}" for index in range(30_517))))  # bert-base-uncased has 30,522
 GPO, BERT = 12_704, 108_891_648
 RESNEXT101, RESNET152, VIT_B16 = 86_742_336, 58_143_808, 85_798_656
+SWIN_B_384, XVLM_HEADS = 86_878_584, 127_080_962
+"""As in the counts by layer of tests/core/test_xvlm_parts.py."""
 
 
 def built(name: str) -> tuple[SweepConfig, ImageBackbone | None, Heads]:
@@ -51,7 +53,12 @@ def rates(stage: StageConfig, heads: Heads, backbone: ImageBackbone | None, epoc
 
 @pytest.mark.parametrize(
     ("name", "weights", "width"),
-    [("coco_vsepp", RESNET152, 2048), ("f30k_vsepp", RESNET152, 2048), ("coco_vsepp_vit", VIT_B16, 768)],
+    [
+        ("coco_vsepp", RESNET152, 2048),
+        ("f30k_vsepp", RESNET152, 2048),
+        ("coco_vsepp_vit", VIT_B16, 768),
+        ("f30k_vsepp_vit", VIT_B16, 768),
+    ],
 )
 def test_vsepp(name: str, weights: int, width: int) -> None:
     config, backbone, heads = built(name)
@@ -80,8 +87,9 @@ def test_vse_infty_on_regions(name: str) -> None:
     assert stage.name == "frozen"
 
 
-def test_vse_infty_on_the_cells_of_the_wsl_resnext() -> None:
-    config, backbone, heads = built("coco_vse_infty_wsl")
+@pytest.mark.parametrize("name", ["coco_vse_infty_wsl", "f30k_vse_infty_wsl"])
+def test_vse_infty_on_the_cells_of_the_wsl_resnext(name: str) -> None:
+    config, backbone, heads = built(name)
     (stage,) = config.stages
     assert size(backbone) == RESNEXT101
     assert size(heads.image) == (2048 + 1) * 1024 + GPO
@@ -89,3 +97,20 @@ def test_vse_infty_on_the_cells_of_the_wsl_resnext() -> None:
     assert rates(stage, heads, backbone, 0) == {"heads": 5e-4, "bert": 5e-5, "backbone": 5e-6}
     assert rates(stage, heads, backbone, 24) == {"heads": 5e-5, "bert": 5e-6, "backbone": 5e-7}
     assert [loss_scale(stage, epoch, 1107, 4428) for epoch in (0, 1, 2)] == [1, 0.25, 1]
+
+
+@pytest.mark.parametrize(("name", "steps"), [("coco_xvlm", 3542), ("f30k_xvlm", 906)])
+def test_xvlm(name: str, steps: int) -> None:
+    config, backbone, heads = built(name)
+    (stage,) = config.stages
+    assert (size(backbone), size(heads)) == (SWIN_B_384, XVLM_HEADS)
+    rise = 10 * steps // 10
+    groups = parameter_groups(heads, backbone, stage)
+    assert {group.lr_scale for group in groups} == {1.0}  # the published multiplier of two reaches no parameter
+    assert {group.name.endswith("without decay"): group.decay for group in groups} == {False: True, True: False}
+    assert lr_at(stage, 0, 0, steps) == 0
+    assert lr_at(stage, 0, rise // 2, steps) == pytest.approx(1.5e-5)
+    assert lr_at(stage, 1, 0, steps) == pytest.approx(3e-5)
+    assert lr_at(stage, 9, steps - 1, steps) == pytest.approx(3e-5 / (9 * steps))
+    assert (stage.beta2, stage.weight_decay, stage.grad_clip, stage.drop_last) == (0.98, 0.01, 0, True)
+    assert set(rates(stage, heads, backbone, 1)) == {group.name for group in groups}
