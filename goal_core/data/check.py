@@ -16,7 +16,7 @@ from goal_core.data.data_report import DataReport, State
 from goal_core.data.dataset import open_dataset
 from goal_core.data.karpathy import check_records, find_annotations, read_annotations, select_records
 from goal_core.data.published import PUBLISHED_COUNTS, PUBLISHED_REGIONS, SplitCounts, how_to_obtain, published_counts
-from goal_core.data.regions import RegionFile, check_same_shape, read_region_header
+from goal_core.data.regions import RegionFile, RegionRows, check_apart, check_same_shape, read_region_header
 from goal_core.data.split import SPLIT_NAMES, Split
 from goal_core.errors import DataError
 
@@ -88,16 +88,20 @@ def _check_regions(config: RegionsConfig, report: DataReport) -> None:
     folder = report.attempt(root.name, lambda: precomp_folder(root))
     if folder is None:
         return
+    splits: dict[str, RegionRows] = {}
     files: list[RegionFile] = []
     for name, word in split_files(config.test_file).items():
-        file = _check_region_split(folder, word, name, config, report)
+        file, ids = _check_region_split(folder, word, name, config, report)
         files += [file] if file is not None else []
+        if file is not None and ids is not None:
+            splits[name] = RegionRows(file=file, ids=ids)
     report.attempt("features", lambda: check_same_shape(files))
+    report.attempt("ids", lambda: check_apart(splits))
 
 
 def _check_region_split(
     folder: Path, word: str, name: str, config: RegionsConfig, report: DataReport
-) -> RegionFile | None:
+) -> tuple[RegionFile | None, tuple[str, ...] | None]:
     ims, caps, ids = (folder / f"{word}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt"))
     published = PUBLISHED_COUNTS.get(config.name, {}).get(name) if _is_whole(config, name) else None
     file = report.attempt(ims.name, lambda: read_region_header(ims))
@@ -113,6 +117,7 @@ def _check_region_split(
         wanted = "" if published is None else f"{published.captions:,} captions"
         state = "ok" if published is None or published.captions == len(captions) else "wrong"
         report.note(caps.name, state, f"{len(captions):,} captions", wanted)
+    kept: tuple[str, ...] | None = None
     if file is not None and captions is not None:
         images = file.shape[0]
         per_image = report.attempt(caps.name, lambda: captions_per_image(caps, len(captions), images))
@@ -120,7 +125,7 @@ def _check_region_split(
             kept = report.attempt(ids.name, lambda: image_ids(ids, listed, images, per_image))
             if kept is not None:
                 report.note(ids.name, "ok", f"{len(listed):,} ids of {len(kept):,} images")
-    return file
+    return file, kept
 
 
 def _is_whole(config: RegionsConfig, name: str) -> bool:

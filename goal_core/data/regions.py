@@ -6,8 +6,10 @@ Source: the layout of SCAN (Lee et al. 2018) as VSE-infinity reads it; there the
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import tokenize
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +25,7 @@ from goal_core.data.split import SPLIT_NAMES, Split, split_of
 from goal_core.errors import DataError
 
 _SAMPLED_ROWS = 32
-"""Rows of each file that go into the fingerprint; all of COCO's would be 33 GB to read."""
+"""Rows of each file that are looked at before training; all of COCO's would be 33 GB to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,7 @@ def load_regions(config: RegionsConfig) -> tuple[dict[str, Split], str]:
     check_same_shape(list(files.values()))
     texts = {name: read_caption_files(folder, words[name], files[name].shape[0]) for name in SPLIT_NAMES}
     texts["val"] = texts["val"].first(config.max_val_images)
+    check_apart({name: RegionRows(file=files[name], ids=texts[name].ids) for name in SPLIT_NAMES})
     described = (record for name in SPLIT_NAMES for record in _described(name, files[name], texts[name]))
     fingerprint = fingerprint_of(None, config.min_word_count, described)
     return {name: _split(name, files[name], texts[name]) for name in SPLIT_NAMES}, fingerprint
@@ -136,6 +139,26 @@ def check_same_shape(files: list[RegionFile]) -> None:
             raise DataError(
                 f"{file.path} has features of {file.shape[2]} numbers, but {files[0].path} of {files[0].shape[2]}"
             )
+
+
+def check_apart(splits: Mapping[str, RegionRows]) -> None:
+    """Check that no image is in two splits.
+
+    Equal ids alone do not tell, for some files count from 0 in each split; so the first few of them must have equal
+    regions too.
+
+    Raises:
+        DataError: an image is in two splits.
+    """
+    for (first, one), (second, other) in itertools.combinations(splits.items(), 2):
+        places = {name: row for row, name in enumerate(one.ids)}
+        both = [(places[name], row, name) for row, name in enumerate(other.ids) if name in places]
+        for here, there, name in both[:_SAMPLED_ROWS]:
+            if np.array_equal(_mapped(one.file)[here], _mapped(other.file)[there]):
+                raise DataError(
+                    f"image {name} is listed twice: in splits {first} and {second}, with the same regions"
+                    + (f"; {len(both)} ids are in both" if len(both) > 1 else "")
+                )
 
 
 def _split(name: str, file: RegionFile, texts: CaptionFiles) -> Split:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from goal_core.data import Dataset, open_dataset
+from goal_core.data.check import check_data
 from goal_core.data.config import IdMappedConfig, RegionsConfig
 from goal_core.errors import ConfigError, DataError
 from tests.helpers.karpathy_fixture import write_dataset
@@ -63,8 +64,9 @@ def test_half_precision_is_widened(tmp_path: Path) -> None:
 def test_testall_and_the_first_val_images_can_be_chosen(tmp_path: Path) -> None:
     write_regions(tmp_path)
     refuse(tmp_path, r"testall_ims\.npy is missing", test_file="testall")
-    for end in ("ims.npy", "caps.txt", "ids.txt"):
+    for end in ("caps.txt", "ids.txt"):
         (tmp_path / f"testall_{end}").write_bytes((tmp_path / f"train_{end}").read_bytes())
+    np.save(tmp_path / "testall_ims.npy", -regions("train"))
     splits = opened(tmp_path, test_file="testall", max_val_images=2).splits
     assert (splits["test"].num_images, splits["val"].num_images, splits["val"].num_captions) == (6, 2, 10)
 
@@ -150,6 +152,19 @@ def test_images_and_regions_are_not_taken_for_each_other(tmp_path: Path) -> None
     assert images.region_shape is None
     with pytest.raises(DataError, match="split 'train' holds images and no precomputed regions"):
         images.load_regions(np.array([0]))
+
+
+def test_an_image_in_two_splits_is_told_by_its_regions_and_not_by_its_id_alone(tmp_path: Path) -> None:
+    write_regions(tmp_path)
+    (tmp_path / "dev_ids.txt").write_text("100\n107\n108\n")
+    open_dataset(RegionsConfig(name="tiny", root=str(tmp_path)))  # ids that begin anew in each split
+    both = np.load(tmp_path / "dev_ims.npy")
+    both[0] = np.load(tmp_path / "train_ims.npy")[0]
+    np.save(tmp_path / "dev_ims.npy", both)
+    with pytest.raises(DataError, match="image 100 is listed twice: in splits train and val, with the same regions"):
+        open_dataset(RegionsConfig(name="tiny", root=str(tmp_path)))
+    report = check_data(RegionsConfig(name="tiny", root=str(tmp_path)))
+    assert [finding.item for finding in report.findings if finding.state != "ok"] == ["ids"]
 
 
 def test_the_fingerprint_sees_features_captions_and_ids(tmp_path: Path) -> None:
