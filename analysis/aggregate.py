@@ -92,13 +92,14 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
         for pair in schema.in_order((pair for pair, _ in sweep.objectives), schema.PAIRS)
         for triplet in schema.in_order((triplet for _, triplet in sweep.objectives), schema.TRIPLETS)
     }
+    by_seed = {key: part.set_index("seed").sort_index() for key, part in done.groupby(["pair", "triplet"])}
     grids = {}
     for direction, metric in schema.COLUMNS:
         cells, seeds = {}, {}
         name = schema.metric_key(direction, metric)
         for pair, triplet in gaps:
-            here = done[(done["pair"] == pair) & (done["triplet"] == triplet)].sort_values("seed")
-            values = here.set_index("seed")[name].astype(float) if len(here) else pd.Series(dtype=float)
+            here = by_seed.get((pair, triplet))
+            values = pd.Series(dtype=float) if here is None else here[name].astype(float)
             seeds[pair, triplet] = values
             cells[pair, triplet] = CellSummary(
                 mean=float(values.mean()) if len(values) else None,

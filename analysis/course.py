@@ -91,5 +91,5 @@ def costs(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
 
 def lacking(runs: pd.DataFrame, history: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
     """Names of the runs that have none of the metrics."""
-    seen = set(history[history["metric"].isin(list(metrics))]["run_id"])
+    seen = history.loc[history["metric"].isin(list(metrics)), "run_id"].unique()
     return [str(name) for name in runs[~runs["run_id"].isin(seen)]["run_name"]]

@@ -94,6 +94,20 @@ def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, in
     return ratios
 
 
+def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
+    """Subjects of which :func:`factor_effects` has every combination, and all.
+
+    A combination that no subject has at all leaves none of them whole.
+
+    Args:
+        values: as there.
+    """
+    wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value")
+    pairs, triplets = (wide.columns.unique(level) for level in ("pair", "triplet"))
+    is_grid = wide.shape[1] == len(pairs) * len(triplets)
+    return (len(wide.dropna()) if is_grid else 0), len(wide)
+
+
 def subjects_of(runs: pd.DataFrame, metric: str, within: Iterable[str]) -> pd.DataFrame:
     """Runs as :func:`factor_effects` takes them, averaged over what the subjects do not tell apart.
 
@@ -104,7 +118,8 @@ def subjects_of(runs: pd.DataFrame, metric: str, within: Iterable[str]) -> pd.Da
     """
     columns = list(within)
     means = runs.groupby([*columns, "pair", "triplet"], sort=False)[metric].mean().rename("value").reset_index()
-    means["subject"] = means[columns].astype(str).agg("\x1f".join, axis=1)
+    named = means[columns].astype(str)
+    means["subject"] = named[columns[0]].str.cat(named[columns[1:]], sep="\x1f") if columns[1:] else named[columns[0]]
     return means[["subject", "pair", "triplet", "value"]]
 
 

@@ -92,6 +92,8 @@ def marginal_tables(marginals: pd.DataFrame) -> list[TextTable]:
         for (factor, level), part in frame.groupby(["factor", "level"], sort=False):
             numbers = [_marginal(part, direction, metric) for direction, metric in _SHOWN]
             rows.append((f"{'P' if factor == 'pair' else 'T'} {level}", *numbers, str(part["n"].iloc[0])))
+        if not frame["n"].any():
+            continue  # of a grid with holes no row or column is whole
         tables.append(
             TextTable(
                 title=block.title,

@@ -12,7 +12,7 @@ from analysis.aggregate import of_block
 from analysis.blocks import Block, direction_title
 from analysis.bootstrap import MIN_FREE, Interval, difference_intervals
 from analysis.chapter import Chapter, FigureLink
-from analysis.effects import EFFECTS, Effect, factor_effects, subjects_of
+from analysis.effects import EFFECTS, Effect, factor_effects, subjects_of, whole_subjects
 from analysis.manifest import ReportFolder
 from analysis.rank_diagram import draw_rank_diagram
 from analysis.ranks import MIN_BLOCKS, RankComparison, rank_objectives
@@ -59,6 +59,7 @@ def significance_chapter(
         of_stage = differences[differences["stage"] == stage]
         ranks = {column: _ranks(here, column) for column in _SHOWN}
         said = [(title, effects["i2t", "R@1"]) for title, effects in groups]
+        words += _left_out(blocks, here, str(stage))
         words.append(stage_verdict(str(stage), of_stage, said, ranks["i2t", "R@1"]))
         tables += [_effect_table(title, effects) for title, effects in groups if any(effects.values())]
         tables += _interval_tables(here, str(stage))
@@ -112,6 +113,22 @@ def _effects(
         effects = {c: factor_effects(subjects_of(runs, schema.metric_key(*c), _BLOCK)) for c in _SHOWN}
         groups.append((f"Stage {stage}, over blocks", effects))
     return groups
+
+
+def _left_out(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[str]:
+    """A sentence for each block of whose seeds the effects cannot use all."""
+    said = []
+    for block in blocks:
+        if block.key.stage != stage or block.is_empty:
+            continue
+        part = subjects_of(of_block(runs, block.key), schema.metric_key(*_SHOWN[0]), ["seed"])
+        whole, every = whole_subjects(part)
+        if min(part["pair"].nunique(), part["triplet"].nunique()) > 1 and whole < every:
+            said.append(
+                f"{block.key.title}: {every - whole} of {every} seeds lack an objective of the grid, so the "
+                f"effects of the weights {'are those of the others' if whole > 1 else 'are left out'}."
+            )
+    return said
 
 
 def _effect_table(title: str, effects: dict[tuple[str, str], tuple[Effect, ...]]) -> TextTable:

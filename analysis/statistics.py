@@ -39,10 +39,15 @@ def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
     rows = []
     for block, frame in runs.groupby(_BLOCK, sort=True):
         num_other = frame[other].nunique()
+        names = [metric_key(direction, metric) for direction, metric in COLUMNS]
+        levels = in_order(frame[factor], known)
+        by_seed = {
+            level: frame[frame[factor] == level].groupby("seed")[names].agg(["mean", "count"]) for level in levels
+        }
         for direction, metric in COLUMNS:
             name = metric_key(direction, metric)
-            for level in in_order(frame[factor], known):
-                here = frame[frame[factor] == level].groupby("seed")[name].agg(["mean", "count"])
+            for level in levels:
+                here = by_seed[level][name]
                 values = here.loc[here["count"] == num_other, "mean"]
                 row = dict(zip(_BLOCK, block, strict=True)) | {"direction": direction, "metric": metric}
                 row |= {"factor": factor, "level": level}

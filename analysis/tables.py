@@ -68,7 +68,8 @@ def to_markdown(block: Block, metric: str = "R@1", *, with_gaps: bool = True) ->
 def to_latex(block: Block, colour: str, metric: str = "R@1") -> str:
     r"""The table as a float, cells coloured as the paper's.
 
-    Needs ``\\usepackage{booktabs,colortbl}`` and ``\\usepackage{xcolor}`` in the preamble, and no more.
+    Needs ``\\usepackage{booktabs,colortbl}`` and ``\\usepackage{xcolor}`` in the preamble, where results are missing
+    graphicx too, and no more.
 
     Args:
         block: the block.
@@ -96,17 +97,19 @@ def to_latex(block: Block, colour: str, metric: str = "R@1") -> str:
     ]
     notes = [f"% missing: {line}" for line in gap_lines(block)]
     missing = f" Missing: {'; '.join(_missing_by_cell(grids[0]))}." if block.gaps else ""
+    # The counts of seeds that a gap brings make every cell half as wide again.
+    fit = (r"\resizebox{\textwidth}{!}{", "}") if block.gaps else ("", "")
     return "\n".join(
         [
-            r"% \usepackage{booktabs,colortbl} and \usepackage{xcolor}",
+            rf"% \usepackage{{booktabs,colortbl{',graphicx' if block.gaps else ''}}} and \usepackage{{xcolor}}",
             *(line.replace("\n", " ") for line in notes),
             r"\begin{table}[t]",
-            r"\centering\small\setlength{\tabcolsep}{4pt}",
+            r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
             rf"\caption{{{_latex_text(caption(block, metric) + missing)}}}",
             rf"\label{{tab:{block.slug}-{metric.replace('@', '').lower()}}}",
             r"\smallskip",
             "",
-            rf"\begin{{tabular}}{{l{'c' * width * len(grids)}}}",
+            rf"{fit[0]}\begin{{tabular}}{{l{'c' * width * len(grids)}}}",
             r"\toprule",
             f" & {' & '.join(spans)} \\\\",
             rules,
@@ -114,7 +117,7 @@ def to_latex(block: Block, colour: str, metric: str = "R@1") -> str:
             r"\midrule",
             *rows,
             r"\bottomrule",
-            r"\end{tabular}",
+            rf"\end{{tabular}}{fit[1]}",
             r"\end{table}",
             "",
         ]

@@ -12,6 +12,7 @@ import pytest
 
 from analysis import ReportResult, render_published, write_report
 from analysis.colours import CIVIDIS, GREEN, ColourScale, text_colour
+from tests.analysis.conftest import SweepWriter
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -103,9 +104,10 @@ def test_the_page_in_a_browser(complete_sweep: Callable[..., ReportResult], tmp_
 
 @pytest.mark.slow
 @pytest.mark.skipif(PDFLATEX is None, reason="needs pdflatex on the path")
-def test_every_latex_table_compiles_as_it_stands(tmp_path: Path) -> None:
+def test_every_latex_table_compiles_as_it_stands(tmp_path: Path, broken_sweep: SweepWriter) -> None:
     for name in ("goal_grid", "state_of_the_art", "gradient_validation"):
         render_published(name, tmp_path / name)
+    write_report(broken_sweep.uri, "broken", tmp_path / "broken")
     tables = sorted(tmp_path.glob("**/*.tex"))
     body = "\n".join(f"\\input{{{table}}}\\clearpage" for table in tables)
     (tmp_path / "all.tex").write_text(
@@ -121,7 +123,9 @@ def test_every_latex_table_compiles_as_it_stands(tmp_path: Path) -> None:
         check=False,
     )
     assert made.returncode == 0, made.stdout[-2000:]
-    assert len(tables) == 12
+    assert len(tables) == 12 + 4
+    wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([0-9.]+)pt", made.stdout)]
+    assert not [points for points in wide if points > 1]
 
 
 def test_both_scales_run_from_pale_to_full_and_keep_their_numbers_readable() -> None:

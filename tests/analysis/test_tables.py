@@ -79,7 +79,7 @@ def test_latex_has_colours_rules_and_escapes() -> None:
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 @pytest.mark.parametrize("metric", ["R@1", "rsum"])
 def test_latex_compiles_with_a_minimal_preamble(tmp_path: Path, metric: str) -> None:
-    packages = r"\usepackage{booktabs,colortbl}\usepackage{xcolor}"
+    packages = r"\usepackage{booktabs,colortbl,graphicx}\usepackage{xcolor}"
     body = to_latex(example(), GREEN, metric)
     (tmp_path / "t.tex").write_text(rf"\documentclass{{article}}{packages}\begin{{document}}{body}\end{{document}}")
     command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "t.tex"]
