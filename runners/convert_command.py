@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from runners.cli_options import Set
+
 _SHOWN = 5
 
 
@@ -21,6 +23,7 @@ def convert(
         typer.Option(help="The vocabulary it was trained with: VSE++'s coco_vocab.pkl or .json; BERT's vocab.txt."),
     ],
     sweep: Annotated[str, typer.Option(help="A sweep of its framework, on whose `data` it is to be evaluated.")],
+    set_: Set = None,
 ) -> None:
     """Convert a public checkpoint of VSE++, VSE-infinity or X-VLM; nothing in its pickle is run.
 
@@ -33,7 +36,7 @@ def convert(
     from sweeps import load_sweep
 
     console = Console(highlight=False)
-    config = load_sweep(sweep)
+    config = load_sweep(sweep, set_ or ())
     data, image = config.data, getattr(config.data, "image", None)
     size = {} if image is None else {"image_size": image.size}
     if config.model.framework == "vse_infty":

@@ -119,7 +119,7 @@ def read_region_header(path: Path) -> RegionFile:
         raise DataError(f"{path} is no npy file, or its header is cut short: {str(error).splitlines()[0]}") from error
     if dtype.kind != "f":
         raise DataError(f"{path} must hold floating point numbers, got {dtype}")
-    if len(shape) != 3 or 0 in shape:
+    if len(shape) != 3 or min(shape) < 1:
         raise DataError(f"{path} must have shape (images, regions, features), none of them 0; got {shape}")
     wanted = start + math.prod(shape) * dtype.itemsize
     if stat.st_size != wanted:

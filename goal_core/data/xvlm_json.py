@@ -79,9 +79,9 @@ def train_records(paths: Sequence[Path]) -> list[ImageRecord]:
             if not isinstance(number, str | int) or isinstance(number, bool):
                 raise DataError(f"{where}.image_id must be a number or text, got {_kind(item, 'image_id')}")
             if id_of.setdefault(image, number) != number:
-                raise DataError(f"{where}: image {image} has two ids, {id_of[image]} and {number}")
+                raise DataError(f"{where}: image {image} has two ids, {id_of[image]!r} and {number!r}")
             if image_of.setdefault(number, image) != image:
-                raise DataError(f"{where}: image_id {number} is of two images, {image_of[number]} and {image}")
+                raise DataError(f"{where}: image_id {number!r} is of two images, {image_of[number]} and {image}")
             captions.setdefault(image, []).append(_caption(item.get("caption"), f"{where}.caption"))
     return [ImageRecord(image=image, captions=tuple(texts)) for image, texts in captions.items()]
 

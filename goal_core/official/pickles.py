@@ -97,7 +97,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
     except Exception as error:  # a damaged pickle can fail in any way
         raise DataError(f"cannot read the vocabulary {path}: {type(error).__name__}: {error}") from error
     ids = stored.get("word2idx") if isinstance(stored, dict) else None
-    if not isinstance(ids, dict) or not all(isinstance(index, int) for index in ids.values()):
+    if not isinstance(ids, dict) or not all(isinstance(w, str) and isinstance(i, int) for w, i in ids.items()):
         raise DataError(f"{path} holds no vocabulary: no mapping word2idx from words to numbers")
     words = sorted(ids, key=ids.__getitem__)
     if [ids[word] for word in words] != list(range(len(words))) or tuple(words[:4]) != SPECIAL_WORDS:

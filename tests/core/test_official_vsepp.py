@@ -173,6 +173,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
         "vocab.json",
         "--sweep",
         "quickstart",
+        "--set",
+        "data.num_test=30",
         "--out",
         "x.safetensors",
     ]
@@ -182,3 +184,5 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert "nothing left over" in shown
     assert run(["evaluate", "x.safetensors"]) == 0
     assert "published" in capsys.readouterr().out
+    _, state = read_checkpoint(tmp_path / "x.safetensors")
+    assert state["card"]["data"]["num_test"] == 30
