@@ -148,15 +148,31 @@ def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
     )
 
 
+def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
+    """Of a block's stage and those before it, the ones that chose their epoch on the test split."""
+    runs = of_block(counted(sweep), key)["run_id"]
+    until = sweep.stages[: sweep.stages.index(key.stage) + 1] if key.stage in sweep.stages else (key.stage,)
+    columns = {stage: f"stages.{stage}.select_on" for stage in until}
+    return [
+        stage
+        for stage, column in columns.items()
+        if column in sweep.settings.columns and "test" in set(sweep.settings.loc[runs, column])
+    ]
+
+
 def _selection(sweep: SweepRuns, key: BlockKey) -> str:
     """How the epoch of each model was chosen; trainings that do not say so chose on val."""
-    column = f"stages.{key.stage}.select_on"
-    runs = of_block(counted(sweep), key)["run_id"]
-    splits = set(sweep.settings.loc[runs, column]) if column in sweep.settings.columns else set()
-    if "test" in splits:
+    stages = stages_selected_on_test(sweep, key)
+    if key.stage in stages:
         return (
             f"SELECTED ON TEST: each model is the epoch of stage {key.stage} with the best rsum of the test split "
             "itself (selection split: test). That flatters it; compare it with work that selects so, and with no other."
+        )
+    if stages:
+        return (
+            f"STARTED FROM A SELECTION ON TEST: each model began as the epoch of stage {stages[-1]} with the best rsum "
+            f"of the test split, and is the epoch of stage {key.stage} with the best val rsum (selection split: val). "
+            "That flatters it; compare it with work that selects so, and with no other."
         )
     return (
         f"Each model is the epoch of stage {key.stage} with the best val rsum (selection split: val), "

@@ -95,9 +95,9 @@ def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, in
 
 
 def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
-    """Subjects of which :func:`factor_effects` has every combination, and all.
+    """Subjects that :func:`factor_effects` can use, and combinations that any subject has.
 
-    A combination that no subject has at all leaves none of them whole.
+    Where those combinations are no grid, it can use no subject.
 
     Args:
         values: as there.
@@ -105,7 +105,7 @@ def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
     wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value")
     pairs, triplets = (wide.columns.unique(level) for level in ("pair", "triplet"))
     is_grid = wide.shape[1] == len(pairs) * len(triplets)
-    return (len(wide.dropna()) if is_grid else 0), len(wide)
+    return (len(wide.dropna()) if is_grid else 0), wide.shape[1]
 
 
 def subjects_of(runs: pd.DataFrame, metric: str, within: Iterable[str]) -> pd.DataFrame:

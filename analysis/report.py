@@ -9,7 +9,7 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.aggregate import aggregate, cells_frame, counted
+from analysis.aggregate import aggregate, cells_frame, counted, stages_selected_on_test
 from analysis.blocks import Block
 from analysis.colours import Scale, assign_colours
 from analysis.compare import compare_blocks
@@ -159,6 +159,12 @@ def _document(
 ) -> Document:
     comparisons = compare_blocks(blocks, published_blocks() if compare == "published" else ())
     notes = list(sweep.notes)
+    on_test = [block.key.title for block in blocks if stages_selected_on_test(sweep, block.key)]
+    if on_test:
+        notes.append(
+            f"SELECTED ON TEST, which flatters every number of theirs in this report: {'; '.join(on_test)}. "
+            "Compare them with work that selects so, and with no other."
+        )
     if compare and not comparisons:
         notes.append("No finished block of this sweep is one of the paper's, so there is nothing to compare with.")
     return Document(

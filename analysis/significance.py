@@ -121,13 +121,17 @@ def _left_out(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[s
     for block in blocks:
         if block.key.stage != stage or block.is_empty:
             continue
+        grid = next(iter(block.grids.values()))
+        lacking = {gap.seed for cell in grid.cells.values() for gap in cell.gaps}
+        if not lacking:
+            continue
         part = subjects_of(of_block(runs, block.key), schema.metric_key(*_SHOWN[0]), ["seed"])
-        whole, every = whole_subjects(part)
-        if min(part["pair"].nunique(), part["triplet"].nunique()) > 1 and whole < every:
-            said.append(
-                f"{block.key.title}: {every - whole} of {every} seeds lack an objective of the grid, so the "
-                f"effects of the weights {'are those of the others' if whole > 1 else 'are left out'}."
-            )
+        whole, num_objectives = whole_subjects(part)
+        used = f"of {whole} seeds and the {num_objectives} objectives that they share" if whole > 1 else "left out"
+        said.append(
+            f"{block.key.title}: {len(lacking)} of its seeds lack an objective, so the effects of the pair and the "
+            f"triplet weights are {used}."
+        )
     return said
 
 

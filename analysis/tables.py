@@ -98,7 +98,7 @@ def to_latex(block: Block, colour: str, metric: str = "R@1") -> str:
     notes = [f"% missing: {line}" for line in gap_lines(block)]
     missing = f" Missing: {'; '.join(_missing_by_cell(grids[0]))}." if block.gaps else ""
     # The counts of seeds that a gap brings make every cell half as wide again.
-    fit = (r"\resizebox{\textwidth}{!}{", "}") if block.gaps else ("", "")
+    fit = (r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{", "}") if block.gaps else ("", "")
     return "\n".join(
         [
             rf"% \usepackage{{booktabs,colortbl{',graphicx' if block.gaps else ''}}} and \usepackage{{xcolor}}",

@@ -20,7 +20,7 @@ _NOT_OF_THE_CELL = frozenset(
 """Labels, places, and what the data's fingerprint says already: equal cells may differ in them, parameters may not."""
 _NOT_OF_THE_STAGE = frozenset({"name", "checkpoint_every", "collapse_patience"})
 """Settings of a stage that are no part of its key, so that runs of one key may differ in them."""
-_UNSAID = {"bn_mode": "frozen_eval", "vocabulary": "train_val"}
+_UNSAID = {"bn_mode": "frozen_eval", "vocabulary": "train_val", "select_on": "val"}
 """Settings added later, which at these values leave runs as they were before them."""
 _MAX_TEXT = 4000
 

@@ -94,7 +94,8 @@ def _check_regions(config: RegionsConfig, report: DataReport) -> None:
         file, ids = _check_region_split(folder, word, name, config, report)
         files += [file] if file is not None else []
         if file is not None and ids is not None:
-            splits[name] = RegionRows(file=file, ids=ids)
+            used = ids[: config.max_val_images or None] if name == "val" else ids
+            splits[name] = RegionRows(file=file, ids=used)
     report.attempt("features", lambda: check_same_shape(files))
     report.attempt("ids", lambda: check_apart(splits))
 

@@ -45,8 +45,11 @@ def check_xvlm_json(config: XvlmJsonConfig, report: DataReport) -> None:
         report.note(root.name, "missing", f"dataset folder not found: {root}")
         return
     records: dict[str, list[xvlm_json.ImageRecord]] = {}
-    train = [report.attempt(name, partial(xvlm_json.train_records, [root / name])) for name in config.train_files]
-    if None not in train:
+    alone = [report.attempt(name, partial(xvlm_json.train_records, [root / name])) for name in config.train_files]
+    train = [listed for listed in alone if listed is not None]
+    if len(train) == len(alone) == 1:
+        records["train"] = train[0]
+    elif len(train) == len(alone):
         paths = [root / name for name in config.train_files]
         together = report.attempt("train", lambda: xvlm_json.train_records(paths))
         records |= {} if together is None else {"train": together}
@@ -58,7 +61,8 @@ def check_xvlm_json(config: XvlmJsonConfig, report: DataReport) -> None:
         found = SplitCounts(images=len(listed), captions=sum(len(record.captions) for record in listed))
         report.counts(split, found, published_counts(config).get(split))
     report.attempt("images", lambda: xvlm_json.check_once(records))
-    places = [xvlm_json.place_of(record.image) for listed in records.values() for record in listed]
+    whole = [records[split] for split in ("val", "test") if split in records]
+    places = [xvlm_json.place_of(record.image) for listed in (*train, *whole) for record in listed]
     check_images(root / config.image_root, places, report)
 
 

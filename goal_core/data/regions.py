@@ -142,13 +142,13 @@ def check_same_shape(files: list[RegionFile]) -> None:
 
 
 def check_apart(splits: Mapping[str, RegionRows]) -> None:
-    """Check that no image is in two splits.
+    """Check that no image is in two splits under one id.
 
-    Equal ids alone do not tell, for some files count from 0 in each split; so the first few of them must have equal
-    regions too.
+    Equal ids alone do not tell, for some files count from 0 in each split; so one of the first :data:`_SAMPLED_ROWS`
+    equal ids must have equal regions too.
 
     Raises:
-        DataError: an image is in two splits.
+        DataError: an image is in two splits under one id.
     """
     for (first, one), (second, other) in itertools.combinations(splits.items(), 2):
         places = {name: row for row, name in enumerate(one.ids)}

@@ -58,7 +58,7 @@ class PositiveSet:
     """P without ids: everything below a threshold in the sorted diagonal, less the anchor's own pair.
 
     The running sums are float64 and never hold a pair that is taken out again later: an own pair whose term outweighs
-    the others by e^30 would leave nothing of them.
+    the others by e^37 would leave nothing of them.
     """
 
     def __init__(self, pos_A: Tensor, limit_A: Tensor, strict: bool) -> None:
@@ -75,7 +75,7 @@ class PositiveSet:
     def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
         """Mean of s_p - R."""
         size_A = self._below_A - self._own_A
-        total_A = size_A * self._pos_A.double() - self._sum_of_others(self._sorted_N.double())
+        total_A = size_A * self._pos_A.double() - self._sum_of_others(self._sorted_N.double(), rising=True)
         counted_A = size_A if count_ties else size_A - self._ties()
         return mean_or(total_A, counted_A, empty).to(self._pos_A)
 
@@ -84,18 +84,18 @@ class PositiveSet:
         exponent_N = -rate * self._sorted_N.double()
         peak = exponent_N.max()
         own_A = (-rate * self._pos_A.double() - peak).exp()
-        others_A = self._sum_of_others((exponent_N - peak).exp())
+        others_A = self._sum_of_others((exponent_N - peak).exp(), rising=rate < 0)
         return mean_or(others_A / own_A, self._below_A - self._own_A, empty).to(self._pos_A)
 
-    def _sum_of_others(self, values_N: Tensor) -> Tensor:
-        """Sum over the members of values in the order of the sorted diagonal, monotonic.
+    def _sum_of_others(self, values_N: Tensor, *, rising: bool) -> Tensor:
+        """Sum over the members of values in the order of the sorted diagonal, which rise or fall along it.
 
         Those before the own pair are one running sum. Those after it are a difference of two, taken from the end where
-        the values are small, so that what is subtracted is never more than about what is left.
+        the values are small, so that what is subtracted is at most N times what is left.
         """
         before_N1 = torch.nn.functional.pad(values_N.cumsum(0), (1, 0))
         after_N1 = before_N1
-        if values_N[0] > values_N[-1]:
+        if not rising:
             after_N1 = -torch.nn.functional.pad(values_N.flip(0).cumsum(0), (1, 0)).flip(0)
         place_A = torch.minimum(torch.searchsorted(self._sorted_N, self._pos_A), self._below_A)
         return before_N1[place_A] + (after_N1[self._below_A] - after_N1[place_A + self._own_A])

@@ -58,12 +58,13 @@ class StageConfig:
     all epochs, is a multiple of 500. Then no cell can share its backbone's forward pass."""
     select_on: Literal["val", "test"] = "val"
     """The split on which the best epoch has the highest rsum. `test` is what much published code does: it flatters the
-    numbers, every table then says so, and it is meant for comparing with such work only."""
+    numbers, the report and every grid then say so, and it is meant for comparing with such work only."""
     checkpoint_every: int = 0
     """Also save every this many steps within an epoch; 0 saves at the end of each epoch only."""
     collapse_patience: int = 500
     """A cell fails as collapsed after this many steps in a row with its hinge within 1 % of 2 x batch x margin
-    (the negatives as near as the positives), or when no val query ever has its match among the first ten; 0 never."""
+    (the negatives as near as the positives), or when no query of the split it selects on ever has its match
+    among the first ten; 0 never."""
 
     @property
     def shares_backbone(self) -> bool:

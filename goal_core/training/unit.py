@@ -188,8 +188,8 @@ class UnitTrainer:
         began = time.perf_counter()
         named = recalls_of(run.encoder, splits.val, "val")
         recalls = {key.removeprefix("val/"): value for key, value in named.items() if key.startswith("val/")}
-        on_test = None if splits.test is None else recalls_of(run.encoder, splits.test, "test")["test/rsum"]
         took = time.perf_counter() - began
+        on_test = None if splits.test is None else recalls_of(run.encoder, splits.test, "test")["test/rsum"]
         before = sum(row["metrics"]["time/train_s"] for row in run.history)
         spent = run.seconds - before
         times = {"train_s": spent, "step_ms": 1000 * spent / steps, "val_s": took}

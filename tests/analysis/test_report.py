@@ -70,7 +70,7 @@ def test_a_broken_sweep_says_everything_that_is_missing(broken: ReportResult) ->
         "seed 7 is not asked for",
         "| **P lin** | -- |",
         "40.8 ± 0.2 (n=2)",
-        "3 of 3 seeds lack an objective of the grid, so the effects of the weights are left out.",
+        "3 of its seeds lack an objective, so the effects of the pair and the triplet weights are left out.",
     ):
         assert line in text
     runs = pd.read_csv(broken.out_dir / "runs.csv", keep_default_na=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from mlflow.entities import Param
 
+from analysis import write_report
 from analysis.aggregate import aggregate
 from analysis.fetch import SweepRuns, fetch_runs
 from analysis.manifest import ReportFolder
@@ -50,6 +51,20 @@ def test_selection_on_test_stands_under_every_table(new_sweep: Callable[[str], S
     (block,) = aggregate(fetch_runs(writer.uri, writer.name))
     assert f"(selection split: {split})" in block.protocol
     assert ("SELECTED ON TEST" in block.protocol) == (split == "test")
+
+
+def test_a_stage_that_starts_from_a_selection_on_test_says_so(
+    new_sweep: Callable[[str], SweepWriter], tmp_path: Path
+) -> None:
+    writer = new_sweep("started on test")
+    writer.write_parent(seeds=[1], objectives=["con/con"], **{"goal.stages": '["frozen", "finetune"]'})
+    with_params(writer, writer.write("con/con", 1), stages__frozen__select_on="test")
+    with_params(writer, writer.write("con/con", 1, stage="finetune"), stages__frozen__select_on="test")
+    first, second = aggregate(fetch_runs(writer.uri, writer.name))
+    assert first.protocol.count("SELECTED ON TEST") == 1
+    assert "STARTED FROM A SELECTION ON TEST: each model began as the epoch of stage frozen" in second.protocol
+    text = (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
+    assert "SELECTED ON TEST, which flatters every number of theirs in this report" in text
 
 
 def test_runs_of_other_settings_than_asked_for_do_not_count(new_sweep: Callable[[str], SweepWriter]) -> None:

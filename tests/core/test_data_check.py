@@ -178,7 +178,7 @@ def test_all_problems_of_xvlm_files_are_found_together(tmp_path: Path) -> None:
     (tmp_path / "images" / "a" / "0.png").write_bytes(b"")
     files = {"train_files": ("train.json", "more.json"), "val_file": "val.json", "test_file": "test.json"}
     report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
-    assert [finding.item for finding in report.findings] == ["more.json", "val.json", "test", "a/", "a/"]
+    assert [finding.item for finding in report.findings] == ["more.json", "val.json", "test", "a/", "a/", "b/"]
     assert "not valid JSON" in bad(report)[0][1]
     assert "val.json is missing" in bad(report)[1][1]
     assert "0.png is empty" in bad(report)[2][1]
