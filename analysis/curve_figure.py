@@ -25,6 +25,8 @@ STYLES: Final[dict[str, tuple[str, str]]] = {
 brightness, in print without colour."""
 _OTHERS: Final = (("#56B4E9", ":"), ("#E69F00", ":"), ("#999999", ":"))
 _INK, _FAINT = "#1f2328", "#8c959f"
+_LEAST_WIDTH = 5.4
+"""Of all panels in a row, in inches: what the title and the legend of five pair weights need."""
 
 
 def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]], mark: int | None = None) -> Figure:
@@ -42,10 +44,9 @@ def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]],
     """
     keys = [key for found in rows.values() for key in found]
     pairs, triplets = in_order((p for p, _ in keys), PAIRS), in_order((t for _, t in keys), TRIPLETS)
-    figure, grid = panels(
-        (len(rows), len(triplets)), (2.8, 1.6), Margins(left=0.65, right=0.12, top=0.65, bottom=0.8, between=0.2),
-        sharey="row",
-    )  # fmt: skip
+    width = max(2.8, _LEAST_WIDTH / len(triplets))
+    margins = Margins(left=0.65, right=0.12, top=0.65, bottom=0.8, between=0.2)
+    figure, grid = panels((len(rows), len(triplets)), (width, 1.6), margins, sharey="row")
     for line, (quantity, found) in enumerate(rows.items()):
         for column, triplet in enumerate(triplets):
             axes = grid[line][column]
