@@ -18,7 +18,7 @@ demo: $(STAMP)
 	@echo "MLflow UI: $(BIN)/goal-sweep ui quickstart.yaml"
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

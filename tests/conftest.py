@@ -9,3 +9,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="Write the golden files anew instead of comparing with them."
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The launches first: they wait for Ray more than they compute, and other files fill that time on another worker."""
+    items.sort(key=lambda item: "integration/test_launch.py" not in item.nodeid)
