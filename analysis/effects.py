@@ -62,9 +62,9 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
 
     Source: Winer 1971, "Statistical Principles in Experimental Design", chapter 7.
     """
-    wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value").dropna()
+    wide = _whole(values)
     pairs, triplets = (wide.columns.unique(level) for level in ("pair", "triplet"))
-    if len(wide) < 2 or min(len(pairs), len(triplets)) < 2 or wide.shape[1] != len(pairs) * len(triplets):
+    if len(wide) < 2 or min(len(pairs), len(triplets)) < 2:
         return ()
     spread = wide.sub(wide.mean(axis=1), axis=0).to_numpy()
     if ((spread - spread.mean(axis=0)) ** 2).sum() <= _ROUNDING * (wide.to_numpy() ** 2).sum():
@@ -102,10 +102,14 @@ def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
     Args:
         values: as there.
     """
-    wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value")
-    pairs, triplets = (wide.columns.unique(level) for level in ("pair", "triplet"))
-    is_grid = wide.shape[1] == len(pairs) * len(triplets)
-    return (len(wide.dropna()) if is_grid else 0), wide.shape[1]
+    return _whole(values).shape
+
+
+def _whole(values: pd.DataFrame) -> pd.DataFrame:
+    """A row for each subject that has every combination, a column for each; no row where those are no grid."""
+    wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value").dropna()
+    is_grid = wide.shape[1] == values["pair"].nunique() * values["triplet"].nunique()
+    return wide if is_grid else wide.iloc[:0]
 
 
 def subjects_of(runs: pd.DataFrame, metric: str, within: Iterable[str]) -> pd.DataFrame:
