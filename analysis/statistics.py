@@ -69,8 +69,8 @@ def paired_differences(runs: pd.DataFrame, confidence: float = 0.95) -> pd.DataF
         Columns: ``stage``, ``direction``, ``metric``, ``pair``, ``triplet``, ``n`` pairs, ``blocks``, ``difference``
         (mean, in points), ``low`` and ``high`` (t interval), ``p`` (two-sided Wilcoxon signed rank),
         ``p_holm`` (Holm over the objectives of the same stage, direction and metric) and ``p_floor`` (the smallest
-        ``p`` that n pairs can give). Without two seeds of a block the interval is
-        empty.
+        ``p`` that n pairs can give). Without two seeds of a block the interval
+        is empty.
     """
     rows = []
     place = [*(name for name in _BLOCK if name != "stage"), "seed"]

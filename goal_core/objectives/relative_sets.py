@@ -66,6 +66,7 @@ class PositiveSet:
         self._sorted_N = pos_A[: len(pos_A) // 2].sort().values
         self._below_A = torch.searchsorted(self._sorted_N, limit_A, right=not strict)
         self._own_A = (pos_A < limit_A if strict else pos_A <= limit_A).long()
+        self._place_A = torch.minimum(torch.searchsorted(self._sorted_N, pos_A), self._below_A)
 
     @property
     def size(self) -> Tensor:
@@ -97,13 +98,11 @@ class PositiveSet:
         after_N1 = before_N1
         if not rising:
             after_N1 = -torch.nn.functional.pad(values_N.flip(0).cumsum(0), (1, 0)).flip(0)
-        place_A = torch.minimum(torch.searchsorted(self._sorted_N, self._pos_A), self._below_A)
-        return before_N1[place_A] + (after_N1[self._below_A] - after_N1[place_A + self._own_A])
+        return before_N1[self._place_A] + (after_N1[self._below_A] - after_N1[self._place_A + self._own_A])
 
     def _ties(self) -> Tensor:
-        first_A = torch.searchsorted(self._sorted_N, self._pos_A)
         after_A = torch.searchsorted(self._sorted_N, self._pos_A, right=True)
-        return torch.minimum(after_A, self._below_A) - torch.minimum(first_A, self._below_A) - self._own_A
+        return torch.minimum(after_A, self._below_A) - self._place_A - self._own_A
 
 
 class MaskedPositiveSet:
