@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from analysis.aggregate import aggregate, cells_frame
-from analysis.attach import attach_report
 from analysis.errors import AnalysisError
-from analysis.fetch import SweepRuns, fetch_runs
 from analysis.published import published_blocks, render_published
-from analysis.report import ReportResult, write_report
+from analysis.report.report import ReportResult, write_report
+from analysis.statistics.aggregate import aggregate, cells_frame
+from analysis.tracking.attach import attach_report
+from analysis.tracking.fetch import SweepRuns, fetch_runs
 
 __all__ = [
     "AnalysisError",

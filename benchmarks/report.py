@@ -24,11 +24,11 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
-from analysis import run_schema as schema
 from analysis import write_report
-from analysis.aggregate import aggregate
-from analysis.course import COSTS, CURVES
-from analysis.fetch import fetch_runs
+from analysis.statistics.aggregate import aggregate
+from analysis.statistics.epoch_curves import COSTS, CURVES
+from analysis.tracking import run_schema as schema
+from analysis.tracking.fetch import fetch_runs
 
 NAME = "benchmark"
 NUM_PARAMS = 40

@@ -19,7 +19,7 @@ from goal_core.data import Dataset, open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig, build_backbone
 from goal_core.objectives import ObjectiveConfig, list_objectives
-from goal_core.training import CellPlan, StageConfig, UnitPlan, train_unit
+from goal_core.training import StageConfig, TrainingPlan, UnitPlan, train_unit
 from goal_core.training.plan import SilentListener
 from goal_core.training.speed import ScratchFolder
 
@@ -64,11 +64,13 @@ def main() -> None:
     stage = StageConfig(name="frozen", epochs=1, lr=1e-3, batch_size=options.batch, drop_last=True)
     dataset = open_dataset(data)
     cells = tuple(
-        CellPlan(cell_id=f"{o.pair}-{o.triplet}", objective=ObjectiveConfig(pair=o.pair, triplet=o.triplet), init=None)
+        TrainingPlan(
+            cell_id=f"{o.pair}-{o.triplet}", objective=ObjectiveConfig(pair=o.pair, triplet=o.triplet), init=None
+        )
         for o in list_objectives()
     )
 
-    def unit(*chosen: CellPlan) -> UnitPlan:
+    def unit(*chosen: TrainingPlan) -> UnitPlan:
         return UnitPlan(
             cells=chosen, data=data, model=model, seed=1, stage=stage, device=options.device, threads=options.threads
         )

@@ -1,12 +1,12 @@
 """What to run: sweep files, their checks, and their expansion into cells and units."""
 
+from sweeps.cells import Cell, CellStage, expand
 from sweeps.checks import STAGE_ORDER
-from sweeps.expand import Cell, CellStage, expand
-from sweeps.ids import content_id
-from sweeps.load import load_sweep
+from sweeps.identity import content_id
 from sweeps.mapping import config_from_mapping, config_to_mapping, from_mapping, to_mapping
-from sweeps.pack import Unit, pack
-from sweeps.problems import Problem, SweepError
+from sweeps.reading.load import load_sweep
+from sweeps.reading.problems import Problem, SweepError
+from sweeps.reading.shipped import SweepNotFoundError, find_sweep, list_shipped
 from sweeps.schema import (
     ExecutionConfig,
     ResourceConfig,
@@ -14,7 +14,7 @@ from sweeps.schema import (
     SweepModel,
     SweepObjectives,
 )
-from sweeps.shipped import SweepNotFoundError, find_sweep, list_shipped
+from sweeps.units import Unit, pack
 
 __all__ = [
     "STAGE_ORDER",

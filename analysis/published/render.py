@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.blocks import Block, BlockKey, CellSummary, Grid
-from analysis.colours import Scale, assign_colours
 from analysis.errors import AnalysisError
-from analysis.heatmap import draw_heatmap
-from analysis.noise import summary_within_noise
-from analysis.published.beside import gradient_validation, state_of_the_art
-from analysis.rank_diagram import draw_rank_diagram
-from analysis.run_schema import OBJECTIVES
-from analysis.significance import published_significance
-from analysis.tables import text_table_to_latex, text_table_to_markdown, to_csv, to_latex, to_markdown
+from analysis.figures.colours import Scale, assign_colours
+from analysis.figures.heatmap import draw_heatmap
+from analysis.figures.rank_diagram import draw_rank_diagram
+from analysis.published.reference_tables import gradient_validation, state_of_the_art
+from analysis.report.significance import published_significance
+from analysis.report.tables import text_table_to_latex, text_table_to_markdown, to_csv, to_latex, to_markdown
+from analysis.statistics.noise import summary_within_noise
+from analysis.tracking.blocks import Block, BlockKey, CellSummary, Grid
+from analysis.tracking.run_schema import OBJECTIVES
 
 NAMES = ("goal_grid", "state_of_the_art", "gradient_validation")
 """The published tables that can be rendered; the first is the one of grids."""

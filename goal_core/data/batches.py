@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.data.captions import EncodedCaptions
 from goal_core.data.config import ImageConfig
-from goal_core.data.decoding import DecodeRequest, ImageDecoder
+from goal_core.data.images.decoded_images import RAM_LIMIT, DecodedImages
+from goal_core.data.images.decoding import DecodeRequest, ImageDecoder
 from goal_core.data.order import batch_indices, epoch_order, num_batches, sample_seed
-from goal_core.data.pair_augment import PairAugment
 from goal_core.data.split import Split
-from goal_core.data.squares import RAM_LIMIT, SquareImages
-from goal_core.data.tokenizer import Tokenizer
+from goal_core.data.text.captions import EncodedCaptions
+from goal_core.data.text.pair_augment import PairAugment
+from goal_core.data.text.tokenizer import Tokenizer
 from goal_core.errors import ConfigError
 
 __all__ = ["Batch", "BatchSource", "batch_indices", "epoch_order", "num_batches", "sample_seed"]
@@ -64,7 +64,7 @@ class BatchSource:
         tokenizer: gives the word ids.
         image: how images become squares; None where the split holds precomputed regions. With
             ``augment: none`` they are decoded once and kept in memory
-            when they fit (see :class:`SquareImages`); with ``crop_flip`` they are decoded for every use.
+            when they fit (see :class:`DecodedImages`); with ``crop_flip`` they are decoded for every use.
         batch_size: pairs a step, at least 2.
         seed: the cells' seed, at least 0.
         drop_last: leave out the last, smaller batch of an epoch (a single pair is always left out).
@@ -99,11 +99,11 @@ class BatchSource:
             )
         self._split, self._captions = split, EncodedCaptions(split.captions, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
-        self._squares: SquareImages | None = None
+        self._squares: DecodedImages | None = None
         self._decoder: ImageDecoder | None = None
         self._augment, self._with_regions = augment, image is None
         if with_images and image is not None and image.augment == "none":
-            self._squares = SquareImages(split, image, num_workers=num_workers, ram_limit=ram_limit)
+            self._squares = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit)
         elif with_images and image is not None:
             self._decoder = ImageDecoder(split, image, num_workers=num_workers)
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig, XvlmJsonConfig
-from goal_core.data.id_mapping import load_id_mapped
-from goal_core.data.karpathy import every_caption, load_karpathy
-from goal_core.data.regions import load_regions
-from goal_core.data.scenes import make_scenes
+from goal_core.data.formats.id_mapping import load_id_mapped
+from goal_core.data.formats.karpathy import every_caption, load_karpathy
+from goal_core.data.formats.regions import load_regions
+from goal_core.data.formats.xvlm_json import load_xvlm_json
+from goal_core.data.scenes.scenes import make_scenes
 from goal_core.data.split import SPLIT_NAMES, Split
-from goal_core.data.xvlm_json import load_xvlm_json
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Split", "open_dataset"]
 

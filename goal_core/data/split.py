@@ -92,7 +92,7 @@ class Split:
             index: in [0, num_images).
 
         Returns:
-            (H, W, 3) uint8 RGB in the original size; see :func:`goal_core.data.images.decode_image`.
+            (H, W, 3) uint8 RGB in the original size; see :func:`goal_core.data.images.transforms.decode_image`.
 
         Raises:
             DataError: the file cannot be read; the message names it. Or the split holds regions and no images.

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from goal_core.data.wordpieces import Wordpieces
+from goal_core.data.text.wordpieces import Wordpieces
 from goal_core.errors import DataError, WeightsError
 from goal_core.models.config import BertConfig
 

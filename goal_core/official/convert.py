@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from goal_core.checkpoints.description import ModelDescription
+from goal_core.checkpoints.file import with_prefix, write_checkpoint
 from goal_core.data import Vocabulary
-from goal_core.data.clean_captions import CleanedWordpieces
 from goal_core.data.config import DataConfig
-from goal_core.data.tokenizer import Tokenizer
-from goal_core.data.wordpieces import Wordpieces
+from goal_core.data.text.clean_captions import CleanedWordpieces
+from goal_core.data.text.tokenizer import Tokenizer
+from goal_core.data.text.wordpieces import Wordpieces
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig, build_backbone
@@ -33,8 +35,6 @@ from goal_core.official.vse_infty_layout import (
 )
 from goal_core.official.vsepp_layout import VSEPP_LEFTOVERS, vsepp_name, vsepp_settings
 from goal_core.official.xvlm_layout import XVLM_LEFTOVERS, without_wrapper, xvlm_model, xvlm_name
-from goal_core.training.card import Card
-from goal_core.training.checkpoint import with_prefix, write_checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ def write_official(official: Official, path: Path, *, data: DataConfig, data_fin
         data: what it is evaluated on.
         data_fingerprint: of that data.
     """
-    card = Card(
+    card = ModelDescription(
         cell="published",
         stage="published",
         objective=ObjectiveConfig(pair="con", triplet="con").resolved(),

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_core.data.vocabulary import SPECIAL_WORDS, Vocabulary
+from goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from goal_core.errors import DataError, WeightsError
 
 _SAFE: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [

@@ -14,7 +14,7 @@ from goal_core.training.config import Precision, StageConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellPlan:
+class TrainingPlan:
     """One cell of a unit: what is its own."""
 
     cell_id: str
@@ -27,7 +27,7 @@ class CellPlan:
 class UnitPlan:
     """One or more cells of the same stage that run side by side, and all that they share."""
 
-    cells: tuple[CellPlan, ...]
+    cells: tuple[TrainingPlan, ...]
     data: DataConfig
     model: ModelConfig
     seed: int
@@ -54,7 +54,7 @@ class EpochRecord(TypedDict):
     """By name: `train/...`, `val/...`, `time/...`."""
 
 
-class CellFolder(Protocol):
+class TrainingFiles(Protocol):
     """Where one stage of one cell keeps its files. Every write is atomic, and refused once the cell is not ours."""
 
     def path(self, name: str) -> Path:
@@ -86,7 +86,7 @@ class EpochDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellDone:
+class TrainingDone:
     """A cell finished the stage; its result is in its folder."""
 
     cell_id: str
@@ -95,7 +95,7 @@ class CellDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellFailed:
+class TrainingFailed:
     """A cell left the unit; its siblings go on."""
 
     cell_id: str
@@ -106,7 +106,7 @@ class CellFailed:
     trace: str
 
 
-CellEvent = EpochDone | CellDone | CellFailed
+TrainingEvent = EpochDone | TrainingDone | TrainingFailed
 
 
 class Listener(Protocol):
@@ -118,7 +118,7 @@ class Listener(Protocol):
     def alive(self) -> None:
         """Work other than steps goes on (a pass over a split)."""
 
-    def events(self, events: Sequence[CellEvent]) -> None:
+    def events(self, events: Sequence[TrainingEvent]) -> None:
         """What happened to the cells since the last call, at most once an epoch."""
 
 
@@ -131,5 +131,5 @@ class SilentListener:
     def alive(self) -> None:
         """Ignore."""
 
-    def events(self, events: Sequence[CellEvent]) -> None:
+    def events(self, events: Sequence[TrainingEvent]) -> None:
         """Ignore."""

@@ -12,8 +12,8 @@ from typing import Any
 from goal_core.data import Dataset
 from goal_core.data.dataset import SPLIT_NAMES
 from goal_core.errors import GoalError
-from goal_core.training.plan import CellEvent, CellFailed, EpochDone, EpochRecord, UnitPlan
-from goal_core.training.unit import UnitTrainer, use_device
+from goal_core.training.plan import EpochDone, EpochRecord, TrainingEvent, TrainingFailed, UnitPlan
+from goal_core.training.trainer import UnitTrainer, use_device
 
 EVAL_IMAGES = 128
 """Images of each of the small val and test splits: two chunks."""
@@ -89,11 +89,11 @@ class _Clock:
     def alive(self) -> None:
         pass
 
-    def events(self, events: Sequence[CellEvent]) -> None:
+    def events(self, events: Sequence[TrainingEvent]) -> None:
         for event in events:
             if isinstance(event, EpochDone):
                 self.eval_s.append(event.record["metrics"]["time/val_s"])
-            elif isinstance(event, CellFailed):
+            elif isinstance(event, TrainingFailed):
                 self.reason = event.reason
 
 

@@ -10,20 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from goal_core.data import Batch, Split, SquareImages
-from goal_core.data.config import ImageConfig, RegionsConfig
+from goal_core.data import Batch, DecodedImages, Split
+from goal_core.data.config import RegionsConfig
+from goal_core.evaluation.embedding import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, weights_id
-from goal_core.training.encoder import autocast
+from goal_core.models.encoder import autocast
 from goal_core.training.plan import UnitPlan
-
-CHUNK = 64
-"""Images a forward pass outside of training. Fixed, because a kernel may round differently at another size."""
 
 
 class Trunk:
@@ -101,7 +98,7 @@ class Trunk:
         if path is not None and (stored := _read_features(path, split.num_images)) is not None:
             return stored.to(self.device)
         assert self.image is not None
-        squares = SquareImages(split, self.image, num_workers=self.unit.loader_workers, ram_limit=0)
+        squares = DecodedImages(split, self.image, num_workers=self.unit.loader_workers, ram_limit=0)
         chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in squares.chunks(CHUNK)]
         squares.close()
         features = torch.cat(chunks)
@@ -137,52 +134,6 @@ class Trunk:
             what["stretched"] = True if image.augment == "vse_infty" else "bicubic"
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"
-
-
-def split_inputs(
-    split: Split,
-    image: ImageConfig | None,
-    device: torch.device,
-    *,
-    workers: int = 0,
-    alive: Callable[[], None] = lambda: None,
-) -> Callable[[], Iterator[Tensor]]:
-    """A function that gives a split, unaugmented, chunk by chunk on the device.
-
-    Pixels, (C, 3, S, S) uint8; or precomputed regions, (C, R, F) float32.
-
-    Args:
-        split: the images.
-        image: their size; None where the split holds regions.
-        device: where the chunks go.
-        workers: decoding processes.
-        alive: called for every chunk.
-    """
-    if image is None:
-        return lambda: _region_chunks(split, device, alive)
-    squares = SquareImages(split, image, num_workers=workers)
-
-    def chunks() -> Iterator[Tensor]:
-        for chunk in squares.chunks(CHUNK):
-            alive()
-            yield chunk.to(device)
-
-    return chunks
-
-
-def num_features(backbone: ImageBackbone | None, split: Split) -> int:
-    """Width of what the heads take: of the backbone's features, or of the split's precomputed regions."""
-    if backbone is not None:
-        return backbone.num_features
-    assert split.region_shape is not None
-    return split.region_shape[1]
-
-
-def _region_chunks(split: Split, device: torch.device, alive: Callable[[], None]) -> Iterator[Tensor]:
-    everything = np.arange(split.num_images)
-    for start in range(0, len(everything), CHUNK):
-        alive()
-        yield torch.from_numpy(split.load_regions(everything[start : start + CHUNK])).to(device)
 
 
 def _read_features(path: Path, num_images: int) -> Tensor | None:

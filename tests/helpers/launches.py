@@ -1,4 +1,4 @@
-"""Launches of a tiny sweep as a user runs them: in a process of their own, with Ray, MLflow and the store."""
+"""DriverRecords of a tiny sweep as a user runs them: in a process of their own, with Ray, MLflow and the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 from mlflow import MlflowClient
 
-from goal_core.training.checkpoint import read_checkpoint, write_checkpoint
+from goal_core.checkpoints.file import read_checkpoint, write_checkpoint
 
 SWEEP = """
 name: tiny
@@ -31,7 +31,7 @@ EPOCHS = 12
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from runners.cli import main; main()", *arguments]
+    return [sys.executable, "-c", "from runners.cli.app import main; main()", *arguments]
 
 
 def goal_sweep(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from mlflow import MlflowClient
 
-from runners import run_schema as names
-from runners.run_values import TrackedSweep
-from runners.tracking import _create_database
+from runners.tracking import schema as names
+from runners.tracking.client import _create_database
+from runners.tracking.values import TrackedSweep
 
 SWEEP = TrackedSweep(
     name="s",

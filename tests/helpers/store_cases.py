@@ -12,7 +12,7 @@ from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import StageConfig
-from runners.stage_folder import StageFolder
+from runners.store.training_folder import TrainingFolder
 from sweeps import Cell, CellStage
 
 
@@ -49,7 +49,7 @@ def result(epochs: int = 3, test_rsum: float = 42.0) -> dict[str, Any]:
     }
 
 
-def train(folder: StageFolder, epochs: int = 3, *, first: int = 1) -> None:
+def train(folder: TrainingFolder, epochs: int = 3, *, first: int = 1) -> None:
     """What a trainer does in a claimed folder, without the training."""
     for epoch in range(first, epochs + 1):
         folder.save_with("best.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))

@@ -11,7 +11,8 @@ from typing import Any
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig
-from goal_core.training import CellPlan, StageConfig, UnitPlan, train_unit
+from goal_core.training import StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_core.training.plan import SilentListener
 
 DATA = ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none"))
 MODEL = ModelConfig(
@@ -56,6 +57,22 @@ class PlainFolder:
         return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
 
 
+class StoppedError(BaseException):
+    """Stands for a kill."""
+
+
+class StopAt(SilentListener):
+    """Ends the process's work at a step, as a kill would."""
+
+    def __init__(self, step: int) -> None:
+        self.left = step
+
+    def step(self, done: int, total: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise StoppedError
+
+
 def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any) -> UnitPlan:
     """A unit of the named objectives, whose cell ids are their names with a dash."""
     cells = []
@@ -63,7 +80,7 @@ def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any)
         pair, triplet = name.split("/")
         cell_id = f"{pair}-{triplet}"
         objective = ObjectiveConfig(pair=pair, triplet=triplet)
-        cells.append(CellPlan(cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id)))
+        cells.append(TrainingPlan(cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id)))
     return replace(UnitPlan(cells=tuple(cells), data=DATA, model=MODEL, seed=1, stage=FROZEN), **changes)
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from goal_core.data.vocabulary import Vocabulary
-from goal_core.data.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_core.data.text.vocabulary import Vocabulary
+from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
 from goal_core.frameworks import framework_of
 from goal_core.models import Heads, ImageBackbone
 from goal_core.models.config import BertConfig
@@ -22,7 +22,7 @@ PIECES = Wordpieces((*SPECIAL_PIECES, *(f"p{index}" for index in range(30_517)))
 GPO, BERT = 12_704, 108_891_648
 RESNEXT101, RESNET152, VIT_B16 = 86_742_336, 58_143_808, 85_798_656
 SWIN_B_384, XVLM_HEADS = 86_878_584, 127_080_962
-"""As in the counts by layer of tests/core/test_xvlm_parts.py."""
+"""As in the counts by layer of tests/goal_core/models/test_xvlm.py."""
 
 
 def built(name: str) -> tuple[SweepConfig, ImageBackbone | None, Heads]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from goal_core.data.published import published_counts
+from goal_core.data.formats.published import published_counts
 from goal_core.frameworks import FRAMEWORKS
-from runners.planning import plan_published
+from runners.launch.estimate import plan_published
 from sweeps import expand, list_shipped, load_sweep, pack
-from sweeps.ids import content_id
+from sweeps.identity import content_id
 from sweeps.mapping import config_to_mapping
 
 GOLDEN = Path(__file__).parent / "golden"

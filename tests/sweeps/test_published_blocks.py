@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import analysis.published
-from analysis.blocks import BlockKey
-from analysis.compare import published_key
+from analysis.statistics.compare import published_key
+from analysis.tracking.blocks import BlockKey
 from sweeps import list_shipped, load_sweep
 
 GRID = Path(analysis.published.__file__).parent / "goal_grid.csv"

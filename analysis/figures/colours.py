@@ -1,0 +1,110 @@
+"""The colours of a table's cells, from its lowest mean to its highest.
+
+`paper`: as the published tables, from white to the block's full colour. `colour-blind`: matplotlib's cividis from pale
+to dark, which readers with and without colour vision deficiency see alike, and which survives grey printing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from matplotlib import colormaps
+
+from analysis.tracking.blocks import BlockKey, Grid
+
+GREEN, BLUE, RED, YELLOW = "57BB8A", "4285F4", "E67C73", "FFD666"
+"""Full colours, RRGGBB."""
+WHITE = "FFFFFF"
+CIVIDIS = "cividis"
+"""In place of a full colour: the colour-blind-safe scale."""
+Scale = Literal["paper", "colour-blind"]
+
+_PUBLISHED = (
+    ("coco", "vsepp", "resnet152", GREEN),
+    ("coco", "vsepp", "vit_base_patch16", BLUE),
+    ("coco", "vse_infty", "", RED),
+    ("f30k", "vsepp", "", YELLOW),
+    ("f30k", "vse_infty", "butd", GREEN),
+    ("f30k", "vse_infty", "wsl", RED),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColourScale:
+    """From a value to the colour of its cell."""
+
+    low: float
+    """The value that is white."""
+    high: float
+    """The value that has the full colour."""
+    full: str
+    """RRGGBB, or :data:`CIVIDIS`."""
+    middle: float | None = None
+    """The value at half strength; None for the linear scale."""
+
+    def strength(self, value: float) -> float:
+        """Where ``value`` lies between white (0) and full colour (1); 0 when all values are equal."""
+        if self.high <= self.low:
+            return 0.0
+        if self.middle is None or not self.low < self.middle < self.high:
+            share = (value - self.low) / (self.high - self.low)
+        elif value <= self.middle:
+            share = 0.5 * (value - self.low) / (self.middle - self.low)
+        else:
+            share = 0.5 + 0.5 * (value - self.middle) / (self.high - self.middle)
+        return min(1.0, max(0.0, share))
+
+    def colour(self, value: float) -> str:
+        """The colour of ``value``, RRGGBB."""
+        share = self.strength(value)
+        if self.full == CIVIDIS:
+            return "".join(f"{round(255 * channel):02X}" for channel in colormaps[CIVIDIS](1 - share)[:3])
+        channels = (round(255 + share * (channel - 255)) for channel in _channels(self.full))
+        return "".join(f"{channel:02X}" for channel in channels)
+
+
+def scale_of(grid: Grid, full: str) -> ColourScale | None:
+    """The scale over the means of a grid, or None when it has none."""
+    if not grid.means:
+        return None
+    middle = statistics.median(grid.means) if grid.median_midpoint else None
+    return ColourScale(low=min(grid.means), high=max(grid.means), full=full, middle=middle)
+
+
+def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[BlockKey, str]:
+    """A full colour for each block: the published one where the paper has the block, else in turn by model.
+
+    The stages and variants of a model share its colour. With the colour-blind scale all blocks have that.
+    """
+    if scale == "colour-blind":
+        return dict.fromkeys(keys, CIVIDIS)
+    turn = (GREEN, BLUE, RED, YELLOW)
+    others: dict[tuple[str, str, str], str] = {}
+    colours = {}
+    for key in keys:
+        published = [
+            colour
+            for dataset, framework, backbone, colour in _PUBLISHED
+            if (key.dataset, key.framework) == (dataset, framework) and key.backbone.startswith(backbone)
+        ]
+        model = (key.dataset, key.framework, key.backbone)
+        colours[key] = published[0] if published else others.setdefault(model, turn[len(others) % len(turn)])
+    return colours
+
+
+def text_colour(background: str) -> str:
+    """Black or white, whichever stands out more from ``background`` (contrast ratio of WCAG 2.1)."""
+    luminance = _luminance(background)
+    return "000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else WHITE
+
+
+def _channels(colour: str) -> tuple[int, int, int]:
+    return int(colour[0:2], 16), int(colour[2:4], 16), int(colour[4:6], 16)
+
+
+def _luminance(colour: str) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in _channels(colour))]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

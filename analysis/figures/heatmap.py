@@ -1,0 +1,148 @@
+"""A block as a picture: the same grid as the tables, coloured alike. It draws what it is given and computes nothing."""
+
+from __future__ import annotations
+
+import textwrap
+from functools import cache
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.textpath import TextPath
+
+from analysis.figures.colours import ColourScale, scale_of, text_colour
+from analysis.report.tables import NEAR, caption, halves
+from analysis.tracking.blocks import Block, CellSummary, Grid, direction_title, gap_text
+
+_CELL = (1.22, 0.56)
+_LEFT, _RIGHT, _BETWEEN, _TOP = 0.95, 0.25, 0.42, 1.12
+_INK, _FAINT, _LINE, _EMPTY = "#1f2328", "#59636e", "#d8dee4", "#f6f6f6"
+_DPI = 200
+
+
+def draw_heatmap(block: Block, colour: str, path: Path, metric: str = "R@1") -> None:
+    """Write the heatmap of one block and metric as PNG, and beside it as PDF and SVG.
+
+    Both directions stand side by side, each on its own colour scale. The best cell is bold and framed; a cell with
+    missing seeds names them, and an empty one is hatched. The second best is underlined; a ring stands in the corner of
+    cells within noise of the best.
+
+    Args:
+        block: the block.
+        colour: its full colour, RRGGBB or `CIVIDIS`.
+        path: the PNG to write; its folder must exist.
+        metric: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
+    """
+    grids = halves(block, metric)
+    columns, rows = len(grids[0].triplets), len(grids[0].pairs)
+    grid_width, grid_height = columns * _CELL[0], rows * _CELL[1]
+    width = _LEFT + len(grids) * grid_width + (len(grids) - 1) * _BETWEEN + _RIGHT
+    # Point sizes: 7.5 pt letters of this font are about 0.0585 inch wide.
+    notes = textwrap.wrap(caption(block, metric).replace(f"{NEAR}:", "ring:"), int((width - 0.4) / 0.0585))
+    title = textwrap.wrap(block.key.title, int((width - 0.4) / 0.098))
+    top, bottom = _TOP + 0.22 * (len(title) - 1), 0.28 + 0.145 * len(notes)
+    height = top + grid_height + bottom
+
+    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.text(
+        0.2 / width, 1 - 0.16 / height, "\n".join(title), ha="left", va="top", size=13, weight="bold", color=_INK
+    )
+    for index, grid in enumerate(grids):
+        left = _LEFT + index * (grid_width + _BETWEEN)
+        axes = figure.add_axes((left / width, bottom / height, grid_width / width, grid_height / height))
+        _draw_grid(axes, grid, scale_of(grid, colour), with_rows=index == 0)
+    figure.text(
+        0.2 / width, 0.12 / height, "\n".join(notes), ha="left", va="bottom", size=7.5, color=_FAINT, linespacing=1.3
+    )
+    figure.savefig(path, format="png", metadata={"Software": None})
+    figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None, "Producer": None, "Creator": None})
+    with rc_context({"svg.hashsalt": "goal-sweep"}):  # the same file for the same numbers
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
+
+
+def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: bool) -> None:
+    axes.set_xlim(0, len(grid.triplets))
+    axes.set_ylim(len(grid.pairs), 0)
+    axes.axis("off")
+    head = direction_title(grid.direction)
+    axes.text(len(grid.triplets) / 2, -0.72, f"{head}   {grid.metric}", ha="center", va="center", size=11, color=_INK)
+    for x, triplet in enumerate(grid.triplets):
+        _draw_weight(axes, x + 0.5, -0.15, "T", triplet, centred=True)
+    outline = Rectangle((0, 0), len(grid.triplets), len(grid.pairs), fill=False, edgecolor=_LINE, linewidth=1.6)
+    outline.set(zorder=3, clip_on=False)
+    axes.add_patch(outline)
+    best, second = grid.best(), grid.second()
+    for y, pair in enumerate(grid.pairs):
+        if with_rows:
+            _draw_weight(axes, -0.1, y + 0.57, "P", pair, centred=False)
+        for x, triplet in enumerate(grid.triplets):
+            cell = grid.cells[pair, triplet]
+            if cell.mean is None or scale is None:
+                _draw_empty(axes, x, y, cell)
+            else:
+                fill = scale.colour(cell.mean)
+                _draw_number(axes, x, y, cell, fill, is_best=(pair, triplet) in best)
+                _draw_marks(axes, x, y, fill, second=(pair, triplet) in second, near=(pair, triplet) in grid.near)
+
+
+def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, *, is_best: bool) -> None:
+    mean, std = (f"{cell.mean:.1f}", "--" if cell.std is None else f"{cell.std:.1f}")
+    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=f"#{fill}", edgecolor="white", linewidth=1.6))
+    ink = "white" if text_colour(fill) == "FFFFFF" else _INK
+    if is_best:
+        axes.add_patch(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, fill=False, edgecolor=ink, linewidth=1.1))
+    middle = y + (0.36 if cell.gaps else 0.5)
+    split = x + (0.5 if len(mean) <= 4 else 0.55)
+    weight = "bold" if is_best else "normal"
+    axes.text(split - 0.015, middle, mean, ha="right", va="center_baseline", size=12, weight=weight, color=ink)
+    axes.text(split + 0.015, middle, f"± {std}", ha="left", va="center_baseline", size=9, color=ink)
+    if cell.gaps:
+        note = f"n={cell.n}, {gap_text(cell)}"
+        axes.text(x + 0.5, y + 0.75, _fit(note, 27), ha="center", va="center", size=6.2, style="italic", color=ink)
+
+
+def _draw_marks(axes: Axes, x: int, y: int, fill: str, *, second: bool, near: bool) -> None:
+    ink = "white" if text_colour(fill) == "FFFFFF" else _INK
+    if second:
+        axes.plot([x + 0.14, x + 0.86], [y + 0.7, y + 0.7], color=ink, linewidth=0.9)
+    if near:
+        axes.plot(x + 0.92, y + 0.16, marker="o", markersize=3.6, markerfacecolor="none", color=ink, linewidth=0)
+
+
+def _draw_empty(axes: Axes, x: int, y: int, cell: CellSummary) -> None:
+    axes.add_patch(Rectangle((x, y), 1, 1, hatch="////", linewidth=0, facecolor=_EMPTY, edgecolor="#cfcfcf"))
+    axes.add_patch(Rectangle((x, y), 1, 1, fill=False, edgecolor="white", linewidth=1.6))
+    label = gap_text(cell).replace("; ", "\n") if cell.asked else "not asked for"
+    lines = [_fit(line, 25) for line in (label or "--").split("\n")]
+    box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none", "alpha": 0.92}
+    axes.text(
+        x + 0.5, y + 0.5, "\n".join(lines), ha="center", va="center", size=6.8, color=_FAINT, linespacing=1.2, bbox=box
+    )
+
+
+def _draw_weight(axes: Axes, x: float, y: float, letter: str, name: str, *, centred: bool) -> None:
+    """Write a letter with a raised name, centred at x or ending there.
+
+    As two plain texts: matplotlib parses its mathematics anew for each file, which would be a third of the time.
+    """
+    wide, raised = 7.4, _width(name, 8)  # points; the letter's is of this font at size 11
+    start = -(wide + raised) / (2 if centred else 1)
+    for text, offset, size, style in ((letter, (start, 0), 11, "italic"), (name, (start + wide, 4), 8, "normal")):
+        axes.annotate(
+            text, (x, y), offset, textcoords="offset points", size=size, style=style, color=_INK, annotation_clip=False
+        )
+
+
+@cache
+def _width(text: str, size: float) -> float:
+    """Points."""
+    width: float = TextPath((0, 0), text, size=size).get_extents().width
+    return width
+
+
+def _fit(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,0 +1,1 @@
+"""Numbers about the results. Draws nothing, reads nothing."""

@@ -1,0 +1,180 @@
+"""Runs to blocks: mean, sample standard deviation and n of each cell, with every missing seed named."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from analysis.statistics.noise import paired_within_noise
+from analysis.tracking import run_schema as schema
+from analysis.tracking.blocks import Block, BlockKey, CellSummary, Gap, Grid
+from analysis.tracking.fetch import SweepRuns
+
+_KEY = ["dataset", "framework", "backbone", "stage", "variant", "data_fingerprint"]
+_URGENCY = ("failed", "unusable", "running", "waiting")
+
+
+def aggregate(sweep: SweepRuns) -> tuple[Block, ...]:
+    """All blocks of a sweep, those without a number included, by dataset, framework, backbone and stage order.
+
+    A block is expected for each stage asked for and each model that any run names, so a stage that never started
+    is a block full of gaps and not a silence.
+    """
+    placed = sweep.runs[sweep.runs["placed"]]
+    seen = {BlockKey(**{str(name): str(value) for name, value in row.items()}) for row in _distinct(placed)}
+    keys = seen | {replace(key, stage=stage) for key in seen for stage in sweep.stages}
+    stages = [*sweep.stages, *sorted({key.stage for key in keys} - set(sweep.stages))]
+    ordered = sorted(
+        keys, key=lambda k: (k.dataset, k.framework, k.backbone, k.variant, k.data_fingerprint, stages.index(k.stage))
+    )
+    slugs = _unique_slugs(ordered)
+    return tuple(_block(sweep, key, slugs[key], placed[_rows_of(placed, key)]) for key in ordered)
+
+
+def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
+    """The blocks as a tidy frame: a row for each block, direction, metric, pair and triplet weight.
+
+    Columns: the block's key, ``direction``, ``metric``, ``pair``, ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and
+    ``missing`` (seeds by status). Objectives that were not asked for have no row.
+    """
+    rows: list[dict[str, Any]] = []
+    for block in blocks:
+        key = {name: getattr(block.key, name) for name in _KEY}
+        for (direction, metric), grid in block.grids.items():
+            for (pair, triplet), cell in grid.cells.items():
+                if cell.asked:
+                    place = {"direction": direction, "metric": metric, "pair": pair, "triplet": triplet}
+                    missing = "; ".join(
+                        f"seed {g.seed} {g.status}" + (f" ({g.reason})" if g.reason else "") for g in cell.gaps
+                    )
+                    rows.append(key | place | {"mean": cell.mean, "std": cell.std, "n": cell.n, "missing": missing})
+    columns = [*_KEY, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def counted(sweep: SweepRuns) -> pd.DataFrame:
+    """The runs that count, as they are in ``sweep.runs``."""
+    return sweep.runs[sweep.runs["excluded"] == ""]
+
+
+def _distinct(runs: pd.DataFrame) -> list[dict[Hashable, Any]]:
+    return runs[_KEY].drop_duplicates().to_dict("records")
+
+
+def of_block(runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
+    """The rows of ``runs`` that are of one block."""
+    return runs[_rows_of(runs, key)]
+
+
+def _rows_of(runs: pd.DataFrame, key: BlockKey) -> pd.Series[bool]:
+    mask = pd.Series(True, index=runs.index)
+    for name in _KEY:
+        mask &= runs[name] == getattr(key, name)
+    return mask
+
+
+def _unique_slugs(keys: list[BlockKey]) -> dict[BlockKey, str]:
+    """File names, with the data's fingerprint only where two blocks would share one."""
+    plain = [key.slug for key in keys]
+    return {
+        key: key.slug if plain.count(key.slug) == 1 else f"{key.slug}-{key.data_fingerprint[:12] or 'unknown'}"
+        for key in keys
+    }
+
+
+def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Block:
+    done, rest = runs[runs["excluded"] == ""], runs[runs["excluded"] != ""]
+    gaps = {
+        (pair, triplet): _gaps(sweep, done, rest, pair, triplet) if (pair, triplet) in sweep.objectives else ()
+        for pair in schema.in_order((pair for pair, _ in sweep.objectives), schema.PAIRS)
+        for triplet in schema.in_order((triplet for _, triplet in sweep.objectives), schema.TRIPLETS)
+    }
+    by_seed = {key: part.set_index("seed").sort_index() for key, part in done.groupby(["pair", "triplet"])}
+    grids = {}
+    for direction, metric in schema.COLUMNS:
+        cells, seeds = {}, {}
+        name = schema.metric_key(direction, metric)
+        for pair, triplet in gaps:
+            here = by_seed.get((pair, triplet))
+            values = pd.Series(dtype=float) if here is None else here[name].astype(float)
+            seeds[pair, triplet] = values
+            cells[pair, triplet] = CellSummary(
+                mean=float(values.mean()) if len(values) else None,
+                std=float(values.std(ddof=1)) if len(values) > 1 else None,
+                n=len(values),
+                gaps=gaps[pair, triplet],
+                asked=(pair, triplet) in sweep.objectives,
+            )
+        grids[direction, metric] = Grid(direction=direction, metric=metric, cells=cells, near=_near(seeds))
+    return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids)
+
+
+def _near(seeds: Mapping[tuple[str, str], pd.Series[float]]) -> frozenset[tuple[str, str]]:
+    """The cells within noise of the one with the highest mean, paired by seed."""
+    known = {key: values for key, values in seeds.items() if len(values)}
+    if not known:
+        return frozenset()
+    best = max(known, key=lambda key: float(known[key].mean()))
+    return frozenset(key for key in known if key != best and paired_within_noise(known[best], known[key]))
+
+
+def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, triplet: str) -> tuple[Gap, ...]:
+    finished = set(done[(done["pair"] == pair) & (done["triplet"] == triplet)]["seed"])
+    here = rest[(rest["pair"] == pair) & (rest["triplet"] == triplet)]
+    return tuple(_gap(seed, here[here["seed"] == seed]) for seed in sweep.seeds if seed not in finished)
+
+
+def _gap(seed: int, runs: pd.DataFrame) -> Gap:
+    """The most telling of the runs that did not make it: a failure says more than one that still waits."""
+    found: dict[str, str] = {}
+    for row in runs.to_dict("records"):
+        status = row["status"] if row["excluded"] in schema.STATUSES else "unusable"
+        found[status] = row["reason"] if status == row["status"] else row["excluded"]
+    for status in _URGENCY:
+        if status in found:
+            return Gap(seed=seed, status=status, reason=found[status])
+    return Gap(seed=seed, status="absent", reason="no run in tracking")
+
+
+def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
+    many = len(sweep.seeds) != 1
+    seeds = f"{len(sweep.seeds)} seed{'s' if many else ''} ({', '.join(map(str, sweep.seeds))})"
+    return (
+        f"Mean ± sample standard deviation (ddof = 1) over {seeds}; n is shown where seeds are missing. "
+        f"{_selection(sweep, key)} Data fingerprint {key.data_fingerprint}."
+    )
+
+
+def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
+    """Of a block's stage and those before it, the ones that chose their epoch on the test split."""
+    runs = of_block(counted(sweep), key)["run_id"]
+    until = sweep.stages[: sweep.stages.index(key.stage) + 1] if key.stage in sweep.stages else (key.stage,)
+    columns = {stage: f"stages.{stage}.select_on" for stage in until}
+    return [
+        stage
+        for stage, column in columns.items()
+        if column in sweep.settings.columns and "test" in set(sweep.settings.loc[runs, column])
+    ]
+
+
+def _selection(sweep: SweepRuns, key: BlockKey) -> str:
+    """How the epoch of each model was chosen; trainings that do not say so chose on val."""
+    stages = stages_selected_on_test(sweep, key)
+    if key.stage in stages:
+        return (
+            f"SELECTED ON TEST: each model is the epoch of stage {key.stage} with the best rsum of the test split "
+            "itself (selection split: test). That flatters it; compare it with work that selects so, and with no other."
+        )
+    if stages:
+        return (
+            f"STARTED FROM A SELECTION ON TEST: each model began as the epoch of stage {stages[-1]} with the best rsum "
+            f"of the test split, and is the epoch of stage {key.stage} with the best val rsum (selection split: val). "
+            "That flatters it; compare it with work that selects so, and with no other."
+        )
+    return (
+        f"Each model is the epoch of stage {key.stage} with the best val rsum (selection split: val), "
+        "measured on the test split."
+    )

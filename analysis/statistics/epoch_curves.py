@@ -1,0 +1,95 @@
+"""Runs' epochs as curves: the mean over seeds and its band, for each objective of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pandas as pd
+
+CURVES: Final[dict[str, str]] = {
+    "val/rsum": "val rsum",
+    "train/pos_sim": "s_p (positive pairs)",
+    "train/neg_sim": "s_n (hardest negatives)",
+    "train/active": "active triplets",
+    "train/grad_norm": "gradient norm",
+}
+"""Metrics that a block's learning curves show, and their names there; a row of the figure each."""
+COSTS: Final = ("time/train_s", "time/val_s", "time/step_ms")
+"""Metrics that the costs are made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One metric of one objective over the epochs."""
+
+    epochs: tuple[int, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    """The smallest of the seeds; with a few seeds a range says what there is, and assumes nothing."""
+    high: tuple[float, ...]
+    """The largest of the seeds."""
+    n: tuple[int, ...]
+    """Seeds that have the epoch."""
+
+
+def curves(runs: pd.DataFrame, history: pd.DataFrame, metric: str) -> dict[tuple[str, str], Curve]:
+    """The curves of one block.
+
+    Args:
+        runs: the block's runs, as `analysis.tracking.drawn_runs.drawn_runs` gives them.
+        history: as `analysis.tracking.history.fetch_history` gives it; may hold other runs and metrics too.
+        metric: which one.
+
+    Returns:
+        By ``(pair, triplet)``; objectives without the metric are left out.
+    """
+    points = history[history["metric"] == metric].merge(runs[["run_id", "pair", "triplet"]], on="run_id")
+    found = {}
+    for (pair, triplet), part in points.groupby(["pair", "triplet"]):
+        by_epoch = part.groupby("step")["value"].agg(["mean", "min", "max", "count"])
+        found[str(pair), str(triplet)] = Curve(
+            epochs=tuple(int(step) for step in by_epoch.index),
+            mean=tuple(by_epoch["mean"]),
+            low=tuple(by_epoch["min"]),
+            high=tuple(by_epoch["max"]),
+            n=tuple(int(n) for n in by_epoch["count"]),
+        )
+    return found
+
+
+def costs(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
+    """What each objective of a block cost.
+
+    Args:
+        runs: the block's runs.
+        history: with the metrics of `COSTS`.
+
+    Returns:
+        A row for each objective, in the order of ``runs``: ``pair``, ``triplet``, ``n`` (cells), ``epochs`` (mean),
+        ``train_s`` and ``val_s`` (mean seconds of a cell's whole stage), ``train_s_std`` (ddof=1), ``step_ms`` (mean).
+        Seconds of a cell in a shared unit are its own steps and its share of what the unit did for all.
+    """
+    rows = history[history["metric"].isin(COSTS)]
+    wide = rows.pivot_table(index="run_id", columns="metric", values="value", aggfunc="sum").reindex(
+        columns=list(COSTS)
+    )
+    steps = rows[rows["metric"] == "time/step_ms"].groupby("run_id")["value"].agg(["mean", "count"])
+    each = runs[["run_id", "pair", "triplet"]].merge(steps, on="run_id").merge(wide, on="run_id")
+    each = each.rename(columns={"mean": "step_mean", "count": "epochs"})
+    found = each.groupby(["pair", "triplet"], sort=False).agg(
+        n=("run_id", "size"),
+        epochs=("epochs", "mean"),
+        train_s=("time/train_s", "mean"),
+        train_s_std=("time/train_s", "std"),
+        val_s=("time/val_s", "mean"),
+        step_ms=("step_mean", "mean"),
+    )
+    return found.reset_index()
+
+
+def lacking(runs: pd.DataFrame, history: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
+    """Names of the runs that have none of the metrics."""
+    seen = history.loc[history["metric"].isin(list(metrics)), "run_id"].unique()
+    return [str(name) for name in runs[~runs["run_id"].isin(seen)]["run_name"]]

@@ -1,0 +1,1 @@
+"""Results in: MLflow to frames and plain values."""

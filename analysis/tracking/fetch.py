@@ -1,0 +1,282 @@
+"""MLflow to one tidy frame: a row for each run of a cell and stage, and whether it counts.
+
+A run counts when it says it is done, all its test metrics are finite, the sweep asked for it, and no earlier run of
+the same stage key counts already. Nothing is dropped: a run that does not count stays in the frame with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from analysis.errors import AnalysisError
+from analysis.tracking import run_schema as schema
+from analysis.tracking.gc_pause import paused_collection
+
+_PAGE = 1000
+_TEXT_COLUMNS = {
+    "cell": schema.TAG_CELL,
+    "stage": schema.TAG_STAGE,
+    "stage_key": schema.TAG_STAGE_KEY,
+    "pair": schema.TAG_PAIR,
+    "triplet": schema.TAG_TRIPLET,
+    "backbone": schema.TAG_BACKBONE,
+    "framework": schema.TAG_FRAMEWORK,
+    "dataset": schema.TAG_DATASET,
+    "variant": schema.TAG_VARIANT,
+    "status": schema.TAG_STATUS,
+    "reason": schema.TAG_REASON,
+    "objective_key": schema.TAG_OBJECTIVE_KEY,
+    "settings_key": schema.TAG_SETTINGS_KEY,
+    "triplets": schema.TAG_TRIPLETS,
+    "git_commit": schema.TAG_GIT_COMMIT,
+    "data_fingerprint": schema.TAG_DATA_FINGERPRINT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRuns:
+    """All that tracking knows of one sweep."""
+
+    tracking_uri: str
+    """Where all this was read."""
+    experiment: str
+    """The sweep's name; that of its MLflow experiment too, unless somebody renamed it."""
+    parent_run_id: str | None
+    """The sweep's parent run, or None when tracking has none."""
+    seeds: tuple[int, ...]
+    """Seeds asked for, in order; those seen when the parent run does not say."""
+    objectives: tuple[tuple[str, str], ...]
+    """``(pair, triplet)`` asked for."""
+    stages: tuple[str, ...]
+    """Stages asked for, in training order."""
+    runs: pd.DataFrame
+    """A row a run: ``run_id``, ``run_name``, ``start_ms``, ``artifact_uri``, the tags by their last word, ``seed``
+    (int, -1 when not readable), every metric under its own name, ``placed`` (whether the tags say where it belongs) and
+    ``excluded`` (why the run does not count, or an empty string)."""
+    settings: pd.DataFrame
+    """The runs' parameters as text: a row a run, indexed by ``run_id``; missing ones are empty strings."""
+    notes: tuple[str, ...]
+    """What a reader must know about the tracking itself, a sentence each."""
+
+
+def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
+    """Read every run of a sweep; changes nothing, and asks for pages of runs, never for single ones.
+
+    Args:
+        tracking_uri: an MLflow tracking URI, for instance ``sqlite:////home/me/store/mlflow.db``.
+        experiment: name of the sweep.
+
+    Raises:
+        AnalysisError: the store or the experiment is not there, or holds no run of a cell.
+    """
+    _require_sqlite_file(tracking_uri)
+    client = MlflowClient(tracking_uri=tracking_uri)
+    try:
+        found = _experiment(client, tracking_uri, experiment)
+        with paused_collection():
+            parents = list(_search(client, found.experiment_id, schema.ROLE_SWEEP))
+            cells = list(_search(client, found.experiment_id, schema.ROLE_CELL))
+    except MlflowException as error:
+        raise AnalysisError(f"cannot read tracking at {tracking_uri}: {str(error).splitlines()[0]}") from error
+    if not cells:
+        raise AnalysisError(f"experiment {experiment!r} in {tracking_uri} holds no run of a cell yet")
+    settings = pd.DataFrame([run.data.params for run in cells], index=[run.info.run_id for run in cells]).fillna("")
+    sweep = _assemble(tracking_uri, experiment, parents, pd.DataFrame([_row(run) for run in cells]), settings)
+    renamed = f"The sweep's experiment is called {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."
+    return sweep if found.name == experiment else replace(sweep, notes=(renamed, *sweep.notes))
+
+
+def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> Any:
+    """The sweep's experiment, by its name, or by the sweep's tag when somebody gave it another."""
+    found = client.get_experiment_by_name(name)
+    if found is not None and found.lifecycle_stage == "deleted":
+        raise AnalysisError(f"experiment {name!r} in {tracking_uri} was deleted; goal-sweep sync restores it")
+    if found is not None:
+        return found
+    every = client.search_experiments()
+    tagged = [experiment for experiment in every if experiment.tags.get(schema.TAG_SWEEP) == name]
+    if not tagged and every:
+        mine = f"tags.`{schema.TAG_ROLE}` = '{schema.ROLE_SWEEP}' AND tags.`{schema.TAG_SWEEP}` = '{name}'"
+        parents = client.search_runs([experiment.experiment_id for experiment in every], mine, max_results=1)
+        homes = {run.info.experiment_id for run in parents}
+        tagged = [experiment for experiment in every if experiment.experiment_id in homes]
+    if not tagged:
+        names = ", ".join(sorted(experiment.name for experiment in every)) or "none"
+        raise AnalysisError(f"no experiment {name!r} in {tracking_uri}; it holds: {names}")
+    return tagged[0]
+
+
+def _require_sqlite_file(uri: str) -> None:
+    """Refuse a missing database, which MLflow would create: reading must change nothing."""
+    path = Path(uri.removeprefix("sqlite:///").split("?")[0])
+    if uri.startswith("sqlite:///") and not path.is_file():
+        raise AnalysisError(f"no tracking database at {path}")
+
+
+def _search(client: MlflowClient, experiment_id: str, role: str) -> Iterator[Any]:
+    token: str | None = None
+    while True:
+        page = client.search_runs(
+            [experiment_id],
+            filter_string=f"tags.`{schema.TAG_ROLE}` = '{role}'",
+            max_results=_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _row(run: Any) -> dict[str, Any]:
+    tags: dict[str, str] = run.data.tags
+    lacking = [tag for tag in schema.REQUIRED_CELL_TAGS if not tags.get(tag)]
+    seed = tags.get(schema.TAG_SEED, "")
+    return {
+        "run_id": run.info.run_id,
+        "run_name": run.info.run_name or "",
+        "experiment_id": str(run.info.experiment_id),
+        "start_ms": int(run.info.start_time or 0),
+        "artifact_uri": run.info.artifact_uri or "",
+        **{column: tags.get(tag, "") for column, tag in _TEXT_COLUMNS.items()},
+        "seed": int(seed) if seed.removeprefix("-").isdigit() else -1,
+        "lacking": ", ".join(lacking) if lacking or seed.removeprefix("-").isdigit() else f"readable seed ({seed!r})",
+        **run.data.metrics,
+    }
+
+
+def _assemble(
+    tracking_uri: str, experiment: str, parents: list[Any], runs: pd.DataFrame, settings: pd.DataFrame
+) -> SweepRuns:
+    notes = []
+    if len(parents) > 1:
+        notes.append(f"Tracking holds {len(parents)} parent runs of this sweep; the newest says what was asked for.")
+    tags: dict[str, str] = parents[-1].data.tags if parents else {}
+    placed = runs[runs["lacking"] == ""]
+    seeds = _asked(tags, schema.TAG_SEEDS)
+    if seeds is None:
+        notes.append("The parent run does not say which seeds were asked for; those seen in any run are taken.")
+        seeds = sorted(set(placed["seed"]))
+    objectives = _asked(tags, schema.TAG_OBJECTIVES)
+    if objectives is None:
+        notes.append("The parent run does not say which objectives were asked for; those seen in any run are taken.")
+        objectives = sorted(set(placed["pair"] + "/" + placed["triplet"]))
+    stages = _asked(tags, schema.TAG_STAGES)
+    if stages is None:
+        stages = list(dict.fromkeys(placed["stage"]))
+    asked_seeds = tuple(int(seed) for seed in seeds)
+    asked = tuple((str(o).partition("/")[0], str(o).partition("/")[2]) for o in objectives)
+    wanted = _Wanted(
+        seeds=frozenset(asked_seeds),
+        objectives=_keyed(asked, _asked(tags, schema.TAG_OBJECTIVE_KEYS) or []),
+        settings=frozenset(_asked(tags, schema.TAG_SETTINGS_KEYS) or ()),
+    )
+    runs = runs.assign(placed=runs["lacking"] == "", excluded=_excluded(runs, wanted)).drop(columns="lacking")
+    return SweepRuns(
+        tracking_uri=tracking_uri,
+        experiment=experiment,
+        parent_run_id=parents[-1].info.run_id if parents else None,
+        seeds=asked_seeds,
+        objectives=asked,
+        stages=tuple(str(stage) for stage in stages),
+        runs=runs.reset_index(drop=True),
+        settings=settings,
+        notes=tuple(notes),
+    )
+
+
+def _asked(tags: dict[str, str], tag: str) -> list[Any] | None:
+    if tag not in tags:
+        return None
+    try:
+        value = json.loads(tags[tag])
+    except json.JSONDecodeError as error:
+        raise AnalysisError(f"tag {tag} of the parent run is not JSON: {tags[tag]!r}") from error
+    if not isinstance(value, list):
+        raise AnalysisError(f"tag {tag} of the parent run is not a JSON list: {tags[tag]!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What the sweep asks for."""
+
+    seeds: frozenset[int]
+    objectives: Mapping[tuple[str, str], str]
+    """``(pair, triplet)`` to the key of its parameters, which is empty when the parent run does not say."""
+    settings: frozenset[str]
+    """Settings keys; none when the parent run does not say."""
+
+
+def _keyed(asked: tuple[tuple[str, str], ...], keys: list[Any]) -> dict[tuple[str, str], str]:
+    return dict(zip(asked, map(str, keys), strict=True)) if len(keys) == len(asked) else dict.fromkeys(asked, "")
+
+
+def _excluded(runs: pd.DataFrame, wanted: _Wanted) -> list[str]:
+    """Why each run does not count; runs come oldest first, so of two equal ones the older counts."""
+    first_by_key: dict[str, dict[str, Any]] = {}
+    first_by_place: dict[tuple[Any, ...], dict[str, Any]] = {}
+    verdicts = []
+    for record in runs.to_dict("records"):
+        row = {str(name): value for name, value in record.items()}
+        verdict = _unfit(row, wanted)
+        if not verdict:
+            place = tuple(row[c] for c in ("dataset", "framework", "backbone", "stage", "variant", "data_fingerprint"))
+            place += (row["pair"], row["triplet"], row["seed"])
+            key = row["stage_key"]
+            if key in first_by_key:
+                verdict = _duplicate(row, first_by_key[key])
+            elif place in first_by_place:
+                other = first_by_place[place]
+                verdict = f"the place of run {other['run_id']}, by other settings (key {key}, not {other['stage_key']})"
+            else:
+                first_by_key[key] = first_by_place[place] = row
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _unfit(row: dict[str, Any], wanted: _Wanted) -> str:
+    if row["lacking"]:
+        return f"no {row['lacking']}"
+    if row["status"] not in schema.STATUSES:
+        return f"unknown status {row['status']!r}"
+    if row["status"] != schema.STATUS_DONE:
+        return str(row["status"])
+    bad = [name for name in schema.TEST_METRICS if not math.isfinite(row.get(name, math.nan))]
+    if bad:
+        return f"done, but without a finite {', '.join(bad)}"
+    # MLflow's databases keep infinity as the largest number there is.
+    odd = [name for name in schema.TEST_METRICS if not 0 <= row[name] <= (600 if name.endswith("rsum") else 100)]
+    if odd:
+        return f"done, but out of range: {', '.join(odd)}"
+    if row["seed"] not in wanted.seeds:
+        return f"seed {row['seed']} is not asked for"
+    if (row["pair"], row["triplet"]) not in wanted.objectives:
+        return f"objective {row['pair']}/{row['triplet']} is not asked for"
+    return _other_settings(row, wanted)
+
+
+def _other_settings(row: dict[str, Any], wanted: _Wanted) -> str:
+    """An earlier version of the sweep file leaves runs of its settings in the experiment; they are not averaged in."""
+    if wanted.settings and row["settings_key"] and row["settings_key"] not in wanted.settings:
+        return f"trained by other settings than those asked for ({schema.TAG_SETTINGS_KEY} {row['settings_key']})"
+    key = wanted.objectives[row["pair"], row["triplet"]]
+    if key and row["objective_key"] and row["objective_key"] != key:
+        return f"by other parameters of the objective ({schema.TAG_OBJECTIVE_KEY} {row['objective_key']})"
+    return ""
+
+
+def _duplicate(row: dict[str, Any], first: dict[str, Any]) -> str:
+    differ = [name for name in schema.TEST_METRICS if row[name] != first[name]]
+    numbers = f"with other numbers ({', '.join(differ)})" if differ else "with the same numbers"
+    return f"duplicate of run {first['run_id']}, {numbers}"

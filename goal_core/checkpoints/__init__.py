@@ -1,0 +1,1 @@
+"""Checkpoint files, what they say of themselves, and models begun from them."""

@@ -1,0 +1,132 @@
+"""Images decoded and transformed in this process or in worker processes, in the order asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from goal_core.data.config import ImageConfig
+from goal_core.data.images.transforms import eval_image, train_image
+from goal_core.data.split import Split
+from goal_core.errors import ConfigError, GoalError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DecodeRequest:
+    """One batch of images."""
+
+    images: NDArray[np.int64]
+    """Indices of images of the split, (B,) int64."""
+    seeds: tuple[int, ...] = ()
+    """One augmentation seed per image; without any, the images are transformed as in evaluation."""
+
+
+class _Decoding(Dataset[Any]):
+    """The work of one worker process: a request in, a batch or the user's error out."""
+
+    def __init__(self, split: Split, config: ImageConfig) -> None:
+        self._split, self._config = split, config
+
+    def __getitem__(self, request: DecodeRequest) -> Tensor | GoalError:
+        # Errors travel back as values: raised in a worker they would arrive wrapped in its traceback.
+        try:
+            return self.decode(request)
+        except GoalError as error:
+            return error
+
+    def decode(self, request: DecodeRequest) -> Tensor:
+        size = self._config.size
+        batch = torch.empty((len(request.images), 3, size, size), dtype=torch.uint8)
+        for row, index in enumerate(request.images.tolist()):
+            pixels = self._split.load_image(index)
+            if request.seeds:
+                batch[row] = train_image(pixels, self._config, request.seeds[row])
+            else:
+                batch[row] = eval_image(pixels, self._config)
+        return batch
+
+
+class _Requests(Sampler[DecodeRequest]):
+    """Hands the requests of the current stream to the workers, drawing them only as workers come free."""
+
+    def __init__(self) -> None:
+        self.current: Iterable[DecodeRequest] = ()
+
+    def __iter__(self) -> Iterator[DecodeRequest]:
+        return iter(self.current)
+
+
+def _unchanged(item: Any) -> Any:
+    return item
+
+
+class ImageDecoder:
+    """Decodes batches of a split's images.
+
+    Args:
+        split: the images.
+        config: how they become squares.
+        num_workers: worker processes, which are kept from stream to stream and work two batches ahead each;
+            0 decodes in this process. The pixels are the same whatever the number.
+    """
+
+    def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0) -> None:
+        if num_workers < 0:
+            raise ConfigError(f"num_workers must be 0 (decode in this process) or more, got {num_workers}")
+        self._work = _Decoding(split, config)
+        self._num_workers = num_workers
+        self._requests = _Requests()
+        self._loader: DataLoader[Any] | None = None
+        self._streams = count(1)
+        self._latest = 0
+
+    def stream(self, requests: Iterable[DecodeRequest]) -> Iterator[Tensor]:
+        """Decode requests one after the other.
+
+        The workers serve one stream at a time: starting a new one ends the one before it.
+
+        Yields:
+            (B, 3, size, size) uint8 for each request, in order.
+
+        Raises:
+            DataError: an image cannot be read.
+            RuntimeError: a newer stream has been started.
+        """
+        if not self._num_workers:
+            yield from map(self._work.decode, requests)
+            return
+        self._latest = turn = next(self._streams)
+        self._requests.current = requests
+        for batch in self._started_loader():
+            if isinstance(batch, GoalError):
+                raise batch
+            yield batch
+            if turn != self._latest:
+                raise RuntimeError("this stream of images has ended, because a newer one was started")
+
+    def close(self) -> None:
+        """Stop the worker processes; a later stream starts new ones."""
+        self._loader = None
+        self._latest = next(self._streams)
+
+    def _started_loader(self) -> DataLoader[Any]:
+        if self._loader is None:
+            self._loader = DataLoader(
+                self._work,
+                sampler=self._requests,
+                batch_size=None,
+                num_workers=self._num_workers,
+                collate_fn=_unchanged,
+                persistent_workers=True,
+                # The loader draws a seed for its workers; from torch's global stream it would change the model's draws.
+                generator=torch.Generator(),
+            )
+        return self._loader

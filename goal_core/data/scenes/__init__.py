@@ -1,0 +1,1 @@
+"""Seeded drawings with captions."""

@@ -1,0 +1,158 @@
+"""English captions of synthetic scenes: synonyms, changing word order, and only part of what there is to see."""
+
+from __future__ import annotations
+
+from goal_core.data.scenes.description import GRID, Draws, Scene, SceneObject
+
+CAPTIONS_PER_SCENE = 5
+
+_SHAPE_WORDS = {
+    "circle": ("circle", "disc", "round shape"),
+    "square": ("square", "box"),
+    "triangle": ("triangle",),
+    "star": ("star",),
+    "cross": ("cross", "plus sign"),
+    "ring": ("ring", "hoop"),
+    "diamond": ("diamond", "rhombus"),
+    "heart": ("heart",),
+    "crescent": ("crescent", "moon"),
+}
+_COLOUR_WORDS = {
+    "red": ("red", "crimson"),
+    "orange": ("orange",),
+    "yellow": ("yellow", "golden"),
+    "green": ("green", "emerald"),
+    "blue": ("blue", "azure"),
+    "purple": ("purple", "violet"),
+    "pink": ("pink", "rose"),
+    "brown": ("brown",),
+    "black": ("black", "dark"),
+}
+_SIZE_WORDS = {"small": ("small", "little", "tiny"), "large": ("large", "big", "huge")}
+_PATTERN_WORDS = {"striped": "stripes", "dotted": "dots", "checked": "checks"}
+_ROW_WORDS = (("top", "upper"), ("", ""), ("bottom", "lower"))
+_COLUMN_WORDS = ("left", "", "right")
+_RELATIONS = {
+    "left": ("to the left of", "left of", "on the left side of"),
+    "right": ("to the right of", "right of", "on the right side of"),
+    "above": ("above", "over", "higher than"),
+    "below": ("below", "under", "beneath"),
+}
+_OPENERS = ("a picture of", "an image of", "a drawing with", "there is", "we see", "")
+_SIZE_MENTIONED = 0.6
+_BACKGROUND_MENTIONED = 0.5
+
+
+def scene_captions(scene: Scene, draws: Draws) -> list[str]:
+    """Write five captions, each in another form; none mentions everything.
+
+    Args:
+        scene: what there is to see; everything a caption says of it is true.
+        draws: the choice of words and of what to mention.
+
+    Returns:
+        Five lower-case sentences without a full stop. They may also fit another, similar scene.
+    """
+    forms = (_relation, _listing, _places, _background_first, _one_object)
+    return [form(scene, draws) for form in draws.shuffled(forms)]
+
+
+def _relation(scene: Scene, draws: Draws) -> str:
+    """Two objects, one seen from the other."""
+    first, second = draws.shuffled(scene.objects, 2)
+    verb = draws.one_of((" is", " sits", ""))
+    return f"{_object(first, draws)}{verb} {_seen_from(first, second, draws)} {_object(second, draws)}" + _maybe_on(
+        scene, draws
+    )
+
+
+def _listing(scene: Scene, draws: Draws) -> str:
+    """All objects, no places."""
+    names = [_object(item, draws) for item in draws.shuffled(scene.objects)]
+    opener = draws.one_of(_OPENERS)
+    joined = f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{opener} {joined}".strip() + _maybe_on(scene, draws)
+
+
+def _places(scene: Scene, draws: Draws) -> str:
+    """Two objects, each with its place."""
+    first, second = draws.shuffled(scene.objects, 2)
+    if draws.chance(0.5):
+        return f"{_object(first, draws)} {_place(first, draws)} and {_object(second, draws)} {_place(second, draws)}"
+    return f"{_place(first, draws)} {_object(first, draws)}, {_place(second, draws)} {_object(second, draws)}"
+
+
+def _background_first(scene: Scene, draws: Draws) -> str:
+    """The background, then two objects."""
+    first, second = draws.shuffled(scene.objects, 2)
+    relation = f"{_object(first, draws)} {_seen_from(first, second, draws)} {_object(second, draws)}"
+    return f"{_on(scene, draws)}, {relation}"
+
+
+def _one_object(scene: Scene, draws: Draws) -> str:
+    """One object with its place, the others only named by their shape or counted."""
+    first, *others = draws.shuffled(scene.objects)
+    number = ("two", "three")[len(scene.objects) - 2]
+    start = draws.one_of((f"{number} shapes, one of them", f"among {number} shapes there is"))
+    if draws.chance(0.5):
+        return f"{start} {_object(first, draws)} {_place(first, draws)}" + _maybe_on(scene, draws)
+    rest = " and ".join(_with_article(draws.one_of(_SHAPE_WORDS[item.shape])) for item in others)
+    return f"{_object(first, draws)} {_place(first, draws)} with {rest}" + _maybe_on(scene, draws)
+
+
+def _object(item: SceneObject, draws: Draws) -> str:
+    words = [draws.one_of(_COLOUR_WORDS[item.colour]), draws.one_of(_SHAPE_WORDS[item.shape])]
+    if draws.chance(_SIZE_MENTIONED):
+        words.insert(0, draws.one_of(_SIZE_WORDS[item.size]))
+    return _with_article(" ".join(words))
+
+
+def _with_article(words: str) -> str:
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
+def _seen_from(item: SceneObject, other: SceneObject, draws: Draws) -> str:
+    """Where ``item`` is, seen from ``other``; of a diagonal one direction or both are told."""
+    vertical = "above" if item.row < other.row else "below" if item.row > other.row else ""
+    horizontal = "left" if item.column < other.column else "right" if item.column > other.column else ""
+    if vertical and horizontal:
+        match draws.below(3):
+            case 0:
+                return f"{vertical} and to the {horizontal} of"
+            case 1:
+                return draws.one_of(_RELATIONS[vertical])
+            case _:
+                return draws.one_of(_RELATIONS[horizontal])
+    return draws.one_of(_RELATIONS[vertical or horizontal])
+
+
+def _place(item: SceneObject, draws: Draws) -> str:
+    """Where ``item`` is in the image."""
+    middle = GRID // 2
+    column = _COLUMN_WORDS[item.column]
+    if item.cell == (middle, middle):
+        return draws.one_of(("in the middle", "in the centre", "at the centre"))
+    if item.row == middle:
+        return draws.one_of((f"on the {column}", f"at the {column} edge", f"on the {column} side"))
+    plain, formal = _ROW_WORDS[item.row]
+    if item.column == middle:
+        return draws.one_of((f"at the {plain}", f"in the {plain} middle", f"at the {plain} edge"))
+    return draws.one_of((f"in the {plain} {column} corner", f"in the {formal} {column}", f"at the {plain} {column}"))
+
+
+def _on(scene: Scene, draws: Draws) -> str:
+    """The background, as ``on a striped grey background`` and the like."""
+    ground = draws.one_of(("background", "backdrop"))
+    if scene.pattern == "plain":
+        return draws.one_of((f"on a {scene.tint} {ground}", f"on a plain {scene.tint} {ground}"))
+    return draws.one_of(
+        (
+            f"on a {scene.pattern} {scene.tint} {ground}",
+            f"on a {scene.tint} {ground} with {_PATTERN_WORDS[scene.pattern]}",
+            f"in front of {_PATTERN_WORDS[scene.pattern]}",
+        )
+    )
+
+
+def _maybe_on(scene: Scene, draws: Draws) -> str:
+    return f" {_on(scene, draws)}" if draws.chance(_BACKGROUND_MENTIONED) else ""

@@ -1,0 +1,150 @@
+"""Pictures of synthetic scenes, with the noise that keeps equal words from meaning equal pixels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from goal_core.data.scenes.description import GRID, Draws, Scene, SceneObject
+
+_RGB = {
+    "red": (214, 40, 40),
+    "orange": (244, 134, 30),
+    "yellow": (243, 211, 40),
+    "green": (40, 150, 70),
+    "blue": (40, 90, 205),
+    "purple": (130, 55, 170),
+    "pink": (238, 110, 170),
+    "brown": (125, 78, 40),
+    "black": (28, 28, 32),
+}
+_TINT_RGB = {
+    "white": (244, 244, 244),
+    "grey": (178, 178, 180),
+    "beige": (222, 205, 170),
+    "pale blue": (176, 210, 236),
+    "mint": (184, 228, 200),
+    "lilac": (208, 192, 232),
+}
+_RADIUS = {"small": 0.12, "large": 0.19}
+"""Of the image's side."""
+_OVERSAMPLING = 4
+_ROTATION = math.radians(14)
+_JITTER = 0.03
+"""Largest shift of an object off the middle of its cell, of the image's side."""
+_SCALE_NOISE = 0.1
+_COLOUR_NOISE = 18
+"""Largest change of each channel of an object's colour, of 255."""
+_TINT_NOISE = 8
+_PIXEL_NOISE = 9
+_PATTERN_DEPTH = 30
+"""How much darker a pattern's marks are than the ground, of 255."""
+
+
+def draw_scene(scene: Scene, side: int, draws: Draws) -> NDArray[np.uint8]:
+    """Draw a scene.
+
+    Places, sizes, angles and colours vary a little, patterns have random pitch, phase and direction, and every pixel
+    carries noise. The same for the same draws, up to the rounding of a platform's sine and Pillow's polygon filling.
+
+    Args:
+        scene: what to draw.
+        side: of the square image, pixels, at least 8.
+        draws: the noise.
+
+    Returns:
+        (side, side, 3) uint8 RGB.
+    """
+    image = Image.fromarray(_background(scene, side, draws))
+    for item in scene.objects:
+        mask = _object_mask(item, side, draws)
+        image.paste(_varied(_RGB[item.colour], _COLOUR_NOISE, draws), mask=mask)
+    noisy = np.asarray(image).astype(np.float64) + _PIXEL_NOISE * draws.field(side, side, 3)
+    return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+
+
+def _varied(rgb: tuple[int, int, int], noise: int, draws: Draws) -> tuple[int, int, int]:
+    """The colour, each channel shifted by at most ``noise``."""
+    red, green, blue = (min(255, max(0, round(value + draws.between(-1, 1) * noise))) for value in rgb)
+    return red, green, blue
+
+
+def _background(scene: Scene, side: int, draws: Draws) -> NDArray[np.uint8]:
+    """The tinted ground with its pattern, (side, side, 3)."""
+    ground = np.array(_varied(_TINT_RGB[scene.tint], _TINT_NOISE, draws), dtype=np.int64)
+    angle = draws.between(0, math.pi) if scene.pattern == "striped" else draws.between(-0.3, 0.3)
+    # Marks per image side: pitch and phase are drawn for plain grounds too, so the objects' noise is the same.
+    pitch, phase = draws.between(6, 9), draws.between(0, 1)
+    rows, columns = np.mgrid[:side, :side] / side
+    across = pitch * (columns * math.cos(angle) + rows * math.sin(angle)) + phase
+    along = pitch * (rows * math.cos(angle) - columns * math.sin(angle)) + phase
+    match scene.pattern:
+        case "striped":
+            marks = across % 1 < 0.4
+        case "dotted":
+            marks = (across % 1 - 0.5) ** 2 + (along % 1 - 0.5) ** 2 < 0.08
+        case "checked":
+            marks = (np.floor(across) + np.floor(along)) % 2 == 0
+        case _:
+            marks = np.zeros((side, side), dtype=bool)
+    pixels: NDArray[np.uint8] = np.clip(ground - _PATTERN_DEPTH * marks[:, :, None], 0, 255).astype(np.uint8)
+    return pixels
+
+
+def _object_mask(item: SceneObject, side: int, draws: Draws) -> Image.Image:
+    """Coverage of the object, mode L, (side, side), smooth at its edges."""
+    large = side * _OVERSAMPLING
+    radius = _RADIUS[item.size] * (1 + draws.between(-1, 1) * _SCALE_NOISE)
+    centre_x = (item.column + 0.5) / GRID + draws.between(-1, 1) * _JITTER
+    centre_y = (item.row + 0.5) / GRID + draws.between(-1, 1) * _JITTER
+    angle = draws.between(-1, 1) * _ROTATION
+    mask = Image.new("L", (large, large), 0)
+    pen = ImageDraw.Draw(mask)
+    for points, fill in _outlines(item.shape):
+        x, y = points[:, 0] * radius, points[:, 1] * radius
+        turned_x = (centre_x + x * math.cos(angle) - y * math.sin(angle)) * large
+        turned_y = (centre_y + x * math.sin(angle) + y * math.cos(angle)) * large
+        # Whole coordinates keep a last digit that differs between platforms from moving an edge.
+        corners = np.rint(np.stack([turned_x, turned_y], axis=1)).astype(int)
+        pen.polygon([(int(x), int(y)) for x, y in corners], fill=fill)
+    return mask.reduce(_OVERSAMPLING)
+
+
+def _outlines(shape: str) -> list[tuple[NDArray[np.float64], int]]:
+    """Polygons (N, 2) about the origin, within radius 1, y downwards, each with what it fills: 255 solid, 0 a hole."""
+    match shape:
+        case "circle":
+            return [(_arc(0, 360), 255)]
+        case "ring":
+            return [(_arc(0, 360), 255), (0.55 * _arc(0, 360), 0)]
+        case "square":
+            return [(1.2 * _arc(45, 405, 4) * math.sqrt(0.5) * 1.1, 255)]
+        case "diamond":
+            return [(_arc(0, 360, 4) * np.array([0.75, 1.1]), 255)]
+        case "triangle":
+            return [(1.1 * _arc(-90, 270, 3) + np.array([0.0, 0.15]), 255)]
+        case "star":
+            radii = np.where(np.arange(10) % 2 == 0, 1.1, 0.45)
+            return [(_arc(-90, 270, 10) * radii[:, None], 255)]
+        case "cross":
+            arm = 0.33
+            corner = [(arm, arm), (1.0, arm), (1.0, -arm), (arm, -arm), (arm, -1.0), (-arm, -1.0)]
+            return [(np.array([*corner, *((-x, -y) for x, y in corner)]), 255)]
+        case "heart":
+            t = np.linspace(0, 2 * math.pi, 60, endpoint=False)
+            x = 16 * np.sin(t) ** 3
+            y = 13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)
+            return [(np.stack([x, -y], axis=1) / 16, 255)]
+        case "crescent":
+            return [(_arc(0, 360), 255), (0.85 * _arc(0, 360) + np.array([0.5, 0.0]), 0)]
+        case _:
+            raise AssertionError(f"no outline for shape {shape!r}")
+
+
+def _arc(start: float, stop: float, num_points: int = 60) -> NDArray[np.float64]:
+    """Points on the unit circle from ``start`` to before ``stop`` degrees, clockwise from the right, (N, 2)."""
+    angles = np.radians(np.linspace(start, stop, num_points, endpoint=False))
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)

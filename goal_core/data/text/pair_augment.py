@@ -1,0 +1,85 @@
+"""Size augmentation of VSE-infinity: regions and words that are left out in training.
+
+Every draw belongs to one (seed, epoch, caption), so a pair is augmented alike whoever trains on it, and after a resume.
+
+Source: VSE-infinity (Chen et al., CVPR 2021), section 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from goal_core.data.text.wordpieces import Wordpieces
+from goal_core.seeding import derive_seed
+
+MASKED, REPLACED = 0.5, 0.6
+"""Of the words that are drawn, half are masked and a tenth replaced; the others are dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairAugment:
+    """Augments image-caption pairs of precomputed regions and word pieces."""
+
+    rate: float
+    """Share of regions and of words that are drawn, in [0, 1)."""
+    wordpieces: Wordpieces
+    seed: int
+    """The cells' seed."""
+
+    def keep_regions(self, epoch: int, caption: int, num_regions: int) -> NDArray[np.bool_]:
+        """Which of an image's regions a pair sees, (num_regions,); at least one."""
+        draws = _uniform(num_regions, self.seed, "regions", epoch, caption)
+        kept = draws >= self.rate
+        if not kept.any():
+            kept[np.argmax(draws)] = True
+        return kept
+
+    def caption_ids(self, epoch: int, caption: int, text: str) -> list[int]:
+        """Ids of an augmented caption, `[CLS]` and `[SEP]` included."""
+        words = self.wordpieces.words(text)
+        draws = _uniform(2 * len(words), self.seed, "words", epoch, caption)
+        fresh = iter(_uniform(sum(map(len, words)), self.seed, "pieces", epoch, caption))
+        ids: list[int] = []
+        for word, drawn, kind in zip(words, draws[: len(words)], draws[len(words) :], strict=True):
+            if drawn >= self.rate:
+                ids += word
+            elif kind < MASKED:
+                ids += [self.wordpieces.mask_id] * len(word)
+            elif kind < REPLACED:
+                ids += [int(next(fresh) * len(self.wordpieces)) for _ in word]
+        return self.wordpieces.wrap(ids)
+
+    def captions(self, epoch: int, captions: NDArray[np.int64], texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Augmented captions of a batch: ids (B, L) int64, padded with 0, and their numbers (B,) int64."""
+        rows = [self.caption_ids(epoch, caption, texts[caption]) for caption in captions.tolist()]
+        lengths = torch.tensor([len(row) for row in rows])
+        padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+        return padded, lengths
+
+    def regions(
+        self, epoch: int, captions: NDArray[np.int64], regions_BRF: NDArray[np.float32]
+    ) -> tuple[Tensor, Tensor]:
+        """Kept regions of a batch, moved to the front and padded with zeros.
+
+        Returns:
+            (B, R', F) float32, R' being the most that an image keeps, and how many each keeps, (B,) int64.
+        """
+        kept = [self.keep_regions(epoch, caption, regions_BRF.shape[1]) for caption in captions.tolist()]
+        lengths = np.array([mask.sum() for mask in kept])
+        packed = np.zeros((len(kept), lengths.max(), regions_BRF.shape[2]), dtype=np.float32)
+        for row, (mask, length) in enumerate(zip(kept, lengths, strict=True)):
+            packed[row, :length] = regions_BRF[row, mask]
+        return torch.from_numpy(packed), torch.from_numpy(lengths)
+
+
+def _uniform(count: int, *purpose: object) -> NDArray[np.float64]:
+    """Uniform doubles in [0, 1), whose stream numpy keeps the same from version to version."""
+    seed, *rest = purpose
+    assert isinstance(seed, int)
+    return np.random.Generator(np.random.PCG64(derive_seed(seed, *rest))).random(count)

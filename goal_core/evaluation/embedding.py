@@ -1,0 +1,105 @@
+"""Embeddings of a whole split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from goal_core.data import DecodedImages, EncodedCaptions, Split
+from goal_core.data.config import ImageConfig
+from goal_core.data.text.tokenizer import Tokenizer
+from goal_core.models.encoder import Encoder
+
+TEXT_CHUNK = 256
+CHUNK = 64
+"""Images a forward pass outside of training. Fixed, because a kernel may round differently at another size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalSplit:
+    """A split made ready once for the whole stage."""
+
+    inputs: Callable[[], Iterator[Tensor]]
+    """Gives frozen features (C, F), or pixels (C, 3, S, S), chunk by chunk in the split's order."""
+    captions: EncodedCaptions
+    order: NDArray[np.int64]
+    """Caption numbers by falling length, so that a chunk pads little, (M,)."""
+    caption_image: Tensor
+    """Index of each caption's image, (M,) int64."""
+    alive: Callable[[], None] = lambda: None
+    """Called again and again in a long evaluation, so that it is not taken for a hang."""
+
+
+def prepare_split(
+    split: Split,
+    tokenizer: Tokenizer,
+    inputs: Callable[[], Iterator[Tensor]],
+    alive: Callable[[], None] = lambda: None,
+) -> EvalSplit:
+    """Encode a split's captions and put them beside its images' inputs; see :class:`EvalSplit`."""
+    captions = EncodedCaptions(split.captions, tokenizer)
+    return EvalSplit(
+        inputs=inputs,
+        captions=captions,
+        order=np.argsort(-captions.lengths, kind="stable"),
+        caption_image=torch.from_numpy(split.caption_image),
+        alive=alive,
+    )
+
+
+def embed_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
+    """Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device."""
+    encoder.train(False)
+    with torch.inference_mode(), encoder.autocast():
+        images = [encoder.images(chunk).float() for chunk in split.inputs()]
+        texts = []
+        for start in range(0, len(split.order), TEXT_CHUNK):
+            tokens, lengths = split.captions.batch(split.order[start : start + TEXT_CHUNK])
+            texts.append(encoder.texts(tokens.to(encoder.device), lengths).float())
+    image_ND, sorted_MD = torch.cat(images), torch.cat(texts)
+    text_MD = torch.empty_like(sorted_MD)
+    text_MD[torch.from_numpy(split.order).to(encoder.device)] = sorted_MD
+    return image_ND, text_MD
+
+
+def split_inputs(
+    split: Split,
+    image: ImageConfig | None,
+    device: torch.device,
+    *,
+    workers: int = 0,
+    alive: Callable[[], None] = lambda: None,
+) -> Callable[[], Iterator[Tensor]]:
+    """A function that gives a split, unaugmented, chunk by chunk on the device.
+
+    Pixels, (C, 3, S, S) uint8; or precomputed regions, (C, R, F) float32.
+
+    Args:
+        split: the images.
+        image: their size; None where the split holds regions.
+        device: where the chunks go.
+        workers: decoding processes.
+        alive: called for every chunk.
+    """
+    if image is None:
+        return lambda: _region_chunks(split, device, alive)
+    squares = DecodedImages(split, image, num_workers=workers)
+
+    def chunks() -> Iterator[Tensor]:
+        for chunk in squares.chunks(CHUNK):
+            alive()
+            yield chunk.to(device)
+
+    return chunks
+
+
+def _region_chunks(split: Split, device: torch.device, alive: Callable[[], None]) -> Iterator[Tensor]:
+    everything = np.arange(split.num_images)
+    for start in range(0, len(everything), CHUNK):
+        alive()
+        yield torch.from_numpy(split.load_regions(everything[start : start + CHUNK])).to(device)

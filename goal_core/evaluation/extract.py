@@ -1,0 +1,226 @@
+"""Precomputed features of an image set, in the layout of `*_ims.npy`, `*_caps.txt` and `*_ids.txt`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from goal_core.data import Dataset, DecodedImages, Split
+from goal_core.data.config import ImageConfig
+from goal_core.data.formats.caption_files import split_files
+from goal_core.data.formats.feature_file import FeatureFile
+from goal_core.data.formats.regions import read_region_header
+from goal_core.data.images.windows import NUM_WINDOWS, window_squares
+from goal_core.errors import DataError, DeviceError
+from goal_core.evaluation.embedding import CHUNK
+from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
+
+Kind = Literal["grid", "windows"]
+CARD = "features.json"
+"""Says what the features of a folder are; a folder holds features of one kind."""
+
+Progress = Callable[[str, int, int], None]
+"""Told the split's name, the images done and all images of the split."""
+
+
+def extract_features(
+    dataset: Dataset,
+    image: ImageConfig,
+    backbone: BackboneConfig,
+    out: Path,
+    *,
+    kind: Kind = "grid",
+    seed: int = 0,
+    device: str = "cpu",
+    workers: int = 0,
+    progress: Progress = lambda split, done, total: None,
+) -> tuple[int, int, int]:
+    """Pass every image through a backbone and write its features, captions and ids for `data.format: regions`.
+
+    Killed at any moment and called again, it goes on where it stopped, and the result is the same. A `*_ims.npy` file
+    is there only when it is whole.
+
+    Args:
+        dataset: images with captions, the same number for each image of a split.
+        image: how images become squares; not augmented.
+        backbone: any timm architecture, and its weights.
+        out: folder, made if need be; it holds nothing else's features.
+        kind: `grid`: the cells of the last feature map; `windows`: the pooled vectors of the 14 windows of a pyramid,
+            the whole image first.
+        seed: draws the weights where they are `random`.
+        device: `cpu` or `cuda`.
+        workers: threads or processes that decode, 0 for none.
+        progress: called after every few images.
+
+    Returns:
+        Images in all, regions of each, and numbers of each region: (N, R, F).
+
+    Raises:
+        DataError: the dataset holds features already, images have different numbers of captions, an image cannot be
+            read, the folder holds other features, or the disk is too small.
+        WeightsError: the weights cannot be had or do not fit.
+        DeviceError: CUDA is asked for and absent.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise DeviceError("--device cuda is asked for, but torch sees no CUDA device here")
+    for split in dataset.splits.values():
+        if split.region_shape is not None:
+            raise DataError(f"{dataset.name} holds precomputed features already; features are made of images")
+    texts = {name: _texts(split) for name, split in dataset.splits.items()}
+    ids = _ids(dataset)
+    net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").to(device)
+    shape = _shape(net, image, kind)
+    card = {
+        "backbone": backbone.name,
+        "weights": weights_id(backbone) if backbone.weights != "random" else f"random, seed {seed}",
+        "kind": kind,
+        "image": {"size": image.size, "resize": image.resize},
+        "regions": shape[0],
+        "features": shape[1],
+        "data_fingerprint": dataset.fingerprint,
+    }
+    _claim(out, card)
+    words = split_files("test")
+    todo = {name: split for name, split in dataset.splits.items() if not (out / f"{words[name]}_ims.npy").exists()}
+    _check_space(out, sum(split.num_images for split in todo.values()) * shape[0] * shape[1] * 4)
+    for name, split in dataset.splits.items():
+        word = words[name]
+        _replace(out / f"{word}_caps.txt", texts[name])
+        _replace(out / f"{word}_ids.txt", ids[name])
+        path, full = out / f"{word}_ims.npy", (split.num_images, *shape)
+        if name in todo:
+            _write_split(split, net, image, kind, FeatureFile(path, full, _digest(card)), workers, progress)
+        elif read_region_header(path).shape != full:
+            raise DataError(
+                f"{path} has shape {read_region_header(path).shape}, not {full}; remove it to write it anew"
+            )
+        progress(name, split.num_images, split.num_images)
+    return (sum(split.num_images for split in dataset.splits.values()), *shape)
+
+
+def _write_split(
+    split: Split,
+    net: ImageBackbone,
+    image: ImageConfig,
+    kind: Kind,
+    file: FeatureFile,
+    workers: int,
+    progress: Progress,
+) -> None:
+    device = next(net.parameters()).device
+    with file, torch.inference_mode():
+        # Chunks always start at the same images, for a kernel may round differently at another size.
+        starts = range(file.num_rows, split.num_images, CHUNK)
+        parts = [np.arange(start, min(start + CHUNK, split.num_images), dtype=np.int64) for start in starts]
+        pixels = _windows if kind == "windows" else _squares
+        for part, chunk in zip(parts, pixels(split, image, parts, workers), strict=True):
+            features = torch.cat([net(squares.to(device)).float().cpu() for squares in torch.split(chunk, CHUNK)])
+            file.append(features.reshape(len(part), -1, features.shape[-1]).numpy())
+            progress(split.name, file.num_rows, split.num_images)
+
+
+def _squares(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]], workers: int) -> Iterator[Tensor]:
+    """The whole images of each part, (B, 3, S, S) uint8."""
+    squares = DecodedImages(split, image, num_workers=workers, ram_limit=0)
+    try:
+        yield from squares.stream(parts)
+    finally:
+        squares.close()
+
+
+def _windows(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]], workers: int) -> Iterator[Tensor]:
+    """The windows of each part's images, those of an image together, (B * NUM_WINDOWS, 3, S, S) uint8."""
+
+    def windows(index: int) -> Tensor:
+        return window_squares(split.load_image(index), image.size)
+
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        for part in parts:
+            yield torch.cat(list(pool.map(windows, part.tolist())))
+
+
+def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int]:
+    """Regions of an image and numbers of a region."""
+    device = next(net.parameters()).device
+    with torch.inference_mode():
+        one = net(torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device))
+    return (one.shape[1] if kind == "grid" else NUM_WINDOWS), one.shape[-1]
+
+
+def _texts(split: Split) -> str:
+    """The captions, a line each; images must have the same number of them, or no line could be told to its image."""
+    counts = np.bincount(split.caption_image)
+    if counts.min() != counts.max():
+        raise DataError(
+            f"images of split {split.name!r} have {counts.min()} to {counts.max()} captions, but beside precomputed "
+            f"features each has the same number; set data.max_captions to {counts.min()} or fewer"
+        )
+    return "".join(f"{' '.join(caption.split())}\n" for caption in split.captions)
+
+
+def _ids(dataset: Dataset) -> dict[str, str]:
+    """One id a line: the files' names where they tell images apart, else numbers over all splits."""
+    labels = {
+        name: [os.path.basename(split.reader.label(index)) for index in range(split.num_images)]
+        for name, split in dataset.splits.items()
+    }
+    everything = [label for names in labels.values() for label in names]
+    if len(set(everything)) < len(everything) or any(label != "".join(label.split()) for label in everything):
+        numbers = iter(range(len(everything)))
+        labels = {name: [str(next(numbers)) for _ in names] for name, names in labels.items()}
+    return {name: "".join(f"{label}\n" for label in names) for name, names in labels.items()}
+
+
+def _claim(out: Path, card: dict[str, object]) -> None:
+    """Make the folder one of these features, or find that it is.
+
+    Raises:
+        DataError: it holds other features, or is no folder that can be written.
+    """
+    path = out / CARD
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        foreign = sorted(found.name for found in out.glob("*_ims.npy"))
+        if not path.exists():
+            if foreign:
+                raise DataError(f"{out} holds {foreign[0]} but no {CARD}; choose another folder")
+            _replace(path, json.dumps(card, indent=2) + "\n")
+        there = json.loads(path.read_text())
+    except OSError as error:
+        raise DataError(f"cannot write to {out}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON: {error}") from error
+    if there != card:
+        told = there if isinstance(there, dict) else {}
+        key = next((key for key in card if told.get(key) != card[key]), CARD)
+        raise DataError(
+            f"{out} holds other features: {key} is {told.get(key)}, not {card.get(key)}; choose another folder"
+        )
+
+
+def _check_space(out: Path, needed: int) -> None:
+    written = sum(path.stat().st_size for path in out.glob(".*_ims.npy.partial"))
+    free = shutil.disk_usage(out).free
+    if needed - written > free:
+        raise DataError(f"{out} has {free / 1e9:.1f} GB free, but the features take {(needed - written) / 1e9:.1f} GB")
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+
+
+def _digest(card: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(card, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,126 @@
+"""`goal-sweep data`: what is there of a sweep's data, and features of it computed before training."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from goal_core.errors import ConfigError
+
+data_app = typer.Typer(help="Check a sweep's data, or compute features of it.", no_args_is_help=True)
+_console = Console(highlight=False)
+_notes = Console(highlight=False, stderr=True)
+_INCOMPLETE = 2
+
+Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: data.root=/data/coco")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@data_app.command()
+def check(
+    sweep: Sweep,
+    set_: Set = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not read every image; presence and size only.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what of a sweep's data is present, missing or of the wrong shape. Downloads nothing.
+
+    Exit status 0 when everything is there, else 2.
+
+    Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
+    """
+    from goal_core.data.formats.check import check_data
+    from sweeps import load_sweep
+
+    config = load_sweep(sweep, set_ or [])
+    with Progress(console=_notes, transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+        report = check_data(
+            config.data, quick=quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+    if as_json:
+        content = {"name": report.name, "complete": report.complete, "obtain": list(report.obtain)}
+        print(json.dumps(content | {"findings": [asdict(finding) for finding in report.findings]}, indent=2))
+    else:
+        _print_report(report)
+    raise typer.Exit(0 if report.complete else _INCOMPLETE)
+
+
+def _print_report(report: Any) -> None:
+    width = max((len(finding.item) for finding in report.findings), default=0)
+    for finding in report.findings:
+        published = f"  [published: {finding.published}]" if finding.published else ""
+        line = f"{finding.state:8s} {finding.item:{width}s}  {finding.found}{published}"
+        _console.print(line, soft_wrap=True, markup=False)
+    bad = sum(finding.state != "ok" for finding in report.findings)
+    _console.print(f"{report.name}: {f'{bad} not as it should be' if bad else 'complete'}")
+    for line in report.obtain:
+        _console.print(f"  {line}", soft_wrap=True, markup=False)
+
+
+@data_app.command()
+def features(
+    sweep: Sweep,
+    out: Annotated[Path, typer.Option(help="Folder of the features; goes on where an earlier call stopped.")],
+    set_: Set = None,
+    kind: Annotated[
+        str, typer.Option(help="grid: cells of the last feature map; windows: 14 overlapping windows, pooled.")
+    ] = "grid",
+    backbone: Annotated[str | None, typer.Option(help="Which of the sweep's backbones, where it has several.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    workers: Annotated[int, typer.Option(help="Decoding processes (grid) or threads (windows).")] = 0,
+) -> None:
+    """Pass a sweep's images through its backbone once; train on the result with `data.format: regions`.
+
+    Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
+    """
+    from goal_core.data import open_dataset
+    from goal_core.data.config import RegionsConfig
+    from goal_core.evaluation.extract import Kind, extract_features
+    from sweeps import load_sweep
+
+    if kind not in ("grid", "windows"):
+        raise ConfigError(f"--kind must be grid or windows, got {kind!r}")
+    if device not in ("cpu", "cuda"):
+        raise ConfigError(f"--device must be cpu or cuda, got {device!r}")
+    config = load_sweep(sweep, set_ or [])
+    if isinstance(config.data, RegionsConfig):
+        raise ConfigError(f"{config.name} trains on features already (data.format regions); give a sweep of images")
+    chosen = _one_backbone(config, backbone)
+    with Progress(console=_notes, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def progress(split: str, done: int, total: int) -> None:
+            if split not in tasks:
+                tasks[split] = bar.add_task(split, total=total)
+            bar.update(tasks[split], completed=done)
+
+        images, regions, width = extract_features(
+            open_dataset(config.data),
+            config.data.image,
+            chosen,
+            out,
+            kind=cast(Kind, kind),
+            seed=config.seeds[0],
+            device=device,
+            workers=workers,
+            progress=progress,
+        )
+    _console.print(f"{out}: {images} images, {regions} regions of {width} numbers each", soft_wrap=True)
+    _console.print("train on them with: data: {format: regions, name: ..., root: " + str(out) + "}", soft_wrap=True)
+
+
+def _one_backbone(config: Any, name: str | None) -> Any:
+    names = [backbone.name for backbone in config.model.backbones]
+    if name is None and len(names) > 1:
+        raise ConfigError(f"the sweep has the backbones {', '.join(names)}; choose one with --backbone")
+    if name is not None and name not in names:
+        raise ConfigError(f"--backbone must be one of the sweep's, {', '.join(names)}; got {name!r}")
+    return config.model.backbones[names.index(name) if name else 0]

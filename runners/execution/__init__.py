@@ -1,0 +1,1 @@
+"""Where trainings run: Ray Tune and its workers. Alone imports ray."""

@@ -1,0 +1,1 @@
+"""One launch of one sweep, in the driver's process."""

@@ -1,0 +1,1 @@
+"""The results folder, which is the truth about what has been trained."""

@@ -1,0 +1,152 @@
+"""The numbered tries at one stage of a cell: who, where, with what, and how each ended.
+
+``attempts/<n>.json`` is created once and belongs to its attempt until the next number exists. An attempt that is
+still `running` though its launch has ended was cut off by something that is no fault of the cell (a killed driver, a
+lost node); the next claim writes it down as `lost`, which costs the cell nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from goal_core.atomic import DamagedError, create_bytes, json_bytes, read_json, replace_bytes
+from runners.store.provenance import Provenance
+
+Outcome = Literal["running", "done", "failed", "interrupted", "lost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try."""
+
+    n: int
+    """Counts from 1 within its stage of its cell."""
+    launch_id: str
+    host: str
+    pid: int
+    started: float
+    """Seconds since 1970."""
+    ended: float | None = None
+    """Seconds since 1970; None while it runs, and when nobody saw it end."""
+    outcome: Outcome = "running"
+    reason: str = ""
+    """One line: why it failed or was interrupted."""
+    trace: str = ""
+    charged: bool = False
+    """Whether it counts against the cell's `max_attempts`."""
+    final: bool = False
+    """Whether another try is pointless, however many are left."""
+    versions: Mapping[str, str]
+    git_commit: str = ""
+    git_diff: str = ""
+    git_diff_sha256: str = ""
+    device: str = ""
+
+    @classmethod
+    def begin(cls, n: int, *, launch_id: str, host: str, pid: int, started: float, provenance: Provenance) -> Attempt:
+        """A new, running attempt of the calling process."""
+        return cls(
+            n=n,
+            launch_id=launch_id,
+            host=host,
+            pid=pid,
+            started=started,
+            versions=provenance.versions,
+            git_commit=provenance.git_commit,
+            git_diff=provenance.git_diff,
+            git_diff_sha256=provenance.git_diff_sha256,
+            device=provenance.device,
+        )
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Attempt:
+        """The attempt in a record; fields that a later version added are passed over.
+
+        Raises:
+            DamagedError: a field is missing or makes no sense.
+        """
+        known = {field.name for field in fields(cls)}
+        try:
+            attempt = cls(**{key: value for key, value in content.items() if key in known})
+        except TypeError as error:
+            raise DamagedError(f"damaged attempt record: {error}") from error
+        if attempt.outcome not in get_args(Outcome) or not isinstance(attempt.n, int):
+            raise DamagedError(f"damaged attempt record: n {attempt.n!r}, outcome {attempt.outcome!r}")
+        return attempt
+
+    def ending(
+        self,
+        outcome: Outcome,
+        *,
+        ended: float | None,
+        reason: str = "",
+        trace: str = "",
+        final: bool = False,
+        charged: bool | None = None,
+    ) -> Attempt:
+        """The same attempt, ended. Only a failure is charged unless ``charged`` says otherwise."""
+        return replace(
+            self,
+            outcome=outcome,
+            ended=ended,
+            reason=" ".join(reason.split()),
+            trace=trace,
+            final=final,
+            charged=outcome == "failed" if charged is None else charged,
+        )
+
+
+class AttemptFolder:
+    """The attempts at one stage of one cell.
+
+    Args:
+        folder: the stage's folder; attempts are in ``attempts/`` below it. Neither needs to exist for reading.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "attempts"
+
+    def numbers(self) -> list[int]:
+        """The numbers that are taken, ascending."""
+        try:
+            names = os.listdir(self.folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        stems = [stem for stem, suffix in map(os.path.splitext, names) if suffix == ".json"]
+        return sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def read(self, n: int) -> Attempt | None:
+        """One attempt, or None when there is none of that number.
+
+        A damaged record reads as a lost attempt: nothing can be said of it, and it must not stop the next one.
+        """
+        path = self.folder / f"{n}.json"
+        try:
+            content = read_json(path)
+            return None if content is None else Attempt.from_json(content)
+        except DamagedError as error:
+            seen = path.stat().st_mtime
+            return Attempt(
+                n=n, launch_id="", host="", pid=0, started=seen, outcome="lost", reason=str(error), versions={}
+            )
+
+    def all(self) -> list[Attempt]:
+        """Every attempt, in order."""
+        return [attempt for attempt in map(self.read, self.numbers()) if attempt is not None]
+
+    def newest(self) -> Attempt | None:
+        """The last attempt, or None before the first."""
+        numbers = self.numbers()
+        return self.read(numbers[-1]) if numbers else None
+
+    def create(self, attempt: Attempt) -> bool:
+        """Claim the attempt's number (see `runners.store.lease`); False when somebody else was faster."""
+        return create_bytes(self.folder / f"{attempt.n}.json", json_bytes(asdict(attempt)))
+
+    def update(self, attempt: Attempt) -> None:
+        """Rewrite an attempt's record. The caller holds the lease."""
+        replace_bytes(self.folder / f"{attempt.n}.json", json_bytes(asdict(attempt)))

@@ -1,0 +1,104 @@
+"""How far a stage is, from its files alone, without changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from goal_core.atomic import DamagedError, StorageError
+from runners.store.attempts import Attempt
+from runners.store.heartbeat import DriverRecords, DriverState
+from runners.store.training_folder import BEST, METRICS, TrainingFolder, charged_failures, digest
+from runners.store.weights_file import check_safetensors
+
+State = Literal["waiting", "running", "failed", "done"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStatus:
+    """How far one stage of one cell is."""
+
+    state: State
+    """`running` means that a living launch is at it; what a dead one left is `waiting`."""
+    reason: str = ""
+    """Why it failed, last failed, was interrupted, or must be done again."""
+    damaged: bool = False
+    """Whether a file that should be whole is not; `reason` names it."""
+    attempts: int = 0
+    charged: int = 0
+    """Attempts that count against `max_attempts`."""
+    holder: str = ""
+    """Who is at it, when running."""
+    epochs: int = 0
+    """Epochs done, when it is running."""
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """The content of ``result.json``, when done."""
+
+
+class StatusReader:
+    """Reads many stages, and each launch record once.
+
+    Args:
+        launches: the store's launch records.
+        max_attempts: charged failures after which a stage counts as failed.
+    """
+
+    def __init__(self, launches: DriverRecords, max_attempts: int) -> None:
+        self._launches = launches
+        self._max_attempts = max_attempts
+        self._known: dict[str, DriverState | None] = {}
+
+    def read(self, folder: TrainingFolder) -> TrainingStatus:
+        """The status of one stage."""
+        problem = ""
+        try:
+            result = folder.result()
+            if result is not None:
+                attempt = result.get("attempt")
+                return TrainingStatus(state="done", result=result, attempts=attempt if isinstance(attempt, int) else 1)
+        except (DamagedError, StorageError) as error:
+            problem = str(error)
+        try:
+            return self._unfinished(folder, problem)
+        except (DamagedError, StorageError, OSError) as error:
+            return TrainingStatus(state="waiting", reason=problem or str(error), damaged=True)
+
+    def _unfinished(self, folder: TrainingFolder, problem: str) -> TrainingStatus:
+        attempts = folder.attempts.all()
+        if not attempts:
+            return TrainingStatus(state="waiting", reason=problem, damaged=bool(problem))
+        newest, charged = attempts[-1], charged_failures(attempts)
+        counts: dict[str, Any] = {"attempts": newest.n, "charged": charged, "damaged": bool(problem)}
+        if newest.outcome == "running":
+            launch = self._launch(newest)
+            if launch is not None and launch.alive:
+                epochs = (folder.load(METRICS) or b"").count(b"\n")
+                return TrainingStatus(
+                    state="running", holder=launch.describe(), epochs=epochs, reason=problem, **counts
+                )
+            return TrainingStatus(state="waiting", reason=problem or "its launch ended without a word", **counts)
+        failed = newest.outcome == "failed" and (newest.final or charged >= self._max_attempts)
+        return TrainingStatus(state="failed" if failed else "waiting", reason=problem or newest.reason, **counts)
+
+    def _launch(self, attempt: Attempt) -> DriverState | None:
+        if attempt.launch_id not in self._known:
+            self._known[attempt.launch_id] = self._launches.state(attempt.launch_id)
+        return self._known[attempt.launch_id]
+
+
+def find_damage(folder: TrainingFolder) -> str:
+    """What is wrong with a finished stage's files, in words; empty when nothing is, or it is not finished."""
+    try:
+        result = folder.result()
+        if result is None:
+            return ""
+        folder.records()
+        path = folder.path(BEST)
+        problem = check_safetensors(path)
+        recorded = result.get("files", {}).get(BEST, {}).get("sha256")
+        if not problem and recorded is not None and digest(path) != recorded:
+            problem = f"{path} is damaged: its content is not what was saved (SHA-256 differs)"
+        return problem
+    except (DamagedError, StorageError) as error:
+        return str(error)

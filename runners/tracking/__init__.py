@@ -1,0 +1,1 @@
+"""MLflow, written from what the store holds. Alone in runners imports mlflow."""

@@ -1,0 +1,1 @@
+"""Sweep files in: strict YAML, extends, overrides and the environment into one checked SweepConfig."""

@@ -1,0 +1,129 @@
+"""A sweep file, its `extends` and the `--set`s into one checked `SweepConfig`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from goal_core.objectives import pair_weights, triplet_weights
+from sweeps.reading.environment import expand_environment
+from sweeps.reading.merge import as_named, merge
+from sweeps.reading.overrides import apply_override
+from sweeps.reading.paths import make_absolute
+from sweeps.reading.problems import Problem, SweepError, Where
+from sweeps.reading.shipped import SweepNotFoundError, find_sweep
+from sweeps.reading.validation import validate
+from sweeps.reading.yaml_source import Node, parse_yaml
+from sweeps.schema import SweepConfig
+
+
+def load_sweep(
+    path_or_name: str | Path, overrides: Sequence[str] = (), *, environ: Mapping[str, str] | None = None
+) -> SweepConfig:
+    """Read and check a sweep.
+
+    In this order: the file and what it extends are merged, `overrides` are laid over them, environment variables are
+    expanded, the whole is checked, and paths are made absolute (relative ones start at the current directory).
+
+    Args:
+        path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
+        overrides: `key.path=value` each, the value in YAML; later ones win.
+        environ: the environment to take `${VAR}` from; `os.environ` when not given.
+
+    Raises:
+        SweepNotFoundError: there is no such sweep.
+        SweepError: something is wrong; lists all problems, each as `file:line: key.path: message`.
+    """
+    problems: list[Problem] = []
+    sources: list[str] = []
+    root = _read(find_sweep(path_or_name), (), problems, sources)
+    if root is None:
+        raise SweepError(problems, sources)
+    root = _spell_out(root)
+    for override in overrides:
+        root = _spell_out(apply_override(root, override, problems))
+    root = expand_environment(root, os.environ if environ is None else environ, problems)
+    config = validate(root, SweepConfig, problems)
+    if problems or config is None:
+        raise SweepError(problems, sources)
+    return make_absolute(config)
+
+
+def _read(path: Path, above: tuple[Path, ...], problems: list[Problem], sources: list[str]) -> Node | None:
+    """The file merged over what it extends; None, and a problem, when one of them cannot be read."""
+    source = _shown(path)
+    sources.append(source)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        problems.append(Problem(Where(source), "", f"cannot be read: {reason}"))
+        return None
+    already = len(problems)
+    root = parse_yaml(text, source, problems)
+    if root is None:
+        if len(problems) == already:
+            problems.append(Problem(Where(source), "", "the file is empty"))
+        return None
+    if not isinstance(root.value, dict):
+        problems.append(Problem(root.where, "", "a sweep file is a mapping of keys to values"))
+        return None
+    own = {key: child for key, child in root.value.items() if key != "extends"}
+    if "extends" not in root.value:
+        return Node(own, root.where)
+    base = _read_base(root.value["extends"], path, above, problems, sources)
+    return None if base is None else merge(base, Node(own, root.where))
+
+
+def _read_base(
+    extends: Node, path: Path, above: tuple[Path, ...], problems: list[Problem], sources: list[str]
+) -> Node | None:
+    chain = (*above, path.resolve())
+    if not isinstance(extends.value, str):
+        problems.append(Problem(extends.where, "extends", "must be a file's path or the name of a shipped sweep"))
+        return None
+    try:
+        base = find_sweep(extends.value, path.parent)
+    except SweepNotFoundError as error:
+        problems.append(Problem(extends.where, "extends", str(error)))
+        return None
+    if base.resolve() in chain:
+        circle = chain[chain.index(base.resolve()) :]
+        names = " -> ".join(item.name for item in (*circle, base))
+        problems.append(Problem(extends.where, "extends", f"the files extend each other in a circle: {names}"))
+        return None
+    return _read(base, chain, problems, sources)
+
+
+def _shown(path: Path) -> str:
+    """The path as messages show it: relative where it lies below the current directory."""
+    absolute = path.absolute()
+    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
+
+
+def _spell_out(root: Node) -> Node:
+    """The tree without abbreviations: a backbone's plain name as a mapping, `all` as the list of weights."""
+    root = _edit(root, ("model", "backbones"), _named_items)
+    root = _edit(root, ("objectives", "pair"), lambda node: _all_of(node, list(pair_weights)))
+    return _edit(root, ("objectives", "triplet"), lambda node: _all_of(node, list(triplet_weights)))
+
+
+def _named_items(node: Node) -> Node:
+    return Node([as_named(item) for item in node.value], node.where) if isinstance(node.value, list) else node
+
+
+def _all_of(node: Node, names: Sequence[str]) -> Node:
+    if node.plain() not in ("all", ["all"]):
+        return node
+    return Node([Node(name, node.where) for name in names], node.where)
+
+
+def _edit(node: Node, path: Sequence[str], change: Callable[[Node], Node]) -> Node:
+    """The tree with the node at `path` changed, or unchanged when there is none."""
+    if not path:
+        return change(node)
+    if not isinstance(node.value, dict) or path[0] not in node.value:
+        return node
+    children = {**node.value, path[0]: _edit(node.value[path[0]], path[1:], change)}
+    return Node(children, node.where)

@@ -1,0 +1,72 @@
+"""`--set key=value`: one value of a sweep file given on the command line."""
+
+from __future__ import annotations
+
+from goal_core.errors import nearest
+from sweeps.reading.problems import Problem, Where
+from sweeps.reading.yaml_source import Node, parse_yaml
+
+
+def apply_override(root: Node, text: str, problems: list[Problem]) -> Node:
+    """The tree with one value replaced.
+
+    Args:
+        root: the sweep file, after `extends`.
+        text: `a.b=value`; the value is YAML. Items of a list are addressed by their name or their index
+            (`stages.frozen.epochs=2`, `seeds.0=7`). A mapping or list given as value replaces the old one whole.
+        problems: receives what is wrong with it. A key that no sweep has is set all the same: validation, which knows
+            the keys, reports it under this `--set`.
+    """
+    key, equals, raw = text.partition("=")
+    key = key.strip()
+    where = Where(f"--set {key}")
+    if not equals or not all(key.split(".")):
+        problems.append(Problem(Where(f"--set {text}" if not equals else f"--set {key}="), "", "write key=value"))
+        return root
+    if key == "extends":
+        problems.append(Problem(where, "", "a file alone can extend another; give that file to the command instead"))
+        return root
+    found: list[Problem] = []
+    value = parse_yaml(raw, where.source, found, at=where) or Node(None, where)
+    problems.extend(found)
+    if found:
+        return root
+    return _put(root, key.split("."), [], Node(value.value, where), problems)
+
+
+def _put(node: Node, parts: list[str], above: list[str], value: Node, problems: list[Problem]) -> Node:
+    """`node` with `value` at `parts` below it; `node` itself, and a problem, where that does not exist."""
+    if not parts:
+        return value
+    if isinstance(node.value, dict) or node.value is None:
+        children = dict(node.value or {})
+        head, rest = parts[0], parts[1:]
+        child = children.get(head, Node({} if rest else None, value.where))
+        children[head] = _put(child, rest, [*above, head], value, problems)
+        return Node(children, node.where)
+    if isinstance(node.value, list):
+        index, used = _find_item(node.value, parts)
+        if used:
+            items = list(node.value)
+            items[index] = _put(items[index], parts[used:], [*above, *parts[:used]], value, problems)
+            return Node(items, node.where)
+        names = [item.item_name for item in node.value if item.item_name]
+        known = names or [str(position) for position in range(len(node.value))]
+        message = f"{'.'.join(above)} has no item {parts[0]!r}{nearest(parts[0], known)}; it has {', '.join(known)}"
+        problems.append(Problem(value.where, "", message))
+        return node
+    problems.append(Problem(value.where, "", f"{'.'.join(above)} holds one value, there is nothing below it"))
+    return node
+
+
+def _find_item(items: list[Node], parts: list[str]) -> tuple[int, int]:
+    """Position of the addressed item and how many parts its address took; (0, 0) when there is none."""
+    # A name may hold dots (`resnet50.a1_in1k`), so the longest run of parts that is a name counts.
+    for used in range(len(parts), 0, -1):
+        name = ".".join(parts[:used])
+        for index, item in enumerate(items):
+            if item.item_name == name:
+                return index, used
+    if parts[0].isdecimal() and int(parts[0]) < len(items):
+        return int(parts[0]), 1
+    return 0, 0

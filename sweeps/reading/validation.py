@@ -1,0 +1,264 @@
+"""A tree of YAML values into a dataclass, with every problem at its own line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from goal_core.errors import nearest
+from sweeps.reading.problems import KeyPath, Problem, Where
+from sweeps.reading.yaml_source import Node
+
+T = TypeVar("T")
+
+FILE_KEYS = ("extends",)
+"""Keys that a file may have at its top beside the dataclass's; gone once the files are merged."""
+
+_KINDS = {
+    "int_type": "a whole number",
+    "int_parsing_size": "a smaller whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "dataclass_type": "a mapping",
+}
+
+
+def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
+    """Build a dataclass from a tree, strictly.
+
+    Text where a number is due is an error, as is a key that no field has; a whole number may stand for a float.
+
+    Args:
+        root: the mapping of the whole file.
+        kind: the dataclass; the dataclasses within it may check themselves in `__post_init__`.
+        problems: receives what is wrong. After the first pass the faulty values are left out and the rest is checked
+            again, so that a check of several values together is not hidden by an unrelated mistake.
+
+    Returns:
+        The instance, or None when anything is wrong with it.
+    """
+    adapter = TypeAdapter(kind)
+    left_out: set[KeyPath] = set()
+    while True:
+        try:
+            built = adapter.validate_json(json.dumps(root.plain()), strict=True)
+        except ValidationError as failure:
+            found = _translate(failure, root, kind, left_out)
+            problems.extend(problem for _, problem in found)
+            gone = {_to_key(path): _stand_in(kind, root, _to_key(path)) for path, _ in found if path}
+            pruned = _without(root, (), gone)
+            left_out |= gone.keys()
+            if pruned == root:
+                return None
+            root = pruned
+        else:
+            return None if left_out else built
+
+
+def _translate(
+    failure: ValidationError, root: Node, kind: type[Any], left_out: set[KeyPath]
+) -> list[tuple[KeyPath, Problem]]:
+    """(key path to leave out, problem) for each error; empty path where there is nothing to leave out."""
+    wrong_type: dict[KeyPath, list[str]] = {}
+    found: list[tuple[KeyPath, Problem]] = []
+    for error in failure.errors():
+        path = _path_in(root, error)
+        node = _at(root, path)
+        if error["type"] == "missing":
+            if (*path, error["loc"][-1]) not in left_out:
+                found.append(((), _problem(root, (*path, error["loc"][-1]), node.where, "this key is missing")))
+        elif error["type"] == "union_tag_not_found" and (*path, "format") not in left_out:
+            found.append(((), _problem(root, (*path, "format"), node.where, "this key is missing")))
+        elif error["type"] == "unexpected_keyword_argument":
+            found.append((path, _problem(root, path, node.where, _unknown_key(kind, root, path))))
+        elif error["type"] in _KINDS:
+            wrong_type.setdefault(path, []).append(_KINDS[error["type"]])
+        elif error["type"] == "value_error":
+            found.extend(_value_problems(error, root, kind, path, left_out))
+        elif error["type"] == "union_tag_invalid":
+            target = (*path, "format")
+            found.append((target, _problem(root, target, _at(root, target).where, _message(error, _at(root, target)))))
+        elif error["type"] != "union_tag_not_found":
+            found.append((path, _problem(root, path, node.where, _message(error, node))))
+    for path, kinds in wrong_type.items():
+        node = _at(root, path)
+        expected = " or ".join(dict.fromkeys(kinds))
+        found.append((path, _problem(root, path, node.where, f"must be {expected}, got {_describe(node)}")))
+    return found
+
+
+def _value_problems(
+    error: ErrorDetails, root: Node, kind: type[Any], path: KeyPath, left_out: set[KeyPath]
+) -> list[tuple[KeyPath, Problem]]:
+    """What a check of a whole value said, cut into its parts, each at the key that it names first."""
+    keys = _keys_at(kind, root, path)
+    text = str(error["ctx"]["error"])
+    parts = re.split(rf"; (?=(?:{'|'.join(map(re.escape, keys))})\b)", text) if keys else [text]
+    gone = [str(key[-1]) for key in left_out if key[:-1] == path]
+    found = []
+    for part in parts:
+        if any(re.search(rf"\b{re.escape(key)}\b", part) for key in gone):
+            continue  # it speaks of a value that was left out, and took the default for it
+        target, message = _target(root, path, part, keys)
+        found.append((target, _problem(root, target, _at(root, target).where, message)))
+    return found
+
+
+def _target(root: Node, path: KeyPath, text: str, keys: Sequence[str]) -> tuple[KeyPath, str]:
+    """The key a message is about, and the message: `a.b: text` says it outright, else the first key it mentions."""
+    prefix, colon, rest = text.partition(": ")
+    if colon and path and prefix == path[-1]:
+        return path, rest
+    outright = bool(colon) and prefix.split(".")[0] in keys
+    named = prefix.split(".") if outright else [word for word in re.findall(r"\w+", text) if word in keys][:1]
+    for part in named:
+        if _child(_at(root, path), part) is None:
+            break
+        path = (*path, part)
+    return path, rest if outright else text
+
+
+def _message(error: ErrorDetails, node: Node) -> str:
+    if error["type"] in ("literal_error", "union_tag_invalid"):
+        key = "expected" if error["type"] == "literal_error" else "expected_tags"
+        options = re.findall(r"'([^']*)'", error["ctx"][key])
+        hint = nearest(node.value, options) if isinstance(node.value, str) else ""
+        return f"must be one of {', '.join(options)}; got {_describe(node)}{hint}"
+    return error["msg"]
+
+
+def _unknown_key(kind: type[Any], root: Node, path: KeyPath) -> str:
+    keys = [*_keys_at(kind, root, path[:-1]), *(FILE_KEYS if len(path) == 1 else ())]
+    return f"unknown key{nearest(str(path[-1]), keys)}; valid here: {', '.join(keys)}"
+
+
+def _problem(root: Node, path: KeyPath, where: Where, message: str) -> Problem:
+    return Problem(where, _show(root, path), message)
+
+
+def _show(root: Node, path: KeyPath) -> str:
+    """The dotted path as `--set` takes it: items that have a name by their name."""
+    shown: list[str] = []
+    node: Node | None = root
+    for part in path:
+        node = _child(node, part) if node is not None else None
+        name = node.item_name if node is not None and isinstance(part, int) else None
+        shown.append(name or str(part))
+    return ".".join(shown)
+
+
+def _child(node: Node, part: str | int) -> Node | None:
+    if isinstance(node.value, dict) and isinstance(part, str):
+        return node.value.get(part)
+    if isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
+        return node.value[part]
+    return None
+
+
+def _at(root: Node, path: KeyPath) -> Node:
+    for part in path:
+        child = _child(root, part)
+        assert child is not None, path
+        root = child
+    return root
+
+
+def _path_in(root: Node, error: ErrorDetails) -> KeyPath:
+    """The longest key path of the error that the tree holds; names of union members are skipped."""
+    path: list[str | int] = []
+    tag: object = None
+    for part in error["loc"]:
+        child = _child(root, part)
+        if part == tag or child is None:
+            tag = None
+            continue
+        path.append(part)
+        root = child
+        tag = root.value["format"].value if isinstance(root.value, dict) and "format" in root.value else None
+    return tuple(path)
+
+
+def _to_key(path: KeyPath) -> KeyPath:
+    """The path up to its last key, since leaving out an item of a list would move the others."""
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
+    return path
+
+
+def _stand_in(kind: type[Any], root: Node, path: KeyPath) -> Node | None:
+    """A number in place of a faulty one that its dataclass cannot do without, so that the rest of it is checked."""
+    owner = _type_at(kind, root, path[:-1])
+    required = {
+        item.name
+        for item in (fields(owner) if is_dataclass(owner) else ())
+        if item.default is MISSING and item.default_factory is MISSING
+    }
+    if path[-1] in required and get_type_hints(owner)[path[-1]] in (int, float):
+        return Node(1, _at(root, path).where)
+    return None
+
+
+def _without(node: Node, path: KeyPath, gone: Mapping[KeyPath, Node | None]) -> Node:
+    """The tree without some keys, or with what stands in for them."""
+    if isinstance(node.value, dict):
+        kept: dict[str, Node] = {}
+        for key, child in node.value.items():
+            new = gone[(*path, key)] if (*path, key) in gone else _without(child, (*path, key), gone)
+            if new is not None:
+                kept[key] = new
+        return Node(kept, node.where)
+    if isinstance(node.value, list):
+        items = [_without(child, (*path, index), gone) for index, child in enumerate(node.value)]
+        return Node(items, node.where)
+    return node
+
+
+def _keys_at(kind: type[Any], root: Node, path: KeyPath) -> Sequence[str]:
+    """Keys that a mapping at `path` may have; empty where it is not a dataclass."""
+    owner = _type_at(kind, root, path)
+    return [item.name for item in fields(owner)] if is_dataclass(owner) else ()
+
+
+def _type_at(kind: Any, root: Node, path: KeyPath) -> Any:
+    """The type that the value at `path` is to have; None below a value that is neither a dataclass nor a tuple."""
+    node = root
+    kind = _choose(kind, node)
+    for part in path:
+        node = _at(node, (part,))
+        if is_dataclass(kind):
+            kind = get_type_hints(kind).get(str(part))
+        else:
+            kind = get_args(kind)[0] if get_origin(kind) is tuple else None
+        kind = _choose(kind, node)
+    return kind
+
+
+def _choose(kind: Any, node: Node) -> Any:
+    """The member of a union of dataclasses that has the mapping's `format`; any other type unchanged."""
+    members = [member for member in get_args(kind) if is_dataclass(member)]
+    if get_origin(kind) is tuple or not members or not isinstance(node.value, dict) or "format" not in node.value:
+        return kind
+    tag = node.value["format"].value
+    return next((member for member in members if tag in get_args(get_type_hints(member)["format"])), kind)
+
+
+def _describe(node: Node) -> str:
+    value = node.value
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"the text {value!r}" if isinstance(value, str) else str(value)

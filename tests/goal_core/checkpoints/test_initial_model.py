@@ -1,0 +1,111 @@
+"""Cells that begin with a checkpoint: its weights, its words, and one clear line where it does not fit."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from goal_core.checkpoints.description import ModelDescription
+from goal_core.checkpoints.file import read_checkpoint, write_checkpoint
+from goal_core.checkpoints.initial_model import InitialModel
+from goal_core.data import open_dataset
+from goal_core.errors import WeightsError
+from goal_core.models import BackboneConfig, GruConfig, ModelConfig
+from goal_core.objectives import ObjectiveConfig
+from goal_core.training import StageConfig, check_initial_weights, evaluate_checkpoint, initial_weights_id, train_unit
+from sweeps.identity import cell_id
+from tests.helpers.training_cases import DATA, FROZEN, MODEL, folders_of, trained_cell, unit_of
+
+TINY = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another seed's cell on other drawings, and so with other words."""
+    return trained_cell(tmp_path_factory.mktemp("start"), seed=5, data=replace(DATA, data_seed=3)) / "best.safetensors"
+
+
+def test_every_weight_and_the_words_come_from_the_checkpoint(start: Path) -> None:
+    first = InitialModel(replace(MODEL, init_from=str(start)), DATA, open_dataset(DATA))
+    backbone = first.backbone(seed=1)
+    assert backbone is not None
+    stored = load_file(start)
+    own = {f"backbone.{k}": v for k, v in backbone.state_dict().items()}
+    own |= {f"heads.{k}": v for k, v in first.heads(backbone, seed=1).state_dict().items()}
+    assert own.keys() == stored.keys()
+    assert all(torch.equal(own[key], stored[key]) for key in own)
+    assert first.tokenizer == ModelDescription.from_json(read_checkpoint(start)[1]["card"]).vocabulary
+    assert first.tokenizer != InitialModel(MODEL, DATA, open_dataset(DATA)).tokenizer
+
+
+@pytest.mark.parametrize("stage", [TINY, replace(TINY, name="finetune")], ids=lambda stage: stage.name)
+def test_cells_train_from_it_and_evaluate(start: Path, tmp_path: Path, stage: StageConfig) -> None:
+    unit = unit_of("con/con", model=replace(MODEL, init_from=str(start)), stage=replace(stage, lr=1e-12))
+    folder = folders_of(unit, tmp_path)["con-con"]
+    outcome = train_unit(unit, {"con-con": folder})[0]
+    assert outcome.result["status"] == "done"
+    ours, theirs = load_file(folder.path("best.safetensors")), load_file(start)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.allclose(ours[key], theirs[key], atol=1e-6) for key in ours)
+    again = evaluate_checkpoint(folder.path("best.safetensors"))
+    assert again["metrics"]["test/rsum"] == pytest.approx(outcome.result["metrics"]["test/rsum"])
+
+
+def test_id_goes_by_content_and_not_by_place(start: Path, tmp_path: Path) -> None:
+    def id_of(model: ModelConfig) -> str:
+        objective = ObjectiveConfig(pair="con", triplet="con")
+        weights = initial_weights_id(model)
+        return cell_id(data=DATA, data_fingerprint="f", model=model, weights_id=weights, objective=objective, seed=1)
+
+    plain, begun = id_of(MODEL), id_of(replace(MODEL, init_from=str(start)))
+    assert initial_weights_id(MODEL) == "random"
+    assert plain != begun
+    copy = tmp_path / "copy.safetensors"
+    shutil.copy(start, copy)
+    assert id_of(replace(MODEL, init_from=str(copy))) == begun
+    tensors, state = read_checkpoint(start)
+    state["card"]["data"]["name"] = "elsewhere"
+    write_checkpoint(copy, tensors, state)
+    assert id_of(replace(MODEL, init_from=str(copy))) == begun
+    tensors["heads.image.fc.bias"] = tensors["heads.image.fc.bias"] + 1
+    write_checkpoint(copy, tensors, state)
+    assert id_of(replace(MODEL, init_from=str(copy))) != begun
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"embed_dim": 32}, "its embed_dim is 16, not 32"),
+        ({"text": GruConfig(word_dim=9)}, "its text.word_dim is 8, not 9"),
+        ({"backbone": BackboneConfig(name="test_vit", weights="random")}, "its backbone is test_resnet, not test_vit"),
+        ({"framework": "vse_infty"}, "it is of framework vsepp, not vse_infty"),
+    ],
+)
+def test_another_model_is_one_clear_line(start: Path, changes: dict[str, object], message: str) -> None:
+    model = replace(MODEL, init_from=str(start), **changes)
+    with pytest.raises(WeightsError, match=message) as caught:
+        check_initial_weights(model, DATA, open_dataset(DATA))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_vocabulary_or_a_file_that_does_not_fit_is_one_clear_line(start: Path, tmp_path: Path) -> None:
+    def refused(path: Path, message: str) -> None:
+        with pytest.raises(WeightsError, match=message) as caught:
+            check_initial_weights(replace(MODEL, init_from=str(path)), DATA, open_dataset(DATA))
+        assert "\n" not in str(caught.value)
+
+    refused(tmp_path / "none.safetensors", "no checkpoint at .*none.safetensors, which init_from names")
+    tensors, state = read_checkpoint(start)
+    rows = tensors["heads.text.embed.weight"]
+    other = tmp_path / "other.safetensors"
+    write_checkpoint(other, tensors | {"heads.text.embed.weight": rows[:-2]}, state)
+    refused(other, rf"has {len(rows)} words, but its word embedding {len(rows) - 2} rows")
+    write_checkpoint(other, tensors, {"epoch": 1})
+    refused(other, "is no model: give a best.safetensors")
+    other.write_bytes(start.read_bytes()[:5000])
+    refused(other, "cannot read")

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from goal_core.data import KarpathyConfig, ScenesConfig
+from goal_core.data.config import IdMappedConfig, RegionsConfig, XvlmJsonConfig
+from goal_core.data.formats.caption_files import precomp_folder
+from goal_core.data.formats.check import check_data
+from goal_core.data.formats.data_report import DataReport
+from goal_core.data.formats.published import published_counts
+from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.region_files import regions, write_id_mapped, write_regions
+
+
+def karpathy(root: Path, *, name: str = "tiny", quick: bool = False, **settings: Any) -> DataReport:
+    return check_data(KarpathyConfig(name=name, root=str(root), **settings), quick=quick)
+
+
+def bad(report: DataReport) -> list[tuple[str, str]]:
+    return [(finding.state, finding.found) for finding in report.findings if finding.state != "ok"]
+
+
+def test_a_whole_image_set_is_complete(tmp_path: Path) -> None:
+    report = karpathy(write_dataset(tmp_path))
+    assert report.complete
+    assert report.obtain == ()
+    found = {finding.item: finding.found for finding in report.findings}
+    assert found["train"] == "8 images, 40 captions"
+    assert found["pictures/"].startswith("14 files, ")
+    assert found["content"] == "all images read, 14"
+
+
+def test_every_unreadable_image_is_named_and_quick_does_not_look(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path)
+    (root / "pictures/0003.png").write_bytes((root / "pictures/0003.png").read_bytes()[:200])
+    (root / "pictures/0012.png").write_bytes(b"not a picture")
+    report = karpathy(root)
+    assert not report.complete
+    assert [state for state, _ in bad(report)] == ["wrong", "wrong"]
+    assert "cannot read image" in bad(report)[0][1]
+    assert "0003.png" in bad(report)[0][1]
+    assert "0012.png" in bad(report)[1][1]
+    quick = karpathy(root, quick=True)
+    assert quick.complete
+    assert quick.findings[-1].found == "not read (--quick)"
+
+
+def test_all_problems_of_an_image_set_are_found_together(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path)
+    (root / "pictures/0001.png").unlink()
+    (root / "pictures/0002.png").unlink()
+    report = karpathy(root, name="f30k", max_captions=4)
+    missing = [finding for finding in report.findings if finding.state == "missing"]
+    assert "2 of 14 images are missing under" in missing[0].found
+    counted = {finding.item: finding for finding in report.findings if finding.state == "wrong"}
+    assert counted["train"].found == "8 images, 32 captions"
+    assert counted["train"].published == "29,000 images, 116,000 captions"
+    assert any("caption_datasets.zip" in line for line in report.obtain)
+    assert any("DenotationGraph" in line for line in report.obtain)
+
+
+@pytest.mark.parametrize("name", ["coco", "tiny"])
+def test_a_missing_folder_is_missing(tmp_path: Path, name: str) -> None:
+    report = karpathy(tmp_path / "gone", name=name)
+    assert bad(report) == [("missing", f"dataset folder not found: {tmp_path / 'gone'}")]
+    assert bool(report.obtain) == (name == "coco")
+    assert bad(karpathy(tmp_path, name=name))[0][0] == "missing"
+
+
+def test_an_empty_file_and_an_image_listed_twice(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path)
+    (root / "pictures/0004.png").write_bytes(b"")
+    assert bad(karpathy(root, quick=True)) == [("wrong", f"image {root / 'pictures/0004.png'} is empty")]
+    path = root / "dataset_tiny.json"
+    path.write_text(path.read_text().replace("0002.png", "0001.png"))
+    assert any("0001.png is listed more than once" in found for _, found in bad(karpathy(root)))
+
+
+def check_regions(root: Path, *, name: str = "tiny", **settings: Any) -> DataReport:
+    return check_data(RegionsConfig(name=name, root=str(root), **settings))
+
+
+def test_whole_region_files_are_complete_and_their_shapes_are_told(tmp_path: Path) -> None:
+    report = check_regions(write_regions(tmp_path, ids_per="caption"))
+    assert report.complete
+    found = {finding.item: finding.found for finding in report.findings}
+    assert found["train_ims.npy"].startswith("shape (6, 4, 8), float32, ")
+    assert found["train_ids.txt"] == "30 ids of 6 images"
+    assert found["content"] == "regions of all images read, 12"
+
+
+def truncated(root: Path) -> None:
+    (root / "train_ims.npy").write_bytes((root / "train_ims.npy").read_bytes()[:400])
+
+
+def test_all_problems_of_region_files_are_found_together(tmp_path: Path) -> None:
+    write_regions(tmp_path)
+    truncated(tmp_path)
+    (tmp_path / "dev_ids.txt").unlink()
+    (tmp_path / "test_caps.txt").write_text("one\ntwo\n")
+    states = bad(check_regions(tmp_path))
+    assert [state for state, _ in states] == ["wrong", "missing", "wrong"]
+    parts = ("train_ims.npy is truncated", "dev_ids.txt is missing", "no multiple of")
+    for (_, found), words in zip(states, parts, strict=True):
+        assert words in found
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [truncated, lambda root: (root / "dev_caps.txt").unlink(), lambda root: np.save(root / "dev_ims.npy", 1.0)],
+)
+def test_the_published_shapes_and_the_place_of_the_files_are_told(
+    tmp_path: Path, damage: Callable[[Path], Any]
+) -> None:
+    damage(write_regions(tmp_path))
+    report = check_regions(tmp_path, name="coco")
+    assert any("kaggle.com/datasets/kuanghueilee/scan-features" in line for line in report.obtain)
+    published = {finding.item: finding.published for finding in report.findings}
+    assert published["train_caps.txt"] == "566,435 captions"
+    assert published.get("test_caps.txt") == ""
+
+
+def test_a_count_that_is_not_the_published_one_is_wrong(tmp_path: Path) -> None:
+    report = check_regions(write_regions(tmp_path), name="f30k")
+    wrong = {finding.item: finding.published for finding in report.findings if finding.state == "wrong"}
+    assert wrong["train_ims.npy"] == "shape (29000, 36, 2048)"
+    assert wrong["dev_caps.txt"] == "5,070 captions"
+    assert len(wrong) == 6
+
+
+def test_a_region_that_is_not_finite_is_found(tmp_path: Path) -> None:
+    write_regions(tmp_path)
+    broken = regions("test")
+    broken[2] = np.inf
+    np.save(tmp_path / "test_ims.npy", broken)
+    assert [found for _, found in bad(check_regions(tmp_path))] == [
+        f"regions of image 111 (row 2 of {tmp_path / 'test_ims.npy'}) are not finite"
+    ]
+
+
+def test_other_kinds_of_data_are_opened_and_counted(tmp_path: Path) -> None:
+    scenes = check_data(ScenesConfig(num_train=3, num_val=2, num_test=2))
+    assert scenes.complete
+    assert scenes.findings[0].found == "3 images, 15 captions"
+    config = IdMappedConfig(name="tiny", root=str(write_id_mapped(tmp_path)))
+    assert check_data(config).complete
+    (tmp_path / "id_mapping.json").unlink()
+    assert bad(check_data(config)) == [("missing", f"{tmp_path / 'id_mapping.json'} is missing")]
+
+
+def test_all_problems_of_mapped_ids_are_found_together(tmp_path: Path) -> None:
+    root = write_id_mapped(tmp_path)
+    (root / "images/train2014/0001.png").unlink()
+    folder = precomp_folder(root)
+    (folder / "dev_caps.txt").unlink()
+    report = check_data(IdMappedConfig(name="tiny", root=str(root)))
+    assert [state for state, _ in bad(report)] == ["missing", "missing"]
+    assert "dev_caps.txt is missing" in bad(report)[0][1]
+    assert "images are missing under" in bad(report)[1][1]
+    assert {"train", "test", "id_mapping.json"} <= {finding.item for finding in report.findings}
+
+
+def test_all_problems_of_xvlm_files_are_found_together(tmp_path: Path) -> None:
+    train = [
+        {"image": "a/0.png", "caption": "one", "image_id": 1},
+        {"image": "b/1.png", "caption": "two", "image_id": 2},
+    ]
+    (tmp_path / "train.json").write_text(json.dumps(train))
+    (tmp_path / "more.json").write_text("[{")
+    (tmp_path / "test.json").write_text(json.dumps([{"image": "a/0.png", "caption": ["one"]}]))
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    (tmp_path / "images" / "a" / "0.png").write_bytes(b"")
+    files = {"train_files": ("train.json", "more.json"), "val_file": "val.json", "test_file": "test.json"}
+    report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
+    assert [finding.item for finding in report.findings] == ["more.json", "val.json", "test", "a/", "a/", "b/"]
+    assert "not valid JSON" in bad(report)[0][1]
+    assert "val.json is missing" in bad(report)[1][1]
+    assert "0.png is empty" in bad(report)[2][1]
+    (tmp_path / "more.json").unlink()
+    (tmp_path / "val.json").write_text(json.dumps([{"image": "b/1.png", "caption": ["two", "three"]}]))
+    files["train_files"] = ("train.json",)
+    report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
+    assert [finding.item for finding in report.findings] == ["train", "val", "test", "images", "a/", "a/", "b/"]
+    assert "listed twice: in splits train and val" in bad(report)[0][1]
+    assert bad(report)[-1][0] == "missing"
+
+
+def test_published_counts_follow_the_settings() -> None:
+    coco = published_counts(KarpathyConfig(name="coco", root="x"))
+    assert [(split.images, split.captions) for split in coco.values()] == [
+        (113_287, 566_435),
+        (5_000, 25_000),
+        (5_000, 25_000),
+    ]
+    limited = published_counts(KarpathyConfig(name="f30k", root="x", max_captions=2, max_val_images=1000))
+    assert [(split.images, split.captions) for split in limited.values()] == [
+        (29_000, 58_000),
+        (1_000, 2_000),
+        (1_000, 2_000),
+    ]
+    assert published_counts(KarpathyConfig(name="emoji", root="x")) == {}
+    assert "test" not in published_counts(RegionsConfig(name="coco", root="x"))
+    assert published_counts(RegionsConfig(name="coco", root="x", test_file="testall"))["test"].images == 5_000

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from goal_core.data import Dataset, open_dataset
+from goal_core.data.config import IdMappedConfig, RegionsConfig
+from goal_core.data.formats.check import check_data
+from goal_core.errors import ConfigError, DataError
+from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.region_files import regions, write_id_mapped, write_regions
+
+
+def opened(root: Path, **settings: Any) -> Dataset:
+    return open_dataset(RegionsConfig(name="tiny", root=str(root), **settings))
+
+
+def refuse(root: Path, message: str, **settings: Any) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        opened(root, **settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ids_per", ["image", "caption"])
+@pytest.mark.parametrize("folder", ["", "precomp"])
+def test_regions_captions_and_ids_are_read(tmp_path: Path, ids_per: str, folder: str) -> None:
+    write_regions(tmp_path / folder, ids_per=ids_per)
+    splits = opened(tmp_path).splits
+    assert [(name, split.num_images, split.num_captions) for name, split in splits.items()] == [
+        ("train", 6, 30),
+        ("val", 3, 15),
+        ("test", 3, 15),
+    ]
+    assert splits["val"].captions[5] == "A picture of thing 7 said in way 0."
+    assert splits["val"].reader.label(1).startswith("image 107 (row 1 of ")
+    assert splits["train"].region_shape == (4, 8)
+    taken = splits["train"].load_regions(np.array([4, 0, 4]))
+    assert taken.dtype == np.float32
+    assert np.array_equal(taken, regions("train")[[4, 0, 4]])
+
+
+def test_the_file_is_mapped_not_loaded_and_its_reader_reaches_other_processes(tmp_path: Path) -> None:
+    split = opened(write_regions(tmp_path)).splits["test"]
+    packed = pickle.dumps(split)
+    assert len(packed) < 4000
+    assert np.array_equal(pickle.loads(packed).load_regions(np.array([2])), regions("test")[[2]])
+
+
+def test_half_precision_is_widened(tmp_path: Path) -> None:
+    write_regions(tmp_path)
+    np.save(tmp_path / "dev_ims.npy", regions("dev").astype(np.float16))
+    taken = opened(tmp_path).splits["val"].load_regions(np.array([0]))
+    assert taken.dtype == np.float32
+    assert np.allclose(taken, regions("dev")[:1], atol=2e-3)
+
+
+def test_testall_and_the_first_val_images_can_be_chosen(tmp_path: Path) -> None:
+    write_regions(tmp_path)
+    refuse(tmp_path, r"testall_ims\.npy is missing", test_file="testall")
+    for end in ("caps.txt", "ids.txt"):
+        (tmp_path / f"testall_{end}").write_bytes((tmp_path / f"train_{end}").read_bytes())
+    np.save(tmp_path / "testall_ims.npy", -regions("train"))
+    splits = opened(tmp_path, test_file="testall", max_val_images=2).splits
+    assert (splits["test"].num_images, splits["val"].num_images, splits["val"].num_captions) == (6, 2, 10)
+
+
+def test_captions_may_hold_signs_that_look_like_line_ends(tmp_path: Path) -> None:
+    write_regions(tmp_path, captions=1)
+    (tmp_path / "dev_caps.txt").write_text("one\u2028thing\r\ntwo\x0bthings\nthree\n", newline="", encoding="utf-8")
+    assert opened(tmp_path).splits["val"].captions == ["one\u2028thing", "two\x0bthings", "three"]
+
+
+def cut(name: str, size: int) -> Callable[[Path], Any]:
+    return lambda root: (root / name).write_bytes((root / name).read_bytes()[:size])
+
+
+def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path], Any]:
+    def apply(root: Path) -> None:
+        (root / name).write_text("".join(f"{line}\n" for line in change((root / name).read_text().splitlines())))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda root: (root / "dev_ims.npy").unlink(), r"dev_ims\.npy is missing"),
+        (lambda root: (root / "dev_caps.txt").unlink(), r"dev_caps\.txt is missing"),
+        (lambda root: (root / "dev_ids.txt").unlink(), r"dev_ids\.txt is missing"),
+        (
+            cut("test_ims.npy", 300),
+            r"test_ims\.npy is truncated: 300 bytes instead of 512 for shape \(3, 4, 8\) float32",
+        ),
+        (cut("test_ims.npy", 40), r"test_ims\.npy is no npy file, or its header is cut short"),
+        (cut("test_ims.npy", 0), r"test_ims\.npy is no npy file, or its header is cut short"),
+        (lambda root: (root / "test_ims.npy").open("ab").write(b"x"), r"test_ims\.npy is longer than its header says"),
+        (
+            lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 8))),
+            r"must have shape \(images, regions, features\)",
+        ),
+        (lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 4, 8), int)), r"must hold floating point numbers"),
+        (lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 4, 9))), r"dev_ims\.npy has features of 9 numbers"),
+        (lines("train_caps.txt", lambda rows: rows[:-1]), r"train_caps\.txt has 29 captions, .* of the 6 images"),
+        (lines("train_caps.txt", lambda rows: rows[:5]), r"train_caps\.txt has 5 captions, .* of the 6 images"),
+        (lines("train_caps.txt", lambda rows: [*rows[:3], " ", *rows[4:]]), r"line 4 of .*train_caps\.txt is empty"),
+        (cut("train_caps.txt", 0), r"train_caps\.txt is empty"),
+        (lambda root: (root / "dev_caps.txt").write_bytes(b"a\xff\n"), r"dev_caps\.txt is not UTF-8 text: byte 1"),
+        (
+            lines("train_ids.txt", lambda rows: rows[:-1]),
+            r"train_ids\.txt has 5 ids, but must have one for each of the 6 images or for each of the 30 captions",
+        ),
+        (
+            lines("train_ids.txt", lambda rows: [*rows[:5], rows[1]]),
+            r"image 101 is listed twice in .*train_ids\.txt: as images 1 and 5 from 0",
+        ),
+        (
+            lines("train_ids.txt", lambda rows: [*[row for row in rows for _ in range(5)][1:], "999"]),
+            r"line 5 of .*train_ids\.txt has id 101, .* of line 1 with id 100",
+        ),
+    ],
+)
+def test_damaged_files_give_one_line(tmp_path: Path, damage: Callable[[Path], Any], message: str) -> None:
+    damage(write_regions(tmp_path))
+    refuse(tmp_path, message)
+
+
+def test_a_region_that_is_not_finite_names_its_image(tmp_path: Path) -> None:
+    write_regions(tmp_path)
+    broken = regions("dev")
+    broken[1, 2, 3] = np.nan
+    np.save(tmp_path / "dev_ims.npy", broken)
+    val = opened(tmp_path).splits["val"]
+    assert np.isfinite(val.load_regions(np.array([0, 2]))).all()
+    with pytest.raises(DataError, match=r"regions of image 107 \(row 1 of .*dev_ims\.npy\) are not finite"):
+        val.load_regions(np.array([0, 1]))
+
+
+def test_images_and_regions_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    split = opened(write_regions(tmp_path)).splits["train"]
+    with pytest.raises(DataError, match="split 'train' holds precomputed regions and no images"):
+        split.load_image(0)
+    from goal_core.data import KarpathyConfig
+
+    images = open_dataset(KarpathyConfig(name="x", root=str(write_dataset(tmp_path / "images")))).splits["train"]
+    assert images.region_shape is None
+    with pytest.raises(DataError, match="split 'train' holds images and no precomputed regions"):
+        images.load_regions(np.array([0]))
+
+
+def test_an_image_in_two_splits_is_told_by_its_regions_and_not_by_its_id_alone(tmp_path: Path) -> None:
+    write_regions(tmp_path)
+    (tmp_path / "dev_ids.txt").write_text("100\n107\n108\n")
+    open_dataset(RegionsConfig(name="tiny", root=str(tmp_path)))  # ids that begin anew in each split
+    both = np.load(tmp_path / "dev_ims.npy")
+    both[0] = np.load(tmp_path / "train_ims.npy")[0]
+    np.save(tmp_path / "dev_ims.npy", both)
+    with pytest.raises(DataError, match="image 100 is listed twice: in splits train and val, with the same regions"):
+        open_dataset(RegionsConfig(name="tiny", root=str(tmp_path)))
+    report = check_data(RegionsConfig(name="tiny", root=str(tmp_path)))
+    assert [finding.item for finding in report.findings if finding.state != "ok"] == ["ids"]
+
+
+def test_the_fingerprint_sees_features_captions_and_ids(tmp_path: Path) -> None:
+    def fingerprint() -> str:
+        return opened(tmp_path).fingerprint
+
+    write_regions(tmp_path)
+    seen = [fingerprint()]
+    changed = regions("test")
+    changed[1, 0, 0] += 1e-3
+    np.save(tmp_path / "test_ims.npy", changed)
+    seen.append(fingerprint())
+    lines("dev_caps.txt", lambda rows: ["Something else.", *rows[1:]])(tmp_path)
+    seen.append(fingerprint())
+    lines("dev_ids.txt", lambda rows: ["7", *rows[1:]])(tmp_path)
+    seen += [
+        fingerprint(),
+        opened(tmp_path, max_val_images=1).fingerprint,
+        opened(tmp_path, min_word_count=1).fingerprint,
+    ]
+    assert len(set(seen)) == 6
+    assert opened(write_regions(tmp_path / "moved")).fingerprint == seen[0]
+
+
+@pytest.mark.parametrize("kind", [RegionsConfig, IdMappedConfig])
+@pytest.mark.parametrize("settings", [{"min_word_count": 0}, {"max_val_images": -1}])
+def test_settings_out_of_range_are_refused(kind: Any, settings: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        kind(name="x", root="y", **settings)
+
+
+# Raw images by id
+
+
+def mapped(root: Path, **settings: Any) -> Dataset:
+    return open_dataset(IdMappedConfig(name="tiny", root=str(root), **settings))
+
+
+@pytest.mark.parametrize("ids_per", ["image", "caption"])
+def test_the_mapping_gives_the_image_of_each_id(tmp_path: Path, ids_per: str) -> None:
+    dataset = mapped(write_id_mapped(tmp_path, ids_per=ids_per), max_val_images=2)
+    assert [(split.num_images, split.num_captions) for split in dataset.splits.values()] == [(6, 30), (2, 10), (3, 15)]
+    assert dataset.splits["test"].load_image(1)[0, 0].tolist() == [10] * 3  # images 0-5 train, 6-8 dev
+    assert re.fullmatch(r"[0-9a-f]{16}", dataset.fingerprint)
+
+
+def change_mapping(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], Any]:
+    def apply(root: Path) -> None:
+        stored = json.loads((root / "id_mapping.json").read_text())
+        change(stored)
+        (root / "id_mapping.json").write_text(json.dumps(stored))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda root: (root / "id_mapping.json").unlink(), r"id_mapping\.json is missing"),
+        (lambda root: (root / "id_mapping.json").write_text("{"), r"id_mapping\.json is not valid JSON"),
+        (lambda root: (root / "id_mapping.json").write_text("[]"), r"must be an object from image ids to file names"),
+        (change_mapping(lambda stored: stored.pop("103")), r"no file name for 1 of 6 image ids, the first is 103"),
+        (change_mapping(lambda stored: stored.update({"5": "../up.png"})), r"id 5 must have a file name below"),
+        (
+            change_mapping(lambda stored: stored.update({"110": stored["101"]})),
+            r"image train2014/0001\.png of .* is listed twice: in splits train and test",
+        ),
+        (
+            lambda root: (root / "images/train2014/0004.png").unlink(),
+            r"1 of 6 images are missing under .*: train2014/0004\.png",
+        ),
+    ],
+)
+def test_a_damaged_tree_gives_one_line(tmp_path: Path, damage: Callable[[Path], Any], message: str) -> None:
+    damage(write_id_mapped(tmp_path))
+    with pytest.raises(DataError, match=message) as caught:
+        mapped(tmp_path)
+    assert "\n" not in str(caught.value)

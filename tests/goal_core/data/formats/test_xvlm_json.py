@@ -1,0 +1,102 @@
+"""X-VLM's JSON files as a dataset, and one line for each way in which they can be wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from goal_core.data import open_dataset
+from goal_core.data.config import XvlmJsonConfig
+from goal_core.data.formats.check import check_data
+from goal_core.errors import ConfigError, DataError
+
+TRAIN = [
+    {"image": "a/0.png", "caption": "a red thing", "image_id": 7},
+    {"image": "a/1.png", "caption": "a blue thing", "image_id": "x8"},
+    {"image": "a/0.png", "caption": " red again ", "image_id": 7},
+]
+VAL = [{"image": "a/2.png", "caption": ["one", "two"]}, {"image": "b/3.png", "caption": ["three"]}]
+TEST = [{"image": "4.png", "caption": ["four", "five", "six"]}]
+
+
+def written(root: Path, **files: Any) -> Path:
+    for name, content in {"train": TRAIN, "val": VAL, "test": TEST, **files}.items():
+        (root / f"t_{name}.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    for name in ("a/0.png", "a/1.png", "a/2.png", "b/3.png", "4.png"):
+        path = root / "pictures" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((9, 12, 3), int(path.stem), dtype=np.uint8)).save(path)
+    return root
+
+
+def config(root: Path, **settings: Any) -> XvlmJsonConfig:
+    files = {"train_files": ("t_train.json",), "val_file": "t_val.json", "test_file": "t_test.json"}
+    return XvlmJsonConfig(name="tiny", root=str(root), **{"image_root": "pictures", **files, **settings})
+
+
+def test_pairs_come_together_by_image(tmp_path: Path) -> None:
+    dataset = open_dataset(config(written(tmp_path)))
+    train = dataset.splits["train"]
+    assert train.captions == ["a red thing", "red again", "a blue thing"]
+    assert train.caption_image.tolist() == [0, 0, 1]
+    assert dataset.splits["val"].caption_image.tolist() == [0, 0, 1]
+    assert (dataset.splits["val"].load_image(1) == 3).all()
+    assert dataset.splits["test"].captions == ["four", "five", "six"]
+    fewer = open_dataset(config(tmp_path, max_val_images=1))
+    assert fewer.splits["val"].captions == ["one", "two"]
+    assert fewer.fingerprint != dataset.fingerprint == open_dataset(config(tmp_path, min_word_count=4)).fingerprint
+
+
+def test_several_train_files_are_one_split(tmp_path: Path) -> None:
+    written(tmp_path, train=TRAIN[:1], more=TRAIN[1:])
+    both = open_dataset(config(tmp_path, train_files=("t_train.json", "t_more.json")))
+    assert both.splits["train"].captions == ["a red thing", "red again", "a blue thing"]
+    with pytest.raises(ConfigError, match="train_files must name at least one file"):
+        config(tmp_path, train_files=())
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"train": "[{"}, "t_train.json is not valid JSON"),
+        ({"val": {"images": []}}, "t_val.json must be a list of records"),
+        ({"test": []}, "t_test.json must be a list of records"),
+        ({"train": ["x"]}, "t_train.json: record 0 must be an object, got str"),
+        ({"train": [{"image": "a/0.png", "image_id": 1}]}, r"record 0\.caption must be text, got nothing"),
+        ({"train": [{**TRAIN[0], "caption": ["x"]}]}, r"record 0\.caption must be text, got list"),
+        ({"train": [{**TRAIN[0], "caption": "  "}]}, r"record 0\.caption is empty"),
+        ({"train": [{**TRAIN[0], "image_id": None}]}, r"record 0\.image_id must be a number or text, got NoneType"),
+        ({"train": [*TRAIN, {**TRAIN[0], "image_id": 9}]}, "record 3: image a/0.png has two ids, 7 and 9"),
+        ({"train": [*TRAIN, {**TRAIN[1], "image_id": 7}]}, "record 3: image a/1.png has two ids"),
+        ({"train": [*TRAIN, {**TRAIN[1], "image": "b/3.png"}]}, "image_id 'x8' is of two images, a/1.png and b/3.png"),
+        ({"val": [{"image": "a/2.png", "caption": "one"}]}, r"record 0\.caption must be a list of captions, got str"),
+        ({"val": [{"image": "a/2.png", "caption": []}]}, r"caption must be a list of captions, got an empty list"),
+        ({"val": [{"image": "a/2.png", "caption": ["a", 3]}]}, r"record 0\.caption\[1\] must be text, got int"),
+        ({"val": [{"caption": ["a"]}]}, r"record 0\.image must be text, got no such key"),
+        ({"test": [{"image": "../4.png", "caption": ["a"]}]}, "must be a file below the images' folder"),
+        ({"test": [VAL[0]]}, "image a/2.png is listed twice: in splits val and test"),
+        ({"val": [*VAL, VAL[0]]}, "image a/2.png is listed twice: in splits val and val"),
+        ({"test": [{"image": "b/9.png", "caption": ["a"]}]}, "images are missing under .*: b/9.png"),
+    ],
+)
+def test_malformed_files_give_one_line(tmp_path: Path, files: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        open_dataset(config(written(tmp_path, **files)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named_and_the_check_counts_the_splits(tmp_path: Path) -> None:
+    report = check_data(config(written(tmp_path)))
+    assert report.complete
+    assert [finding.found for finding in report.findings[:2]] == ["2 images, 3 captions"] * 2
+    (tmp_path / "t_val.json").unlink()
+    with pytest.raises(DataError, match=r"t_val\.json is missing"):
+        open_dataset(config(tmp_path))
+    assert not check_data(config(tmp_path)).complete
+    with pytest.raises(DataError, match="dataset folder not found"):
+        open_dataset(config(tmp_path / "nowhere"))

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from torchvision import transforms
+
+from goal_core.data import ImageConfig, decode_image, eval_image, train_image
+from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box
+from goal_core.errors import ConfigError, DataError
+from tests.helpers.paths import ROOT
+
+CONFIG = ImageConfig(size=24, resize=32)
+
+
+def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def saved(tmp_path: Path, image: Image.Image, name: str = "image.png", **options: object) -> Path:
+    image.save(tmp_path / name, **options)  # type: ignore[arg-type]
+    return tmp_path / name
+
+
+def test_rgb_is_read_as_it_is(tmp_path: Path) -> None:
+    pixels = decode_image(saved(tmp_path, Image.fromarray(noise(5, 7))))
+    assert pixels.dtype == np.uint8
+    assert np.array_equal(pixels, noise(5, 7))
+
+
+def test_transparency_is_composited_on_white(tmp_path: Path) -> None:
+    rgba = np.array([[[200, 0, 0, 255], [200, 0, 0, 0], [0, 0, 0, 128]]], dtype=np.uint8)
+    assert decode_image(saved(tmp_path, Image.fromarray(rgba))).tolist() == [
+        [[200, 0, 0], [255, 255, 255], [127, 127, 127]]
+    ]
+    grey = np.array([[[9, 255], [9, 0]]], dtype=np.uint8)
+    assert decode_image(saved(tmp_path, Image.fromarray(grey))).tolist() == [[[9] * 3, [255] * 3]]
+
+
+@pytest.mark.parametrize("transparency", [1, b"\xff\x00"])
+def test_a_palette_with_a_transparent_entry(tmp_path: Path, transparency: int | bytes) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([10, 20, 30, 40, 50, 60])
+    image.putpixel((1, 0), 1)
+    path = saved(tmp_path, image, transparency=transparency)
+    assert decode_image(path).tolist() == [[[10, 20, 30], [255, 255, 255]]]
+    assert decode_image(saved(tmp_path, image)).tolist() == [[[10, 20, 30], [40, 50, 60]]]
+
+
+def test_a_transparent_colour_of_rgb_and_of_greyscale(tmp_path: Path) -> None:
+    rgb = Image.fromarray(np.array([[[1, 2, 3], [4, 5, 6]]], dtype=np.uint8))
+    assert decode_image(saved(tmp_path, rgb, transparency=(1, 2, 3))).tolist() == [[[255] * 3, [4, 5, 6]]]
+    grey = Image.fromarray(np.array([[1, 4]], dtype=np.uint8))
+    assert decode_image(saved(tmp_path, grey, transparency=4)).tolist() == [[[1] * 3, [255] * 3]]
+
+
+def test_greyscale_of_1_8_and_16_bits(tmp_path: Path) -> None:
+    grey = np.array([[0, 100, 255]], dtype=np.uint8)
+    assert decode_image(saved(tmp_path, Image.fromarray(grey)))[0, :, 0].tolist() == [0, 100, 255]
+    deep = np.array([[0, 256, 65535]], dtype=np.uint16)
+    for name in ("deep.png", "deep.tif"):
+        assert decode_image(saved(tmp_path, Image.fromarray(deep), name))[0].tolist() == [[0] * 3, [1] * 3, [255] * 3]
+    bits = Image.fromarray(np.array([[False, True]]))
+    assert decode_image(saved(tmp_path, bits))[0, :, 2].tolist() == [0, 255]
+
+
+def test_cmyk_jpeg_becomes_rgb(tmp_path: Path) -> None:
+    path = saved(tmp_path, Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "ink.jpg", quality=95)
+    red, green, blue = decode_image(path)[4, 4].tolist()
+    assert red > 200
+    assert max(green, blue) < 60
+
+
+def test_exif_orientation_is_not_applied(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert decode_image(saved(tmp_path, Image.new("RGB", (8, 4)), "turned.jpg", exif=exif)).shape == (4, 8, 3)
+
+
+def test_a_gif_gives_its_first_frame(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
+    path = saved(tmp_path, frames[0], "moving.gif", save_all=True, append_images=frames[1:])
+    assert decode_image(path)[0, 0].tolist() == [255, 0, 0]
+
+
+def damaged() -> dict[str, bytes]:
+    buffer = io.BytesIO()
+    Image.fromarray(noise(64, 64)).save(buffer, "JPEG")
+    jpeg = buffer.getvalue()
+    buffer = io.BytesIO()
+    Image.fromarray(noise(64, 64)).save(buffer, "PNG")
+    png = buffer.getvalue()
+    return {
+        "empty": b"",
+        "text": b"<html>404</html>",
+        "cut.jpg": jpeg[: len(jpeg) // 2],
+        "cut.png": png[: len(png) // 2],
+        "flipped.png": png[:60] + bytes(200) + png[260:],
+        "header.png": png[:20],
+    }
+
+
+@pytest.mark.parametrize("name", damaged())
+def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(damaged()[name])
+    with pytest.raises(DataError, match=f"cannot read image {path}: ") as caught:
+        decode_image(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot read image .*gone\.png: .*No such file"):
+        decode_image(tmp_path / "gone.png")
+
+
+def torchvision_eval(pixels: np.ndarray, config: ImageConfig) -> torch.Tensor:
+    pipeline = transforms.Compose(
+        [transforms.Resize(config.resize), transforms.CenterCrop(config.size), transforms.PILToTensor()]
+    )
+    return pipeline(Image.fromarray(pixels))
+
+
+@settings(deadline=None, max_examples=60)
+@given(height=st.integers(1, 90), width=st.integers(1, 90), size=st.integers(8, 40), extra=st.integers(0, 9))
+def test_eval_image_equals_torchvision(height: int, width: int, size: int, extra: int) -> None:
+    if max(height, width) > 32 * min(height, width):
+        width = height
+    config = ImageConfig(size=size, resize=size + extra)
+    ours = eval_image(noise(height, width), config)
+    assert ours.dtype == torch.uint8
+    assert ours.shape == (3, size, size)
+    assert torch.equal(ours, torchvision_eval(noise(height, width), config))
+
+
+def test_eval_image_of_a_very_long_image_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    resize = Image.Image.resize
+
+    def recorded(image: Image.Image, size: tuple[int, int], resample: Image.Resampling) -> Image.Image:
+        sizes.append(size)
+        return resize(image, size, resample)
+
+    monkeypatch.setattr(Image.Image, "resize", recorded)
+    ramp = np.repeat(np.arange(60_000, dtype=np.uint16)[None, :] // 256, 1, axis=0).astype(np.uint8)
+    ours = eval_image(np.stack([ramp] * 3, axis=2), CONFIG)
+    assert ours.shape == (3, 24, 24)
+    assert set(ours.unique().tolist()) <= {116, 117, 118}  # the middle of the ramp, 30,000 / 256
+    assert sizes == [(32 * 32, 32)]
+
+
+def test_eval_image_does_not_change_or_alias_its_input() -> None:
+    pixels = noise(32, 32)
+    result = eval_image(pixels, ImageConfig(size=32, resize=32))
+    result.zero_()
+    assert np.array_equal(pixels, noise(32, 32))
+
+
+def test_train_image_is_deterministic_in_its_seed_and_ignores_global_streams() -> None:
+    pixels = noise(50, 40)
+    first = train_image(pixels, CONFIG, 7)
+    torch.rand(3)
+    np.random.rand(3)
+    state = torch.get_rng_state()
+    assert torch.equal(train_image(pixels, CONFIG, 7), first)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not torch.equal(train_image(pixels, CONFIG, 8), first)
+    assert first.shape == (3, 24, 24)
+    assert first.dtype == torch.uint8
+
+
+def test_train_image_is_the_same_in_another_process() -> None:
+    program = (
+        "import numpy as np; from goal_core.data import ImageConfig, train_image;"
+        "pixels = np.arange(50 * 40 * 3, dtype=np.uint8).reshape(50, 40, 3);"
+        "print(train_image(pixels, ImageConfig(size=24, resize=32), 11).long().sum().item())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    pixels = np.arange(50 * 40 * 3, dtype=np.uint8).reshape(50, 40, 3)
+    assert int(done.stdout) == train_image(pixels, CONFIG, 11).long().sum().item()
+
+
+def test_train_image_without_augmentation_is_the_evaluation_image() -> None:
+    config = ImageConfig(size=24, resize=32, augment="none")
+    assert torch.equal(train_image(noise(50, 40), config, 3), eval_image(noise(50, 40), config))
+
+
+def test_half_of_the_crops_are_flipped() -> None:
+    ramp = np.repeat(np.arange(64, dtype=np.uint8)[None, :, None] * 4, 64, axis=0).repeat(3, axis=2)
+    crops = [train_image(ramp, CONFIG, seed)[0].float() for seed in range(400)]
+    flipped = np.mean([bool(crop[:, 0].mean() > crop[:, -1].mean()) for crop in crops])
+    assert 0.42 < flipped < 0.58
+
+
+@settings(deadline=None)
+@given(height=st.integers(1, 400), width=st.integers(1, 400), seed=st.integers(0, 2**63 - 1))
+def test_crops_stay_inside_and_keep_share_and_ratio(height: int, width: int, seed: int) -> None:
+    top, left, crop_height, crop_width = random_crop_box(height, width, np.random.default_rng(seed))
+    assert 0 <= top <= height - crop_height
+    assert 0 <= left <= width - crop_width
+    assert crop_height >= 1
+    assert crop_width >= 1
+    if min(height, width) >= 100 and max(height, width) <= 1.3 * min(height, width):
+        assert CROP_SCALE[0] * 0.9 <= crop_height * crop_width / (height * width) <= CROP_SCALE[1]
+        assert CROP_RATIO[0] * 0.9 <= crop_width / crop_height <= CROP_RATIO[1] * 1.1
+
+
+def test_crop_boxes_are_spread_as_torchvision_spreads_them() -> None:
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    image = Image.new("RGB", (120, 90))
+    ours = np.array([random_crop_box(90, 120, rng) for _ in range(4000)], dtype=float)
+    theirs = np.array(
+        [transforms.RandomResizedCrop.get_params(image, [*CROP_SCALE], [*CROP_RATIO]) for _ in range(4000)], dtype=float
+    )
+    assert np.allclose(ours.mean(axis=0), theirs.mean(axis=0), atol=2.0)
+    assert np.allclose(ours.std(axis=0), theirs.std(axis=0), atol=2.0)
+
+
+def test_a_crop_that_cannot_fit_falls_back_to_the_centre() -> None:
+    assert random_crop_box(100, 1, np.random.default_rng(0)) == (49, 0, 1, 1)
+    assert random_crop_box(10, 1000, np.random.default_rng(0)) == (0, 493, 10, 13)
+
+
+@pytest.mark.parametrize(("size", "resize", "message"), [(4, 32, "at least 8"), (64, 32, "resize=32 < size=64")])
+def test_sizes_that_do_not_fit_are_refused(size: int, resize: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ImageConfig(size=size, resize=resize)
+
+
+def test_decoding_warns_of_nothing(tmp_path: Path) -> None:
+    image = Image.new("P", (4, 4))
+    image.putpalette([10, 20, 30, 40, 50, 60])
+    path = saved(tmp_path, image, transparency=b"\xff\x00")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        decode_image(path)

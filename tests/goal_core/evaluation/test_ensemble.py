@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from goal_core.data import open_dataset
+from goal_core.errors import ConfigError, DataError
+from goal_core.evaluation.embedding import embed_split
+from goal_core.evaluation.ensemble import check_same_queries
+from goal_core.evaluation.evaluate import open_checkpoint
+from goal_core.evaluation.recalls import recalls_between
+from goal_core.training import evaluate_checkpoint, evaluate_ensemble
+from tests.helpers.retrieval_oracle import oracle_metrics
+from tests.helpers.training_cases import DATA, trained_cell
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("ensemble")
+    return [trained_cell(root, 1), trained_cell(root, 2)]
+
+
+def test_the_ensemble_ranks_by_the_mean_of_both_similarity_matrices(two: list[Path]) -> None:
+    result = evaluate_ensemble(two)
+    sims = []
+    for path in two:
+        opened = open_checkpoint(path)
+        images, texts = embed_split(opened.encoder, opened.prepared("test"))
+        sims.append(images.double().numpy() @ texts.double().numpy().T)
+    owners = open_dataset(DATA).splits["test"].caption_image
+    expected = oracle_metrics((sims[0] + sims[1]) / 2, owners)
+    assert result["metrics"] == {f"test/{key}": pytest.approx(value) for key, value in expected.items()}
+    assert result["metrics"] != result["members"][0]["metrics"]
+    assert result["members"] == [evaluate_checkpoint(path) for path in two]
+    assert (result["images"], result["captions"]) == (8, 40)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_embeddings_end_to_end_rank_as_mean_similarities_do(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    # Coarse integers, so that many mean similarities are exactly equal.
+    parts = [(rng.integers(-1, 2, (12, 3)), rng.integers(-1, 2, (36, 3))) for _ in range(2)]
+    owners = np.repeat(np.arange(12), 3)
+    mean = sum(images @ texts.T for images, texts in parts) / 2
+    long = [torch.from_numpy(np.concatenate(side, axis=1)).float() for side in zip(*parts, strict=True)]
+    taken = recalls_between(*long, torch.from_numpy(owners), "test")
+    assert taken == {f"test/{key}": pytest.approx(value) for key, value in oracle_metrics(mean, owners).items()}
+
+
+def test_five_thousand_images_are_also_ranked_in_folds_of_one_thousand() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = normalize(torch.randn(2000, 8, generator=generator), dim=1)
+    texts = normalize(images.repeat_interleave(2, 0) + 0.5 * torch.randn(4000, 8, generator=generator), dim=1)
+    owners = torch.arange(2000).repeat_interleave(2)
+    taken = recalls_between(images, texts, owners, "test")
+    folds = [
+        recalls_between(images[start : start + 1000], texts[2 * start : 2 * start + 2000], owners[: 2 * 1000], "test")
+        for start in (0, 1000)
+    ]
+    for key in ("i2t_r1", "t2i_r10", "rsum"):
+        assert taken[f"test_1k/{key}"] == pytest.approx((folds[0][f"test/{key}"] + folds[1][f"test/{key}"]) / 2)
+    assert taken["test_1k/rsum"] > taken["test/rsum"]
+    assert not any(key.startswith("test_1k") for key in folds[0])  # 1,000 images are the 1K test themselves
+
+
+def test_what_cannot_be_averaged_is_refused(two: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="takes two checkpoints or more, got 1"):
+        evaluate_ensemble(two[:1])
+    with pytest.raises(ConfigError, match="the same one is given twice"):
+        evaluate_ensemble([two[0], two[1], two[0] / ".." / two[0].name])
+    other = trained_cell(tmp_path, 1, replace(DATA, num_test=9))
+    with pytest.raises(DataError, match="ranked on different data: 8 images with 40 captions, and 9 with 45"):
+        evaluate_ensemble([two[0], other])
+
+
+def test_captions_tell_images_apart_and_their_spelling_does_not_matter() -> None:
+    split = open_dataset(DATA).splits["test"]
+    shouted = replace(split, captions=[f" {caption.upper()}" for caption in split.captions])
+    check_same_queries(split, shouted, Path("a"), Path("b"))
+    changed = replace(split, captions=[*split.captions[:7], "something else", *split.captions[8:]])
+    with pytest.raises(DataError, match=r"a and b are ranked on different data: caption 7 of split 'test' is"):
+        check_same_queries(split, changed, Path("a"), Path("b"))

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from goal_core.data import KarpathyConfig, open_dataset
+from goal_core.data.config import ImageConfig, RegionsConfig
+from goal_core.data.formats.feature_file import FeatureFile
+from goal_core.data.images.transforms import eval_image
+from goal_core.data.images.windows import NUM_WINDOWS, window_boxes, window_squares
+from goal_core.errors import DataError
+from goal_core.evaluation import extract
+from goal_core.evaluation.extract import extract_features
+from goal_core.models import BackboneConfig, build_backbone
+from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
+
+IMAGE = ImageConfig(size=32, resize=32, augment="none")
+BACKBONE = BackboneConfig(name="test_resnet", weights="random")
+
+
+def features(root: Path, out: Path, **settings: Any) -> tuple[int, int, int]:
+    dataset = open_dataset(KarpathyConfig(name="tiny", root=str(root), image=IMAGE))
+    return extract_features(dataset, IMAGE, BACKBONE, out, seed=3, **settings)
+
+
+def content(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+
+
+def test_grid_features_are_the_cells_of_each_image_with_its_captions(tmp_path: Path) -> None:
+    shape = features(write_dataset(tmp_path / "images"), tmp_path / "out")
+    assert shape == (14, 1, 96)
+    net = build_backbone(BACKBONE, image_size=32, seed=3, cells=True)
+    images = open_dataset(KarpathyConfig(name="tiny", root=str(tmp_path / "images"), image=IMAGE))
+    regions = open_dataset(RegionsConfig(name="tiny", root=str(tmp_path / "out")))
+    for name, split in images.splits.items():
+        assert regions.splits[name].captions == split.captions
+        assert regions.splits[name].caption_image.tolist() == split.caption_image.tolist()
+        pixels = torch.stack([eval_image(split.load_image(index), IMAGE) for index in range(split.num_images)])
+        with torch.inference_mode():
+            expected = net(pixels).numpy()
+        taken = regions.splits[name].load_regions(np.arange(split.num_images))
+        assert np.allclose(taken, expected, rtol=1e-4, atol=1e-5)
+    assert (tmp_path / "out" / "dev_ids.txt").read_text() == "0008.png\n0009.png\n0010.png\n"
+
+
+def test_window_features_are_those_of_each_window_the_whole_image_first(tmp_path: Path) -> None:
+    assert features(write_dataset(tmp_path / "images"), tmp_path / "out", kind="windows") == (14, NUM_WINDOWS, 96)
+    net = build_backbone(BACKBONE, image_size=32, seed=3)
+    image = open_dataset(KarpathyConfig(name="tiny", root=str(tmp_path / "images"))).splits["test"].load_image(2)
+    with torch.inference_mode():
+        expected = net(window_squares(image, 32)).numpy()
+    taken = open_dataset(RegionsConfig(name="t", root=str(tmp_path / "out"))).splits["test"].load_regions(np.array([2]))
+    assert np.allclose(taken[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_windows_lie_in_the_image_and_cover_it() -> None:
+    for height, width in ((30, 40), (7, 500), (1, 1), (480, 640)):
+        boxes = window_boxes(height, width)
+        assert len(boxes) == NUM_WINDOWS
+        assert boxes[0] == (0, 0, width, height)
+        for left, top, right, bottom in boxes:
+            assert 0 <= left < right <= width
+            assert 0 <= top < bottom <= height
+        for first, last in ((1, 4), (5, 13)):
+            assert boxes[first][:2] == (0, 0)
+            assert boxes[last][2:] == (width, height)
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("killed_after", [1, 3, 5])
+def test_killed_and_started_again_it_writes_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_after: int
+) -> None:
+    monkeypatch.setattr(extract, "CHUNK", 3)
+    root = write_dataset(tmp_path / "images")
+    features(root, tmp_path / "unbroken")
+    calls = []
+
+    def die(split: str, done: int, total: int) -> None:
+        calls.append(split)
+        if len(calls) == killed_after:
+            raise KilledError
+
+    out = tmp_path / "out"
+    with pytest.raises(KilledError):
+        features(root, out, progress=die)
+    assert len(list(out.glob("*_ims.npy"))) == {1: 0, 3: 0, 5: 1}[killed_after]
+    with pytest.raises(DataError, match=r"_ims\.npy is missing"):
+        open_dataset(RegionsConfig(name="tiny", root=str(out)))
+    resumed = []
+    features(root, out, progress=lambda split, done, total: resumed.append((split, done)))
+    assert content(out) == content(tmp_path / "unbroken")
+    # Of the train split's chunks (3, 6, 8) none that was written is computed again.
+    assert ("train", 3) not in resumed
+
+
+def test_a_finished_folder_is_left_as_it_is(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "images")
+    features(root, tmp_path / "out")
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*_ims.npy")}
+    features(root, tmp_path / "out")
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*_ims.npy")} == before
+
+
+def test_a_folder_of_other_features_is_refused(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "images")
+    features(root, tmp_path / "out")
+    with pytest.raises(DataError, match=r"holds other features: kind is grid, not windows; choose another folder"):
+        features(root, tmp_path / "out", kind="windows")
+    (tmp_path / "out" / "features.json").unlink()
+    with pytest.raises(DataError, match=r"holds dev_ims\.npy but no features\.json; choose another folder"):
+        features(root, tmp_path / "out")
+
+
+def test_images_with_unequal_captions_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    annotations = tiny_annotations()
+    del annotations["images"][2]["sentences"][3:]
+    with pytest.raises(DataError, match=r"'train' have 3 to 5 captions, .* set data\.max_captions to 3 or fewer"):
+        features(write_dataset(tmp_path / "images", annotations), tmp_path / "out")
+
+
+def test_features_of_features_and_a_full_disk_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_dataset(tmp_path / "images")
+    with monkeypatch.context() as patch:
+        patch.setattr(extract.shutil, "disk_usage", lambda path: os.terminal_size((0, 0)) and _Usage)
+        with pytest.raises(DataError, match=r"has 0\.0 GB free, but the features take 0\.0 GB"):
+            features(root, tmp_path / "out")
+    features(root, tmp_path / "out")
+    regions = open_dataset(RegionsConfig(name="tiny", root=str(tmp_path / "out")))
+    with pytest.raises(DataError, match="tiny holds precomputed features already"):
+        extract_features(regions, IMAGE, BACKBONE, tmp_path / "again")
+
+
+class _Usage:
+    free = 0
+
+
+# The file
+
+
+ROWS = np.arange(5 * 2 * 3, dtype=np.float32).reshape(5, 2, 3)
+
+
+def test_rows_that_no_note_vouches_for_are_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "x_ims.npy"
+    with FeatureFile(path, (5, 2, 3), "key") as file:
+        file.append(ROWS[:2])
+    assert not path.exists()
+    with (tmp_path / ".x_ims.npy.partial").open("ab") as torn:
+        torn.write(b"half a row")
+    with FeatureFile(path, (5, 2, 3), "key") as file:
+        assert file.num_rows == 2
+        file.append(ROWS[2:])
+    assert np.array_equal(np.load(path), ROWS)
+    assert [found.name for found in tmp_path.iterdir()] == ["x_ims.npy"]
+
+
+@pytest.mark.parametrize("damage", ["key", "shape", "note", "data"])
+def test_what_does_not_fit_begins_anew(tmp_path: Path, damage: str) -> None:
+    path, shape = tmp_path / "x_ims.npy", (5, 2, 3)
+    with FeatureFile(path, (6, 2, 3) if damage == "shape" else shape, "old" if damage == "key" else "key") as file:
+        file.append(ROWS[:2] + 100)
+    if damage == "note":
+        (tmp_path / ".x_ims.npy.partial.json").write_text("{")
+    if damage == "data":
+        os.truncate(tmp_path / ".x_ims.npy.partial", 140)
+    with FeatureFile(path, shape, "key") as file:
+        assert file.num_rows == 0
+        file.append(ROWS)
+    assert np.array_equal(np.load(path), ROWS)
+
+
+def test_two_writers_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "x_ims.npy"
+    with FeatureFile(path, (5, 2, 3), "key") as file:
+        file.append(ROWS[:2])
+        with (
+            pytest.raises(DataError, match=r"another process is writing .*x_ims\.npy"),
+            FeatureFile(path, (5, 2, 3), "key"),
+        ):
+            pass
+        file.append(ROWS[2:])
+    assert np.array_equal(np.load(path), ROWS)
+
+
+def test_a_writer_that_waited_does_not_touch_the_finished_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, lock = tmp_path / "x_ims.npy", fcntl.flock
+
+    def finished_meanwhile(file: Any, how: int) -> None:
+        os.replace(tmp_path / ".x_ims.npy.partial", path)
+        lock(file, how)
+
+    with FeatureFile(path, (5, 2, 3), "key") as file:
+        file.append(ROWS[:2])
+    monkeypatch.setattr(fcntl, "flock", finished_meanwhile)
+    with pytest.raises(DataError, match="another process is writing"), FeatureFile(path, (5, 2, 3), "key"):
+        pass
+    assert path.stat().st_size > 128
+
+
+def test_the_card_says_what_the_features_are(tmp_path: Path) -> None:
+    features(write_dataset(tmp_path / "images"), tmp_path / "out")
+    card = json.loads((tmp_path / "out" / "features.json").read_text())
+    assert re.fullmatch(r"[0-9a-f]{16}", card.pop("data_fingerprint"))
+    assert card == {
+        "backbone": "test_resnet",
+        "weights": "random, seed 3",
+        "kind": "grid",
+        "image": {"size": 32, "resize": 32},
+        "regions": 1,
+        "features": 96,
+    }

@@ -1,0 +1,200 @@
+"""Pooling, region dropping, cell dropping and caption augmentation against plain loops."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from goal_core.data.text.pair_augment import PairAugment
+from goal_core.data.text.tokenizer import tokenizer_from_json
+from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_core.errors import DataError
+from goal_core.models.gpo import GeneralizedPooling
+from goal_core.models.grid import grid_features
+from goal_core.models.vse_infty import RegionMlp, drop_cells, unit
+
+PIECES = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s", "a", "small", "."))
+CAPTION = "A small red CARS zebra."
+
+
+def pooled_by_hand(pool: GeneralizedPooling, elements: list[list[float]]) -> list[float]:
+    """One set, rank by rank: position code, both GRU directions, score, softmax, weighted sum of sorted values."""
+    size, width = len(elements), pool.width
+    codes = []
+    for position in range(size):
+        code = []
+        for pair in range(width // 2):
+            angle = position / 10000 ** (2 * pair / width)
+            code += [math.sin(angle), math.cos(angle)]
+        codes.append(torch.tensor(code))
+    weights = dict(pool.rnn.named_parameters())
+
+    def run(order: list[int], suffix: str) -> dict[int, torch.Tensor]:
+        state, states = torch.zeros(width), {}
+        for position in order:
+            given = weights[f"weight_ih_l0{suffix}"] @ codes[position] + weights[f"bias_ih_l0{suffix}"]
+            kept = weights[f"weight_hh_l0{suffix}"] @ state + weights[f"bias_hh_l0{suffix}"]
+            reset = torch.sigmoid(given[:width] + kept[:width])
+            update = torch.sigmoid(given[width : 2 * width] + kept[width : 2 * width])
+            new = torch.tanh(given[2 * width :] + reset * kept[2 * width :])
+            state = (1 - update) * new + update * state
+            states[position] = state
+        return states
+
+    forth, back = run(list(range(size)), ""), run(list(reversed(range(size))), "_reverse")
+    scores = [float(pool.score.weight[0] @ ((forth[p] + back[p]) / 2)) / 0.1 for p in range(size)]
+    top = max(scores)
+    shares = [math.exp(score - top) for score in scores]
+    total = sum(shares)
+    columns = [sorted(column, reverse=True) for column in zip(*elements, strict=True)]
+    return [sum(s / total * v for s, v in zip(shares, column, strict=True)) for column in columns]
+
+
+def test_pooling_is_that_of_a_plain_loop_and_ignores_padding() -> None:
+    torch.manual_seed(0)
+    pool = GeneralizedPooling()
+    assert sum(parameter.numel() for parameter in pool.parameters()) == 12_704
+    lengths = torch.tensor([3, 7, 1, 7])
+    features = torch.randn(4, 7, 5)
+    features[0, 3:], features[2, 1:] = 99.0, -99.0
+    with torch.no_grad():
+        pooled = pool(features, lengths)
+        expected = [pooled_by_hand(pool, features[row, :size].tolist()) for row, size in enumerate(lengths.tolist())]
+    torch.testing.assert_close(pooled, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_cells_drop_as_in_a_plain_loop() -> None:
+    torch.manual_seed(3)
+    cells, rate = torch.randn(40, 9, 2), 0.2
+    torch.manual_seed(8)
+    kept, lengths = drop_cells(cells, rate)
+    torch.manual_seed(8)
+    shares, draws = torch.rand(40).tolist(), torch.rand(40, 9).tolist()
+    for row in range(40):
+        chosen = [c for c in range(9) if shares[row] <= rate or draws[row][c] > rate * shares[row]] or list(range(9))
+        assert lengths[row] == len(chosen)
+        assert torch.equal(kept[row, : len(chosen)], cells[row, chosen])
+        assert not kept[row, len(chosen) :].any()
+    assert 0 < (lengths < 9).sum() < 40
+
+
+def test_regions_drop_as_in_a_plain_loop() -> None:
+    augment = PairAugment(rate=0.4, wordpieces=PIECES, seed=1)
+    regions = np.arange(1, 1 + 30 * 6 * 2, dtype=np.float32).reshape(30, 6, 2)
+    captions = np.arange(100, 130)
+    kept, lengths = augment.regions(4, captions, regions)
+    for row, caption in enumerate(captions.tolist()):
+        draws = np.random.Generator(np.random.PCG64(_seed("regions", caption, epoch=4))).random(6).tolist()
+        seen = [r for r in range(6) if draws[r] >= 0.4] or [draws.index(max(draws))]
+        chosen = [regions[row, r].tolist() for r in seen]
+        assert kept[row].tolist() == chosen + [[0.0, 0.0]] * (kept.shape[1] - len(chosen))
+        assert lengths[row] == len(chosen) >= 1
+    assert kept.shape[1] == lengths.max()
+    again, _ = augment.regions(4, captions[::-1].copy(), regions[::-1])
+    assert torch.equal(again[-1], kept[0])  # a pair's draws do not depend on its batch
+    share = np.mean([augment.keep_regions(1, caption, 36).mean() for caption in range(2000)])
+    assert share == pytest.approx(0.6, abs=0.01)
+    none = PairAugment(rate=0.999, wordpieces=PIECES, seed=1)
+    assert all(none.keep_regions(1, caption, 2).sum() >= 1 for caption in range(50))
+
+
+def test_captions_change_as_in_a_plain_loop() -> None:
+    augment = PairAugment(rate=0.2, wordpieces=PIECES, seed=1)
+    words = PIECES.words(CAPTION)
+    fates: Counter[str] = Counter()
+    for caption in range(4000):
+        ids = augment.caption_ids(2, caption, CAPTION)
+        draws = np.random.Generator(np.random.PCG64(_seed("words", caption))).random(2 * len(words))
+        fresh = np.random.Generator(np.random.PCG64(_seed("pieces", caption))).random(sum(map(len, words))).tolist()
+        expected = [PIECES.pieces.index("[CLS]")]
+        for index, word in enumerate(words):
+            if draws[index] >= 0.2:
+                fates["kept"] += 1
+                expected.extend(word)
+            elif draws[len(words) + index] < 0.5:
+                fates["masked"] += 1
+                expected.extend(PIECES.pieces.index("[MASK]") for _ in word)
+            elif draws[len(words) + index] < 0.6:
+                fates["replaced"] += 1
+                expected.extend(int(fresh.pop(0) * len(PIECES.pieces)) for _ in word)
+            else:
+                fates["dropped"] += 1
+        assert ids == [*expected, PIECES.pieces.index("[SEP]")]
+    total = sum(fates.values())
+    for fate, share in {"kept": 0.8, "masked": 0.1, "replaced": 0.02, "dropped": 0.08}.items():
+        assert fates[fate] / total == pytest.approx(share, abs=0.006)
+
+
+def _seed(purpose: str, caption: int, epoch: int = 2) -> int:
+    from hashlib import sha256
+
+    return int.from_bytes(sha256(f"1/{purpose}/{epoch}/{caption}".encode()).digest()[:8], "big") >> 1
+
+
+def test_wordpieces_cut_as_bert_and_survive_storage(tmp_path: Path) -> None:
+    from transformers import BertTokenizer
+
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES.pieces) + "\n")
+    assert Wordpieces.from_file(tmp_path / "vocab.txt") == PIECES
+    theirs = BertTokenizer(vocab={piece: index for index, piece in enumerate(PIECES.pieces)})
+    for caption in (CAPTION, "", "  réd   car,cars", "x" * 200):
+        assert PIECES.encode(caption) == theirs(caption)["input_ids"]
+    assert tokenizer_from_json(PIECES.to_json()) == PIECES
+    assert Wordpieces.of_captions(["b a a", "b c"], 2).pieces == (*SPECIAL_PIECES, "a", "b")
+    with pytest.raises(DataError, match="lack"):
+        tokenizer_from_json(json.dumps({**json.loads(PIECES.to_json()), "pieces": ["[PAD]", "a"]}))
+
+
+def test_padding_rows_enter_the_statistics_of_the_region_mlp() -> None:
+    torch.manual_seed(0)
+    mlp = RegionMlp(4, 6)
+    regions = torch.randn(3, 5, 4)
+    regions[1, 2:] = 0
+    hidden = mlp.first(regions).reshape(15, 3)
+    normed = (hidden - hidden.mean(0)) / torch.sqrt(hidden.var(0, unbiased=False) + 1e-5)
+    torch.testing.assert_close(mlp(regions), mlp.second(normed.relu()).view(3, 5, 6))
+
+
+def test_unit_vectors_and_zero() -> None:
+    torch.testing.assert_close(unit(torch.tensor([[3.0, 4.0], [0.0, 0.0]])), torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
+
+
+@pytest.mark.parametrize(("name", "size"), [("test_resnet", 96), ("test_efficientnet", 64)])
+def test_cells_of_a_convolutional_backbone_average_to_its_pooled_features(name: str, size: int) -> None:
+    import timm
+
+    net = timm.create_model(name, num_classes=0).eval()
+    pixels = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        cells = grid_features(net, pixels)
+        torch.testing.assert_close(cells.mean(dim=1), net(pixels), rtol=1e-4, atol=1e-5)
+    assert cells.shape[1] > 1
+
+
+def test_cells_of_a_vit_are_its_patches_without_the_class_token() -> None:
+    import timm
+
+    net = timm.create_model("test_vit", num_classes=0).eval()
+    pixels = torch.randn(2, 3, 160, 160, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert torch.equal(grid_features(net, pixels), net.forward_features(pixels)[:, 1:])
+    assert grid_features(net, pixels).shape == (2, 100, 64)
+
+
+def test_cells_of_a_channels_last_backbone() -> None:
+    class Swin(torch.nn.Module):
+        num_features = 5
+
+        def forward_features(self, images: torch.Tensor) -> torch.Tensor:
+            return images[:, :, :2, :3].permute(0, 2, 3, 1).repeat(1, 1, 1, 2)[..., :5]
+
+    images = torch.randn(2, 3, 8, 8)
+    cells = grid_features(Swin(), images)
+    assert cells.shape == (2, 6, 5)
+    assert torch.equal(cells[0, 4, :3], images[0, :, 1, 1])

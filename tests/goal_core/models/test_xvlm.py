@@ -1,0 +1,337 @@
+"""X-VLM's parts against plain loops, and its full size against the published counts."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from goal_core.data.config import ImageConfig
+from goal_core.data.images.rand_augment import OPERATIONS, rand_augment
+from goal_core.data.images.transforms import eval_image, train_image
+from goal_core.data.text.clean_captions import CleanedWordpieces, clean_caption
+from goal_core.data.text.tokenizer import tokenizer_from_json
+from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_core.errors import DataError
+from goal_core.evaluation import EmbeddingError, reranked_ranks, retrieval_ranks
+from goal_core.models import BackboneConfig, BertConfig, ModelConfig, XvlmConfig, XvlmHeads, build_backbone
+from goal_core.models.matching import NO_NEGATIVE, draw_negatives, matching_labels
+
+TINY = ModelConfig(
+    framework="xvlm",
+    backbone=BackboneConfig(name="swin_mini_patch8_window4", weights="random"),
+    embed_dim=6,
+    bert=BertConfig(weights="random", layers=3, width=8, heads=2),
+    xvlm=XvlmConfig(fusion_layer=1, rerank_top=2, objective_weight=0.5),
+)
+FULL = ModelConfig(
+    framework="xvlm",
+    backbone=BackboneConfig(name="swin_base_patch4_window12_384", weights="random"),
+    embed_dim=256,
+    bert=BertConfig(weights="random"),
+)
+
+
+@pytest.fixture(scope="module")
+def full_size() -> XvlmHeads:
+    with torch.device("meta"):
+        return XvlmHeads(FULL, num_features=1024, vocab_size=30_522, seed=1)
+
+
+def tiny_heads() -> XvlmHeads:
+    heads = XvlmHeads(TINY, num_features=5, vocab_size=20, seed=1).eval()
+    with torch.no_grad():  # larger weights, so that every part shows in the output
+        for parameter in heads.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()))
+    return heads
+
+
+def test_full_size_swin_gives_144_cells_and_has_the_published_weights() -> None:
+    with torch.device("meta"):
+        backbone = build_backbone(FULL.backbone, image_size=384, seed=1, cells=True, drop_path=0.1, clip_pixels=True)
+        cells = backbone(torch.zeros(2, 3, 384, 384, dtype=torch.uint8))
+        assert cells.shape == (2, 144, 1024)
+    expected = 48 * 128 + 128 + 2 * 128 + 2 * 1024
+    for stage, (depth, heads) in enumerate(zip((2, 2, 18, 2), (4, 8, 16, 32), strict=True)):
+        width = 128 * 2**stage
+        expected += depth * (12 * width**2 + 13 * width + 23**2 * heads)
+        expected += 0 if stage == 0 else 2 * width**2 + 4 * width
+    assert sum(parameter.numel() for parameter in backbone.parameters()) == expected
+    rates = [module.drop_prob for module in backbone.modules() if type(module).__name__ == "DropPath"]
+    assert (max(rates), len(rates)) == (pytest.approx(0.1), 46)  # two in each block but the first
+
+
+def test_full_size_heads_have_the_published_shapes(full_size: XvlmHeads) -> None:
+    shapes = {name: tuple(tensor.shape) for name, tensor in full_size.state_dict().items()}
+    wanted = {
+        "vision_proj.weight": (256, 1024),
+        "text_proj.weight": (256, 768),
+        "itm_head.0.weight": (1536, 768),
+        "itm_head.1.weight": (1536,),
+        "itm_head.3.weight": (2, 1536),
+        "temperature": (),
+        "text.embeddings.word_embeddings.weight": (30_522, 768),
+        "cross.encoder.layer.5.crossattention.self.key.weight": (768, 1024),
+        "cross.encoder.layer.5.crossattention.self.value.weight": (768, 1024),
+        "cross.encoder.layer.0.crossattention.self.query.weight": (768, 768),
+    }
+    assert {name: shapes[name] for name in wanted} == wanted
+    layers = {name.split("layer.")[0] + name.split("layer.")[1].split(".")[0] for name in shapes if "layer." in name}
+    assert layers == {f"{half}.encoder.{index}" for half in ("text", "cross") for index in range(6)}
+    assert not any("crossattention" in name for name in shapes if name.startswith("text."))
+    layer = 12 * 768**2 + 13 * 768
+    looking = 2 * (768**2 + 768) + 2 * (1024 * 768 + 768) + 2 * 768
+    bert = (30_522 + 512 + 2 + 2) * 768 + 12 * layer + 6 * looking
+    projections = 1025 * 256 + 769 * 256
+    matching = 769 * 1536 + 2 * 1536 + 1536 * 2 + 2
+    assert sum(parameter.numel() for parameter in full_size.parameters()) == bert + projections + matching
+    with torch.device("meta"):
+        tokens, states = full_size.image_tokens(torch.zeros(3, 144, 1024)), torch.zeros(3, 7, 768)
+        assert tokens.shape == (3, 145, 1024)
+        assert full_size.embed_images(tokens).shape == full_size.embed_texts(states).shape == (3, 256)
+        assert full_size.itm_head(states[:, 0]).shape == (3, 2)
+
+
+def test_biases_norms_and_position_tables_do_not_decay(full_size: XvlmHeads) -> None:
+    groups = {group.name: group for group in full_size.parameter_groups(0.5)}
+    assert {name: (group.lr_scale, group.decay) for name, group in groups.items()} == {
+        "heads": (1.0, True),
+        "heads without decay": (1.0, False),
+        "bert": (0.5, True),
+        "bert without decay": (0.5, False),
+    }
+    listed = [id(parameter) for group in groups.values() for parameter in group.parameters]
+    assert sorted(listed) == sorted(id(parameter) for parameter in full_size.parameters())
+    names = {id(parameter): name for name, parameter in full_size.named_parameters()}
+    for group in groups.values():
+        for parameter in group.parameters:
+            name = names[id(parameter)]
+            assert group.decay == (name.endswith("weight") and "Norm" not in name and name != "itm_head.1.weight")
+    assert [names[id(p)] for p in groups["heads"].parameters] == [
+        *("vision_proj.weight", "text_proj.weight", "itm_head.0.weight", "itm_head.3.weight"),
+    ]
+    backbone = build_backbone(TINY.backbone, image_size=64, seed=1, cells=True)
+    matrices, plain = full_size.backbone_groups(backbone, 0.25)
+    kept = set(map(id, matrices.parameters))
+    decaying = {name for name, parameter in backbone.named_parameters() if id(parameter) in kept}
+    assert all(name.endswith(".weight") and "norm" not in name for name in decaying)
+    others = {name.split(".")[-1] for name, _ in backbone.named_parameters() if name not in decaying}
+    assert others == {"weight", "bias", "relative_position_bias_table"}
+    assert len(plain.parameters) + len(kept) == len(list(backbone.parameters()))
+    assert (matrices.decay, plain.decay, matrices.lr_scale, plain.lr_scale) == (True, False, 0.25, 0.25)
+
+
+def attend(attention: nn.Module, asking: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+    """Post-norm attention of one caption, (L, W), head by head."""
+    inner, heads = attention.self, 2
+    query, key, value = inner.query(asking), inner.key(told), inner.value(told)
+    size = query.shape[1] // heads
+    mixed = []
+    for head in range(heads):
+        part = slice(head * size, (head + 1) * size)
+        weights = torch.softmax(query[:, part] @ key[:, part].T / math.sqrt(size), dim=1)
+        mixed.append(weights @ value[:, part])
+    return attention.output.LayerNorm(attention.output.dense(torch.cat(mixed, dim=1)) + asking)
+
+
+def match_by_hand(heads: XvlmHeads, image_RF: torch.Tensor, states_LW: torch.Tensor) -> torch.Tensor:
+    """Both logits of one pair."""
+    states = states_LW
+    for layer in heads.cross.encoder.layer:
+        states = attend(layer.crossattention, attend(layer.attention, states, states), image_RF)
+        inner = nn.functional.gelu(layer.intermediate.dense(states))
+        states = layer.output.LayerNorm(layer.output.dense(inner) + states)
+    return heads.itm_head(states[0])
+
+
+def test_the_cross_encoder_is_that_of_a_plain_loop_and_ignores_padding() -> None:
+    heads = tiny_heads()
+    generator = torch.Generator().manual_seed(2)
+    features = torch.randn(4, 3, 5, generator=generator)
+    lengths = torch.tensor([6, 2, 6, 4])
+    tokens = torch.randint(5, 20, (4, 6), generator=generator) * (torch.arange(6) < lengths[:, None])
+    with torch.no_grad():
+        images, states = heads.image_tokens(features), heads.text_states(tokens, lengths)
+        assert torch.equal(images[:, 0], features.mean(dim=1))
+        assert torch.equal(images[:, 1:], features)
+        scores = heads.match(images, states, lengths)
+        alone = [match_by_hand(heads, images[row], states[row, : lengths[row]])[1] for row in range(4)]
+        torch.testing.assert_close(scores, torch.stack(alone), rtol=1e-4, atol=1e-5)
+        whole = torch.tensor([6, 6, 6, 6])  # without padding there is no mask; the layers still read both ways
+        full = heads.match(images, states, whole)
+        alone = [match_by_hand(heads, images[row], states[row])[1] for row in range(4)]
+        torch.testing.assert_close(full, torch.stack(alone), rtol=1e-4, atol=1e-5)
+        one = heads.encode_texts(tokens[1:2, :2], lengths[1:2])
+        torch.testing.assert_close(heads.encode_texts(tokens, lengths)[1:2], one, rtol=1e-4, atol=1e-5)
+        assert torch.equal(heads.encode_images(features), heads.embed_images(images))
+
+
+def test_the_loss_is_that_of_a_plain_loop_and_the_objective_is_weighed() -> None:
+    heads = tiny_heads()
+    generator = torch.Generator().manual_seed(3)
+    features, ids = torch.randn(5, 3, 5, generator=generator), torch.tensor([0, 0, 1, 2, 3])
+    lengths = torch.tensor([4, 3, 4, 2, 4])
+    tokens = torch.randint(5, 20, (5, 4), generator=generator) * (torch.arange(4) < lengths[:, None])
+    pairs = heads.forward_pairs(features, None, tokens, lengths)
+    surrogate = torch.tensor(7.0, requires_grad=True)
+    torch.manual_seed(11)
+    loss, extra = heads.total_loss(surrogate, pairs, ids)
+    loss.backward()
+    assert float(surrogate.grad) == pytest.approx(0.5 * 10 / (2 * 5))  # weight x scale / 2 B
+    assert heads.temperature.grad is None
+
+    torch.manual_seed(11)
+    drawn = []
+    for similarity in ((pairs.text_BD @ pairs.image_BD.T), (pairs.image_BD @ pairs.text_BD.T)):
+        chances = torch.zeros(5, 5)
+        for row in range(5):
+            exponents = [math.exp(float(value) / 0.07) for value in similarity[row].tolist()]
+            for column in range(5):
+                if ids[row] != ids[column]:
+                    chances[row, column] = exponents[column] / sum(exponents) + 1e-5
+        drawn.append(torch.multinomial(chances, 1)[:, 0].tolist())
+    rows = [(i, i, 1) for i in range(5)]
+    rows += [(drawn[0][i], i, 0) for i in range(5)] + [(i, drawn[1][i], 0) for i in range(5)]
+    sides, total, right = pairs.context, 0.0, 0
+    with torch.no_grad():
+        for image, text, label in rows:
+            logits = match_by_hand(heads, sides.tokens[image], sides.states[text, : lengths[text]])
+            total -= float(torch.log_softmax(logits, dim=0)[label]) / len(rows)
+            right += int(logits.argmax()) == label
+    assert extra == {"itm": pytest.approx(total, rel=1e-4), "itm_accuracy": pytest.approx(right / 15)}
+    assert float(loss.detach()) == pytest.approx(0.5 * 10 / (2 * 5) * 7.0 + total, rel=1e-4)
+
+
+def test_negatives_are_never_of_the_same_image_and_the_near_ones_come_most() -> None:
+    ids = torch.tensor([4, 4, 7, 9])
+    similarity = torch.tensor([[0.9, 0.9, 0.1, 0.3], [0.0, 0.0, 0.5, 0.5], [0.2, 0.2, 1.0, -1.0], [1.0, 1.0, 1.0, 1.0]])
+    torch.manual_seed(0)
+    counts = torch.zeros(4, 4)
+    for _ in range(3000):
+        negative, there = draw_negatives(similarity, ids, torch.tensor(0.07))
+        assert there.all()
+        counts[torch.arange(4), negative] += 1
+    assert counts[0, :2].tolist() == counts[1, :2].tolist() == [0, 0]
+    assert counts[2, 2] == counts[3, 3] == 0
+    chances = (torch.softmax(similarity[0] / 0.07, dim=0) + 1e-5)[2:]  # the own image's are left out, not made up for
+    assert float(counts[0, 3] / 3000) == pytest.approx(float(chances[1] / chances.sum()), abs=0.02)
+    assert float(counts[3, 0] / 3000) == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_a_pair_without_a_negative_does_not_count() -> None:
+    alone = torch.tensor([1, 1])
+    negative, there = draw_negatives(torch.eye(2), alone, torch.tensor(0.07))
+    assert (negative.tolist(), there.tolist()) == ([0, 1], [False, False])
+    assert matching_labels(there, there).tolist() == [1, 1, *[NO_NEGATIVE] * 4]
+    heads = tiny_heads()
+    pairs = heads.forward_pairs(torch.randn(2, 3, 5), None, torch.full((2, 3), 7), torch.tensor([3, 3]))
+    loss, extra = heads.total_loss(torch.zeros(()), pairs, alone)
+    assert torch.isfinite(loss)
+    assert 0 <= extra["itm_accuracy"] <= 1
+
+
+@pytest.mark.parametrize("top", [1, 3, 10, 100])
+def test_two_stage_ranks_are_those_of_a_plain_loop(top: int) -> None:
+    generator = torch.Generator().manual_seed(top)
+    images, texts = torch.randn(13, 4, generator=generator), torch.randn(40, 4, generator=generator)
+    owners = torch.cat((torch.arange(13), torch.randint(0, 13, (27,), generator=generator)))
+    scores = torch.randint(0, 4, (13, 40), generator=generator).float()  # many ties
+    ranks = reranked_ranks(images, texts, owners, lambda i, t: scores[i, t], top, block=5)
+
+    def rank(near: list[float], score: list[float], right: list[bool]) -> int:
+        order = sorted(range(len(near)), key=lambda item: -near[item])
+        front = order[:top]
+        if not any(right[item] for item in front):
+            first = next(place for place, item in enumerate(order) if right[item])
+            return sum(not right[item] for item in order[:first])
+        best = max(score[item] for item in front if right[item])
+        return sum(score[item] >= best and not right[item] for item in front)
+
+    near = (images @ texts.T).tolist()
+    for image in range(13):
+        right = [owner == image for owner in owners.tolist()]
+        assert ranks.i2t[image] == rank(near[image], scores[image].tolist(), right)
+    for text in range(40):
+        right = [image == owners[text] for image in range(13)]
+        assert ranks.t2i[text] == rank([row[text] for row in near], scores[:, text].tolist(), right)
+
+
+def test_ties_count_against_the_model_in_both_stages() -> None:
+    same, owners = torch.ones(6, 3), torch.arange(6)
+    perfect = reranked_ranks(same, same, owners, lambda i, t: (i == t).float(), 2)
+    assert perfect.i2t.tolist() == perfect.t2i.tolist() == [5] * 6  # a collapsed model chose no candidates
+    everything = reranked_ranks(same, same, owners, lambda i, t: (i == t).float(), 6)
+    assert everything.i2t.tolist() == everything.t2i.tolist() == [0] * 6
+    apart = torch.eye(6)
+    constant = reranked_ranks(apart, apart, owners, lambda i, t: torch.zeros(len(i)), 1)
+    assert constant.i2t.tolist() == retrieval_ranks(apart, apart, owners).i2t.tolist() == [0] * 6
+    level = reranked_ranks(apart, apart, owners, lambda i, t: torch.zeros(len(i)), 6)
+    assert level.i2t.tolist() == level.t2i.tolist() == [5] * 6
+    with pytest.raises(EmbeddingError, match="score is not finite"):
+        reranked_ranks(apart, apart, owners, lambda i, t: torch.full((len(i),), math.nan), 2)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [3, 0, 4, 1, 2]])
+def test_wrong_items_tied_at_the_last_candidate_are_out_whatever_their_order(order: list[int]) -> None:
+    """One is nearer than four others of equal similarity, of which a sort would let in any."""
+    owners = torch.tensor(order)
+    ranks = reranked_ranks(torch.eye(5), torch.eye(5)[owners], owners, lambda i, t: (i != owners[t]).float(), 3)
+    assert ranks.i2t.tolist() == ranks.t2i.tolist() == [0] * 5
+
+
+def test_captions_are_cleaned_and_cut() -> None:
+    assert (
+        clean_caption("  A <PERSON>'s well-known, red/blue  (small) hat!\n")
+        == "a persons well known red blue small hat"
+    )
+    assert clean_caption(" ".join(f"w{index}" for index in range(50))).split(" ")[-1] == "w29"
+    with pytest.raises(DataError, match=r"'\?!' is empty without its punctuation"):
+        clean_caption("?!")
+    pieces = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s"))
+    tokenizer = CleanedWordpieces(wordpieces=pieces)
+    assert tokenizer.encode("Red, cars!") == pieces.encode("red cars")
+    assert tokenizer_from_json(tokenizer.to_json()) == tokenizer
+    long = tokenizer.encode("cars " * 30)
+    assert (len(long), long[0], long[-1]) == (40, pieces.encode("")[0], pieces.encode("")[1])
+    with pytest.raises(DataError, match="holds no word pieces"):
+        tokenizer_from_json(json.dumps({**json.loads(tokenizer.to_json()), "wordpieces": []}))
+
+
+def test_images_are_augmented_by_their_own_seed() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 80, 3), dtype=np.uint8)
+    config = ImageConfig(size=32, resize=32, augment="xvlm")
+    whole = Image.fromarray(pixels).resize((32, 32), Image.Resampling.BICUBIC)
+    assert np.array_equal(eval_image(pixels, config).permute(1, 2, 0).numpy(), np.asarray(whole))
+    seen = {train_image(pixels, config, seed).numpy().tobytes() for seed in range(12)}
+    assert len(seen) == 12
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    assert torch.equal(train_image(pixels, config, 3), train_image(pixels, config, 3))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_rand_augment_does_two_of_ten_operations_half_of_the_time() -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (24, 24, 3), dtype=np.uint8)
+    pixels[0, 0], pixels[0, 1] = 0, 255
+    image = Image.fromarray(pixels)
+    assert len(OPERATIONS) == 10
+    for name, operation in OPERATIONS.items():
+        there, back = operation(image, 1), operation(image, -1)
+        assert there.size == image.size
+        assert (there.tobytes() == back.tobytes()) == (name in list(OPERATIONS)[:5])
+        assert (there.tobytes() == image.tobytes()) == (
+            name in ("Identity", "AutoContrast")
+        )  # it is full range already
+    draws = (np.random.Generator(np.random.PCG64(seed)) for seed in range(400))
+    unchanged = np.mean([rand_augment(image, generator).tobytes() == image.tobytes() for generator in draws])
+    assert unchanged == pytest.approx(
+        0.6**2, abs=0.06
+    )  # each draw: not done, or done and one of the two that do nothing
+    shifted = np.asarray(OPERATIONS["TranslateX"](image, 1))
+    assert np.array_equal(shifted[:, 7:], np.asarray(image)[:, :-7])
+    assert (shifted[:, :7] == 128).all()

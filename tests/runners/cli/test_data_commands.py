@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from goal_core.data import open_dataset
+from goal_core.data.config import RegionsConfig
+from goal_core.training import evaluate_ensemble
+from runners.cli.app import run
+from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.training_cases import trained_cell
+
+SWEEP = """
+name: tiny
+data: {format: karpathy, name: tiny, root: ROOT, image: {size: 32, resize: 32, augment: none}}
+model:
+  backbones: [{name: test_resnet, weights: random}]
+seeds: [1]
+stages: [{name: frozen, epochs: 1, lr: 1e-3, batch_size: 8}]
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(SWEEP.replace("ROOT", str(write_dataset(tmp_path / "images"))))
+    return str(path)
+
+
+def test_check_exits_with_0_when_complete_and_with_2_otherwise(
+    sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["data", "check", sweep]) == 0
+    assert "tiny: complete" in capsys.readouterr().out
+    (tmp_path / "images/pictures/0005.png").write_bytes(b"no picture")
+    assert run(["data", "check", sweep, "--quick"]) == 0
+    capsys.readouterr()
+    assert run(["data", "check", sweep, "--json"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    assert (report["name"], report["complete"], report["obtain"]) == ("tiny", False, [])
+    wrong = [finding for finding in report["findings"] if finding["state"] != "ok"]
+    assert len(wrong) == 1
+    assert "0005.png" in wrong[0]["found"]
+    assert run(["data", "check", sweep, "--set", f"data.root={tmp_path}/gone", "--set", "data.name=f30k"]) == 2
+    printed = capsys.readouterr().out
+    assert "f30k: 1 not as it should be" in printed
+    assert "https://shannon.cs.illinois.edu/DenotationGraph/" in printed
+
+
+def test_features_are_written_and_open_as_regions(
+    sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "features")
+    assert run(["data", "features", sweep, "--out", out]) == 0
+    assert "14 images, 1 regions of 96 numbers each" in capsys.readouterr().out
+    assert open_dataset(RegionsConfig(name="tiny", root=out)).splits["train"].region_shape == (1, 96)
+    assert run(["data", "features", sweep, "--out", out, "--kind", "windows"]) == 2
+    assert "holds other features: kind is grid, not windows" in capsys.readouterr().err
+    for wrong in (["--kind", "boxes"], ["--device", "tpu"], ["--backbone", "resnet18"]):
+        assert run(["data", "features", sweep, "--out", out, *wrong]) == 2
+        assert f"error: {wrong[0]} must be" in capsys.readouterr().err
+
+
+def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two = [trained_cell(tmp_path, seed) for seed in (1, 2)]
+    assert run(["evaluate", *map(str, two), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["metrics"] == evaluate_ensemble(two)["metrics"]
+    assert run(["evaluate", *map(str, two)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "test: 8 images, 40 captions"
+    assert lines[1].split() == ["i2t", "R@1", "R@5", "R@10", "t2i", "R@1", "R@5", "R@10", "rsum"]
+    assert lines[2::2] == ["con/con seed 1 frozen, epoch 1", "con/con seed 2 frozen, epoch 1", "ensemble of 2"]
+    assert lines[7].split() == ["all", *(f"{value:.2f}" for value in printed["metrics"].values())]
+    assert max(map(len, lines)) <= 80
+    assert run(["evaluate", *map(str, two), "--weights", "x"]) == 2
+    assert "--weights is of one backbone" in capsys.readouterr().err

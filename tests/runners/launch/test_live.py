@@ -1,0 +1,136 @@
+"""The live view: on a real pseudo-terminal of 80 columns, without colour, through a pipe, and in plain ASCII."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+
+import pexpect
+import pytest
+from rich.console import Console
+
+from runners.launch.live import LiveView, block_table, overview, plus_minus
+from runners.launch.progress import SweepProgress
+from tests.helpers.paths import ROOT
+from tests.helpers.progress_cases import half_done
+from tests.helpers.store_cases import cell
+
+CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOUR = re.compile(r"\x1b\[[0-9;]*\b(3[0-7]|4[0-7]|9[0-7]|38|48)\b[0-9;]*m")
+
+SCRIPT = """
+import time
+from rich.console import Console
+from runners.launch.live import LiveView
+from tests.helpers.progress_cases import half_done
+from tests.helpers.paths import ROOT
+board = half_done()
+console = Console(highlight=False)
+with LiveView(board, "quickstart", console) as view:
+    view.note("frozen: 45 of 45 cells to train")
+    time.sleep(1.2)
+    first = board.cells[3]
+    board.epoch_done(first.id, "frozen", 2, {"val/rsum": 250.0})
+    view.epoch(board[first.id, "frozen"])
+    time.sleep(1.2)
+print("the end")
+"""
+
+
+def on_terminal(rows: int, **environment: str) -> str:
+    """What the script writes to a pseudo-terminal of 80 columns."""
+    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
+    settings = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    child = pexpect.spawn(
+        sys.executable, ["-c", SCRIPT], cwd=str(ROOT), env=clean | settings | environment, dimensions=(rows, 80),
+        encoding="utf-8", timeout=120,
+    )  # fmt: skip
+    child.expect("the end")
+    written = str(child.before)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    return written
+
+
+def lines_of(written: str) -> list[str]:
+    return [line.rstrip() for line in re.split(r"[\r\n]+", CSI.sub("", written))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [24, 60])
+def test_on_a_terminal_of_80_columns_the_grid_is_whole_and_redrawn_in_place(rows: int) -> None:
+    written = on_terminal(rows)
+    lines = lines_of(written)
+    assert max(map(len, lines)) <= 80
+    assert "frozen: 45 of 45 cells to train" in lines
+    heads = [line for line in lines if "scenes vsepp test_byobnet frozen: image -> text R@1" in line]
+    assert len(heads) >= 2  # redrawn
+    assert written.count("\x1b[1A") >= 5  # by going up, not by scrolling
+    assert any(line.lstrip().startswith("con ") and "± 11.3 (2/3) x" in line for line in lines)
+    assert any(line.lstrip().startswith("lin ") and "~~~" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_without_colour_there_is_no_colour_and_every_mark() -> None:
+    written = on_terminal(60, NO_COLOR="1")
+    assert not COLOUR.search(written)
+    assert COLOUR.search(on_terminal(60))
+    lines = lines_of(written)
+    assert any("*" in line and "±" in line for line in lines)
+    assert any(". waiting   ~ running   x failed   * best" in line for line in lines)
+
+
+def plain(encoding: str) -> list[str]:
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    console = Console(file=file, highlight=False)
+    console.print(overview(half_done(), "quickstart", live=False, sign=plus_minus(console)))
+    file.flush()
+    written = file.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]  # the BytesIO above
+    assert "\x1b" not in written
+    return written.splitlines()
+
+
+@pytest.mark.parametrize(("encoding", "sign"), [("utf-8", "±"), ("ascii", "+-")])
+def test_through_a_pipe_it_is_plain_text_of_80_columns(encoding: str, sign: str) -> None:
+    lines = plain(encoding)
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "quickstart  15 done, 4 running, 25 waiting, 1 failed"
+    start = lines.index("scenes vsepp test_byobnet frozen: image -> text R@1")
+    words = [" ".join(line.split()) for line in lines[start + 1 : start + 7]]
+    assert words == [
+        "con nca cir",
+        f"con *93.0 {sign} 7.0 87.0 {sign} 11.3 (2/3) x 84.5 {sign} 4.9 (2/3)",
+        f"lin 90.0 {sign} 7.0 ~~~ 78.0 {sign} 7.0",
+        f"sig 90.5 {sign} 4.9 (2/3) ... ...",
+        "lin-ms ... ... ...",
+        "sig-ms ... ... ...",
+    ]
+
+
+def test_the_best_square_is_one_whose_seeds_are_all_in() -> None:
+    board = SweepProgress([cell("con", "con", seed) for seed in (1, 2)] + [cell("con", "nca", seed) for seed in (1, 2)])
+    for one, value in zip(board.cells[:3], (10.0, 20.0, 90.0), strict=True):
+        board.done(one.id, "frozen", {"metrics": {"test/i2t_r1": value}})
+    console = Console(file=io.StringIO(), width=80)
+    console.print(block_table(board, board.blocks()[0], "test/i2t_r1", "R@1"))
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
+    assert "*15.0 ± 7.1" in text
+    assert "*90" not in text
+    assert "90.0 (1/2)" in text
+
+
+def test_where_nothing_is_redrawn_events_are_lines() -> None:
+    board = half_done()
+    console = Console(file=io.StringIO(), highlight=False)
+    with LiveView(board, "quickstart", console) as view:
+        entry = board[board.cells[8].id, "frozen"]
+        board.epoch_done(entry.cell.id, "frozen", 2, {"val/rsum": 250.0})
+        view.epoch(entry)
+        view.failed(board[board.cells[4].id, "frozen"])
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
+    assert lines[0].startswith("con/cir test_byobnet seed 3 (frozen): epoch 2/3, val rsum 250.0 (left about ")
+    assert lines[1].startswith("con/nca test_byobnet seed 2 (frozen): failed, NaN in the gradient")
+    assert len(lines) == 2

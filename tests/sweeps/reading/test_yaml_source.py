@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sweeps.reading.problems import Problem
+from sweeps.reading.yaml_source import parse_yaml
+
+
+def parse(text: str) -> tuple[Any, list[str]]:
+    problems: list[Problem] = []
+    node = parse_yaml(text, "f.yaml", problems)
+    return (None if node is None else node.plain()), [str(problem) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("no", "no"),
+        ("on", "on"),
+        ("yes", "yes"),
+        ("True", True),
+        ("false", False),
+        ("1e-4", 1e-4),
+        ("1E5", 1e5),
+        ("-.5", -0.5),
+        (".inf", float("inf")),
+        ("012", 12),
+        ("0x1F", 31),
+        ("-0o17", -15),
+        ("+5", 5),
+        ("113_000", 113000),
+        ("'12'", "12"),
+        ("2026-11-01", "2026-11-01"),
+        ("12:30:45", "12:30:45"),
+        ("~", None),
+        ("", None),
+        ("'#1'", "#1"),
+    ],
+)
+def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
+    parsed, problems = parse(f"key: {text}\n")
+    assert problems == []
+    assert parsed == {"key": value}
+    assert type(parsed["key"]) is type(value)
+
+
+def test_every_key_and_item_knows_its_line() -> None:
+    node = parse_yaml("a: 1\nb:\n  # comment\n  c:\n    - x\n    - {d: 2,\n       e: 3}\n", "f.yaml", [])
+    assert node is not None
+    assert isinstance(node.value, dict)
+    b = node.value["b"]
+    assert isinstance(b.value, dict)
+    c = b.value["c"]
+    assert isinstance(c.value, list)
+    first, second = c.value
+    assert isinstance(second.value, dict)
+    lines = [item.where.line for item in (node.value["a"], b, c, first, second, second.value["e"])]
+    assert lines == [1, 2, 4, 5, 6, 7]
+
+
+def test_aliases_work_and_may_not_contain_themselves() -> None:
+    assert parse("a: &x [1, 2]\nb: *x\n") == ({"a": [1, 2], "b": [1, 2]}, [])
+    _, problems = parse("a: &x\n  b: *x\n")
+    assert problems == ["f.yaml:2: a.b: an alias may not contain itself"]
+
+
+def test_all_structural_problems_are_reported_together() -> None:
+    _, problems = parse("a: 1\na: 2\nb: {c: 1, c: 2}\n3: x\nd: !!python/name:os.system x\n<<: {e: 1}\n[1, 2]: y\n")
+    assert problems == [
+        "f.yaml:2: a: duplicate key, first given at f.yaml:1",
+        "f.yaml:3: b.c: duplicate key, first given at f.yaml:3",
+        "f.yaml:4: a key must be text, got 3",
+        "f.yaml:5: d: the tag 'python/name:os.system' is not allowed here",
+        "f.yaml:6: merge keys (<<) are not supported; use `extends`",
+        "f.yaml:7: a key must be text, got a list or mapping",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a:\n\tb: 1\n", "f.yaml:2: not valid YAML: a tab where only spaces may indent"),
+        ("a: b: c\n", "f.yaml:1: not valid YAML: mapping values are not allowed here"),
+        ("a: 1\n---\nb: 2\n", "f.yaml:2: not valid YAML: one document to a file, but '---' starts a second one"),
+        ("a: *b\n", "f.yaml:1: not valid YAML: found undefined alias 'b'"),
+        ("a: 'x\n", "f.yaml:2: not valid YAML: found unexpected end of stream while scanning a quoted scalar"),
+        ("a: \x00\n", "f.yaml: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
+    ],
+)
+def test_broken_yaml_is_one_clear_line(text: str, message: str) -> None:
+    assert parse(text) == (None, [message])
+
+
+def test_unclosed_bracket_names_a_line() -> None:
+    value, problems = parse("a: 1\nb: [1, 2\nc: 3\n")
+    assert value is None
+    assert len(problems) == 1
+    assert problems[0].startswith("f.yaml:")
+    assert "not valid YAML" in problems[0]

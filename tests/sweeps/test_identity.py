@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+import sweeps.identity
+from goal_core.data.config import ImageConfig, KarpathyConfig, ScenesConfig
+from goal_core.models.config import BackboneConfig, GruConfig, ModelConfig
+from goal_core.objectives import ObjectiveConfig, triplet_weights
+from goal_core.training.config import StageConfig
+from sweeps import SweepConfig, expand, load_sweep
+from sweeps.identity import canonical_json, cell_id, stage_key
+
+KARPATHY = KarpathyConfig(name="coco", root="/data/coco")
+SCENES = ScenesConfig()
+MODEL = ModelConfig(backbone=BackboneConfig(name="resnet18", weights="/w/a.safetensors"))
+OBJECTIVE = ObjectiveConfig(pair="sig-ms", triplet="cir")
+FROZEN = StageConfig(name="frozen", epochs=10, lr=1e-3)
+FINETUNE = StageConfig(name="finetune", epochs=5, lr=1e-4)
+BACKWARDS = ", ".join(reversed(list(triplet_weights)))
+
+
+def make_id(**changes: Any) -> str:
+    given_: dict[str, Any] = {
+        "data": KARPATHY,
+        "data_fingerprint": "f0",
+        "model": MODEL,
+        "weights_id": "sha256:0",
+        "objective": OBJECTIVE,
+        "seed": 1,
+    }
+    return cell_id(**(given_ | changes))
+
+
+def another(value: Any) -> Any:
+    """A valid value of the same kind that differs."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value * 2 + 1
+    return {"none": "crop_flip", "crop_flip": "none", "adam": "adamw"}.get(value, f"{value}x")
+
+
+def test_id_is_16_hex_digits() -> None:
+    assert len(make_id()) == 16
+    assert set(make_id()) <= set("0123456789abcdef")
+
+
+def test_canonical_json_goes_by_value() -> None:
+    assert canonical_json({"b": 1.0, "a": [1e-4, True, None, -0.0]}) == '{"a":[0.0001,true,null,0],"b":1}'
+    assert canonical_json({"a": 0.1 + 0.2}) != canonical_json({"a": 0.3})
+    assert canonical_json(1) != canonical_json(True)
+    assert canonical_json(1) != canonical_json("1")
+    assert canonical_json(1e300) == canonical_json(int(1e300))
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            canonical_json({"a": wrong})
+
+
+numbers = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.text() | numbers,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=5), st.randoms())
+@settings(max_examples=50, deadline=None)
+def test_canonical_json_ignores_the_order_of_keys(value: dict[str, Any], random: Any) -> None:
+    keys = list(value)
+    random.shuffle(keys)
+    assert canonical_json({key: value[key] for key in keys}) == canonical_json(value)
+    assert json.loads(canonical_json(value)) == value
+
+
+@pytest.mark.parametrize(
+    "field", [item.name for item in fields(KarpathyConfig) if item.name not in ("format", "image")]
+)
+def test_karpathy_setting_counts_unless_it_is_a_label_or_a_place(field: str) -> None:
+    changed = make_id(data=replace(KARPATHY, **{field: another(getattr(KARPATHY, field))}))
+    assert (changed == make_id()) == (field in ("name", "root", "annotations"))
+
+
+@pytest.mark.parametrize("field", [item.name for item in fields(ScenesConfig) if item.name not in ("format", "image")])
+def test_scenes_setting_counts_unless_the_fingerprint_has_it(field: str) -> None:
+    changed = make_id(data=replace(SCENES, **{field: another(getattr(SCENES, field))}))
+    assert (changed == make_id(data=SCENES)) == (field in ("name", "num_train", "num_val", "num_test", "data_seed"))
+
+
+@pytest.mark.parametrize("change", [{"size": 100}, {"resize": 300}, {"augment": "none"}])
+def test_image_setting_counts(change: dict[str, Any]) -> None:
+    assert make_id(data=replace(KARPATHY, image=replace(ImageConfig(), **change))) != make_id()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data_fingerprint": "f1"},
+        {"weights_id": "random"},
+        {"seed": 2},
+        {"model": replace(MODEL, embed_dim=512)},
+        {"model": replace(MODEL, text=GruConfig(word_dim=200))},
+        {"model": replace(MODEL, backbone=BackboneConfig(name="resnet50", weights="/w/a.safetensors"))},
+        {"objective": ObjectiveConfig(pair="sig", triplet="cir")},
+        {"objective": ObjectiveConfig(pair="sig-ms", triplet="nca")},
+        {"objective": ObjectiveConfig(pair="sig-ms", triplet="cir", variant="released")},
+        {"objective": ObjectiveConfig(pair="sig-ms", triplet="cir", params={"tau": 11})},
+        {"objective": ObjectiveConfig(pair="sig-ms", triplet="cir", params={"alpha": 3})},
+    ],
+)
+def test_what_makes_the_model_counts(change: dict[str, Any]) -> None:
+    assert make_id(**change) != make_id()
+
+
+def test_numerics_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = make_id()
+    monkeypatch.setattr(sweeps.identity, "NUMERICS_VERSION", 2)
+    assert make_id() != before
+
+
+def test_place_of_the_weights_does_not_count() -> None:
+    elsewhere = replace(MODEL, backbone=BackboneConfig(name="resnet18", weights="/other/b.safetensors"))
+    assert make_id(model=elsewhere) == make_id()
+
+
+def test_a_default_written_out_does_not_count() -> None:
+    defaults = {key: value for key, value in OBJECTIVE.resolved().items() if key not in ("pair", "triplet")}
+    written = ObjectiveConfig(pair="sig-ms", triplet="cir", params=defaults)
+    assert written.params != OBJECTIVE.params
+    assert make_id(objective=written) == make_id()
+    assert make_id(objective=ObjectiveConfig(pair="sig-ms", triplet="cir", params={"tau": 10})) == make_id()
+
+
+STAGE_CHANGES: dict[str, Any] = {item.name: None for item in fields(StageConfig)} | {
+    "lr_drops": (3,),
+    "lr_drop_factor": 0.5,
+    "beta2": 0.98,
+    "lr_warmup": 0.1,
+}
+
+
+@pytest.mark.parametrize("field", sorted(STAGE_CHANGES.keys() - {"name"}))
+def test_stage_setting_counts_unless_it_cannot_move_a_number(field: str) -> None:
+    changed = replace(FROZEN, **{field: STAGE_CHANGES[field] or another(getattr(FROZEN, field))})
+    same = stage_key("c", [changed], "fp32") == stage_key("c", [FROZEN], "fp32")
+    assert same == (field in ("checkpoint_every", "collapse_patience"))
+
+
+def test_stage_key_counts_cell_precision_and_the_stages_before() -> None:
+    key = stage_key("c", [FROZEN, FINETUNE], "fp32")
+    others = [
+        stage_key("d", [FROZEN, FINETUNE], "fp32"),
+        stage_key("c", [FROZEN, FINETUNE], "bf16"),
+        stage_key("c", [replace(FROZEN, epochs=9), FINETUNE], "fp32"),
+        stage_key("c", [FINETUNE], "fp32"),
+        stage_key("c", [FROZEN], "fp32"),
+    ]
+    assert len({key, *others}) == 6
+
+
+def test_all_settings_are_plain_data() -> None:
+    """Ids go through JSON; a field of another kind would have to say how it counts."""
+    for config in (KARPATHY, SCENES, MODEL, FROZEN):
+        for item in fields(config):
+            value = getattr(config, item.name)
+            assert is_dataclass(value) or isinstance(value, (str, int, float, bool, tuple))
+
+
+def keys_of(config: SweepConfig) -> list[tuple[str, tuple[str, ...]]]:
+    weights = {backbone.name: f"of {backbone.name}" for backbone in config.model.backbones}
+    return [(cell.id, tuple(stage.key for stage in cell.stages)) for cell in expand(config, "f", weights)]
+
+
+def test_spelling_of_numbers_does_not_count(small: SweepConfig, write: Callable[..., Path], small_text: str) -> None:
+    text = (
+        small_text.replace("1e-3", "0.001").replace("1e-4", "0.0001").replace("20", "2_0")
+        + "objectives: {params: {tau: 10}}\n"
+    )
+    assert keys_of(load_sweep(write("other.yaml", text))) == keys_of(small)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["name=renamed"],
+        ["resources={cpus: 4, gpus: 1, max_attempts: 9, watchdog: 5}"],
+        ["execution={sharing: trunk, cells_per_unit: 8}"],
+        ["store=/elsewhere", "tracking=http://127.0.0.1:5000"],
+        ["data.name=other"],
+        ["stages.frozen.checkpoint_every=7", "stages.finetune.collapse_patience=0"],
+        [f"objectives={{pair: all, triplet: [{BACKWARDS}], params: {{tau: 10.0, margin: 0.2}}}}"],
+        ["precision=fp32", "data.min_word_count=1", "model.framework=vsepp"],
+    ],
+)
+def test_what_does_not_make_the_model_leaves_ids_alone(
+    write: Callable[..., Path], small: SweepConfig, overrides: list[str]
+) -> None:
+    assert keys_of(load_sweep("small.yaml", overrides)) == keys_of(small)
+
+
+def test_extended_file_has_the_ids_of_the_flat_one(
+    write: Callable[..., Path], small: SweepConfig, small_text: str
+) -> None:
+    head, stages = small_text.split("seeds:")
+    write("base.yaml", head + "seeds: [9]\nstages: [{name: frozen, epochs: 3, lr: 7.0}]\n")
+    over = write("over.yaml", "extends: base.yaml\nseeds:" + stages)
+    assert keys_of(load_sweep(over)) == keys_of(small)
+
+
+def test_adding_keeps_old_ids(small: SweepConfig, write: Callable[..., Path]) -> None:
+    old = set(keys_of(small))
+    more_seeds = set(keys_of(load_sweep("small.yaml", ["seeds=[2, 3, 1]"])))
+    assert old < more_seeds
+    fewer_objectives = keys_of(load_sweep("small.yaml", ["objectives.pair=[lin]"]))
+    assert set(fewer_objectives) < old
+    more_backbones = load_sweep(
+        "small.yaml", ["model.backbones=[resnet50, resnet18, {name: resnet10t, weights: random}]"]
+    )
+    assert old < set(keys_of(more_backbones))
+
+
+def test_changing_finetune_keeps_the_frozen_results(small: SweepConfig) -> None:
+    changed = load_sweep("small.yaml", ["stages.finetune.lr=3e-4"])
+    for (cell, keys), (old_cell, old_keys) in zip(keys_of(changed), keys_of(small), strict=True):
+        assert cell == old_cell
+        assert keys[0] == old_keys[0]
+        assert keys[1] != old_keys[1]
+
+
+def test_changing_frozen_changes_both_stages_but_not_the_cell(small: SweepConfig) -> None:
+    changed = load_sweep("small.yaml", ["stages.frozen.lr=3e-4"])
+    for (cell, keys), (old_cell, old_keys) in zip(keys_of(changed), keys_of(small), strict=True):
+        assert cell == old_cell
+        assert set(keys).isdisjoint(old_keys)
+
+
+def shuffled(value: Any, random: Any) -> Any:
+    if isinstance(value, dict):
+        keys = list(value)
+        random.shuffle(keys)
+        return {key: shuffled(value[key], random) for key in keys}
+    return [shuffled(item, random) for item in value] if isinstance(value, list) else value
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_order_of_yaml_keys_does_not_count(small: SweepConfig, small_text: str, random: Any) -> None:
+    yaml = YAML(typ="safe", pure=True)
+    with Path("shuffled.yaml").open("w") as file:
+        yaml.dump(shuffled(yaml.load(small_text), random), file)
+    assert keys_of(load_sweep("shuffled.yaml")) == keys_of(small)
