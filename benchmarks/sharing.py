@@ -37,8 +37,8 @@ class _Clock(SilentListener):
 
 def _seconds(unit: UnitPlan, root: Path, dataset: Dataset) -> float:
     clock = _Clock()
-    folders = {cell.cell_id: ScratchFolder(root / cell.cell_id) for cell in unit.cells}
-    train_unit(unit, folders, clock, dataset)
+    files = {training.key: ScratchFolder(root / training.key) for training in unit.trainings}
+    train_unit(unit, files, clock, dataset)
     return clock.last - clock.first
 
 
@@ -63,16 +63,14 @@ def main() -> None:
     )
     stage = StageConfig(name="frozen", epochs=1, lr=1e-3, batch_size=options.batch, drop_last=True)
     dataset = open_dataset(data)
-    cells = tuple(
-        TrainingPlan(
-            cell_id=f"{o.pair}-{o.triplet}", objective=ObjectiveConfig(pair=o.pair, triplet=o.triplet), init=None
-        )
+    trainings = tuple(
+        TrainingPlan(key=o.name, cell_id=o.name, objective=ObjectiveConfig(pair=o.pair, triplet=o.triplet), init=None)
         for o in list_objectives()
     )
 
     def unit(*chosen: TrainingPlan) -> UnitPlan:
         return UnitPlan(
-            cells=chosen, data=data, model=model, seed=1, stage=stage, device=options.device, threads=options.threads
+            trainings=chosen, data=data, model=model, seed=1, stage=stage, device=options.device, threads=options.threads
         )
 
     torch.set_num_threads(options.threads)
@@ -87,10 +85,10 @@ def main() -> None:
             torch.cuda.synchronize()
         forward = time.perf_counter() - began
         with torch.enable_grad():
-            solo = sum(_seconds(unit(cell), Path(scratch) / f"solo-{n}", dataset) for n, cell in enumerate(cells))
-            shared = _seconds(unit(*cells), Path(scratch) / "shared", dataset)
-    share = min(1.0, forward / (solo / len(cells)))
-    bound = len(cells) / (share + len(cells) * (1 - share))
+            solo = sum(_seconds(unit(one), Path(scratch) / f"solo-{n}", dataset) for n, one in enumerate(trainings))
+            shared = _seconds(unit(*trainings), Path(scratch) / "shared", dataset)
+    share = min(1.0, forward / (solo / len(trainings)))
+    bound = len(trainings) / (share + len(trainings) * (1 - share))
     print(f"{options.backbone} {options.size} px, batch {options.batch}, {options.threads} threads, {options.device}")
     print(f"backbone's share of a solo step f = {share:.3f}; bound {bound:.2f}x; measured {solo / shared:.2f}x")
     print(f"= {solo / shared / bound:.2f} of the bound")

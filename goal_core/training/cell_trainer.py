@@ -70,7 +70,8 @@ class CellTrainer:
         steps_per_epoch: int,
         keep_backbone: ImageBackbone | None = None,
     ) -> None:
-        self.cell_id, self.unit, self.folder, self._card = plan.cell_id, unit, folder, card
+        self.key, self.cell_id = plan.key, plan.cell_id
+        self.unit, self.folder, self._card = unit, folder, card
         self.heads, self.backbone, self._kept = heads, backbone, keep_backbone
         device = torch.device(unit.device)
         self.encoder = Encoder(heads=heads, backbone=backbone, precision=unit.precision, device=device)

@@ -15,9 +15,12 @@ from goal_core.training.config import Precision, StageConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """One cell of a unit: what is its own."""
+    """One training of a unit: what is its own."""
 
+    key: str
+    """Names the training in events and among the unit's files; no two of a unit share it."""
     cell_id: str
+    """The trained model's id, as its checkpoints and its result state it."""
     objective: ObjectiveConfig
     init: Path | None
     """Best weights of the stage before, from which this stage starts; None in the first stage."""
@@ -25,9 +28,9 @@ class TrainingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPlan:
-    """One or more cells of the same stage that run side by side, and all that they share."""
+    """Trainings of one stage that run side by side, and all that they share."""
 
-    cells: tuple[TrainingPlan, ...]
+    trainings: tuple[TrainingPlan, ...]
     data: DataConfig
     model: ModelConfig
     seed: int
@@ -44,7 +47,7 @@ class UnitPlan:
 
 
 class EpochRecord(TypedDict):
-    """The metrics of one cell after one epoch."""
+    """The metrics of one training after one epoch."""
 
     epoch: int
     """Counted from 1."""
@@ -55,7 +58,7 @@ class EpochRecord(TypedDict):
 
 
 class TrainingFiles(Protocol):
-    """Where one stage of one cell keeps its files. Every write is atomic, and refused once the cell is not ours."""
+    """Where a training keeps its files. Every write is atomic, and refused once another attempt owns the training."""
 
     def path(self, name: str) -> Path:
         """Where a file of this stage lies (it need not exist)."""
@@ -78,30 +81,27 @@ class TrainingFiles(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochDone:
-    """A cell finished an epoch."""
+    """A training finished an epoch."""
 
-    cell_id: str
-    stage: str
+    key: str
     record: EpochRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingDone:
-    """A cell finished the stage; its result is in its folder."""
+    """A training is done; its result is in its folder."""
 
-    cell_id: str
-    stage: str
+    key: str
     result: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingFailed:
-    """A cell left the unit; its siblings go on."""
+    """A training failed and left the unit; the others go on."""
 
-    cell_id: str
-    stage: str
+    key: str
     kind: str
-    """`diverged`, `collapsed`, `memory` or `error`."""
+    """`diverged`, `collapsed`, `storage`, `memory` or `error`."""
     reason: str
     trace: str
 

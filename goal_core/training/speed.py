@@ -46,11 +46,11 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     """
     use_device(unit)
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=())
-    cells = tuple(replace(cell, init=None) for cell in unit.cells)
+    trainings = tuple(replace(training, init=None) for training in unit.trainings)
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
-        folders = {cell.cell_id: ScratchFolder(Path(scratch) / cell.cell_id) for cell in cells}
+        files = {training.key: ScratchFolder(Path(scratch) / training.key) for training in trainings}
         clock = _Clock()
-        trainer = UnitTrainer(replace(unit, cells=cells, stage=stage, cache=None), folders, clock, dataset)
+        trainer = UnitTrainer(replace(unit, trainings=trainings, stage=stage, cache=None), files, clock, dataset)
         # The tokenizer has the words of the whole dataset by now: a table of embeddings costs as much as it is long.
         trainer.dataset = _beginning(dataset, steps * stage.batch_size)
         train = trainer.dataset.splits["train"]

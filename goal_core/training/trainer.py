@@ -51,7 +51,7 @@ class _Validation(NamedTuple):
 
 def train_unit(
     unit: UnitPlan,
-    folders: Mapping[str, TrainingFiles],
+    files: Mapping[str, TrainingFiles],
     listener: Listener | None = None,
     dataset: Dataset | None = None,
 ) -> list[TrainingDone | TrainingFailed]:
@@ -59,7 +59,7 @@ def train_unit(
 
     Args:
         unit: what to train.
-        folders: for each cell id, where its files lie.
+        files: for each training's key, where its files lie.
         listener: who hears of steps and events.
         dataset: the data, if it is open already.
 
@@ -70,20 +70,20 @@ def train_unit(
         GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
     """
     use_device(unit)
-    return UnitTrainer(unit, folders, listener or SilentListener(), dataset or open_dataset(unit.data)).run()
+    return UnitTrainer(unit, files, listener or SilentListener(), dataset or open_dataset(unit.data)).run()
 
 
 def cards_of(
     unit: UnitPlan, model: ModelConfig, vocabulary: Tokenizer, fingerprint: str
 ) -> dict[str, ModelDescription]:
-    """The card of each cell of a unit, by cell id; ``model`` as it is built."""
+    """The card of each cell of a unit, by key; ``model`` as it is built."""
     weights = framework_of(model).weights_id(model)
 
-    def card(cell: TrainingPlan) -> ModelDescription:
+    def card(training: TrainingPlan) -> ModelDescription:
         return ModelDescription(
-            cell=cell.cell_id,
+            cell=training.cell_id,
             stage=unit.stage.name,
-            objective=cell.objective.resolved(),
+            objective=training.objective.resolved(),
             seed=unit.seed,
             precision=unit.precision,
             data=unit.data,
@@ -93,7 +93,7 @@ def cards_of(
             vocabulary=vocabulary,
         )
 
-    return {cell.cell_id: card(cell) for cell in unit.cells}
+    return {training.key: card(training) for training in unit.trainings}
 
 
 def use_device(unit: UnitPlan) -> None:
@@ -111,9 +111,9 @@ class UnitTrainer:
     """A unit's cells, ready to train; see :func:`train_unit`, which makes one and runs it."""
 
     def __init__(
-        self, unit: UnitPlan, folders: Mapping[str, TrainingFiles], listener: Listener, dataset: Dataset
+        self, unit: UnitPlan, files: Mapping[str, TrainingFiles], listener: Listener, dataset: Dataset
     ) -> None:
-        self.unit, self.folders, self.listener, self.dataset = unit, folders, listener, dataset
+        self.unit, self.files, self.listener, self.dataset = unit, files, listener, dataset
         self.device = torch.device(unit.device)
         self.first = InitialModel(unit.model, unit.data, dataset)
         self.tokenizer = self.first.tokenizer
@@ -138,8 +138,8 @@ class UnitTrainer:
             num_workers=self.unit.loader_workers,
             augment=self.first.framework.augment(self.first.model, self.tokenizer, self.unit.seed),
         )
-        starts = {plan.cell_id: partial(self._start, plan, source.steps_per_epoch) for plan in self.unit.cells}
-        runs = [run for cell_id, start in starts.items() if (run := self._guard(cell_id, start))]
+        starts = {plan.key: partial(self._start, plan, source.steps_per_epoch) for plan in self.unit.trainings}
+        runs = [run for key, start in starts.items() if (run := self._guard(key, start))]
         if any(run.epoch < self.unit.stage.epochs for run in runs):
             self.trunk.prepare(train)
         val = self._prepare("val")
@@ -150,7 +150,7 @@ class UnitTrainer:
         if runs:
             test = test or self._prepare("test")
             for run in runs:
-                self._guard(run.cell_id, partial(self._finish, run, test))
+                self._guard(run.key, partial(self._finish, run, test))
         self._flush()
         return self.outcomes
 
@@ -166,7 +166,7 @@ class UnitTrainer:
         backbone = None if self.unit.stage.shares_backbone else self._backbone()
         heads = self.first.heads(backbone or self.shared, self.unit.seed).to(self.device)
         kept = self.shared if self.first.keeps_backbone else None
-        folder, card = self.folders[plan.cell_id], self.cards[plan.cell_id]
+        folder, card = self.files[plan.key], self.cards[plan.key]
         run = CellTrainer(
             plan, self.unit, heads, backbone, folder, card, steps_per_epoch=steps_per_epoch, keep_backbone=kept
         )
@@ -193,7 +193,7 @@ class UnitTrainer:
             self.listener.step(epoch * steps + step + 1, self.unit.stage.epochs * steps)
             if not waiting:
                 break
-        closed = [run for run in waiting if self._guard(run.cell_id, partial(self._close, run, splits, steps))]
+        closed = [run for run in waiting if self._guard(run.key, partial(self._close, run, splits, steps))]
         return [run for run in runs if run in closed or run in ahead]
 
     def _batch(self, taking: list[CellTrainer], batch: Batch) -> list[CellTrainer]:
@@ -202,7 +202,7 @@ class UnitTrainer:
         inputs, captions = self.trunk.batch_inputs(batch), self.trunk.captions(batch)
         share = (time.perf_counter() - began) / len(taking)
         return [
-            run for run in taking if not self._guard(run.cell_id, partial(self._step, run, inputs, captions, share))
+            run for run in taking if not self._guard(run.key, partial(self._step, run, inputs, captions, share))
         ]
 
     def _step(self, run: CellTrainer, inputs: torch.Tensor, batch: Batch, share: float) -> bool:
@@ -231,7 +231,7 @@ class UnitTrainer:
             f"val R@1 {recalls['i2t_r1']:.1f} / {recalls['t2i_r1']:.1f}  rsum {recalls['rsum']:.1f}  "
             f"{shown['time/step_ms']:.0f} ms/step"
         )
-        self.pending.append(EpochDone(cell_id=run.cell_id, stage=self.unit.stage.name, record=record))
+        self.pending.append(EpochDone(key=run.key, record=record))
         return True
 
     def _finish(self, run: CellTrainer, test: EvalSplit) -> bool:
@@ -252,12 +252,12 @@ class UnitTrainer:
         )
         run.folder.finish(result)
         run.folder.discard(LAST)
-        outcome = TrainingDone(cell_id=run.cell_id, stage=self.unit.stage.name, result=result)
+        outcome = TrainingDone(key=run.key, result=result)
         self.pending.append(outcome)
         self.outcomes.append(outcome)
         return True
 
-    def _guard(self, cell_id: str, act: Callable[[], T]) -> T | None:
+    def _guard(self, key: str, act: Callable[[], T]) -> T | None:
         """Do something for one cell; if it raises, that cell fails and its siblings go on."""
         try:
             return act()
@@ -265,13 +265,12 @@ class UnitTrainer:
             return None  # somebody else's cell now: nothing of ours may be written about it
         except Exception as error:
             failed = TrainingFailed(
-                cell_id=cell_id,
-                stage=self.unit.stage.name,
+                key=key,
                 kind=failure_kind(error),
                 reason=failure_reason(error),
                 trace=traceback.format_exc(),
             )
-            self.folders[cell_id].log(f"failed ({failed.kind}): {failed.reason}")
+            self.files[key].log(f"failed ({failed.kind}): {failed.reason}")
             self.pending.append(failed)
             self.outcomes.append(failed)
             if self.device.type == "cuda":

@@ -74,19 +74,19 @@ class StopAt(SilentListener):
 
 
 def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any) -> UnitPlan:
-    """A unit of the named objectives, whose cell ids are their names with a dash."""
-    cells = []
+    """A unit of the named objectives, whose keys and cell ids are their names with a dash."""
+    trainings = []
     for name in names:
         pair, triplet = name.split("/")
         cell_id = f"{pair}-{triplet}"
         objective = ObjectiveConfig(pair=pair, triplet=triplet)
-        cells.append(TrainingPlan(cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id)))
-    return replace(UnitPlan(cells=tuple(cells), data=DATA, model=MODEL, seed=1, stage=FROZEN), **changes)
+        trainings.append(TrainingPlan(key=cell_id, cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id)))
+    return replace(UnitPlan(trainings=tuple(trainings), data=DATA, model=MODEL, seed=1, stage=FROZEN), **changes)
 
 
 def folders_of(unit: UnitPlan, root: Path) -> dict[str, PlainFolder]:
-    """A folder for each cell of a unit."""
-    return {cell.cell_id: PlainFolder(root / cell.cell_id) for cell in unit.cells}
+    """A folder for each training of a unit."""
+    return {training.key: PlainFolder(root / training.key) for training in unit.trainings}
 
 
 def trained_cell(root: Path, seed: int, data: ScenesConfig = DATA) -> Path:

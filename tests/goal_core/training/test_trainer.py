@@ -117,7 +117,7 @@ def test_a_diverging_cell_fails_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(cell_run_module.CellTrainer, "step", poisoned)
     unit = unit_of("sig-ms/cir", "con/con")
     folders = folders_of(unit, tmp_path / "mixed")
-    outcomes = {outcome.cell_id: outcome for outcome in train_unit(unit, folders)}
+    outcomes = {outcome.key: outcome for outcome in train_unit(unit, folders)}
     failed = outcomes["sig-ms-cir"]
     assert isinstance(failed, TrainingFailed)
     assert failed.kind == "diverged"
@@ -185,9 +185,9 @@ def test_events_come_once_for_each_cell_and_epoch(tmp_path: Path) -> None:
 
     unit = unit_of("con/con", "lin/nca")
     train_unit(unit, folders_of(unit, tmp_path), Hear())
-    epochs = [(event.cell_id, event.record["epoch"]) for event in heard if not isinstance(event, TrainingDone)]
+    epochs = [(event.key, event.record["epoch"]) for event in heard if not isinstance(event, TrainingDone)]
     assert sorted(epochs) == [(cell, epoch) for cell in ("con-con", "lin-nca") for epoch in (1, 2, 3)]
-    assert [event.cell_id for event in heard if isinstance(event, TrainingDone)] == ["con-con", "lin-nca"]
+    assert [event.key for event in heard if isinstance(event, TrainingDone)] == ["con-con", "lin-nca"]
 
 
 def test_finetune_starts_from_the_best_frozen_weights_and_evaluate_repeats_the_result(tmp_path: Path) -> None:
