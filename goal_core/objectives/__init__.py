@@ -2,23 +2,24 @@
 
 A batch of N image-text pairs holds 2N triplets (anchor, positive, hardest negative). A triplet weight T(s_p, s_n) says
 how much a triplet matters, a pair weight P = (P+, P-) how hard its positive is pulled and its negative pushed:
-dL/ds_p = -T P+ and dL/ds_n = T P-. Most of the 15 products are the gradient of no function; no loss is differentiated.
+dL/ds_p = -T P+ and dL/ds_n = T P-. Most of the 15 products are the gradient of no function, so no loss is
+differentiated.
 
 Read in this order: `triplets` (what a weight sees), `triplet_weights`, `pair_weights` (the science), `relative_sets`,
 `similarity` (how the batch is mined), `sparse_gradient` (how a gradient of 3N numbers reaches the embeddings),
-`gradient_objective` (all of it together).
+`gradient_objective` (all of it together). The room imports `errors` and `registry` and nothing else of goal_core; every
+package but `analysis` may import it.
 
 Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retrieval", 2022, arXiv:2210.13188.
 """
 
 from goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
-from goal_core.objectives.collapse import CollapseDetector
 from goal_core.objectives.config import ObjectiveConfig
 from goal_core.objectives.distributed import gather_batch
 from goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_core.objectives.pointwise import PointWeights, weights_at
-from goal_core.objectives.stats import ObjectiveStats
+from goal_core.objectives.stats import CollapseDetector, ObjectiveStats
 from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.triplets import RelativeSet, Triplets
 from goal_core.objectives.variants import VARIANTS, accepted_parameters

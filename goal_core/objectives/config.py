@@ -1,4 +1,4 @@
-"""What a sweep file says about one objective."""
+"""The objective settings of a sweep file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from goal_core.objectives.variants import Variant, resolve_parameters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveConfig:
-    """One cell of the grid: a pair weight, a triplet weight and their parameters."""
+    """One objective of the grid: a pair weight, a triplet weight and their parameters."""
 
     pair: str
     """Pair weight: `con`, `lin`, `sig`, `lin-ms`, `sig-ms` or one of your own."""
@@ -20,7 +20,7 @@ class ObjectiveConfig:
     variant: Variant = "paper"
     """Where the defaults come from: the `paper`, or the authors' `released` code where it differs."""
     params: dict[str, Value] = field(default_factory=dict)
-    """Parameters that differ from the variant's, such as `tau: 20`. The paper's lambda is spelt `lam`."""
+    """Parameters that differ from the variant's, such as `tau: 20`. The paper's lambda is called `lam`."""
 
     def __post_init__(self) -> None:
         """Check the names against the registries and the parameters against their ranges.
@@ -32,7 +32,7 @@ class ObjectiveConfig:
         resolve_parameters(self.pair, self.triplet, self.variant, self.params)
 
     def __hash__(self) -> int:
-        """Hash of the fields; a dictionary among them would forbid the generated one."""
+        """Hash of the fields; the generated hash fails on the dictionary among them."""
         return hash((self.pair, self.triplet, self.variant, tuple(sorted(self.params.items()))))
 
     @property
@@ -41,15 +41,15 @@ class ObjectiveConfig:
         return f"{self.pair}/{self.triplet}"
 
     def resolved(self) -> dict[str, Value]:
-        """Everything that decides the gradient: both names and all parameters, defaults filled in.
+        """Everything that determines the gradient: both names and all parameters, defaults filled in.
 
-        The variant is left out, for it acts only through the parameters: equal dictionaries train equal models.
+        The variant is left out, because it acts only through the parameters: equal dictionaries train equal models.
         """
         values = resolve_parameters(self.pair, self.triplet, self.variant, self.params)
         return {"pair": self.pair, "triplet": self.triplet, **values}
 
     def build(self) -> GradientObjective:
-        """The objective, ready to be called on embeddings."""
+        """The objective as a callable on embeddings."""
         return GradientObjective(
             pair=self.pair, triplet=self.triplet, variant=self.variant, check_finite=True, **self.params
         )

@@ -1,4 +1,4 @@
-"""Negatives from all processes of a distributed run, with a gradient that does not depend on how many there are."""
+"""Negatives from all processes of a distributed run; the gradient does not depend on how many processes there are."""
 
 from __future__ import annotations
 

@@ -46,16 +46,16 @@ class GradientObjective:
         pair: name of a pair weight.
         triplet: name of a triplet weight.
         variant: `paper`, or `released` for the authors' code where it differs.
-        check_finite: raise on non-finite input, at the price of one wait for the device a call. A caller that runs
-            many objectives can switch it off and look at `ObjectiveStats.finite` of all of them at once.
+        check_finite: raise on non-finite input, which synchronises with the device on every call. A caller that runs
+            many objectives can switch it off and check `ObjectiveStats.finite` of all of them at once.
         params: parameters of the two weights that differ from the variant's defaults, such as ``tau=20.0``.
 
     Raises:
         UnknownNameError: no such pair or triplet weight.
         ConfigError: an unknown variant or parameter, or a value out of range.
 
-    Source: arXiv:2210.13188, Sec. 3. Deviates: gradients of the hard negatives themselves are included, as the
-    authors' code has them and their equation of dL/dx, dL/dy leaves them out.
+    Source: arXiv:2210.13188, Sec. 3. Deviates: gradients of the hard negatives themselves are included; the authors'
+    code includes them too, their equations of dL/dx and dL/dy do not.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class GradientObjective:
         Args:
             image_emb: L2-normalised image embeddings, shape (N, D), any floating dtype.
             text_emb: L2-normalised text embeddings of the same pairs, shape (N, D).
-            ids: which pairs share an image, shape (N,), integers; equal ids are no negatives of each other and not in
-                each other's relative sets. None: all other pairs are negatives.
+            ids: which pairs share an image, shape (N,), integers. Two pairs of the same id are not negative pairs and
+                not in each other's relative sets. None: all ids differ.
 
         Returns:
             The batch's hinge, shape (), float32 (float64 for float64 embeddings).
@@ -99,7 +99,7 @@ class GradientObjective:
     def forward_with_stats(
         self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None
     ) -> tuple[Tensor, ObjectiveStats]:
-        """As a call, with what there is to log of the batch.
+        """As a call, with the statistics of the batch.
 
         Args:
             image_emb: as in a call.
@@ -107,7 +107,7 @@ class GradientObjective:
             ids: as in a call.
 
         Returns:
-            The scalar to call `backward` on, and the statistics, which are only computed when asked for.
+            The scalar to call `backward` on, and the statistics, which are computed only when asked for.
 
         Raises:
             ShapeError: as in a call.

@@ -1,4 +1,4 @@
-"""Ranges of the objectives' parameters, declared where a weight function declares them: in its annotations."""
+"""Ranges of the objectives' parameters, which a weight function declares in its annotations."""
 
 from __future__ import annotations
 

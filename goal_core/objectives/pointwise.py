@@ -1,4 +1,4 @@
-"""An objective at single points (s_p, s_n): what plots draw and what decides whether a loss exists."""
+"""An objective at single points (s_p, s_n), for plots and for the test whether a loss exists."""
 
 from __future__ import annotations
 

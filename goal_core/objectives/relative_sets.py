@@ -1,4 +1,4 @@
-"""The sets P and N of a batch: which other pairs an anchor's own is compared with, and their means.
+"""The sets P and N of a batch: the other pairs that an anchor's own pair is compared with, and their means.
 
 P holds the diagonals S[k, k] of *other* pairs below s_n + eps. They are the same N numbers for every anchor, so one
 sort and one running sum answer all 2N anchors. N holds the anchor's other negatives above min_k S[k, k] - eps, without

@@ -19,16 +19,16 @@ N = 8,192). Above it a weight with relative sets costs one more X Yᵀ instead o
 BLOCK_ENTRIES: Final = {"cpu": 2**21}
 """Entries of a block: on the CPU 8 MiB in float32, so that the passes over it find it in the cache (measured)."""
 DEFAULT_BLOCK_ENTRIES: Final = 2**26
-"""Entries of a block on accelerators, which want few, large launches."""
+"""Entries of a block on accelerators, which are efficient with few, large kernel launches."""
 
 
 class SimilarityBlocks:
-    """Row blocks of S, with -inf wherever an entry is no negative: on the diagonal and between equal ids.
+    """Row blocks of S, with -inf wherever an entry is no negative pair: on the diagonal and between equal ids.
 
     Args:
         images_ND: image embeddings, shape (N, D), float32 or float64, without gradient.
         texts_ND: text embeddings, likewise.
-        ids_N: pairs of equal id are no negatives of each other, shape (N,); None if all are.
+        ids_N: two pairs of the same id are not negative pairs, shape (N,); None: all ids differ.
 
     Attributes:
         pos_N: the diagonal of S, shape (N,); filled by the first pass over the blocks.

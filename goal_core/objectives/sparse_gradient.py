@@ -1,4 +1,4 @@
-"""The gradient with respect to S, which has at most three entries a row, and its way to the embeddings.
+"""The gradient with respect to S, which has at most three entries a row, and how it reaches the embeddings.
 
 With G = dL/dS the embeddings' gradients are dL/dX = G Y and dL/dY = Gᵀ X. G is never formed: each row of the result is
 a weighted sum of a few rows of the other embedding, O(N D) in time and memory.
@@ -17,7 +17,7 @@ from torch.nn.functional import embedding_bag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseGradient:
-    """G, with entries that meet in one place added: a pull on each pair, and two pushes on its hardest negatives."""
+    """G as entries, to be added where they coincide: a pull on each pair and two pushes on its hardest negatives."""
 
     pull: Tensor
     """-(T P+ + T' P'+), at G[i, i], shape (N,)."""
@@ -67,7 +67,7 @@ def _weighted_row_sums(target: Tensor, source: Tensor, values: Tensor, table_ND:
 
 
 class AttachGradient(torch.autograd.Function):
-    """Gives a number the gradient G with respect to the embeddings: its backward is the objective."""
+    """Gives a number the gradient G with respect to the embeddings, so that its backward is the objective."""
 
     @staticmethod
     def forward(ctx: Any, image_emb: Tensor, text_emb: Tensor, value: Tensor, gradient: SparseGradient) -> Tensor:

@@ -1,4 +1,4 @@
-"""What there is to log of one batch, computed when asked for."""
+"""What to monitor of training: the statistics of a batch, and whether the embeddings have collapsed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from goal_core.objectives.sparse_gradient import SparseGradient
 
 QUANTILES: Final = (0.1, 0.5, 0.9)
 """Quantiles of the similarities in `ObjectiveStats.as_dict`."""
+TOLERANCE: Final = 0.01
+"""A hinge within this share of its collapsed value counts as collapsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,14 +57,13 @@ class ObjectiveStats:
         return torch.hypot(d_images.norm(), d_texts.norm())
 
     def as_dict(self) -> dict[str, float]:
-        """Everything as Python floats; waits for the device once.
+        """Everything as Python floats; synchronises with the device once.
 
         Returns:
             `hinge` (sum), `triplets` (anchors with a negative), `grad_norm`; and over those anchors the means
             `pos_sim`, `neg_sim`, `triplet_weight`, `pos_weight`, `neg_weight`, the share `active` within the margin,
             the quantiles `pos_sim_p10` .. `neg_sim_p90`, and, where the pair weight has sets, their mean sizes
-            `pos_set`, `neg_set`.
-            Without any triplet only the first three.
+            `pos_set`, `neg_set`. Without any triplet, only the first three.
         """
         sums = {"hinge": self.hinge, "triplets": self.valid.sum(), "grad_norm": self.grad_norm()}
         per_anchor = {
@@ -91,3 +92,47 @@ class ObjectiveStats:
 
     def _violations(self) -> Tensor:
         return torch.where(self.valid, self.margin + self.neg - self.pos, 0).clamp(min=0)
+
+
+def at_margin(hinge: float, num_triplets: float, margin: float) -> bool:
+    """Whether a batch's hinge is that of embeddings that all coincide (s_p = s_n for every triplet).
+
+    Args:
+        hinge: sum over the batch and both directions of max(0, margin + s_n - s_p).
+        num_triplets: how many triplets were summed; 2 x batch size unless pairs are masked.
+        margin: the hinge's margin, > 0.
+
+    Returns:
+        Whether the hinge is within 1 % of ``num_triplets * margin``; False without triplets.
+    """
+    collapsed = num_triplets * margin
+    return collapsed > 0 and abs(hinge - collapsed) <= TOLERANCE * collapsed
+
+
+class CollapseDetector:
+    """Counts steps in a row whose hinge is that of collapsed embeddings.
+
+    Args:
+        margin: the hinge's margin, > 0 (`GradientObjective.margin`).
+        patience: steps in a row after which training counts as collapsed; 0 never.
+
+    Attributes:
+        num_steps: collapsed steps in a row so far; set it to resume a run.
+    """
+
+    def __init__(self, *, margin: float, patience: int) -> None:
+        self.margin, self.patience = margin, patience
+        self.num_steps = 0
+
+    def update(self, hinge: float, num_triplets: float) -> bool:
+        """Count one step.
+
+        Args:
+            hinge: the step's hinge (`ObjectiveStats.hinge`, which is the objective's value).
+            num_triplets: the step's triplets; 2 x batch size unless pairs are masked.
+
+        Returns:
+            Whether training has now been collapsed for `patience` steps.
+        """
+        self.num_steps = self.num_steps + 1 if at_margin(hinge, num_triplets, self.margin) else 0
+        return 0 < self.patience <= self.num_steps

@@ -47,7 +47,7 @@ class RelativeSet(Protocol):
 
 
 class RelativeSets(Protocol):
-    """Gives the sets P and N of the paper (its unnumbered equations after P^sig)."""
+    """The sets P and N of the paper (its unnumbered equations after P^sig)."""
 
     def positives(self, *, eps: float, strict: bool) -> RelativeSet:
         """The set P: positive pairs of *other* anchors in the batch that are less similar than s_n + eps."""
@@ -63,8 +63,8 @@ class Triplets:
     pos: Tensor
     """Similarity s_p of anchor and positive, shape (A,)."""
     neg: Tensor
-    """Similarity s_n of anchor and hardest negative, shape (A,); 0 where the anchor has no negative (its weights are
-    then ignored)."""
+    """Similarity s_n of anchor and hardest negative, shape (A,); 0 where the anchor has no negative, and its weights
+    are then ignored."""
     sets: RelativeSets
     """The relative similarities, computed when a weight asks for them."""
 

@@ -1,4 +1,4 @@
-"""The two variants of the objectives, and the parameters that a combination ends up with."""
+"""The two variants of the objectives, and the parameters that each combination gets from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ what github.com/microsoft/VSE_Gradient (commit 3db6c6d) computes once its syntax
 
 
 def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict[str, Value]:
-    """The parameters of one combination, with the values that the variant gives them.
+    """The parameters of one combination with the variant's values.
 
     Args:
         pair: name of the pair weight.
@@ -51,7 +51,7 @@ def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict
 
 
 def resolve_parameters(pair: str, triplet: str, variant: str, given: Mapping[str, Value]) -> dict[str, Value]:
-    """All parameters of one combination: the variant's values with the given ones laid over them.
+    """All parameters of one combination: the variant's values, replaced by the given ones.
 
     Args:
         pair: name of the pair weight.

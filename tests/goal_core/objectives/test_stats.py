@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from goal_core.objectives import CollapseDetector, GradientObjective
-from goal_core.objectives.collapse import at_margin
+from goal_core.objectives.stats import at_margin
 
 
 def test_the_numbers_of_a_hand_checked_batch() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from goal_core.objectives import GradientObjective, list_objectives, pair_weights, triplet_weights, weights_at
-from goal_core.objectives.integrability import circulation, has_scalar_loss
+from goal_core.objectives.catalogue import circulation, has_scalar_loss
 from tests.helpers import objective_oracle as oracle
 
 PAPER = {"con/con", "con/nca", "lin/cir"}
