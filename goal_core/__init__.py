@@ -1,6 +1,7 @@
 """The science of goal-sweep: objectives, data, models, training and evaluation of image-text retrieval.
 
-Needs torch and its companions only; neither Ray nor MLflow nor pydantic is imported from here.
+It needs torch and its companions only, and imports neither Ray nor MLflow nor pydantic. Its rooms build on each other
+in this order: `objectives` and `data`; `models`; `frameworks`; `checkpoints`; `evaluation`; `training` and `official`.
 """
 
 from goal_core.errors import GoalError

@@ -1,8 +1,8 @@
 """Files that appear whole or not at all, on local disks and NFS.
 
-Every write goes to a temporary name in the same folder, is flushed to the disk, and takes its final name in one
-step; then the folder is flushed too. A process that dies at any instruction leaves the old file, or the new one,
-and at most a temporary file that `remove_leftovers` takes away.
+Every write goes to a temporary name in the same folder, is flushed to the disk, and takes its final name in one step;
+then the folder is flushed too. A process that dies at any instruction leaves the old file or the new one, and at most a
+temporary file, which `remove_leftovers` removes.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ _FOREIGN_LEFTOVER = 3600.0
 _ADVICE = {
     errno.ENOSPC: "free space there",
     errno.EDQUOT: "free space there, or raise the quota",
-    errno.EROFS: "make it writable, or use another --store",
-    errno.EACCES: "make it writable, or use another --store",
+    errno.EROFS: "make it writable, or choose another folder",
+    errno.EACCES: "make it writable, or choose another folder",
     errno.ESTALE: "remount the network folder",
 }
 
 
 class StorageError(GoalError, OSError):
-    """The disk or network folder below the store refuses; nothing is wrong with the cell itself."""
+    """The disk or network folder refuses; nothing is wrong with the training itself."""
 
 
 class DamagedError(GoalError):
-    """A file of the store is there but cannot be what was written."""
+    """A file exists but is not what was written."""
 
 
 def _pass(name: str) -> None:
-    """Do nothing: the crash points cost a call."""
+    """Do nothing: a crash point costs one call."""
 
 
 crash_point: Callable[[str], None] = _pass
-"""Called with a name before and after each step of a write. Fault tests replace it to die right there."""
+"""Called with a name before and after each step of a write. Fault tests replace it to kill the process there."""
 
 
 @contextlib.contextmanager
 def storage_errors(path: Path, doing: str) -> Iterator[None]:
-    """Turn the operating system's errors into one readable line.
+    """Turn errors of the operating system into one readable line.
 
     Args:
-        path: the file the work is about.
+        path: the file concerned.
         doing: a verb for the message, such as ``"write"``.
 
     Raises:
@@ -76,7 +76,7 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
 
 
 def _storage_error(code: int, reason: str, path: Path, doing: str) -> StorageError:
-    advice = f": {_ADVICE[code]}, then launch again" if code in _ADVICE else ""
+    advice = f": {_ADVICE[code]}, then start again" if code in _ADVICE else ""
     return StorageError(f"cannot {doing} {path}: {reason}{advice}")
 
 
@@ -86,7 +86,7 @@ def replace_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[
     Args:
         path: the final name; its folder exists.
         write: writes the whole content to the path it is given, which is in the same folder.
-        guard: called when the content is on the disk, right before the final name is taken; raises to give up.
+        guard: called when the content is on the disk, right before it takes the final name; may raise to give up.
 
     Raises:
         StorageError: the disk refuses. ``path`` is as it was.
@@ -101,7 +101,7 @@ def replace_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[
 
 
 def create_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[], None] | None = None) -> bool:
-    """As `replace_with`, but never over an existing file; of several processes exactly one succeeds.
+    """As `replace_with`, but never replaces an existing file; of several processes exactly one succeeds.
 
     Returns:
         Whether the file was created; False leaves the existing one untouched.
@@ -116,7 +116,7 @@ def create_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[]
         try:
             os.link(temporary, path)
         except FileExistsError:
-            # An NFS client that repeats a lost request reports a failure for the link it made itself.
+            # An NFS client that repeats a lost request reports a failure although it has made the link itself.
             if temporary.stat().st_nlink < 2:
                 return False
         except OSError as error:
@@ -131,12 +131,12 @@ def create_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[]
 
 
 def replace_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None = None) -> None:
-    """`replace_with` for content that is at hand."""
+    """`replace_with` for content in memory."""
     replace_with(path, lambda temporary: _write_bytes(temporary, content), guard=guard)
 
 
 def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None = None) -> bool:
-    """`create_with` for content that is at hand."""
+    """`create_with` for content in memory."""
     return create_with(path, lambda temporary: _write_bytes(temporary, content), guard=guard)
 
 
@@ -156,7 +156,7 @@ def _create_without_links(temporary: Path, path: Path) -> bool:
 
 @contextlib.contextmanager
 def _staged(path: Path, write: Callable[[Path], None]) -> Iterator[Path]:
-    """The content under a temporary name, on the disk; the name is gone afterwards, unless the process dies."""
+    """The content under a temporary name, on the disk; the name is removed afterwards, unless the process dies."""
     temporary = path.parent / f".{path.name}.{_HOST}-{os.getpid()}-{next(_serial)}.tmp"
     with storage_errors(path, "write"):
         crash_point(f"{path.name}: before write")
@@ -179,7 +179,7 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems cannot flush a folder, and need not: the server did.
+        # Some network file systems cannot flush a folder; they need not, because the server does.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
             raise
     finally:
@@ -187,10 +187,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that dead writers left in ``folder``.
+    """Remove the temporary files that dead processes left in ``folder``.
 
-    Those of a living process of this host stay, for it may be about to rename one; so do those of other hosts, whose
-    processes cannot be seen from here, for an hour.
+    Those of a living process of this host stay, because it may be about to rename one. Those of other hosts, whose
+    processes cannot be seen from here, stay for an hour.
     """
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):
@@ -230,7 +230,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in ``path``, or None where there is no such file.
 
     Raises:
-        DamagedError: the file is there but is not a whole JSON object.
+        DamagedError: the file exists but is not a complete JSON object.
         StorageError: the disk refuses to read it.
     """
     with storage_errors(path, "read"):

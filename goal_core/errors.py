@@ -1,7 +1,7 @@
-"""Errors a user can act on. Everything else that escapes is a bug of ours.
+"""Errors that a user can act on. Any other exception that escapes is a bug.
 
-Each message says which rule broke, the value received, and what is allowed. The command line prints it as
-one line and exits with 2; a traceback appears only with ``--debug``.
+Each message says which rule was broken, the value received, and what is allowed. The command line prints it as one
+line and exits with 2; a traceback appears only with ``--debug``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class ConfigError(GoalError):
 
 
 class DataError(GoalError):
-    """A dataset is missing, incomplete or not of the layout it claims."""
+    """A dataset is missing, incomplete or not in the layout it should have."""
 
 
 class WeightsError(GoalError):
@@ -30,12 +30,20 @@ class DeviceError(GoalError):
     """The device that was asked for is not there."""
 
 
+class DivergedError(GoalError):
+    """Training produced a NaN or an infinity."""
+
+
+class CollapsedError(GoalError):
+    """The embeddings have collapsed: negatives stay as near as positives."""
+
+
 class FencedError(GoalError):
-    """A write was refused because another attempt owns the cell by now; whoever sees it stops, quietly."""
+    """A write was refused because another attempt owns the training by now. Whoever catches it stops silently."""
 
 
 class UnknownNameError(ConfigError):
-    """A name that no registry holds."""
+    """A name that is not registered."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         options = list(known)
@@ -43,7 +51,12 @@ class UnknownNameError(ConfigError):
         self.kind, self.name, self.known = kind, name, tuple(options)
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its type where there is no message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def nearest(name: str, options: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` for the option closest to ``name``, or an empty string when none is close."""
+    """`` (did you mean 'x'?)`` for the option closest to ``name``; empty when none is close."""
     close = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""

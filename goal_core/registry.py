@@ -1,4 +1,4 @@
-"""A named collection of functions whose keyword-only arguments are their hyper-parameters."""
+"""A registry of named functions whose keyword-only arguments are their hyper-parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Generic[F]):
-    """One registered function with what the documentation and the command line say of it."""
+    """One registered function, with its source and parameters for the documentation and the command line."""
 
     name: str
     function: F
@@ -27,7 +27,7 @@ class Registry(Generic[F]):
     """Maps names to functions; a name is registered once.
 
     Args:
-        kind: what the entries are, in words, for error messages (``"pair weight"``).
+        kind: what the entries are, for error messages, such as ``"pair weight"``.
     """
 
     def __init__(self, kind: str) -> None:
@@ -39,7 +39,7 @@ class Registry(Generic[F]):
 
         Args:
             name: the word used in sweep files, tables and MLflow.
-            source: paper and equation the function implements.
+            source: paper and equation that the function implements.
 
         Raises:
             ValueError: the name is taken.
@@ -65,7 +65,7 @@ class Registry(Generic[F]):
         """The entry called ``name``.
 
         Raises:
-            UnknownNameError: there is none; the message names the nearest.
+            UnknownNameError: there is none; the message suggests the closest.
         """
         if name not in self._entries:
             raise UnknownNameError(self.kind, name, self._entries)

@@ -1,4 +1,4 @@
-"""Random streams that depend on what they are for, never on what ran before them."""
+"""Random streams that depend on their purpose and never on what ran before."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def derive_seed(seed: int, *purpose: object) -> int:
 class RandomStream:
     """The state of torch's global generators for one cell.
 
-    Cells that run side by side each see the numbers they would see alone, because each swaps its own state in
-    around its step. Generators are global in torch (dropout cannot be given one), hence the swap.
+    Cells that run side by side each draw the numbers they would draw alone, because each swaps its own state in for its
+    step. The swap is needed because generators are global in torch: dropout, for one, cannot be given its own.
     """
 
     def __init__(self, seed: int, device: torch.device) -> None:
@@ -46,14 +46,14 @@ class RandomStream:
     def _write(self, state: dict[str, Tensor]) -> None:
         torch.set_rng_state(state["cpu"])
         if self._device.type == "cuda":
-            # A checkpoint written on a CPU has no CUDA stream to restore; the fresh one is kept.
+            # A checkpoint written on a CPU has no CUDA state to restore; the initial one is kept.
             torch.cuda.set_rng_state(
                 state.get("cuda", self._state.get("cuda", torch.cuda.get_rng_state())), self._device
             )
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Within the block torch draws from this stream; afterwards the outer state is back."""
+        """Within the block torch draws from this stream; afterwards the outer state is restored."""
         outer = self._read()
         self._write(self._state)
         try:
