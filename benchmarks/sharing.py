@@ -19,9 +19,7 @@ from goal_core.data import Dataset, open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig, build_backbone
 from goal_core.objectives import ObjectiveConfig, list_objectives
-from goal_core.training import StageConfig, TrainingPlan, UnitPlan, train_unit
-from goal_core.training.plan import SilentListener
-from goal_core.training.speed import ScratchFolder
+from goal_core.training import ScratchFiles, SilentListener, StageConfig, TrainingPlan, UnitPlan, train_unit
 
 
 class _Clock(SilentListener):
@@ -37,7 +35,7 @@ class _Clock(SilentListener):
 
 def _seconds(unit: UnitPlan, root: Path, dataset: Dataset) -> float:
     clock = _Clock()
-    files = {training.key: ScratchFolder(root / training.key) for training in unit.trainings}
+    files = {training.key: ScratchFiles(root / training.key) for training in unit.trainings}
     train_unit(unit, files, clock, dataset)
     return clock.last - clock.first
 

@@ -1,1 +1,45 @@
-"""Checkpoint files, what they say of themselves, and models begun from them."""
+"""Checkpoint files, the description each carries of its model, and the models that training starts from.
+
+`evaluation`, `training` and `official` build on it; it knows the frameworks and the data, and nothing of training.
+"""
+
+from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model, write_model
+from goal_core.checkpoints.file import (
+    BEST,
+    LAST,
+    Part,
+    attribute,
+    load_module,
+    optimizer_tensors,
+    read_checkpoint,
+    restore_optimizer,
+    restore_parts,
+    take_prefix,
+    with_prefix,
+    write_checkpoint,
+    write_parts,
+)
+from goal_core.checkpoints.initial_model import InitialModel, check_initial_weights, initial_weights_id
+
+__all__ = [
+    "BEST",
+    "LAST",
+    "InitialModel",
+    "ModelDescription",
+    "Part",
+    "TrainedModel",
+    "attribute",
+    "check_initial_weights",
+    "initial_weights_id",
+    "load_module",
+    "optimizer_tensors",
+    "read_checkpoint",
+    "read_model",
+    "restore_optimizer",
+    "restore_parts",
+    "take_prefix",
+    "with_prefix",
+    "write_checkpoint",
+    "write_model",
+    "write_parts",
+]

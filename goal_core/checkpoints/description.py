@@ -1,20 +1,27 @@
-"""What a checkpoint says of itself, so that it can be evaluated with nothing but its data at hand."""
+"""What a checkpoint says of its model, so that it can be evaluated with nothing but its data at hand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from torch import Tensor
+
+from goal_core.checkpoints.file import read_checkpoint, take_prefix, write_checkpoint
 from goal_core.data.config import DataConfig, ImageConfig, ScenesConfig
 from goal_core.data.text.tokenizer import Tokenizer, tokenizer_from_json
 from goal_core.errors import WeightsError
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig, XvlmConfig
 
+_KEY = "card"
+"""Of the description in the header's JSON."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDescription:
-    """The description in a checkpoint's header."""
+    """The description of a model in its checkpoint's header."""
 
     cell: str
     stage: str
@@ -26,11 +33,11 @@ class ModelDescription:
     data_fingerprint: str
     model: ModelConfig
     weights: str
-    """Identity of the first weights; see :meth:`goal_core.frameworks.Framework.weights_id`."""
+    """Identity of the initial weights; see :meth:`goal_core.frameworks.Framework.weights_id`."""
     vocabulary: Tokenizer
 
     def to_json(self) -> dict[str, Any]:
-        """The card as JSON."""
+        """The description as JSON."""
         return {
             "cell": self.cell,
             "stage": self.stage,
@@ -46,10 +53,10 @@ class ModelDescription:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ModelDescription:
-        """Read a card.
+        """Read what :meth:`to_json` gave.
 
         Raises:
-            WeightsError: it lacks something, or has what this version does not know.
+            WeightsError: something is missing, or unknown to this version.
         """
         try:
             return cls(
@@ -63,15 +70,63 @@ class ModelDescription:
         except (KeyError, TypeError) as error:
             raise WeightsError(f"the checkpoint's description is not one this version knows: {error}") from error
 
+    def moved(self, *, root: str | None, weights: str | None) -> ModelDescription:
+        """The description with another folder for the data or another file for the backbone's weights."""
+        data, model = self.data, self.model
+        if root is not None and not isinstance(data, ScenesConfig):
+            data = replace(data, root=root)
+        if weights is not None:
+            model = replace(model, backbone=replace(model.backbone, weights=weights))
+        return replace(self, data=data, model=model)
 
-def moved(card: ModelDescription, *, root: str | None, weights: str | None) -> ModelDescription:
-    """The card with other places for its data and its backbone's weights."""
-    data, model = card.data, card.model
-    if root is not None and not isinstance(data, ScenesConfig):
-        data = replace(data, root=root)
-    if weights is not None:
-        model = replace(model, backbone=replace(model.backbone, weights=weights))
-    return replace(card, data=data, model=model)
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainedModel:
+    """A model read from its checkpoint."""
+
+    path: Path
+    description: ModelDescription
+    epoch: int
+    """The epoch whose weights these are."""
+    heads: dict[str, Tensor]
+    backbone: dict[str, Tensor]
+    """Empty where the backbone stayed frozen and its weights lie elsewhere."""
+
+
+def write_model(path: Path, tensors: Mapping[str, Tensor], description: ModelDescription, *, epoch: int) -> None:
+    """Write a model's `heads.*` and `backbone.*` tensors with its description. Not atomic."""
+    write_checkpoint(path, tensors, {"epoch": epoch, _KEY: description.to_json()})
+
+
+def read_model(path: Path) -> TrainedModel:
+    """Read a model from a checkpoint.
+
+    Raises:
+        WeightsError: the file is missing, damaged, or holds no model.
+    """
+    tensors, state = read_checkpoint(path)
+    return TrainedModel(
+        path=path,
+        description=ModelDescription.from_json(description_of(path, state)),
+        epoch=state["epoch"],
+        heads=take_prefix("heads", tensors),
+        backbone=take_prefix("backbone", tensors),
+    )
+
+
+def description_of(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The description, as JSON, in a checkpoint's state.
+
+    Raises:
+        WeightsError: there is none.
+    """
+    if _KEY not in state:
+        raise WeightsError(
+            f"{path} is no model: give a best.safetensors of a cell, "
+            "or what `goal-sweep convert` made of a published checkpoint"
+        )
+    description: dict[str, Any] = state[_KEY]
+    return description
 
 
 def _data(content: Mapping[str, Any]) -> DataConfig:

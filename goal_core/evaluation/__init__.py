@@ -1,7 +1,18 @@
-"""Evaluation: recall of cross-modal retrieval."""
+"""Evaluation: exact recall of embeddings, of a model on a split, and of checkpoints; and features of whole datasets.
 
-from __future__ import annotations
+`training` measures its cells with it, and the command line evaluates checkpoints; it knows nothing of training.
+"""
 
+from goal_core.evaluation.embedding import CHUNK, EvalSplit, embed_split, prepare_split, split_inputs
+from goal_core.evaluation.evaluate import (
+    OpenedCheckpoint,
+    check_same_queries,
+    evaluate_checkpoint,
+    evaluate_ensemble,
+    open_checkpoint,
+)
+from goal_core.evaluation.extract import extract_features
+from goal_core.evaluation.recalls import all_recalls_of, recalls_between, recalls_of
 from goal_core.evaluation.reranking import reranked_ranks
 from goal_core.evaluation.retrieval import (
     EmbeddingError,
@@ -13,11 +24,25 @@ from goal_core.evaluation.retrieval import (
 )
 
 __all__ = [
+    "CHUNK",
     "EmbeddingError",
+    "EvalSplit",
     "NonFiniteEmbeddingError",
+    "OpenedCheckpoint",
     "RetrievalMetrics",
     "RetrievalRanks",
+    "all_recalls_of",
+    "check_same_queries",
+    "embed_split",
+    "evaluate_checkpoint",
+    "evaluate_ensemble",
+    "extract_features",
+    "open_checkpoint",
+    "prepare_split",
+    "recalls_between",
+    "recalls_of",
     "reranked_ranks",
     "retrieval_metrics",
     "retrieval_ranks",
+    "split_inputs",
 ]

@@ -13,37 +13,51 @@ from torch import Tensor
 from goal_core.data import DecodedImages, EncodedCaptions, Split
 from goal_core.data.config import ImageConfig
 from goal_core.data.text.tokenizer import Tokenizer
-from goal_core.models.encoder import Encoder
+from goal_core.models import Encoder
 
 TEXT_CHUNK = 256
+"""Captions a forward pass outside training. Fixed, because a kernel may round differently at another size."""
 CHUNK = 64
-"""Images a forward pass outside of training. Fixed, because a kernel may round differently at another size."""
+"""Images a forward pass outside training; fixed for the same reason."""
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalSplit:
-    """A split made ready once for the whole stage."""
+    """A split prepared once for evaluation, as often as a stage evaluates it."""
 
+    name: str
+    """`train`, `val` or `test`: the first part of its metrics' names."""
     inputs: Callable[[], Iterator[Tensor]]
     """Gives frozen features (C, F), or pixels (C, 3, S, S), chunk by chunk in the split's order."""
     captions: EncodedCaptions
     order: NDArray[np.int64]
-    """Caption numbers by falling length, so that a chunk pads little, (M,)."""
+    """Caption numbers by falling length, so that a chunk needs little padding, (M,)."""
     caption_image: Tensor
     """Index of each caption's image, (M,) int64."""
-    alive: Callable[[], None] = lambda: None
-    """Called again and again in a long evaluation, so that it is not taken for a hang."""
+    alive: Callable[[], None] = _nothing
+    """Called again and again during a long evaluation, so that it is not taken for a hang."""
+
+    def caption_chunks(self) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
+        """Caption numbers, their padded tokens (C, L) and their lengths (C,), chunk by chunk, the longest first."""
+        for start in range(0, len(self.order), TEXT_CHUNK):
+            rows = self.order[start : start + TEXT_CHUNK]
+            yield rows, *self.captions.batch(rows)
 
 
 def prepare_split(
     split: Split,
     tokenizer: Tokenizer,
     inputs: Callable[[], Iterator[Tensor]],
-    alive: Callable[[], None] = lambda: None,
+    alive: Callable[[], None] = _nothing,
 ) -> EvalSplit:
-    """Encode a split's captions and put them beside its images' inputs; see :class:`EvalSplit`."""
+    """Encode a split's captions and pair them with its images' inputs; see :class:`EvalSplit`."""
     captions = EncodedCaptions(split.captions, tokenizer)
     return EvalSplit(
+        name=split.name,
         inputs=inputs,
         captions=captions,
         order=np.argsort(-captions.lengths, kind="stable"),
@@ -56,12 +70,11 @@ def embed_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
     """Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device."""
     encoder.train(False)
     with torch.inference_mode(), encoder.autocast():
-        images = [encoder.images(chunk).float() for chunk in split.inputs()]
-        texts = []
-        for start in range(0, len(split.order), TEXT_CHUNK):
-            tokens, lengths = split.captions.batch(split.order[start : start + TEXT_CHUNK])
-            texts.append(encoder.texts(tokens.to(encoder.device), lengths).float())
-    image_ND, sorted_MD = torch.cat(images), torch.cat(texts)
+        image_ND = torch.cat([encoder.images(chunk).float() for chunk in split.inputs()])
+        chunks = [
+            encoder.texts(tokens.to(encoder.device), lengths).float() for _, tokens, lengths in split.caption_chunks()
+        ]
+    sorted_MD = torch.cat(chunks)
     text_MD = torch.empty_like(sorted_MD)
     text_MD[torch.from_numpy(split.order).to(encoder.device)] = sorted_MD
     return image_ND, text_MD
@@ -73,11 +86,11 @@ def split_inputs(
     device: torch.device,
     *,
     workers: int = 0,
-    alive: Callable[[], None] = lambda: None,
+    alive: Callable[[], None] = _nothing,
 ) -> Callable[[], Iterator[Tensor]]:
     """A function that gives a split, unaugmented, chunk by chunk on the device.
 
-    Pixels, (C, 3, S, S) uint8; or precomputed regions, (C, R, F) float32.
+    A chunk is pixels, (C, 3, S, S) uint8, or precomputed regions, (C, R, F) float32.
 
     Args:
         split: the images.

@@ -1,63 +1,78 @@
-"""Recall of one finished cell, from its checkpoint and its data."""
+"""Recall of trained cells, one or several together, from their checkpoints and their data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from goal_core.checkpoints.description import ModelDescription, moved
-from goal_core.checkpoints.file import load_module, read_checkpoint, take_prefix
-from goal_core.data import Dataset, open_dataset
+from goal_core.checkpoints import BEST, ModelDescription, TrainedModel, load_module, read_model
+from goal_core.data import Dataset, Split, open_dataset, tokenize
 from goal_core.data.config import RegionsConfig
-from goal_core.errors import DataError, WeightsError
-from goal_core.evaluation.embedding import EvalSplit, prepare_split, split_inputs
-from goal_core.evaluation.recalls import recalls_of
+from goal_core.errors import ConfigError, DataError, WeightsError
+from goal_core.evaluation.embedding import EvalSplit, embed_split, prepare_split, split_inputs
+from goal_core.evaluation.recalls import all_recalls_of, recalls_between
 from goal_core.frameworks import framework_of
-from goal_core.models.encoder import Encoder, num_features
+from goal_core.models import Encoder, num_features
+
+SplitName = Literal["train", "val", "test"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedCheckpoint:
     """A trained cell with its data, ready to embed."""
 
-    card: ModelDescription
+    description: ModelDescription
     epoch: int
-    """Which epoch's weights they are."""
+    """The epoch whose weights these are."""
     encoder: Encoder
     dataset: Dataset
 
     def prepared(self, split: str) -> EvalSplit:
         """A split as :func:`goal_core.evaluation.embedding.embed_split` takes it."""
         chosen = self.dataset.splits[split]
-        image = None if isinstance(self.card.data, RegionsConfig) else self.card.data.image
-        return prepare_split(chosen, self.card.vocabulary, split_inputs(chosen, image, self.encoder.device))
+        image = None if isinstance(self.description.data, RegionsConfig) else self.description.data.image
+        return prepare_split(chosen, self.description.vocabulary, split_inputs(chosen, image, self.encoder.device))
+
+    def report(self, split: str, metrics: Mapping[str, float]) -> dict[str, Any]:
+        """What was evaluated, with its metrics; see :func:`evaluate_checkpoint`."""
+        description, chosen = self.description, self.dataset.splits[split]
+        return {
+            "cell": description.cell,
+            "stage": description.stage,
+            "objective": f"{description.objective['pair']}/{description.objective['triplet']}",
+            "seed": description.seed,
+            "epoch": self.epoch,
+            "split": split,
+            "images": chosen.num_images,
+            "captions": chosen.num_captions,
+            "metrics": dict(metrics),
+        }
 
 
-def open_checkpoint(path: Path, *, root: str | None = None, weights: str | None = None, device: str = "cpu") -> Opened:
+def open_checkpoint(
+    path: Path, *, root: str | None = None, weights: str | None = None, device: str = "cpu"
+) -> OpenedCheckpoint:
     """Load a trained cell and open its data; arguments and errors as those of :func:`evaluate_checkpoint`."""
-    path = path / "best.safetensors" if path.is_dir() else path
-    tensors, state = read_checkpoint(path)
-    if "card" not in state:
-        raise WeightsError(f"{path} is no model to evaluate (training state?); give the best.safetensors beside it")
-    card = moved(ModelDescription.from_json(state["card"]), root=root, weights=weights)
-    dataset = open_dataset(card.data)
-    if dataset.fingerprint != card.data_fingerprint:
+    trained = read_model(path / BEST if path.is_dir() else path)
+    description = trained.description.moved(root=root, weights=weights)
+    dataset = open_dataset(description.data)
+    if dataset.fingerprint != description.data_fingerprint:
         raise DataError(
             "the data is not what the cell was trained on: "
-            f"fingerprint {dataset.fingerprint}, not {card.data_fingerprint}"
+            f"fingerprint {dataset.fingerprint}, not {description.data_fingerprint}"
         )
-    encoder = _encoder(card, tensors, path, torch.device(device), dataset)
-    return Opened(card=card, epoch=state["epoch"], encoder=encoder, dataset=dataset)
+    encoder = _encoder(trained, description, torch.device(device), dataset)
+    return OpenedCheckpoint(description=description, epoch=trained.epoch, encoder=encoder, dataset=dataset)
 
 
 def evaluate_checkpoint(
     path: Path,
     *,
-    split: Literal["train", "val", "test"] = "test",
+    split: SplitName = "test",
     root: str | None = None,
     weights: str | None = None,
     device: str = "cpu",
@@ -66,7 +81,7 @@ def evaluate_checkpoint(
     """Rank a split with a trained cell.
 
     Args:
-        path: a ``best.safetensors``, or the folder it lies in.
+        path: a ``best.safetensors``, or its folder.
         split: which split.
         root: the data's folder, where it is not the one the cell was trained with.
         weights: the backbone's weights file, where it has moved; its content must be the same.
@@ -83,43 +98,114 @@ def evaluate_checkpoint(
     """
     torch.set_num_threads(threads)
     opened = open_checkpoint(path, root=root, weights=weights, device=device)
-    return describe(opened, split, recalls_of(opened.encoder, opened.prepared(split), split))
+    return opened.report(split, all_recalls_of(opened.encoder, opened.prepared(split)))
 
 
-def describe(opened: Opened, split: str, metrics: Mapping[str, float]) -> dict[str, Any]:
-    """What was evaluated, beside its metrics; see :func:`evaluate_checkpoint`."""
-    card, chosen = opened.card, opened.dataset.splits[split]
+def evaluate_ensemble(
+    paths: Sequence[Path],
+    *,
+    split: SplitName = "test",
+    root: str | None = None,
+    device: str = "cpu",
+    threads: int = 1,
+) -> dict[str, Any]:
+    """Rank a split by the mean of the similarities of several trained cells.
+
+    The cells may differ in seed, objective, backbone and framework, and one may read regions and another images, but
+    the images and captions that they rank must be the same.
+
+    The mean of dot products is, up to a factor, the dot product of the concatenated embeddings. So this is the ranking
+    of one model with long embeddings: exact, in blocks, and with ties counted against the ensemble.
+
+    Args:
+        paths: two checkpoints or more, each as in :func:`evaluate_checkpoint`.
+        split: which split.
+        root: the data's folder, where it is not the one the cells were trained with.
+        device: `cpu` or `cuda`.
+        threads: torch's CPU threads.
+
+    Returns:
+        ``metrics`` of the ensemble (recalls by name, percent), ``split``, ``images``, ``captions``, and ``members``:
+        for each checkpoint what ``evaluate_checkpoint`` returns for it.
+
+    Raises:
+        ConfigError: fewer than two checkpoints, one given twice, or one that re-ranks with more than similarities.
+        DataError: the cells' splits are not the same images and captions in the same order.
+        WeightsError: a checkpoint is missing or damaged.
+
+    Source: VSE-infinity's ensembles (Chen et al. 2021, arXiv:2011.04305), of two models.
+    """
+    if len(paths) < 2:
+        raise ConfigError(f"an ensemble takes two checkpoints or more, got {len(paths)}")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ConfigError("an ensemble takes each checkpoint once; the same one is given twice")
+    torch.set_num_threads(threads)
+    members, images, texts = [], [], []
+    first: Split | None = None
+    for path in paths:
+        opened = open_checkpoint(path, root=root, device=device)
+        if opened.encoder.heads.rerank_top:
+            raise ConfigError(
+                f"{path} ({opened.description.model.framework}) re-ranks the nearest by a score that is no similarity; "
+                "an ensemble averages similarities"
+            )
+        chosen = opened.dataset.splits[split]
+        first = first or chosen
+        check_same_queries(first, chosen, paths[0], path)
+        prepared = opened.prepared(split)
+        image_ND, text_MD = embed_split(opened.encoder, prepared)
+        caption_image = prepared.caption_image
+        members.append(opened.report(split, recalls_between(image_ND, text_MD, caption_image, split)))
+        images.append(image_ND)
+        texts.append(text_MD)
+    assert first is not None
     return {
-        "cell": card.cell,
-        "stage": card.stage,
-        "objective": f"{card.objective['pair']}/{card.objective['triplet']}",
-        "seed": card.seed,
-        "epoch": opened.epoch,
         "split": split,
-        "images": chosen.num_images,
-        "captions": chosen.num_captions,
-        "metrics": dict(metrics),
+        "images": first.num_images,
+        "captions": first.num_captions,
+        "metrics": recalls_between(torch.cat(images, 1), torch.cat(texts, 1), caption_image, split),
+        "members": members,
     }
 
 
-def _encoder(
-    card: ModelDescription, tensors: dict[str, torch.Tensor], path: Path, device: torch.device, dataset: Dataset
-) -> Encoder:
-    """The model of a checkpoint; its backbone from the file, or from the weights it was frozen with."""
-    framework = framework_of(card.model)
-    stored, model = take_prefix("backbone", tensors), card.model
-    if stored:  # it is about to be overwritten: spare the file or the download
+def check_same_queries(first: Split, other: Split, first_path: Path, other_path: Path) -> None:
+    """Check that two splits are the same images and captions in the same order.
+
+    Images are compared by their captions, word by word, because region files and image files name them differently.
+
+    Raises:
+        DataError: they are not; the message names the first difference.
+    """
+    if first.caption_image.tolist() != other.caption_image.tolist():
+        raise DataError(
+            f"{first_path} and {other_path} are ranked on different data: {first.num_images} images with "
+            f"{first.num_captions} captions, and {other.num_images} with {other.num_captions}"
+        )
+    for index, (one, two) in enumerate(zip(first.captions, other.captions, strict=True)):
+        if one != two and tokenize(one) != tokenize(two):
+            raise DataError(
+                f"{first_path} and {other_path} are ranked on different data: caption {index} of split "
+                f"{first.name!r} is {one!r} for the one and {two!r} for the other"
+            )
+
+
+def _encoder(trained: TrainedModel, description: ModelDescription, device: torch.device, dataset: Dataset) -> Encoder:
+    """The trained model; its backbone from the checkpoint, or from the weights it was frozen with."""
+    framework, model = framework_of(description.model), description.model
+    if trained.backbone:  # do not read or download weights that are about to be overwritten
         model = replace(model, backbone=replace(model.backbone, weights="random"))
-    elif model.backbone.weights != "precomputed" and framework.weights_id(model) != card.weights:
+    elif model.backbone.weights != "precomputed" and framework.weights_id(model) != description.weights:
         raise WeightsError(
             f"the backbone's weights have changed: {model.backbone.weights} is {framework.weights_id(model)}, "
-            f"the cell used {card.weights}"
+            f"the cell used {description.weights}"
         )
-    backbone = framework.backbone(model, card.data, card.seed)
-    if stored and backbone is not None:
-        load_module(backbone, stored, path)
+    backbone = framework.backbone(model, description.data, description.seed)
+    if trained.backbone and backbone is not None:
+        load_module(backbone, trained.backbone, trained.path)
     width = num_features(backbone, dataset.splits["test"])
-    heads = framework.heads(card.model, num_features=width, tokenizer=card.vocabulary, seed=card.seed)
-    load_module(heads, take_prefix("heads", tensors), path)
+    heads = framework.heads(
+        description.model, num_features=width, tokenizer=description.vocabulary, seed=description.seed
+    )
+    load_module(heads, trained.heads, trained.path)
     backbone = None if backbone is None else backbone.to(device)
-    return Encoder(heads=heads.to(device), backbone=backbone, precision=card.precision, device=device)
+    return Encoder(heads=heads.to(device), backbone=backbone, precision=description.precision, device=device)

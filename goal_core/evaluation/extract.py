@@ -1,4 +1,4 @@
-"""Precomputed features of an image set, in the layout of `*_ims.npy`, `*_caps.txt` and `*_ids.txt`."""
+"""Features of a dataset's images, computed once and written as `*_ims.npy`, `*_caps.txt` and `*_ids.txt`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from goal_core.atomic import replace_bytes
 from goal_core.data import Dataset, DecodedImages, Split
 from goal_core.data.config import ImageConfig
 from goal_core.data.formats.caption_files import split_files
@@ -27,11 +28,11 @@ from goal_core.evaluation.embedding import CHUNK
 from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
 
 Kind = Literal["grid", "windows"]
-CARD = "features.json"
+DESCRIPTION = "features.json"
 """Says what the features of a folder are; a folder holds features of one kind."""
 
 Progress = Callable[[str, int, int], None]
-"""Told the split's name, the images done and all images of the split."""
+"""Called with the split's name, the images done and all images of the split."""
 
 
 def extract_features(
@@ -48,14 +49,14 @@ def extract_features(
 ) -> tuple[int, int, int]:
     """Pass every image through a backbone and write its features, captions and ids for `data.format: regions`.
 
-    Killed at any moment and called again, it goes on where it stopped, and the result is the same. A `*_ims.npy` file
-    is there only when it is whole.
+    Killed at any moment and called again, it continues where it stopped, and the result is the same. A `*_ims.npy`
+    file appears only when it is complete.
 
     Args:
         dataset: images with captions, the same number for each image of a split.
         image: how images become squares; not augmented.
         backbone: any timm architecture, and its weights.
-        out: folder, made if need be; it holds nothing else's features.
+        out: folder, created if necessary; it must hold no other features.
         kind: `grid`: the cells of the last feature map; `windows`: the pooled vectors of the 14 windows of a pyramid,
             the whole image first.
         seed: draws the weights where they are `random`.
@@ -64,24 +65,25 @@ def extract_features(
         progress: called after every few images.
 
     Returns:
-        Images in all, regions of each, and numbers of each region: (N, R, F).
+        Number of images in all, regions of each image, and features of each region: (N, R, F).
 
     Raises:
         DataError: the dataset holds features already, images have different numbers of captions, an image cannot be
             read, the folder holds other features, or the disk is too small.
-        WeightsError: the weights cannot be had or do not fit.
+        WeightsError: the weights cannot be found, or do not fit.
         DeviceError: CUDA is asked for and absent.
+        StorageError: the captions or ids cannot be written.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("--device cuda is asked for, but torch sees no CUDA device here")
     for split in dataset.splits.values():
         if split.region_shape is not None:
-            raise DataError(f"{dataset.name} holds precomputed features already; features are made of images")
+            raise DataError(f"{dataset.name} holds precomputed features already; features are computed from images")
     texts = {name: _texts(split) for name, split in dataset.splits.items()}
     ids = _ids(dataset)
     net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").to(device)
     shape = _shape(net, image, kind)
-    card = {
+    description = {
         "backbone": backbone.name,
         "weights": weights_id(backbone) if backbone.weights != "random" else f"random, seed {seed}",
         "kind": kind,
@@ -90,20 +92,20 @@ def extract_features(
         "features": shape[1],
         "data_fingerprint": dataset.fingerprint,
     }
-    _claim(out, card)
+    _claim(out, description)
     words = split_files("test")
     todo = {name: split for name, split in dataset.splits.items() if not (out / f"{words[name]}_ims.npy").exists()}
     _check_space(out, sum(split.num_images for split in todo.values()) * shape[0] * shape[1] * 4)
     for name, split in dataset.splits.items():
         word = words[name]
-        _replace(out / f"{word}_caps.txt", texts[name])
-        _replace(out / f"{word}_ids.txt", ids[name])
+        replace_bytes(out / f"{word}_caps.txt", texts[name].encode())
+        replace_bytes(out / f"{word}_ids.txt", ids[name].encode())
         path, full = out / f"{word}_ims.npy", (split.num_images, *shape)
         if name in todo:
-            _write_split(split, net, image, kind, FeatureFile(path, full, _digest(card)), workers, progress)
+            _write_split(split, net, image, kind, FeatureFile(path, full, _digest(description)), workers, progress)
         elif read_region_header(path).shape != full:
             raise DataError(
-                f"{path} has shape {read_region_header(path).shape}, not {full}; remove it to write it anew"
+                f"{path} has shape {read_region_header(path).shape}, not {full}; remove it to have it written again"
             )
         progress(name, split.num_images, split.num_images)
     return (sum(split.num_images for split in dataset.splits.values()), *shape)
@@ -120,7 +122,7 @@ def _write_split(
 ) -> None:
     device = next(net.parameters()).device
     with file, torch.inference_mode():
-        # Chunks always start at the same images, for a kernel may round differently at another size.
+        # Chunks always start at the same images, because a kernel may round differently at another size.
         starts = range(file.num_rows, split.num_images, CHUNK)
         parts = [np.arange(start, min(start + CHUNK, split.num_images), dtype=np.int64) for start in starts]
         pixels = _windows if kind == "windows" else _squares
@@ -140,7 +142,7 @@ def _squares(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]
 
 
 def _windows(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]], workers: int) -> Iterator[Tensor]:
-    """The windows of each part's images, those of an image together, (B * NUM_WINDOWS, 3, S, S) uint8."""
+    """The windows of each part's images, image by image, (B * NUM_WINDOWS, 3, S, S) uint8."""
 
     def windows(index: int) -> Tensor:
         return window_squares(split.load_image(index), image.size)
@@ -151,7 +153,7 @@ def _windows(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]
 
 
 def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int]:
-    """Regions of an image and numbers of a region."""
+    """Number of regions of an image, and of features of a region."""
     device = next(net.parameters()).device
     with torch.inference_mode():
         one = net(torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device))
@@ -159,7 +161,7 @@ def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int
 
 
 def _texts(split: Split) -> str:
-    """The captions, a line each; images must have the same number of them, or no line could be told to its image."""
+    """The captions, one a line. Images must have the same number of them, because a line does not name its image."""
     counts = np.bincount(split.caption_image)
     if counts.min() != counts.max():
         raise DataError(
@@ -170,7 +172,7 @@ def _texts(split: Split) -> str:
 
 
 def _ids(dataset: Dataset) -> dict[str, str]:
-    """One id a line: the files' names where they tell images apart, else numbers over all splits."""
+    """One id a line: the files' names where they are unique, otherwise numbers over all splits."""
     labels = {
         name: [os.path.basename(split.reader.label(index)) for index in range(split.num_images)]
         for name, split in dataset.splits.items()
@@ -182,30 +184,30 @@ def _ids(dataset: Dataset) -> dict[str, str]:
     return {name: "".join(f"{label}\n" for label in names) for name, names in labels.items()}
 
 
-def _claim(out: Path, card: dict[str, object]) -> None:
-    """Make the folder one of these features, or find that it is.
+def _claim(out: Path, description: dict[str, object]) -> None:
+    """Reserve a folder for these features, or check that it is reserved for them already.
 
     Raises:
-        DataError: it holds other features, or is no folder that can be written.
+        DataError: it holds other features, or cannot be written.
     """
-    path = out / CARD
+    path = out / DESCRIPTION
     try:
         out.mkdir(parents=True, exist_ok=True)
-        foreign = sorted(found.name for found in out.glob("*_ims.npy"))
+        foreign = sorted(file.name for file in out.glob("*_ims.npy"))
         if not path.exists():
             if foreign:
-                raise DataError(f"{out} holds {foreign[0]} but no {CARD}; choose another folder")
-            _replace(path, json.dumps(card, indent=2) + "\n")
-        there = json.loads(path.read_text())
+                raise DataError(f"{out} holds {foreign[0]} but no {DESCRIPTION}; choose another folder")
+            replace_bytes(path, (json.dumps(description, indent=2) + "\n").encode())
+        found = json.loads(path.read_text())
     except OSError as error:
         raise DataError(f"cannot write to {out}: {error.strerror or error}") from error
     except ValueError as error:
         raise DataError(f"{path} is not valid JSON: {error}") from error
-    if there != card:
-        told = there if isinstance(there, dict) else {}
-        key = next((key for key in card if told.get(key) != card[key]), CARD)
+    if found != description:
+        found = found if isinstance(found, dict) else {}
+        key = next((key for key in description if found.get(key) != description[key]), DESCRIPTION)
         raise DataError(
-            f"{out} holds other features: {key} is {told.get(key)}, not {card.get(key)}; choose another folder"
+            f"{out} holds other features: {key} is {found.get(key)}, not {description.get(key)}; choose another folder"
         )
 
 
@@ -216,11 +218,5 @@ def _check_space(out: Path, needed: int) -> None:
         raise DataError(f"{out} has {free / 1e9:.1f} GB free, but the features take {(needed - written) / 1e9:.1f} GB")
 
 
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
-
-
-def _digest(card: dict[str, object]) -> str:
-    return hashlib.sha256(json.dumps(card, sort_keys=True).encode()).hexdigest()[:16]
+def _digest(description: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,9 +1,9 @@
-"""Two-stage ranking: the nearest by similarity, put in order by a score that is too dear for every pair.
+"""Two-stage ranking: the nearest by similarity, re-ranked by a score that is too costly for every pair.
 
 Shape suffixes as in :mod:`goal_core.evaluation.retrieval`, and ``Q`` queries of one block, ``K`` candidates of each.
 
 Source: the evaluation of ALBEF (Li et al. 2021, arXiv:2107.07651) and X-VLM (Zeng et al. 2022, arXiv:2111.08276).
-Deviates: those leave ties to a sort; here they count against the model, in both stages.
+Deviates: those let a sort break ties; here ties count against the model, in both stages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from goal_core.errors import ConfigError
 from goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks, full_precision, retrieval_ranks
 
 Score = Callable[[Tensor, Tensor], Tensor]
-"""Scores of P pairs (P,), from the images' and the captions' indices, each (P,) int64; higher is a better match."""
+"""Scores of P pairs, (P,), from image indices and caption indices, each (P,) int64; higher is a better match."""
 
 QUERIES = 64
 """Queries of a block."""
@@ -26,17 +26,17 @@ QUERIES = 64
 def reranked_ranks(
     image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor, score: Score, top: int, *, block: int = QUERIES
 ) -> RetrievalRanks:
-    """The rank of the right answer of every query, when its nearest are ranked anew by a score.
+    """The rank of the right answer of every query after its nearest items are re-ranked by a score.
 
-    For each query the ``top`` nearest items by dot product are its candidates; items as near as the first one after
-    them are none, so that no sort decides. They come first, by falling score; all others follow by similarity. Ties
-    count against the model: a wrong candidate of equal score stands before the right one.
+    The candidates of a query are its ``top`` nearest items by dot product, without those that tie with the first item
+    left out, so that no sort decides. They come first, by falling score; all others follow by similarity. Ties count
+    against the model: a wrong candidate of equal score is ranked before the right one.
 
     Args:
         image_emb: shape (N, D), floating point.
         text_emb: shape (M, D), floating point, on the same device.
         text_to_image: shape (M,), integer; the row of ``image_emb`` that each caption describes.
-        score: of pairs.
+        score: scores pairs.
         top: candidates of each query, at least 1; all items where there are fewer.
         block: queries whose candidates are scored in one call.
 
@@ -45,7 +45,7 @@ def reranked_ranks(
 
     Raises:
         ConfigError: ``top`` is below 1.
-        EmbeddingError: as :func:`~goal_core.evaluation.retrieval.retrieval_ranks`; or a score is not finite.
+        EmbeddingError: as in :func:`~goal_core.evaluation.retrieval.retrieval_ranks`; or a score is not finite.
     """
     if top < 1:
         raise ConfigError(f"re-ranking needs at least 1 candidate, got top={top}")
@@ -72,7 +72,7 @@ def _rerank(
     top: int,
     block: int,
 ) -> Tensor:
-    """Ranks of one direction; ``nearest`` holds those by similarity, for queries without a right candidate."""
+    """Ranks of one direction; ``nearest`` holds the ranks by similarity, for queries without a right candidate."""
     queries, items, ranks = query_emb.float(), item_emb.float(), nearest.clone()
     for start in range(0, len(queries), block):
         rows = slice(start, start + block)
@@ -80,7 +80,7 @@ def _rerank(
             values, index = (queries[rows] @ items.T).topk(min(top + 1, len(items)), dim=1)
         candidates_QK = index[:, :top]
         right_QK = image_of_item[candidates_QK] == image_of_query[rows, None]
-        # The value after the candidates, where there is one, is what a candidate has to exceed.
+        # A candidate must exceed the value of the first item left out, where there is one.
         inside_QK = values[:, :top] > values[:, top:] if values.shape[1] > top else torch.ones_like(right_QK)
         admitted_QK = right_QK & inside_QK
         numbers_QK = torch.arange(start, start + len(index), device=index.device)[:, None].expand_as(candidates_QK)

@@ -3,9 +3,9 @@
 Rows are images, columns are captions, and higher is more similar. Shape suffixes: ``N`` images, ``M`` captions,
 ``D`` embedding, ``R`` and ``C`` the images and captions of one block.
 
-The similarity matrix is never held whole. Captions are ordered by their image and cut at the same images as the
-rows are, so the right pairs of a block of rows lie in one block: the blocks of the diagonal come first and give
-each query the similarity to beat, and every block is computed once for both directions.
+The similarity matrix is never held whole. Captions are ordered by their image and cut at the same images as the rows,
+so the positive pairs of a block of rows lie in one block. The blocks of the diagonal come first and give each query the
+similarity to beat; every block is computed once for both directions.
 
 Source: recall@K and its 1K protocol as in Karpathy & Fei-Fei 2015 (arXiv:1412.2306) and VSE++ (arXiv:1707.05612).
 Deviates: those sort and let the sort break ties, by which a collapsed model can score anything up to 100 %.
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from goal_core.errors import GoalError
 
-# Equal vectors must give equal similarities wherever they stand, or ties go unseen. Matrix products round alike
+# Equal vectors must give equal similarities wherever they stand, or ties go undetected. Matrix products round equally
 # only away from ragged edges, so every block is padded to one shape, a multiple of this many rows and columns.
 _TILE = 64
 _CAPTIONS_PER_IMAGE = 5
@@ -61,7 +61,7 @@ class RetrievalMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalRanks:
-    """How many wrong items stand before, or level with, the right one; 0 is a hit at 1."""
+    """How many wrong items rank before the right one or tie with it; 0 is a hit at 1."""
 
     i2t: Tensor
     """Shape (N,), int64: wrong captions at least as similar as the image's best own caption."""
@@ -88,17 +88,17 @@ def retrieval_metrics(
 ) -> RetrievalMetrics:
     """Recall of ranking all captions for each image, and all images for each caption, by dot product.
 
-    With ``folds`` above 1 the images are cut into that many equal runs of neighbours, each is ranked on its own
-    with its captions, and the metrics are averaged: 5,000 COCO images in 5 folds are the "1K test".
+    With ``folds`` above 1 the images are cut into that many equal, contiguous parts, each is ranked on its own with its
+    captions, and the metrics are averaged: 5,000 COCO images in 5 folds are the "1K test".
 
     Args:
         image_emb: shape (N, D), floating point; L2-normalised when cosine similarity is meant.
         text_emb: shape (M, D), floating point, on the same device.
         text_to_image: shape (M,), integer; the row of ``image_emb`` that each caption describes, in any order.
-            Each image needs one caption at least; images may have different numbers of them.
+            Each image needs at least one caption; images may have different numbers of them.
         folds: number of folds, a divisor of N.
-        block_images: rows of one block. It bounds memory to about ``44 * D + 220 * block_images`` bytes for each
-            of them at five captions an image, and does not change the result.
+        block_images: rows of one block. With five captions an image, memory is about ``44 * D + 220 * block_images``
+            bytes for each row; the result does not depend on it.
 
     Returns:
         Percentages; similarities are computed in fp32 whatever the inputs' type.
@@ -145,7 +145,7 @@ def retrieval_ranks(
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Products in true fp32: neither autocast nor TF32, either of which would make ties of near neighbours."""
+    """Products in true fp32: neither autocast nor TF32, which would turn near neighbours into ties."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -158,7 +158,7 @@ def full_precision(device: torch.device) -> Iterator[None]:
 def _check_and_sort(
     image_emb: Tensor, text_emb: Tensor, text_to_image: Tensor | NDArray[np.integer]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Fp32 images, fp32 texts ordered by their image, each text's image, and the order that was applied."""
+    """Images and texts in fp32, the texts ordered by image; each text's image; and the order that was applied."""
     for name, emb in (("image_emb", image_emb), ("text_emb", text_emb)):
         if emb.ndim != 2 or 0 in emb.shape:
             raise EmbeddingError(f"{name} must be a non-empty matrix (items, dimensions), got shape {tuple(emb.shape)}")
@@ -181,7 +181,7 @@ def _check_and_sort(
 
 
 def _check_owners(owners_M: Tensor, num_images: int, num_texts: int) -> Tensor:
-    """``owners_M`` itself, once it is known to give each text an image and each image a text."""
+    """``owners_M`` itself, after a check that it gives each text an image and each image a text."""
     if owners_M.dtype.is_floating_point or owners_M.dtype.is_complex or owners_M.dtype == torch.bool:
         raise EmbeddingError(f"text_to_image must hold integers, got {owners_M.dtype}")
     if tuple(owners_M.shape) != (num_texts,):
@@ -201,7 +201,7 @@ def _longest(name: str, emb: Tensor) -> float:
     suspects = (~torch.isfinite(norms)).nonzero().flatten()
     if not suspects.numel():
         return float(norms.max())
-    # In fp64 no square of an fp32 overflows, so what is still not finite was not finite to begin with.
+    # In fp64 no square of an fp32 overflows, so a norm that is still not finite has a value that is not finite.
     norms = torch.linalg.vector_norm(emb[suspects], dim=1, dtype=torch.float64)
     bad = suspects[~torch.isfinite(norms)]
     if bad.numel():

@@ -1,4 +1,7 @@
-"""The published systems, each as what the one trainer needs to know of it."""
+"""The published systems, each described by what the one trainer needs to know of it.
+
+`sweeps` reads which there are, `checkpoints`, `evaluation` and `official` build models with them.
+"""
 
 from goal_core.frameworks.framework import Framework
 from goal_core.frameworks.vse_infty import VseInfty

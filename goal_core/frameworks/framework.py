@@ -1,4 +1,4 @@
-"""What a framework is to the trainer."""
+"""The interface between a published system and the trainer."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from goal_core.models.heads import Heads
 
 
 class Framework(Protocol):
-    """One published system. It says how its parts are built; what they do is theirs (:class:`Heads`)."""
+    """One published system: how its parts are built. What they compute is theirs (:class:`Heads`)."""
 
     @property
     def name(self) -> str:
-        """As in sweep files."""
+        """Its name in sweep files."""
 
     @property
     def uses(self) -> frozenset[str]:
-        """The fields of `ModelConfig` that count for it; they, and only they, enter the cell id."""
+        """The fields of `ModelConfig` that it reads; only these enter the cell id."""
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
-        """Refuse what does not go together.
+        """Check that the model and the data go together.
 
         Raises:
-            ConfigError: one line that says what.
+            ConfigError: they do not; the message is one line.
         """
 
     def weights_id(self, model: ModelConfig) -> str:
-        """What the first weights of the backbone and the text encoder are, by content.
+        """Identifies the initial weights of the backbone and the text encoder by content.
 
         Raises:
-            WeightsError: a file is not there.
+            WeightsError: a file is missing.
         """
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
-        """Load the first weights once and throw them away, so that a misfit shows before anything is scheduled.
+        """Load the initial weights once and discard them, so that a mismatch shows before anything is scheduled.
 
         Raises:
-            WeightsError: they cannot be had, or do not fit.
+            WeightsError: they cannot be found, or do not fit.
         """
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Tokenizer:
-        """What turns captions into ids.
+        """Builds the tokenizer of the captions.
 
         Args:
             model: the model.
             captions: the train and val captions.
-            min_word_count: threshold of a vocabulary that is made of them.
+            min_word_count: threshold of a vocabulary that is built from them.
         """
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
-        """The image backbone with its first weights; None where the data holds features already."""
+        """The image backbone with its initial weights; None where the data holds features already."""
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
         """Everything else that trains.
@@ -64,8 +64,8 @@ class Framework(Protocol):
             model: the model.
             num_features: width of the backbone's features, or of the precomputed ones.
             tokenizer: of the captions.
-            seed: fixes the first weights that no file gives.
+            seed: draws the initial weights that no file holds.
         """
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
-        """How training pairs are augmented beside the image's own augmentation."""
+        """How training pairs are augmented besides the image's own augmentation; None: not at all."""

@@ -1,4 +1,4 @@
-"""VSE-infinity: precomputed regions, or the cells of a backbone, and BERT."""
+"""VSE-infinity: precomputed regions or the cells of a backbone, and BERT."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from goal_core.models.vse_infty import VseInftyHeads
 
 
 class VseInfty:
-    """See :class:`goal_core.frameworks.framework.Framework` for the methods."""
+    """VSE-infinity; :class:`~goal_core.frameworks.framework.Framework` documents the methods."""
 
     name = "vse_infty"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
-        """Precomputed features have no backbone to load, images do."""
         if isinstance(data, RegionsConfig) != (model.backbone.weights == "precomputed"):
             raise ConfigError(
                 "framework vse_infty takes backbone weights `precomputed` with data.format regions, and only there; "
@@ -30,29 +29,24 @@ class VseInfty:
             )
 
     def weights_id(self, model: ModelConfig) -> str:
-        """Of the backbone and of BERT."""
         image = "precomputed" if model.backbone.weights == "precomputed" else weights_id(model.backbone)
         return f"{image} bert {bert_weights_id(model.bert)}"
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
-        """Of the backbone and of BERT."""
         if not isinstance(data, RegionsConfig):
             check_weights(model.backbone, image_size=data.image.size)
         if model.bert.weights != "random":
             build_bert(model.bert, vocab_size=len(bert_wordpieces(model.bert, (), 1)))
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Wordpieces:
-        """BERT's word pieces."""
         return bert_wordpieces(model.bert, captions, min_word_count)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
-        """None for regions; otherwise a timm model that gives the cells of its last feature map."""
         if isinstance(data, RegionsConfig):
             return None
         return build_backbone(model.backbone, image_size=data.image.size, seed=seed, cells=True)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> VseInftyHeads:
-        """Both set encoders."""
         return VseInftyHeads(
             model,
             num_features=num_features,
@@ -62,7 +56,6 @@ class VseInfty:
         )
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
-        """Size augmentation of words, and of regions where there are any."""
         assert isinstance(tokenizer, Wordpieces)
         rate = model.vse_infty.size_augment
         return PairAugment(rate=rate, wordpieces=tokenizer, seed=seed) if rate else None

@@ -1,4 +1,4 @@
-"""VSE++: one vector of a backbone, and a GRU over words."""
+"""VSE++: a backbone that pools an image to one vector, and a GRU over words."""
 
 from __future__ import annotations
 
@@ -14,38 +14,32 @@ from goal_core.models.vsepp import VseppHeads
 
 
 class Vsepp:
-    """See :class:`goal_core.frameworks.framework.Framework` for the methods."""
+    """VSE++; :class:`~goal_core.frameworks.framework.Framework` documents the methods."""
 
     name = "vsepp"
     uses = frozenset({"framework", "backbone", "text", "embed_dim"})
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
-        """It needs images."""
         if isinstance(data, RegionsConfig):
             raise ConfigError("framework vsepp needs images; data.format regions goes with framework vse_infty")
         if model.backbone.weights == "precomputed":
             raise ConfigError("backbone weights `precomputed` go with data.format regions and framework vse_infty")
 
     def weights_id(self, model: ModelConfig) -> str:
-        """Of the backbone."""
         return weights_id(model.backbone)
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
-        """Of the backbone."""
         assert not isinstance(data, RegionsConfig)
         check_weights(model.backbone, image_size=data.image.size)
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Vocabulary:
-        """The words of the captions."""
         return Vocabulary.build(captions, min_word_count)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
-        """A timm model that pools to one vector."""
         assert not isinstance(data, RegionsConfig)
         return build_backbone(model.backbone, image_size=data.image.size, seed=seed)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> VseppHeads:
-        """Image head and GRU."""
         return VseppHeads(
             num_features=num_features,
             vocab_size=len(tokenizer),
@@ -55,5 +49,4 @@ class Vsepp:
         )
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> None:
-        """None."""
         return None

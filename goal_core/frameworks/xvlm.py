@@ -1,4 +1,4 @@
-"""X-VLM: the cells of a transformer, BERT in two halves, and image-text matching beside the objective."""
+"""X-VLM: the cells of a vision transformer, BERT in two halves, and image-text matching beside the objective."""
 
 from __future__ import annotations
 
@@ -12,44 +12,39 @@ from goal_core.errors import ConfigError
 from goal_core.models.backbones import ImageBackbone, build_backbone, weights_id
 from goal_core.models.bert import bert_weights_id, bert_wordpieces
 from goal_core.models.config import ModelConfig
-from goal_core.models.cross_encoder import split_bert
+from goal_core.models.matching import split_bert
 from goal_core.models.xvlm import XvlmHeads
 
 
 class Xvlm:
-    """See :class:`goal_core.frameworks.framework.Framework` for the methods."""
+    """X-VLM; :class:`~goal_core.frameworks.framework.Framework` documents the methods."""
 
     name = "xvlm"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "xvlm"})
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
-        """It needs images, and layers for both halves of BERT."""
         if isinstance(data, RegionsConfig) or model.backbone.weights == "precomputed":
             raise ConfigError("framework xvlm needs images and a backbone; precomputed regions go with vse_infty")
         if model.bert.weights == "random" and model.xvlm.fusion_layer >= model.bert.layers:
             raise ConfigError(
-                f"xvlm.fusion_layer must leave a layer of BERT's {model.bert.layers} to look at the image, "
+                f"xvlm.fusion_layer must leave a layer of BERT's {model.bert.layers} to see the image, "
                 f"got {model.xvlm.fusion_layer}"
             )
 
     def weights_id(self, model: ModelConfig) -> str:
-        """Of the backbone and of BERT."""
         return f"{weights_id(model.backbone)} bert {bert_weights_id(model.bert)}"
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
-        """Of the backbone and of BERT."""
         self.backbone(model, data, seed=0)
         if model.bert.weights != "random":
             pieces = len(bert_wordpieces(model.bert, (), 1))
             split_bert(model.bert, vocab_size=pieces, fusion_layer=model.xvlm.fusion_layer, image_width=1)
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> CleanedWordpieces:
-        """BERT's word pieces of cleaned captions."""
         cleaned = [clean_caption(caption) for caption in captions] if model.bert.weights == "random" else ()
         return CleanedWordpieces(wordpieces=bert_wordpieces(model.bert, cleaned, min_word_count))
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
-        """A timm model that gives the cells of its last feature map, with stochastic depth."""
         assert not isinstance(data, RegionsConfig)
         return build_backbone(
             model.backbone,
@@ -61,9 +56,7 @@ class Xvlm:
         )
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> XvlmHeads:
-        """Both encoders' heads, BERT and the cross encoder."""
         return XvlmHeads(model, num_features=num_features, vocab_size=len(tokenizer), seed=seed)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
-        """None: only the images are augmented, where they are read."""
-        return None
+        return None  # only the images are augmented, when they are loaded

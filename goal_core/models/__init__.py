@@ -1,8 +1,11 @@
-"""The networks: image backbones from timm and the heads of each framework."""
+"""The networks: image backbones from timm, the heads of each framework, and both together as an encoder.
+
+`frameworks` builds them from a sweep's settings; training and evaluation use them. They know nothing of either.
+"""
 
 from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights, weights_id
 from goal_core.models.config import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig, XvlmConfig
-from goal_core.models.heads import Heads, Pairs, ParameterGroup, RerankingHeads
+from goal_core.models.heads import Encoder, Heads, Pairs, ParameterGroup, RerankingHeads, autocast, num_features
 from goal_core.models.vse_infty import VseInftyHeads
 from goal_core.models.vsepp import VseppHeads
 from goal_core.models.xvlm import XvlmHeads
@@ -10,6 +13,7 @@ from goal_core.models.xvlm import XvlmHeads
 __all__ = [
     "BackboneConfig",
     "BertConfig",
+    "Encoder",
     "GruConfig",
     "Heads",
     "ImageBackbone",
@@ -22,7 +26,9 @@ __all__ = [
     "VseppHeads",
     "XvlmConfig",
     "XvlmHeads",
+    "autocast",
     "build_backbone",
     "check_weights",
+    "num_features",
     "weights_id",
 ]

@@ -1,4 +1,4 @@
-"""Image backbones: any timm architecture that pools an image to one vector."""
+"""Image backbones: any timm architecture, as one pooled vector per image or as the cells of its last feature map."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_core.errors import DataError, UnknownNameError, WeightsError
+from goal_core.errors import DataError, WeightsError, first_line, nearest
 from goal_core.models.config import BackboneConfig
-from goal_core.models.grid import grid_features
 from goal_core.seeding import derive_seed
 
 NAMED_WEIGHTS = ("timm", "random", "precomputed")
 
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-"""Of CLIP's training images (Radford et al. 2021), per channel."""
+"""Channel means and standard deviations of CLIP's training images (Radford et al. 2021)."""
 
 
 class ImageBackbone(nn.Module):
-    """A timm model without its classifier, fed with raw pixels.
+    """A timm model without its classifier, applied to raw pixels.
 
-    It always runs in evaluation mode, so batch normalisation uses its running statistics in both stages (the
-    stable proxy of what VSE++'s published code does); in `finetune` its weights train all the same. Stochastic depth,
-    where asked for, is all that knows training mode.
+    It always runs in evaluation mode, so batch normalisation uses its running statistics in both stages (a stable
+    stand-in for what VSE++'s published code does), although its weights are trained in `finetune`. Only stochastic
+    depth, where it is asked for, follows training mode.
 
     Args:
         net: module from (B, 3, S, S) float to (B, F) float.
         mean: per-channel mean that `net` expects, in [0, 1].
         std: per-channel standard deviation that `net` expects, in [0, 1].
-        cells: give the last feature map's cells, and not one pooled vector.
+        cells: return the cells of the last feature map instead of one pooled vector.
         drops: whether blocks are skipped in training mode.
     """
 
@@ -60,7 +59,7 @@ class ImageBackbone(nn.Module):
         self.eval()
 
     def train(self, mode: bool = True) -> ImageBackbone:
-        """Stay in evaluation mode, but for stochastic depth."""
+        """Stay in evaluation mode, except for stochastic depth."""
         super().train(False)
         if mode and self._drops:
             for module in self.net.modules():
@@ -69,7 +68,7 @@ class ImageBackbone(nn.Module):
         return self
 
     def use_batch_statistics(self, on: bool) -> None:
-        """Let batch normalisation use each batch's statistics, and move the running ones; or go back to these."""
+        """Let batch normalisation use, and record, each batch's statistics; or return to the running ones."""
         self.net.train(on)
 
     def forward(self, images_B3SS: Tensor) -> Tensor:
@@ -79,11 +78,38 @@ class ImageBackbone(nn.Module):
             images_B3SS: uint8 RGB pixels, (B, 3, S, S).
 
         Returns:
-            Features (B, F), or those of L cells (B, L, F), not normalised.
+            Features (B, F), or features of L cells (B, L, F), not normalised.
         """
         pixels = (images_B3SS.float() - self.mean) / self.std
         features: Tensor = grid_features(self.net, pixels) if self.cells else self.net(pixels)
         return features
+
+
+def grid_features(net: nn.Module, images_B3SS: Tensor) -> Tensor:
+    """The cells of the last feature map of a batch of images.
+
+    Args:
+        net: timm model: convolutional (channels first), Swin-like (channels last) or a ViT, whose class and register
+            tokens are left out.
+        images_B3SS: normalised pixels, (B, 3, S, S) float.
+
+    Returns:
+        (B, L, C), row by row.
+
+    Raises:
+        WeightsError: the features are neither a map nor tokens.
+    """
+    features: Tensor = net.forward_features(images_B3SS)  # type: ignore[operator]  # timm models all have it
+    width = int(net.num_features)  # type: ignore[arg-type]
+    if features.ndim == 3 and features.shape[2] == width:
+        return features[:, getattr(net, "num_prefix_tokens", 0) :]
+    if features.ndim == 4 and features.shape[1] == width:
+        return features.flatten(2).transpose(1, 2)
+    if features.ndim == 4 and features.shape[3] == width:
+        return features.flatten(1, 2)
+    raise WeightsError(
+        f"the backbone has no feature map of width {width}: its features have shape {tuple(features.shape)}"
+    )
 
 
 def build_backbone(
@@ -95,19 +121,18 @@ def build_backbone(
     drop_path: float = 0.0,
     clip_pixels: bool = False,
 ) -> ImageBackbone:
-    """Build a backbone with its first weights.
+    """Build a backbone with its initial weights.
 
     Args:
         config: architecture and weights.
         image_size: side of the square images it will see, pixels.
         seed: the cell's seed, which draws the weights when they are `random`.
-        cells: give the last feature map's cells, and not one pooled vector.
-        drop_path: probability with which the last block is skipped in training mode, falling to 0 at the first.
-        clip_pixels: normalise pixels with CLIP's mean and standard deviation, and not with the architecture's own.
+        cells: return the cells of the last feature map instead of one pooled vector.
+        drop_path: probability of skipping the last block in training mode, falling to 0 at the first.
+        clip_pixels: normalise pixels with CLIP's mean and standard deviation instead of the architecture's own.
 
     Raises:
-        UnknownNameError: timm has no such architecture.
-        WeightsError: the weights cannot be had, or do not fit the architecture.
+        WeightsError: timm has no such architecture, or the weights cannot be found or do not fit it.
     """
     timm = _timm()
     check_architecture(config.name)
@@ -123,12 +148,10 @@ def build_backbone(
         except Exception as error:
             if config.weights == "timm":
                 raise WeightsError(
-                    f"timm could not provide the pretrained weights of {config.name!r} ({_first_line(error)}); "
-                    "put the file's path in `weights`, or connect to the network once so that timm can cache it"
+                    f"timm could not provide the pretrained weights of {config.name!r} ({first_line(error)}); "
+                    "set `weights` to a file's path, or connect to the network once so that timm can cache them"
                 ) from error
-            raise WeightsError(
-                f"timm cannot build {config.name!r} for {image_size} px: {_first_line(error)}"
-            ) from error
+            raise WeightsError(f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}") from error
     if config.weights not in NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
     cfg = net.pretrained_cfg
@@ -145,23 +168,24 @@ def check_architecture(name: str) -> None:
     """Check that timm knows an architecture.
 
     Raises:
-        UnknownNameError: it does not; the message names the nearest.
+        WeightsError: it does not; the message suggests the closest.
     """
     timm = _timm()
     if not timm.is_model(name.split(".")[0]):
         known = timm.list_models()
-        error = UnknownNameError("timm backbone", name, known)
-        raise WeightsError(str(error).split("; known:")[0] + f"; timm has {len(known)} models (timm.list_models())")
+        raise WeightsError(
+            f"unknown timm backbone {name!r}{nearest(name, known)}; timm has {len(known)} models (timm.list_models())"
+        )
 
 
 def weights_id(config: BackboneConfig) -> str:
-    """What the weights are, for the cell id: the file's content, never its place.
+    """Identifies the weights in the cell id, a file by its content and never by its path.
 
     Returns:
         `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file.
 
     Raises:
-        WeightsError: the file is not there.
+        WeightsError: the file is missing.
     """
     if config.weights == "random":
         return "random"
@@ -175,7 +199,7 @@ def weights_id(config: BackboneConfig) -> str:
 
 
 def check_weights(config: BackboneConfig, *, image_size: int) -> None:
-    """Build the backbone once and throw it away, so that a misfit shows before anything is scheduled."""
+    """Build the backbone once and discard it, so that a mismatch shows before anything is scheduled."""
     if config.weights != "random":
         build_backbone(config, image_size=image_size, seed=0)
     else:
@@ -183,7 +207,7 @@ def check_weights(config: BackboneConfig, *, image_size: int) -> None:
 
 
 def _timm() -> ModuleType:
-    """The library, with our own small model in it."""
+    """The library, with goal-sweep's own small model registered in it."""
     import timm  # two seconds of import that `status` and `plan` should not pay
 
     import goal_core.models.small_swin  # noqa: F401  # registers itself
@@ -216,7 +240,7 @@ def _read_state(path: Path) -> dict[str, Tensor]:
             return stored
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
-        raise WeightsError(f"cannot read weights from {path}: {_first_line(error)}") from error
+        raise WeightsError(f"cannot read weights from {path}: {first_line(error)}") from error
     except Exception as error:  # pickle.UnpicklingError: a file with code in it
         raise WeightsError(f"{path} is not a weights-only file; convert it to safetensors first") from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
@@ -227,7 +251,7 @@ def _read_state(path: Path) -> dict[str, Tensor]:
 
 
 def _load_weights(net: nn.Module, path: Path, name: str) -> None:
-    """Load a file into a classifier-free model; only the classifier may be left over, nothing may be missing."""
+    """Load a file into a model without classifier; the file may hold a classifier besides, and must lack nothing."""
     given, own = _read_state(_existing(path)), net.state_dict()
     wanted = {key for key in own if not key.endswith("num_batches_tracked")}
     head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]
@@ -247,7 +271,3 @@ def _load_weights(net: nn.Module, path: Path, name: str) -> None:
     if problems:
         raise WeightsError(f"weights {path} do not fit backbone {name!r}: {', '.join(problems)}")
     net.load_state_dict({key: given[key] for key in own if key in given}, strict=False)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""BERT from the transformers library, and the word pieces that go with it."""
+"""BERT from the transformers library, and its word pieces."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 from torch import nn
 
 from goal_core.data.text.wordpieces import Wordpieces
-from goal_core.errors import DataError, WeightsError
+from goal_core.errors import DataError, WeightsError, first_line
 from goal_core.models.config import BertConfig
 
 _WEIGHT_FILES = ("model.safetensors",)
 
 
 def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
-    """A `BertModel` without pooler; `random` weights come from torch's global generator.
+    """A `BertModel` without pooler; `random` weights are drawn from torch's global generator.
 
     Args:
         config: sizes and weights.
         vocab_size: number of word pieces.
 
     Raises:
-        WeightsError: the weights cannot be had, or have another number of word pieces.
+        WeightsError: the weights cannot be loaded, or embed too few word pieces.
     """
     from transformers import BertConfig as Sizes  # two seconds of import that `status` and `plan` should not pay
     from transformers import BertModel
@@ -45,7 +45,7 @@ def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
             config.weights, add_pooling_layer=False, use_safetensors=True, dtype="float32"
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise WeightsError(f"cannot load BERT from {config.weights!r}: {_first_line(error)}") from error
+        raise WeightsError(f"cannot load BERT from {config.weights!r}: {first_line(error)}") from error
     rows: Any = model.config.vocab_size  # type: ignore[union-attr]
     if rows < vocab_size:
         raise WeightsError(f"BERT {config.weights!r} embeds {rows} word pieces, but its vocabulary has {vocab_size}")
@@ -53,7 +53,7 @@ def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
 
 
 def bert_wordpieces(config: BertConfig, captions: Sequence[str], min_word_count: int) -> Wordpieces:
-    """The word pieces of a BERT: its own, or for `random` weights the words of the captions.
+    """The word pieces of a BERT; for `random` weights, the words of the captions.
 
     Args:
         config: sizes and weights.
@@ -61,8 +61,8 @@ def bert_wordpieces(config: BertConfig, captions: Sequence[str], min_word_count:
         min_word_count: for `random` weights; rarer words become `[UNK]`.
 
     Raises:
-        WeightsError: the vocabulary cannot be had.
-        DataError: it is no vocabulary of BERT.
+        WeightsError: the vocabulary cannot be found.
+        DataError: it is not a vocabulary of BERT.
     """
     if config.weights == "random":
         return Wordpieces.of_captions(captions, min_word_count)
@@ -79,7 +79,7 @@ def bert_wordpieces(config: BertConfig, captions: Sequence[str], min_word_count:
 
 
 def bert_weights_id(config: BertConfig) -> str:
-    """What the first weights are, for the cell id: `random`, the hub's name, or the content of the folder.
+    """Identifies the initial weights in the cell id: `random`, the hub's name, or a hash of the folder's content.
 
     Raises:
         WeightsError: a folder lacks a file.
@@ -106,9 +106,5 @@ def _file(config: BertConfig, name: str, *, needed: bool) -> Path | None:
     try:
         found = cached_file(config.weights, name, **options)
     except (OSError, ValueError) as error:
-        raise WeightsError(f"cannot find {name} of BERT {config.weights!r}: {_first_line(error)}") from error
+        raise WeightsError(f"cannot find {name} of BERT {config.weights!r}: {first_line(error)}") from error
     return Path(found) if found is not None else None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

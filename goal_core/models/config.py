@@ -1,4 +1,4 @@
-"""What a sweep file says about the model."""
+"""The model settings of a sweep file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from goal_core.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackboneConfig:
-    """An image backbone of timm and where its first weights come from."""
+    """An image backbone of timm and the source of its initial weights."""
 
     name: str
     """Any timm architecture that pools to one vector, such as `resnet152`, `vit_base_patch16_224`."""
     weights: str = "timm"
     """`timm`: the architecture's default pretrained weights (downloaded, or from timm's cache); `random`: drawn from
-    the cell's seed; `precomputed`: the data holds the features already, and `name` is what tables call them;
+    the cell's seed; `precomputed`: the data holds the features already, and tables show them under `name`;
     otherwise the path of a `.safetensors` or weights-only checkpoint file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GruConfig:
-    """VSE++'s text encoder: word embedding and a one-directional GRU of the embedding's width."""
+    """VSE++'s text encoder: word embedding and a one-directional GRU with `embed_dim` units."""
 
     word_dim: int = 300
     """Width of the word embedding."""
@@ -35,15 +35,15 @@ class GruConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertConfig:
-    """The BERT that reads captions."""
+    """The BERT that encodes captions."""
 
     weights: str = "bert-base-uncased"
     """`random`: drawn from the cell's seed; a folder with `config.json`, `vocab.txt` and weights; otherwise a model's
     name on the Hugging Face hub (downloaded, or from its cache)."""
     layers: int = 12
-    """Transformer layers; counts for `random` weights only, as do the next two."""
+    """Transformer layers; used with `random` weights only, as are the next two."""
     width: int = 768
-    """Width of the states."""
+    """Width of the hidden states."""
     heads: int = 12
     """Attention heads."""
 
@@ -58,11 +58,11 @@ class BertConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VseInftyConfig:
-    """What is VSE-infinity's own."""
+    """Settings of VSE-infinity alone."""
 
     size_augment: float = 0.2
-    """Share of regions dropped and of words masked, replaced or dropped in training; bound of the share of grid
-    cells dropped. 0 leaves everything as it is."""
+    """Share of regions dropped and of words masked, replaced or dropped in training; upper bound of the share of grid
+    cells dropped. 0 changes nothing."""
 
     def __post_init__(self) -> None:
         """Check the range."""
@@ -72,21 +72,21 @@ class VseInftyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XvlmConfig:
-    """What is X-VLM's own."""
+    """Settings of X-VLM alone."""
 
     fusion_layer: int = 6
-    """The first this many layers of BERT read the caption alone, the others look at the image too."""
+    """Number of BERT's first layers that see only the caption; the others see the image too."""
     drop_path: float = 0.1
-    """Stochastic depth of the image backbone: its last block is skipped with this probability, the first never."""
+    """Stochastic depth of the image backbone: probability of skipping the last block, falling to 0 at the first."""
     temperature: float = 0.07
-    """Of the similarities by which the negatives of image-text matching are drawn; it does not train."""
+    """Divides the similarities by which the negatives of image-text matching are drawn; it is not trained."""
     objective_weight: float = 1.0
-    """Weight of the objective beside image-text matching."""
+    """Weight of the objective relative to image-text matching."""
     objective_scale: float = 10.0
-    """The objective's sum over a batch of B counts `objective_weight * objective_scale / (2 B)`. At the `tau` of `nca`,
-    `con`/`nca` then has the size of the contrastive loss that X-VLM has in its place."""
+    """The objective's sum over a batch of B is multiplied by `objective_weight * objective_scale / (2 B)`. At the `tau`
+    of `nca`, `con`/`nca` then has the size of the contrastive loss that X-VLM uses in its place."""
     rerank_top: int = 256
-    """Evaluation scores this many of the nearest of each query anew, by image-text matching; 0 ranks by similarity."""
+    """Evaluation re-ranks this many nearest candidates of each query by image-text matching; 0 ranks by similarity."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -115,18 +115,18 @@ class ModelConfig:
     framework: FrameworkName = "vsepp"
     backbone: BackboneConfig
     text: GruConfig = field(default_factory=GruConfig)
-    """VSE++'s text encoder."""
+    """Text encoder of VSE++."""
     embed_dim: int = 1024
-    """Dimensions of the joint embedding space (and of the GRU's state)."""
+    """Dimensions of the joint embedding space, and of the GRU's state."""
     bert: BertConfig = field(default_factory=BertConfig)
-    """The other frameworks' text encoder."""
+    """Text encoder of the other frameworks."""
     vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
-    """Counts for that framework only."""
+    """Used by that framework only."""
     xvlm: XvlmConfig = field(default_factory=XvlmConfig)
-    """Counts for that framework only."""
+    """Used by that framework only."""
     init_from: str = ""
-    """A checkpoint with which the first stage begins instead of first weights: a `best.safetensors` of a cell, or what
-    `goal-sweep convert` made of a published one. Its tokenizer comes with it. Empty: none."""
+    """A checkpoint from which the first stage starts: the `best.safetensors` of a cell, or what `goal-sweep convert`
+    made of a published checkpoint. Its tokenizer comes with it. Empty: none."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -1,11 +1,18 @@
-"""What every framework's trainable part offers the trainer."""
+"""The interface of a model: the heads that every framework trains, and the encoder they form with a backbone."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
+
+from goal_core.data import Split
+from goal_core.models.backbones import ImageBackbone
+
+_HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +23,7 @@ class ParameterGroup:
     """Such as `heads`, `bert`, `backbone`."""
     parameters: tuple[nn.Parameter, ...]
     lr_scale: float = 1.0
-    """Times the stage's learning rate."""
+    """Factor of the stage's learning rate."""
     decay: bool = True
     """Whether the stage's weight decay applies."""
 
@@ -30,27 +37,27 @@ class Pairs:
     text_BD: Tensor  # noqa: N815  # shape suffix
     """Unit vectors, (B, D)."""
     context: Any = None
-    """What the framework's own loss needs beside the embeddings."""
+    """What the framework's own loss needs besides the embeddings."""
 
 
 class Heads(nn.Module):
-    """Everything that trains but the image backbone.
+    """Everything that trains except the image backbone.
 
-    A framework overrides the two encoders, and the other methods where it differs. Steps run in training mode,
-    evaluation in evaluation mode. Random draws use torch's global generators, which hold the cell's own stream.
+    A framework overrides the two encoders, and the other methods where it differs. Random draws use torch's global
+    generators, which hold the cell's own stream during a step.
     """
 
     masks_same_image: ClassVar[bool] = False
-    """Whether pairs of one image count as no negatives of each other."""
+    """Whether pairs that show the same image are excluded as negative pairs."""
     rerank_top: int = 0
-    """Evaluation ranks this many of the nearest anew by a score of the framework's own; 0 ranks by similarity alone."""
+    """Evaluation re-ranks this many nearest candidates by a score of the framework's own; 0 ranks by similarity."""
 
     def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Joint-space unit vectors.
 
         Args:
-            features: what the backbone gives, (B, F); or cells or regions of each image, (B, R, F).
-            lengths_B: how many of the R are there, (B,) int64 on the CPU, the rest being zeros; None: all.
+            features: the backbone's output, (B, F); or cells or regions of each image, (B, R, F).
+            lengths_B: how many of the R rows are not padding, (B,) int64 on the CPU; None: all.
 
         Returns:
             (B, D).
@@ -75,11 +82,11 @@ class Heads(nn.Module):
         )
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, float]]:
-        """The loss of a step, and what there is to log of it beside the objective's own figures.
+        """The loss of a step, and the framework's own values to log.
 
         Args:
             surrogate: the scalar whose gradient is the objective's.
-            pairs: what :meth:`forward_pairs` gave.
+            pairs: the result of :meth:`forward_pairs`.
             ids_B: equal for pairs of the same image, (B,) int64.
         """
         return surrogate, {}
@@ -88,7 +95,7 @@ class Heads(nn.Module):
         """The parameters, each in one group, in an order that never changes (checkpoints number them).
 
         Args:
-            bert_lr_scale: of a pretrained text encoder, where there is one.
+            bert_lr_scale: learning-rate factor of a pretrained text encoder, where there is one.
         """
         return [ParameterGroup(name="heads", parameters=tuple(self.parameters()))]
 
@@ -97,23 +104,23 @@ class Heads(nn.Module):
 
         Args:
             backbone: the cell's own.
-            lr_scale: of the backbone.
+            lr_scale: its learning-rate factor.
         """
         return [ParameterGroup(name="backbone", parameters=tuple(backbone.parameters()), lr_scale=lr_scale)]
 
 
 class RerankingHeads(Heads):
-    """Heads that also score a pair by looking at image and caption together.
+    """Heads that also score a pair from image and caption together.
 
-    The two encoders come apart into what a pair's score needs of each side, and the embedding that follows from it.
+    Each encoder has two halves: the tokens or states that a pair's score needs, and the embedding computed from them.
     """
 
     def image_tokens(self, features: Tensor) -> Tensor:
-        """What the score needs of images, (B, R, F), from what the backbone gives."""
+        """Image tokens for the score, (B, R, F), from the backbone's output."""
         raise NotImplementedError
 
     def text_states(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """What the score needs of captions, (B, L, W); arguments as those of :meth:`encode_texts`."""
+        """Caption states for the score, (B, L, W); arguments as those of :meth:`encode_texts`."""
         raise NotImplementedError
 
     def embed_images(self, tokens_BRF: Tensor) -> Tensor:
@@ -130,7 +137,7 @@ class RerankingHeads(Heads):
         Args:
             tokens_PRF: the image of each pair, from :meth:`image_tokens`.
             states_PLW: the caption of each pair, from :meth:`text_states`.
-            lengths_P: how many of the L states there are of each caption, (P,) int64, on any device.
+            lengths_P: how many of the L states are not padding, (P,) int64, on any device.
         """
         raise NotImplementedError
 
@@ -141,3 +148,49 @@ class RerankingHeads(Heads):
     def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """See :meth:`Heads.encode_texts`."""
         return self.embed_texts(self.text_states(tokens_BL, lengths_B))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoder:
+    """Maps images and captions into the joint space, in one precision."""
+
+    heads: Heads
+    backbone: ImageBackbone | None
+    """None where images arrive as features of a shared frozen backbone, or as precomputed ones."""
+    precision: str
+    device: torch.device
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context for forward passes."""
+        return autocast(self.precision, self.device)
+
+    def train(self, mode: bool) -> None:
+        """Switch heads and backbone to training mode, or to evaluation mode."""
+        self.heads.train(mode)
+        if self.backbone is not None:
+            self.backbone.train(mode)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """The heads' inputs: the backbone's output, or the inputs themselves where there is no backbone here."""
+        return inputs if self.backbone is None else self.backbone(inputs)
+
+    def images(self, inputs: Tensor) -> Tensor:
+        """Unit vectors (B, D) of pixels (B, 3, S, S); without a backbone, of features (B, F) or (B, R, F)."""
+        return self.heads.encode_images(self.features(inputs))
+
+    def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Unit vectors (B, D) of padded captions."""
+        return self.heads.encode_texts(tokens_BL, lengths_B)
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """The context for forward passes in `fp32`, `bf16` or `fp16`. Objectives and recalls are always float32."""
+    return nullcontext() if precision == "fp32" else torch.autocast(device.type, dtype=_HALF[precision])
+
+
+def num_features(backbone: ImageBackbone | None, split: Split) -> int:
+    """Width of the heads' inputs: of the backbone's features, or of the split's precomputed regions."""
+    if backbone is not None:
+        return backbone.num_features
+    assert split.region_shape is not None
+    return split.region_shape[1]

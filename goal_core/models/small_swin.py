@@ -22,16 +22,16 @@ default_cfgs = generate_default_cfgs(
         }
     }
 )
-"""What timm keeps of a model beside its code; it finds the name here."""
+"""Metadata that timm keeps of a model; it looks for this name in the model's module."""
 
 
 @register_model  # type: ignore[untyped-decorator]  # of timm
 def swin_mini_patch8_window4(pretrained: bool = False, **kwargs: Any) -> SwinTransformer:
-    """Two stages of two blocks each, 32 and 64 wide: 64 px become 4 x 4 cells. 140,780 weights, none pretrained.
+    """Two stages of two blocks each, 32 and 64 wide: 64 px become 4 x 4 cells. 140,780 parameters, none pretrained.
 
     Args:
-        pretrained: timm refuses it, for there are no weights.
-        kwargs: of `SwinTransformer`.
+        pretrained: refused by timm, because there are no weights.
+        kwargs: passed to `SwinTransformer`.
     """
     sizes: dict[str, Any] = {
         "patch_size": 8,

@@ -1,19 +1,84 @@
-"""VSE-infinity (Chen et al., CVPR 2021): sets of regions or cells and of words, pooled by learned operators."""
+"""VSE-infinity (Chen et al., CVPR 2021): sets of regions or cells and sets of words, pooled by a learned operator."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from goal_core.models.bert import build_bert
 from goal_core.models.config import ModelConfig
-from goal_core.models.gpo import GeneralizedPooling
 from goal_core.models.heads import Heads, ParameterGroup
 from goal_core.seeding import derive_seed
 
+_ABSENT = -1e4
+"""Score of ranks beyond a set's size, and value that makes its padding sort last."""
+_TEMPERATURE = 0.1
+
+
+class GeneralizedPooling(nn.Module):
+    """Sorts each dimension over a set's elements and sums the ranks, weighted by a small GRU.
+
+    Args:
+        width: of the position codes and of the GRU's states in each direction.
+
+    Source: VSE-infinity, section 3.2.
+    """
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.width = width
+        self.rnn = nn.GRU(width, width, batch_first=True, bidirectional=True)
+        self.score = nn.Linear(width, 1, bias=False)
+
+    def weights(self, lengths_B: Tensor) -> Tensor:
+        """Weight of each rank for sets of these sizes; each row sums to 1 over its own ranks.
+
+        Args:
+            lengths_B: sizes, (B,) int64 on the CPU, each at least 1.
+
+        Returns:
+            (B, N), N being the largest size.
+        """
+        sizes_S, which_B = torch.unique(lengths_B, return_inverse=True)  # the weights depend on the size alone
+        device = self.score.weight.device
+        longest = int(sizes_S[-1])
+        codes_NW = position_codes(longest, self.width).to(device)
+        there_SN = (torch.arange(longest) < sizes_S[:, None]).to(device)
+        codes_SNW = codes_NW * there_SN[:, :, None]
+        packed = pack_padded_sequence(codes_SNW, sizes_S, batch_first=True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
+        both_SNW = (states[:, :, : self.width] + states[:, :, self.width :]) / 2
+        scores_SN = self.score(both_SNW)[:, :, 0].float().masked_fill(~there_SN, _ABSENT)
+        return torch.softmax(scores_SN / _TEMPERATURE, dim=1)[which_B.to(device)]
+
+    def forward(self, features_BND: Tensor, lengths_B: Tensor) -> Tensor:
+        """Pool sets.
+
+        Args:
+            features_BND: (B, N, D); rows past a set's size are ignored.
+            lengths_B: sizes, (B,) int64 on the CPU, the largest being N.
+
+        Returns:
+            (B, D).
+        """
+        weights_BN = self.weights(lengths_B)
+        there_BN1 = (torch.arange(features_BND.shape[1]) < lengths_B[:, None]).to(features_BND.device)[:, :, None]
+        ranked_BND = features_BND.masked_fill(~there_BN1, _ABSENT).sort(dim=1, descending=True)[0]
+        return (ranked_BND.masked_fill(~there_BN1, 0) * weights_BN[:, :, None]).sum(dim=1)
+
+
+def position_codes(count: int, width: int) -> Tensor:
+    """Sine and cosine codes of positions 0..count-1, interleaved, (count, width) float32."""
+    rates = torch.exp(torch.arange(0, width, 2) * -(math.log(10000.0) / width))
+    angles = torch.arange(count)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+
 
 class RegionMlp(nn.Module):
-    """Linear -> batch normalisation -> ReLU -> linear, over every region; the zeros that pad a batch count too.
+    """Linear -> batch normalisation -> ReLU -> linear, for every region, padding included.
 
     Args:
         num_features: width F of the regions.
@@ -34,18 +99,19 @@ class RegionMlp(nn.Module):
 
 
 class SetImageEncoder(nn.Module):
-    """Linear, for regions plus an MLP's residual, then the pooling operator and l2norm.
+    """Linear (for regions, plus the output of an MLP), then the pooling operator and l2norm.
 
     Args:
         num_features: width F of the cells or regions.
         embed_dim: dimensions D of the joint space.
-        regions: whether they are precomputed regions (MLP) and not cells of a backbone (dropped here in training).
+        regions: whether images are precomputed regions, which pass the MLP, rather than cells of a backbone, some of
+            which are dropped here in training.
         size_augment: see :func:`drop_cells`.
     """
 
     def __init__(self, num_features: int, embed_dim: int, *, regions: bool, size_augment: float) -> None:
         super().__init__()
-        self.size_augment = 0.0 if regions else size_augment  # regions are dropped where they are read
+        self.size_augment = 0.0 if regions else size_augment  # regions are dropped when they are loaded
         self.fc = nn.Linear(num_features, embed_dim)
         nn.init.xavier_uniform_(self.fc.weight)
         nn.init.zeros_(self.fc.bias)
@@ -65,7 +131,7 @@ class SetImageEncoder(nn.Module):
 
 
 class BertTextEncoder(nn.Module):
-    """BERT's last states, linear, the pooling operator over all pieces with their specials, l2norm.
+    """BERT's last states, linear, the pooling operator over all word pieces including the special ones, l2norm.
 
     Args:
         bert: a `BertModel`.
@@ -86,10 +152,10 @@ class BertTextEncoder(nn.Module):
 
 
 class VseInftyHeads(Heads):
-    """Everything of VSE-infinity but the image backbone.
+    """Everything of VSE-infinity except the image backbone.
 
     Args:
-        model: the text encoder's and the joint space's settings.
+        model: settings of the text encoder and of the joint space.
         num_features: width of cells or regions.
         vocab_size: number of word pieces.
         regions: whether images arrive as precomputed regions.
@@ -107,17 +173,17 @@ class VseInftyHeads(Heads):
             self.text = BertTextEncoder(build_bert(model.bert, vocab_size=vocab_size), model.embed_dim)
 
     def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """See :class:`SetImageEncoder`."""
+        """Unit vectors (B, D) of cells or regions (B, R, F); see :class:`SetImageEncoder`."""
         embeddings: Tensor = self.image(features, lengths_B)
         return embeddings
 
     def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """See :class:`BertTextEncoder`."""
+        """Unit vectors (B, D) of padded captions; see :class:`BertTextEncoder`."""
         embeddings: Tensor = self.text(tokens_BL, lengths_B)
         return embeddings
 
     def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
-        """The two heads at the stage's learning rate, BERT at its own."""
+        """The heads with the stage's learning rate, BERT with its own."""
         bert = tuple(self.text.bert.parameters())
         inside = {id(parameter) for parameter in bert}
         heads = tuple(parameter for parameter in self.parameters() if id(parameter) not in inside)
@@ -128,7 +194,7 @@ class VseInftyHeads(Heads):
 
 
 def drop_cells(features_BRF: Tensor, rate: float) -> tuple[Tensor, Tensor]:
-    """Drop cells of each image: with u uniform in [0, 1), each with probability rate * u, but none where u <= rate.
+    """Drop each cell of an image with probability rate * u, u uniform in [0, 1); none where u <= rate.
 
     Draws (B,) and (B, R) uniform numbers from torch's global CPU generator.
 
@@ -148,7 +214,7 @@ def drop_cells(features_BRF: Tensor, rate: float) -> tuple[Tensor, Tensor]:
 
 
 def unit(vectors_BD: Tensor) -> Tensor:
-    """Vectors of length 1 (B, D); a zero vector stays one."""
-    vectors = vectors_BD.float()  # 1e-8 is nothing in half precision
+    """Vectors of length 1 (B, D); a zero vector stays zero."""
+    vectors = vectors_BD.float()  # in half precision 1e-8 is 0
     lengths_B1: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return (vectors / (lengths_B1 + 1e-8)).to(vectors_BD.dtype)

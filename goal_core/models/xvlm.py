@@ -9,37 +9,37 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from goal_core.models.config import ModelConfig
-from goal_core.models.cross_encoder import split_bert
 from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads
-from goal_core.models.matching import draw_negatives, matching_labels, matching_loss
+from goal_core.models.matching import draw_negatives, matching_labels, matching_loss, split_bert
 from goal_core.seeding import derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """What image-text matching needs of a batch."""
+    """The inputs of image-text matching for a batch."""
 
     tokens: Tensor
-    """Of the images, (B, R, F)."""
+    """Image tokens, (B, R, F)."""
     states: Tensor
-    """Of the captions, (B, L, W)."""
+    """Caption states, (B, L, W)."""
     lengths: Tensor
     """Word pieces of each caption, (B,) int64."""
 
 
 class XvlmHeads(RerankingHeads):
-    """Everything of X-VLM but the image backbone.
+    """Everything of X-VLM except the image backbone.
 
-    An image is the mean of its cells, and the cells; a caption is the states of its word pieces. The first of each
-    gives the embedding, and all of both go through the cross encoder, whose first state says whether they match.
+    An image is represented by the mean of its cells, followed by the cells; a caption by the states of its word pieces.
+    The first vector of each gives the embedding. All of both enter the cross encoder, whose first output state predicts
+    whether they match.
 
     Args:
-        model: the text encoder's and the joint space's settings.
+        model: settings of the text encoder and of the joint space.
         num_features: width F of the backbone's cells.
         vocab_size: number of word pieces.
         seed: the cell's seed; the initial weights that no file gives depend on it and on nothing else.
 
-    Source: X-VLM, section 3, without the losses of words and boxes, which its fine-tuning for retrieval leaves out.
+    Source: X-VLM, section 3, without the losses of masked words and boxes, which its fine-tuning for retrieval omits.
     """
 
     masks_same_image = True
@@ -87,13 +87,13 @@ class XvlmHeads(RerankingHeads):
     def forward_pairs(
         self, features: Tensor, image_lengths_B: Tensor | None, tokens_BL: Tensor, lengths_B: Tensor
     ) -> Pairs:
-        """Embeddings, and beside them what matching needs."""
+        """Embeddings, and the inputs of image-text matching."""
         tokens, states = self.image_tokens(features), self.text_states(tokens_BL, lengths_B)
         sides = Sides(tokens=tokens, states=states, lengths=lengths_B.to(states.device))
         return Pairs(image_BD=self.embed_images(tokens), text_BD=self.embed_texts(states), context=sides)
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, float]]:
-        """The weighed objective plus image-text matching; `itm` and `itm_accuracy` (in [0, 1]) are logged."""
+        """The weighted objective plus image-text matching; `itm` and `itm_accuracy` (in [0, 1]) are logged."""
         matching, accuracy = self._matching(pairs, ids_B)
         loss = surrogate * (self._weight / (2 * len(ids_B))) + matching
         return loss, {"itm": float(matching.detach()), "itm_accuracy": accuracy}
@@ -110,7 +110,7 @@ class XvlmHeads(RerankingHeads):
         return _by_decay("backbone", list(backbone.named_parameters()), lr_scale)
 
     def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, float]:
-        """The loss of B right pairs, B captions with an image drawn for them, and B images with a caption drawn."""
+        """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption."""
         sides: Sides = pairs.context
         similarity_BB = (pairs.image_BD @ pairs.text_BD.T).detach()
         image_B, any_image_B = draw_negatives(similarity_BB.T, ids_B, self.temperature)
@@ -135,7 +135,7 @@ def _there(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
 
 
 def _by_decay(name: str, named: list[tuple[str, nn.Parameter]], lr_scale: float) -> list[ParameterGroup]:
-    """Matrices decay; biases (Swin's tables of relative positions among them) and norms do not."""
+    """Weight decay applies to matrices, not to biases (Swin's relative-position tables included) or norms."""
     plain = [parameter for key, parameter in named if parameter.ndim < 2 or "bias" in key]
     left_out = {id(parameter) for parameter in plain}
     matrices = [parameter for _, parameter in named if id(parameter) not in left_out]

@@ -1,14 +1,15 @@
-"""Training: one trainer whose unit is one or more cells side by side."""
+"""Training: one trainer, whose unit is one or more trainings of a stage side by side on one device.
 
-from goal_core.checkpoints.initial_model import check_initial_weights, initial_weights_id
-from goal_core.evaluation.ensemble import evaluate_ensemble
-from goal_core.evaluation.evaluate import Opened, evaluate_checkpoint, open_checkpoint
+`train_unit` (in trainer.py) leads to the training loop. Sweeps read its settings and runners call it; it sees every
+other room of goal_core except `official`.
+"""
+
 from goal_core.training.config import Precision, StageConfig
-from goal_core.training.failures import CollapsedError, DivergedError
 from goal_core.training.plan import (
     EpochDone,
     EpochRecord,
     Listener,
+    SilentListener,
     TrainingDone,
     TrainingEvent,
     TrainingFailed,
@@ -16,17 +17,18 @@ from goal_core.training.plan import (
     TrainingPlan,
     UnitPlan,
 )
-from goal_core.training.speed import UnitSpeed, measure_speed
+from goal_core.training.speed import ScratchFiles, UnitSpeed, measure_speed
 from goal_core.training.trainer import train_unit
+from goal_core.training.triplet_histogram import TRIPLETS
 
 __all__ = [
-    "CollapsedError",
-    "DivergedError",
+    "TRIPLETS",
     "EpochDone",
     "EpochRecord",
     "Listener",
-    "Opened",
     "Precision",
+    "ScratchFiles",
+    "SilentListener",
     "StageConfig",
     "TrainingDone",
     "TrainingEvent",
@@ -35,11 +37,6 @@ __all__ = [
     "TrainingPlan",
     "UnitPlan",
     "UnitSpeed",
-    "check_initial_weights",
-    "evaluate_checkpoint",
-    "evaluate_ensemble",
-    "initial_weights_id",
     "measure_speed",
-    "open_checkpoint",
     "train_unit",
 ]

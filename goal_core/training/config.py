@@ -1,4 +1,4 @@
-"""What a sweep file says about one stage of training."""
+"""The settings of one training stage in a sweep file."""
 
 from __future__ import annotations
 
@@ -12,72 +12,72 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageConfig:
-    """One phase of a cell's training. A later stage starts from the best weights of the one before."""
+    """One phase of a cell's training. Each stage after the first starts from the best weights of the one before."""
 
     name: Literal["frozen", "finetune"]
-    """`frozen`: only the heads train and the backbone stays as it came; `finetune`: everything trains."""
+    """`frozen`: only the heads train, the backbone keeps its weights; `finetune`: everything trains."""
     epochs: int
     """Passes over all training captions."""
     lr: float
     """Learning rate at the start, > 0."""
     batch_size: int = 128
-    """Image-caption pairs a step."""
+    """Image-caption pairs per step."""
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
     beta2: float = 0.999
-    """Decay of the optimiser's squared gradients; the first moment's is 0.9."""
+    """Decay rate of the optimiser's second moment; that of the first is 0.9."""
     schedule: Literal["drops", "linear"] = "drops"
-    """`drops`: the learning rate falls at `lr_drops`; `linear`: step by step it rises from 0 over the share
-    `lr_warmup` of all the stage's steps, then falls to 0, as X-VLM's."""
+    """`drops`: the learning rate falls at `lr_drops`; `linear`: it rises linearly from 0 over the first `lr_warmup` of
+    the stage's steps, then falls linearly to 0, as in X-VLM."""
     lr_warmup: float = 0.0
-    """Of `linear`: share of the steps, in [0, 1)."""
+    """Share of the steps in which the learning rate of `linear` rises, in [0, 1)."""
     lr_drops: tuple[int, ...] = ()
-    """The learning rate is multiplied by `lr_drop_factor` when these many epochs are done."""
+    """The learning rate is multiplied by `lr_drop_factor` after each of these numbers of epochs."""
     lr_drop_factor: float = 0.1
     bert_lr_scale: float = 1.0
-    """Times `lr`: the learning rate of a pretrained BERT."""
+    """Factor of `lr` for a pretrained BERT."""
     backbone_lr_scale: float = 1.0
-    """Times `lr`: the learning rate of the image backbone in `finetune`."""
+    """Factor of `lr` for the image backbone in `finetune`."""
     frozen_epochs: int = 0
-    """In these first epochs of `finetune` the backbone stays as it came."""
+    """Number of first epochs of `finetune` in which the backbone keeps its weights."""
     ramp_epochs: int = 0
-    """In these many epochs after `frozen_epochs` the loss is multiplied by the share of the epoch's steps that are
-    done, as VSE-infinity does when its backbone begins to train."""
+    """Number of epochs after `frozen_epochs` in which the loss is multiplied by the share of the epoch's steps that are
+    done, as in VSE-infinity when its backbone begins to train."""
     grad_clip: float = 2.0
-    """Global norm to which each cell's gradient is clipped; 0 does not clip."""
+    """Global norm to which a cell's gradient is clipped; 0 does not clip."""
     warmup_epochs: int = 0
-    """In these first epochs the loss is the hinge over all negatives, whatever the objective, as VSE-infinity
-    does for one epoch: the hardest negatives of random embeddings can draw everything together.
+    """Number of first epochs in which the loss is the hinge over all negatives, whatever the objective, as in
+    VSE-infinity for one epoch: the hardest negatives of random embeddings can make everything collapse.
     A warm-up epoch is never selected as the best."""
     drop_last: bool = False
     """Leave out the last, smaller batch of an epoch."""
     bn_mode: Literal["frozen_eval", "legacy_quirk"] = "frozen_eval"
-    """Batch normalisation of VSE++'s backbone in training steps. `frozen_eval`: always its running statistics.
-    `legacy_quirk`: as the published code, where each epoch begins with the batches' statistics, which move the running
-    ones even while the weights are frozen, and goes on with the running ones after the first step whose number, over
-    all epochs, is a multiple of 500. Then no cell can share its backbone's forward pass."""
+    """Batch normalisation of VSE++'s backbone in training steps. `frozen_eval`: always the running statistics.
+    `legacy_quirk`: as in the published code, where each epoch begins with the statistics of the batches, which change
+    the running ones even while the weights are frozen, and continues with the running ones after the first step whose
+    number, over all epochs, is a multiple of 500. Cells then cannot share a backbone's forward pass."""
     select_on: Literal["val", "test"] = "val"
-    """The split on which the best epoch has the highest rsum. `test` is what much published code does: it flatters the
-    numbers, the report and every grid then say so, and it is meant for comparing with such work only."""
+    """The split whose rsum selects the best epoch. Much published code uses `test`, which flatters the numbers; the
+    report and every grid then say so, and it is meant only for comparison with such work."""
     checkpoint_every: int = 0
-    """Also save every this many steps within an epoch; 0 saves at the end of each epoch only."""
+    """Steps between additional saves within an epoch; 0 saves at the end of each epoch only."""
     collapse_patience: int = 500
-    """A cell fails as collapsed after this many steps in a row with its hinge within 1 % of 2 x batch x margin
-    (the negatives as near as the positives), or when no query of the split it selects on ever has its match
-    among the first ten; 0 never."""
+    """A cell fails as collapsed after this many consecutive steps with its hinge within 1 % of 2 x batch x margin (the
+    negatives as near as the positives), or when no query of the split it selects on ever has its match among the first
+    ten; 0: never."""
 
     @property
     def shares_backbone(self) -> bool:
-        """Whether cells side by side need one backbone between them, because no step changes it."""
+        """Whether cells side by side can share one backbone, because no step changes it."""
         return self.name == "frozen" and self.bn_mode == "frozen_eval"
 
     @property
     def trains_backbone(self) -> bool:
-        """Whether the backbone's weights are the optimiser's to change."""
+        """Whether the optimiser changes the backbone's weights."""
         return self.name == "finetune"
 
     def __post_init__(self) -> None:
-        """Check the ranges and the drops against the number of epochs."""
+        """Check the ranges, and the drops against the number of epochs."""
         problems = []
         if self.epochs < 1:
             problems.append(f"epochs must be at least 1, got {self.epochs}")

@@ -1,18 +1,19 @@
-"""The optimiser, its learning rate over the epochs, and clipping."""
+"""One optimiser step: parameter groups, optimiser, learning rate, the loss's warm-up and scale, and clipping."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
+from goal_core.errors import DivergedError
 from goal_core.models import Heads, ImageBackbone, ParameterGroup
 from goal_core.training.config import StageConfig
-from goal_core.training.failures import DivergedError
 
-_VALIDATED_EVERY = 500
-"""Steps between validations of VSE++'s published code (`--val_step`)."""
+VALIDATED_EVERY: Final = 500
+"""Steps between validations in VSE++'s published code (`--val_step`)."""
 
 
 def parameter_groups(heads: Heads, backbone: ImageBackbone | None, stage: StageConfig) -> list[ParameterGroup]:
@@ -26,7 +27,6 @@ def parameter_groups(heads: Heads, backbone: ImageBackbone | None, stage: StageC
 def build_optimizer(groups: Sequence[ParameterGroup], stage: StageConfig) -> torch.optim.Optimizer:
     """Adam or AdamW with betas 0.9 and ``beta2``; each group keeps its ``lr_scale``."""
     kind = torch.optim.AdamW if stage.optimizer == "adamw" else torch.optim.Adam
-    # One pass over the weights instead of a dozen; a tenth of a step of VSE++ on a CPU.
     settings = [
         {
             "params": list(group.parameters),
@@ -35,42 +35,23 @@ def build_optimizer(groups: Sequence[ParameterGroup], stage: StageConfig) -> tor
         }
         for group in groups
     ]
+    # Fused: one pass over the weights instead of a dozen, a tenth of a VSE++ step on a CPU.
     return kind(settings, lr=stage.lr, betas=(0.9, stage.beta2), fused=True)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set every group's learning rate to its share of the stage's."""
+    """Set each group's learning rate: the stage's, times the group's factor."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group["lr_scale"]
-
-
-def loss_scale(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) -> float:
-    """Factor of a step's loss, all counted from 0: 1, but for the epochs of the ramp."""
-    ramped = stage.frozen_epochs <= epoch < stage.frozen_epochs + stage.ramp_epochs
-    return step / steps_per_epoch if ramped else 1.0
-
-
-def validated_since(done: int, step: int) -> bool:
-    """Whether VSE++'s published code has validated in this epoch, and so left training mode, before a step.
-
-    It does so after every step whose number, counted from 1 over all epochs, is a multiple of 500.
-
-    Args:
-        done: steps of all epochs before this one.
-        step: in the epoch, from 0.
-
-    Source: vsepp/train.py, `train_start` once an epoch, `validate` within it.
-    """
-    return (done + step) // _VALIDATED_EVERY > done // _VALIDATED_EVERY
 
 
 def lr_at(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) -> float:
     """Learning rate of a step, all counted from 0.
 
-    `drops`: the start value, dropped once for every drop already reached. `linear`: of all T steps the first
-    W = int(T * lr_warmup) give s / W of the start value at step s, the others (T - s) / (T - W).
+    `drops`: the initial value, dropped once for every drop already reached. `linear`: of all T steps the first
+    W = int(T * lr_warmup) have s / W of the initial value at step s, the others (T - s) / (T - W).
 
-    Source: X-VLM's schedule is `linear` with a tenth of the steps to rise.
+    Source: X-VLM's schedule is `linear`, rising over a tenth of the steps.
     """
     if stage.schedule == "linear":
         done, total = epoch * steps_per_epoch + step, stage.epochs * steps_per_epoch
@@ -79,13 +60,61 @@ def lr_at(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) -> fl
     return stage.lr * stage.lr_drop_factor ** sum(epoch >= drop for drop in stage.lr_drops)
 
 
+def loss_scale(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) -> float:
+    """Factor of a step's loss, all counted from 0: 1, except in the epochs of the ramp."""
+    ramped = stage.frozen_epochs <= epoch < stage.frozen_epochs + stage.ramp_epochs
+    return step / steps_per_epoch if ramped else 1.0
+
+
+def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float, ids: Tensor | None = None) -> Tensor:
+    """Hinge summed over all negative pairs and both directions: the loss of warm-up epochs.
+
+    With random weights the hardest negatives of a batch are mostly noise, and pushing them alone can draw all
+    embeddings together. The sum over all negatives does not.
+
+    Args:
+        image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
+        text_BD: unit vectors, (B, D).
+        margin: of the hinge, > 0.
+        ids: integer, (B,); two pairs of the same id are not negative pairs. None: all ids differ.
+
+    Returns:
+        Scalar, float32.
+
+    Source: VSE++ (Faghri et al., 2018), eq. 4; first epoch of VSE-infinity (Chen et al., 2021).
+    """
+    with torch.autocast(image_BD.device.type, enabled=False):
+        scores_BB = image_BD.float() @ text_BD.float().T
+        positive_B = scores_BB.diagonal()
+        if ids is None:
+            ids = torch.arange(len(scores_BB), device=scores_BB.device)
+        others_BB = ids[:, None] != ids
+        i2t = (margin + scores_BB - positive_B[:, None]).clamp(min=0)
+        t2i = (margin + scores_BB - positive_B[None, :]).clamp(min=0)
+        return ((i2t + t2i) * others_BB).sum()
+
+
+def validated_since(done: int, step: int) -> bool:
+    """Whether VSE++'s published code has validated in this epoch before a step, and so has left training mode.
+
+    It validates after every step whose number, counted from 1 over all epochs, is a multiple of `VALIDATED_EVERY`.
+
+    Args:
+        done: steps of all epochs before this one.
+        step: in the epoch, from 0.
+
+    Source: vsepp/train.py, `train_start` once an epoch, `validate` within it.
+    """
+    return (done + step) // VALIDATED_EVERY > done // VALIDATED_EVERY
+
+
 def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
     """Clip to a global norm (0 does not clip) and return the norm before it, a scalar tensor."""
     return nn.utils.clip_grad_norm_(list(parameters), max_norm if max_norm > 0 else float("inf"))
 
 
 def check_finite(norm: Tensor, where: str) -> None:
-    """Fail when a gradient norm is not finite.
+    """Check that a gradient norm is finite.
 
     Raises:
         DivergedError: it is NaN or infinite.

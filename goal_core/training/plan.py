@@ -1,15 +1,20 @@
-"""What a unit is told to train, and what it tells back."""
+"""What a unit is given to train, and what it reports while it trains."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
+import torch
+
 from goal_core.data.config import DataConfig
-from goal_core.models.config import ModelConfig
-from goal_core.objectives.config import ObjectiveConfig
+from goal_core.errors import CollapsedError, DivergedError, GoalError
+from goal_core.evaluation import NonFiniteEmbeddingError
+from goal_core.models import ModelConfig
+from goal_core.objectives import NonFiniteError, ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 
 
@@ -18,12 +23,12 @@ class TrainingPlan:
     """One training of a unit: what is its own."""
 
     key: str
-    """Names the training in events and among the unit's files; no two of a unit share it."""
+    """Names the training in events and among the unit's files; unique in the unit."""
     cell_id: str
-    """The trained model's id, as its checkpoints and its result state it."""
+    """The trained model's id in its checkpoints and its result."""
     objective: ObjectiveConfig
     init: Path | None
-    """Best weights of the stage before, from which this stage starts; None in the first stage."""
+    """Best weights of the previous stage, from which this stage starts; None in the first stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,7 @@ class UnitPlan:
     device: str = "cpu"
     """`cpu` or `cuda`."""
     threads: int = 1
-    """Torch's CPU threads. Part of what fixes the last bit of a number, so it never depends on sharing."""
+    """Torch's CPU threads. They affect the last bit of a number, so they never depend on sharing."""
     loader_workers: int = 0
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
     cache: Path | None = None
@@ -58,10 +63,10 @@ class EpochRecord(TypedDict):
 
 
 class TrainingFiles(Protocol):
-    """Where a training keeps its files. Every write is atomic, and refused once another attempt owns the training."""
+    """The files of one training. Every write is atomic, and refused once another attempt owns the training."""
 
     def path(self, name: str) -> Path:
-        """Where a file of this stage lies (it need not exist)."""
+        """The path of a file of this training; the file need not exist."""
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
         """Let ``write`` fill a temporary file, then put it in place under ``name``."""
@@ -70,13 +75,13 @@ class TrainingFiles(Protocol):
         """Make the metrics file hold exactly these epochs."""
 
     def log(self, line: str) -> None:
-        """Add a line to the stage's log."""
+        """Add a line to the log."""
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result, last of all: it alone means that the stage is done."""
+        """Write the result. It comes last, and it alone means that the training is done."""
 
     def discard(self, name: str) -> None:
-        """Remove a file that a finished stage no longer needs."""
+        """Remove a file that is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,7 @@ class EpochDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingDone:
-    """A training is done; its result is in its folder."""
+    """A training is done, and its result is written."""
 
     key: str
     result: dict[str, Any]
@@ -101,35 +106,53 @@ class TrainingFailed:
 
     key: str
     kind: str
-    """`diverged`, `collapsed`, `storage`, `memory` or `error`."""
+    """`diverged`, `collapsed`, `storage`, `memory` or `error`. The first two would happen again."""
     reason: str
+    """One line."""
     trace: str
+
+    @classmethod
+    def because_of(cls, key: str, error: Exception) -> TrainingFailed:
+        """The failure of a training by an exception."""
+        text = " ".join(str(error).split()) or "no message"
+        return cls(
+            key=key,
+            kind=_failure_kind(error),
+            reason=text if isinstance(error, GoalError) else f"{type(error).__name__}: {text}",
+            trace="".join(traceback.format_exception(error)),
+        )
 
 
 TrainingEvent = EpochDone | TrainingDone | TrainingFailed
 
 
 class Listener(Protocol):
-    """Who hears how a unit is doing."""
+    """Follows a unit while it trains. A subclass overrides the methods that it needs."""
 
     def step(self, done: int, total: int) -> None:
-        """A step of the whole unit is over: ``done`` of ``total`` steps of the stage."""
+        """One step of the whole unit is over, ``done`` of the stage's ``total``."""
+        return
 
     def alive(self) -> None:
-        """Work other than steps goes on (a pass over a split)."""
+        """Work other than steps goes on, such as a pass over a split."""
+        return
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
-        """What happened to the cells since the last call, at most once an epoch."""
+        """What happened to the trainings since the last call; called at most once an epoch."""
+        return
 
 
-class SilentListener:
-    """A listener that ignores what it hears."""
+class SilentListener(Listener):
+    """A listener that ignores everything."""
 
-    def step(self, done: int, total: int) -> None:
-        """Ignore."""
 
-    def alive(self) -> None:
-        """Ignore."""
-
-    def events(self, events: Sequence[TrainingEvent]) -> None:
-        """Ignore."""
+def _failure_kind(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return "storage"
+    if isinstance(error, DivergedError | NonFiniteError | NonFiniteEmbeddingError):
+        return "diverged"
+    if isinstance(error, CollapsedError):
+        return "collapsed"
+    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error):
+        return "memory"
+    return "error"

@@ -1,4 +1,4 @@
-"""How fast a unit trains here: a few real steps on the first images of its data, in a scratch folder."""
+"""How fast a unit trains on this machine: a few real steps on the first images of its data, in a scratch folder."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from goal_core.checkpoints import InitialModel
 from goal_core.data import Dataset
 from goal_core.data.dataset import SPLIT_NAMES
 from goal_core.errors import GoalError
-from goal_core.training.plan import EpochDone, EpochRecord, TrainingEvent, TrainingFailed, UnitPlan
-from goal_core.training.trainer import UnitTrainer, use_device
+from goal_core.training.plan import (
+    EpochDone,
+    EpochRecord,
+    Listener,
+    TrainingEvent,
+    TrainingFailed,
+    TrainingFiles,
+    UnitPlan,
+)
+from goal_core.training.trainer import train_unit, use_device
+from goal_core.training.trunk import Trunk
 
 EVAL_IMAGES = 128
 """Images of each of the small val and test splits: two chunks."""
@@ -24,22 +34,22 @@ class UnitSpeed:
     """What a unit takes on this machine, in seconds of wall clock for all its cells together."""
 
     step_s: float
-    """One optimiser step of every cell, the batch's making included."""
+    """One optimiser step of every cell, including making the batch."""
     eval_image_s: float
-    """One image of an evaluated split, with its captions, in every cell."""
+    """Evaluating one image with its captions in every cell."""
     feature_image_s: float
-    """One image's pass through the frozen backbone, which all the unit's cells share; 0 where there is no such pass."""
+    """One image's pass through the shared frozen backbone; 0 where training does not compute features beforehand."""
 
 
 def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSpeed:
     """Train a unit for a few steps and evaluate it once, keeping nothing.
 
-    Its cells start from their first weights, whatever they would start from: that costs the same.
+    Its cells start from the initial weights, also where the stage would start from others: the cost is the same.
 
     Args:
         unit: the unit.
         dataset: its data; only the first images are read.
-        steps: optimiser steps, at least 2. The first is not counted, for it warms things up.
+        steps: optimiser steps, at least 2. The first is not counted, because it includes warming up.
 
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs, or a cell fails.
@@ -47,35 +57,40 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     use_device(unit)
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=())
     trainings = tuple(replace(training, init=None) for training in unit.trainings)
+    unit = replace(unit, trainings=trainings, stage=stage, cache=None)
+    small = _beginning(dataset, steps * stage.batch_size)
+    feature_image_s = _feature_seconds(unit, small)
+    clock = _Clock()
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
-        files = {training.key: ScratchFolder(Path(scratch) / training.key) for training in trainings}
-        clock = _Clock()
-        trainer = UnitTrainer(replace(unit, trainings=trainings, stage=stage, cache=None), files, clock, dataset)
-        # The tokenizer has the words of the whole dataset by now: a table of embeddings costs as much as it is long.
-        trainer.dataset = _beginning(dataset, steps * stage.batch_size)
-        train = trainer.dataset.splits["train"]
-        began = time.perf_counter()
-        trainer.trunk.prepare(train)
-        prepared = time.perf_counter() - began
-        once = trainer.shared is not None and not trainer.trunk.wants_pixels()
-        trainer.run()
+        train_unit(unit, {plan.key: ScratchFiles(Path(scratch) / plan.key) for plan in trainings}, clock, small)
     if len(clock.steps) < 2 or not clock.eval_s:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
     return UnitSpeed(
         step_s=(clock.steps[-1] - clock.steps[0]) / (len(clock.steps) - 1),
-        eval_image_s=sum(clock.eval_s) / trainer.dataset.splits["val"].num_images,
-        feature_image_s=prepared / train.num_images if once else 0.0,
+        eval_image_s=sum(clock.eval_s) / small.splits["val"].num_images,
+        feature_image_s=feature_image_s,
     )
 
 
 def _beginning(dataset: Dataset, num_captions: int) -> Dataset:
+    """The first images of each split, with the vocabulary of all: an embedding's cost depends on its length."""
     train = dataset.splits["train"]
     last = train.caption_image[min(num_captions, train.num_captions) - 1]
     sizes = {"train": int(last) + 1, "val": EVAL_IMAGES, "test": EVAL_IMAGES}
-    return replace(dataset, splits={name: dataset.splits[name].first(sizes[name]) for name in SPLIT_NAMES})
+    splits = {name: dataset.splits[name].first(sizes[name]) for name in SPLIT_NAMES}
+    return replace(dataset, splits=splits, corpus=tuple(dataset.vocabulary_captions))
 
 
-class _Clock:
+def _feature_seconds(unit: UnitPlan, dataset: Dataset) -> float:
+    """Seconds per training image of computing features beforehand; 0 where that is not done."""
+    clock, train = _Clock(), dataset.splits["train"]
+    trunk = Trunk(unit, InitialModel(unit.model, unit.data, dataset), dataset.fingerprint, alive=clock.alive)
+    began = time.perf_counter()
+    trunk.prepare(train)
+    return (time.perf_counter() - began) / train.num_images if trunk.computes_features_once() else 0.0
+
+
+class _Clock(Listener):
     """Notes when steps end, and how long each cell's evaluation took."""
 
     def __init__(self) -> None:
@@ -86,9 +101,6 @@ class _Clock:
     def step(self, done: int, total: int) -> None:
         self.steps.append(time.perf_counter())
 
-    def alive(self) -> None:
-        pass
-
     def events(self, events: Sequence[TrainingEvent]) -> None:
         for event in events:
             if isinstance(event, EpochDone):
@@ -97,11 +109,11 @@ class _Clock:
                 self.reason = event.reason
 
 
-class ScratchFolder:
-    """A cell's folder that keeps weights as long as the cell trains, and nothing else.
+class ScratchFiles(TrainingFiles):
+    """Files that keep weights as long as the training lasts, and nothing else.
 
     Args:
-        folder: must not be there yet.
+        folder: must not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -109,22 +121,19 @@ class ScratchFolder:
         self.folder = folder
 
     def path(self, name: str) -> Path:
-        """Where a file lies."""
         return self.folder / name
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
-        """Let ``write`` write the file."""
         write(self.path(name))
 
+    def discard(self, name: str) -> None:
+        self.path(name).unlink(missing_ok=True)
+
     def write_metrics(self, records: Sequence[EpochRecord]) -> None:
-        """Ignore."""
+        pass
 
     def log(self, line: str) -> None:
-        """Ignore."""
+        pass
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Ignore."""
-
-    def discard(self, name: str) -> None:
-        """Remove a file."""
-        self.path(name).unlink(missing_ok=True)
+        pass

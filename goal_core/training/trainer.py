@@ -1,30 +1,22 @@
-"""Train a unit: one or more cells of the same stage, side by side, on one device.
+"""Train a unit: trainings of one stage, side by side, on one device.
 
-The loop hands each batch to every cell that still wants it. A cell that has finished, failed, or resumed from a later
-step than its siblings simply does not take part, so nobody's numbers depend on who else is there.
+Every batch goes to every cell that still needs it. A cell that has finished or failed, or that has resumed at a later
+step than the others, takes no part, so no cell's numbers depend on which others are there.
 """
 
 from __future__ import annotations
 
 import time
-import traceback
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 
-from goal_core.checkpoints.description import ModelDescription
-from goal_core.checkpoints.initial_model import InitialModel, init_id
+from goal_core.checkpoints import LAST, InitialModel, ModelDescription
 from goal_core.data import Batch, BatchSource, Dataset, open_dataset
-from goal_core.data.text.tokenizer import Tokenizer
 from goal_core.errors import DeviceError, FencedError
-from goal_core.evaluation.embedding import EvalSplit, prepare_split
-from goal_core.evaluation.recalls import recalls_of
-from goal_core.frameworks import framework_of
-from goal_core.models import ImageBackbone, ModelConfig
-from goal_core.training.cell_trainer import LAST, CellTrainer
-from goal_core.training.failures import failure_kind, failure_reason
+from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
+from goal_core.training.cell_trainer import CellTrainer
 from goal_core.training.plan import (
     EpochDone,
     Listener,
@@ -38,16 +30,6 @@ from goal_core.training.plan import (
 )
 from goal_core.training.trunk import Trunk
 
-T = TypeVar("T")
-
-
-class _Validation(NamedTuple):
-    """What every epoch is measured on."""
-
-    val: EvalSplit
-    test: EvalSplit | None
-    """Where the stage selects on it."""
-
 
 def train_unit(
     unit: UnitPlan,
@@ -55,45 +37,26 @@ def train_unit(
     listener: Listener | None = None,
     dataset: Dataset | None = None,
 ) -> list[TrainingDone | TrainingFailed]:
-    """Train a unit's cells to the end of their stage, continuing whatever their folders already hold.
+    """Train a unit's cells to the end of their stage, continuing from whatever their files already hold.
 
     Args:
         unit: what to train.
-        files: for each training's key, where its files lie.
-        listener: who hears of steps and events.
+        files: the files of each training, by key.
+        listener: is told of steps and events.
         dataset: the data, if it is open already.
 
     Returns:
-        How each cell ended, in the order they ended.
+        How each training ended, in the order in which they ended.
 
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
     """
     use_device(unit)
-    return UnitTrainer(unit, files, listener or SilentListener(), dataset or open_dataset(unit.data)).run()
-
-
-def cards_of(
-    unit: UnitPlan, model: ModelConfig, vocabulary: Tokenizer, fingerprint: str
-) -> dict[str, ModelDescription]:
-    """The card of each cell of a unit, by key; ``model`` as it is built."""
-    weights = framework_of(model).weights_id(model)
-
-    def card(training: TrainingPlan) -> ModelDescription:
-        return ModelDescription(
-            cell=training.cell_id,
-            stage=unit.stage.name,
-            objective=training.objective.resolved(),
-            seed=unit.seed,
-            precision=unit.precision,
-            data=unit.data,
-            data_fingerprint=fingerprint,
-            model=model,
-            weights=weights,
-            vocabulary=vocabulary,
-        )
-
-    return {training.key: card(training) for training in unit.trainings}
+    trainer = UnitTrainer(unit, files, listener or SilentListener(), dataset or open_dataset(unit.data))
+    try:
+        return trainer.train()
+    finally:
+        trainer.close()
 
 
 def use_device(unit: UnitPlan) -> None:
@@ -108,176 +71,189 @@ def use_device(unit: UnitPlan) -> None:
 
 
 class UnitTrainer:
-    """A unit's cells, ready to train; see :func:`train_unit`, which makes one and runs it."""
+    """The cells of a unit and all that they share; :func:`train_unit` makes one and runs it."""
 
     def __init__(
         self, unit: UnitPlan, files: Mapping[str, TrainingFiles], listener: Listener, dataset: Dataset
     ) -> None:
         self.unit, self.files, self.listener, self.dataset = unit, files, listener, dataset
-        self.device = torch.device(unit.device)
-        self.first = InitialModel(unit.model, unit.data, dataset)
-        self.tokenizer = self.first.tokenizer
-        self.shared = self._backbone() if unit.stage.shares_backbone else None
-        start = init_id(unit.model)
-        self.trunk = Trunk(unit, self.shared, dataset.fingerprint, alive=listener.alive, init_id=start)
-        self.cards = cards_of(unit, self.first.model, self.tokenizer, dataset.fingerprint)
-        self.pending: list[TrainingEvent] = []
+        self.initial = InitialModel(unit.model, unit.data, dataset)
+        self.weights_id = self.initial.framework.weights_id(self.initial.model)
+        self.trunk = Trunk(unit, self.initial, dataset.fingerprint, alive=listener.alive)
+        self.source = BatchSource(
+            dataset.splits["train"],
+            self.initial.tokenizer,
+            self.trunk.image,
+            batch_size=unit.stage.batch_size,
+            drop_last=unit.stage.drop_last,
+            seed=unit.seed,
+            with_images=self.trunk.wants_pixels(),
+            num_workers=unit.loader_workers,
+            augment=self.initial.framework.augment(self.initial.model, self.initial.tokenizer, unit.seed),
+        )
+        self.cells: dict[str, CellTrainer] = {}
+        """The cells in training, by key; one that fails leaves."""
+        self.splits: dict[str, EvalSplit] = {}
+        """The splits prepared for evaluation, by name."""
+        self.events: list[TrainingEvent] = []
+        """What the listener has not been told yet."""
         self.outcomes: list[TrainingDone | TrainingFailed] = []
 
-    def run(self) -> list[TrainingDone | TrainingFailed]:
-        """Train every cell to the end of the stage; how each ended, in the order they ended."""
-        train = self.dataset.splits["train"]
-        source = BatchSource(
-            train,
-            self.tokenizer,
-            self.trunk.image,
-            batch_size=self.unit.stage.batch_size,
-            drop_last=self.unit.stage.drop_last,
-            seed=self.unit.seed,
-            with_images=self.trunk.wants_pixels(),
-            num_workers=self.unit.loader_workers,
-            augment=self.first.framework.augment(self.first.model, self.tokenizer, self.unit.seed),
-        )
-        starts = {plan.key: partial(self._start, plan, source.steps_per_epoch) for plan in self.unit.trainings}
-        runs = [run for key, start in starts.items() if (run := self._guard(key, start))]
-        if any(run.epoch < self.unit.stage.epochs for run in runs):
-            self.trunk.prepare(train)
-        val = self._prepare("val")
-        test = self._prepare("test") if self.unit.stage.select_on == "test" else None
-        for epoch in range(min((run.epoch for run in runs), default=0), self.unit.stage.epochs):
-            runs = self._epoch(runs, source, _Validation(val=val, test=test), epoch)
-            self._flush()
-        if runs:
-            test = test or self._prepare("test")
-            for run in runs:
-                self._guard(run.key, partial(self._finish, run, test))
-        self._flush()
+    def train(self) -> list[TrainingDone | TrainingFailed]:
+        """The training loop. Returns how each training ended, in the order in which they ended."""
+        stage, steps = self.unit.stage, self.source.steps_per_epoch
+        for epoch in range(self._start(), stage.epochs):
+            for step, batch in self._batches(epoch):
+                cells = self._cells_at(epoch, step)
+                inputs, captions, seconds = self.trunk.load(batch)
+                for cell in cells:
+                    with self._fails_alone(cell.key):
+                        cell.step(inputs, captions, shared_s=seconds / len(cells))
+                        if stage.checkpoint_every and cell.next_step % stage.checkpoint_every == 0:
+                            cell.save_last()
+                self.listener.step(epoch * steps + step + 1, stage.epochs * steps)
+            for cell in self._cells_at(epoch, steps):
+                with self._fails_alone(cell.key):
+                    self._validate(cell)
+            self._report()
+        if self.cells:
+            self._prepare_splits("test")
+        for cell in list(self.cells.values()):
+            with self._fails_alone(cell.key):
+                self._finish(cell)
+        self._report()
         return self.outcomes
 
-    def _prepare(self, name: str) -> EvalSplit:
-        split = self.dataset.splits[name]
-        return prepare_split(split, self.tokenizer, self.trunk.split_inputs(split), self.listener.alive)
+    def close(self) -> None:
+        """Stop the processes that decode images."""
+        self.source.close()
 
-    def _backbone(self) -> ImageBackbone | None:
-        backbone = self.first.backbone(self.unit.seed)
-        return None if backbone is None else backbone.to(self.device)
+    def _start(self) -> int:
+        """Start or resume every cell, and prepare what their remaining epochs need; the first of these, from 0."""
+        for plan in self.unit.trainings:
+            with self._fails_alone(plan.key):
+                self.cells[plan.key] = self._start_cell(plan)
+        first = min((cell.epoch for cell in self.cells.values()), default=self.unit.stage.epochs)
+        if first < self.unit.stage.epochs:
+            self.trunk.prepare(self.dataset.splits["train"])
+            self._prepare_splits("val", self.unit.stage.select_on)
+        return first
 
-    def _start(self, plan: TrainingPlan, steps_per_epoch: int) -> CellTrainer:
-        backbone = None if self.unit.stage.shares_backbone else self._backbone()
-        heads = self.first.heads(backbone or self.shared, self.unit.seed).to(self.device)
-        kept = self.shared if self.first.keeps_backbone else None
-        folder, card = self.files[plan.key], self.cards[plan.key]
-        run = CellTrainer(
-            plan, self.unit, heads, backbone, folder, card, steps_per_epoch=steps_per_epoch, keep_backbone=kept
+    def _start_cell(self, plan: TrainingPlan) -> CellTrainer:
+        unit, initial = self.unit, self.initial
+        backbone = None if unit.stage.shares_backbone else initial.backbone(unit.seed)
+        heads = initial.heads(backbone or self.trunk.backbone, unit.seed)
+        cell = CellTrainer(
+            plan,
+            unit,
+            heads.to(self.trunk.device),
+            None if backbone is None else backbone.to(self.trunk.device),
+            self.files[plan.key],
+            self._description(plan),
+            steps_per_epoch=self.source.steps_per_epoch,
+            keep_backbone=self.trunk.backbone if initial.keeps_backbone else None,
         )
-        resumed = run.resume()
+        resumed = cell.resume()
         if not resumed and plan.init is not None:
-            run.start_from(plan.init)
+            cell.start_from(plan.init)
         start = "continues after" if resumed else "starts at"
-        run.folder.log(f"{self.unit.stage.name} {plan.objective.name} {start} epoch {run.epoch} step {run.next_step}")
-        return run
+        cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} epoch {cell.epoch} step {cell.next_step}")
+        return cell
 
-    def _epoch(
-        self, runs: list[CellTrainer], source: BatchSource, splits: _Validation, epoch: int
-    ) -> list[CellTrainer]:
-        """Bring every cell to the end of an epoch; returns those still alive."""
-        waiting = [run for run in runs if run.epoch <= epoch]
-        ahead = [run for run in runs if run.epoch > epoch]
-        first = min((run.next_step for run in waiting), default=0)
-        steps = source.steps_per_epoch
-        for step, batch in enumerate(source.batches(epoch + 1, start_step=first), start=first):
-            taking = [run for run in waiting if run.position() == (epoch, step)]
-            if taking:
-                lost = self._batch(taking, batch)
-                waiting = [run for run in waiting if run not in lost]
-            self.listener.step(epoch * steps + step + 1, self.unit.stage.epochs * steps)
-            if not waiting:
-                break
-        closed = [run for run in waiting if self._guard(run.key, partial(self._close, run, splits, steps))]
-        return [run for run in runs if run in closed or run in ahead]
+    def _description(self, plan: TrainingPlan) -> ModelDescription:
+        return ModelDescription(
+            cell=plan.cell_id,
+            stage=self.unit.stage.name,
+            objective=plan.objective.resolved(),
+            seed=self.unit.seed,
+            precision=self.unit.precision,
+            data=self.unit.data,
+            data_fingerprint=self.dataset.fingerprint,
+            model=self.initial.model,
+            weights=self.weights_id,
+            vocabulary=self.initial.tokenizer,
+        )
 
-    def _batch(self, taking: list[CellTrainer], batch: Batch) -> list[CellTrainer]:
-        """One step of each cell; returns those that failed."""
+    def _prepare_splits(self, *names: str) -> None:
+        for name in names:
+            if name not in self.splits:
+                split = self.dataset.splits[name]
+                inputs = self.trunk.split_inputs(split)
+                self.splits[name] = prepare_split(split, self.initial.tokenizer, inputs, self.listener.alive)
+
+    def _batches(self, epoch: int) -> Iterator[tuple[int, Batch]]:
+        """The epoch's batches that a cell needs, each with its step, as long as a cell is in this epoch."""
+        steps = self.source.steps_per_epoch
+        first = min((cell.next_step for cell in self.cells.values() if cell.epoch == epoch), default=steps)
+        for step, batch in enumerate(self.source.batches(epoch + 1, start_step=first), start=first):
+            if self._cells_at(epoch, step):
+                yield step, batch
+            if all(cell.epoch > epoch for cell in self.cells.values()):
+                return
+
+    def _cells_at(self, epoch: int, step: int) -> list[CellTrainer]:
+        """The cells whose next step this is. Step ``steps_per_epoch`` means that all steps of the epoch are done."""
+        return [cell for cell in self.cells.values() if (cell.epoch, cell.next_step) == (epoch, step)]
+
+    def _validate(self, cell: CellTrainer) -> None:
+        """Evaluate a cell after an epoch, record it, and save its state, and its weights if they are the best."""
         began = time.perf_counter()
-        inputs, captions = self.trunk.batch_inputs(batch), self.trunk.captions(batch)
-        share = (time.perf_counter() - began) / len(taking)
-        return [
-            run for run in taking if not self._guard(run.key, partial(self._step, run, inputs, captions, share))
-        ]
-
-    def _step(self, run: CellTrainer, inputs: torch.Tensor, batch: Batch, share: float) -> bool:
-        began = time.perf_counter()
-        run.step(inputs, batch)
-        run.seconds += time.perf_counter() - began + share
-        every = self.unit.stage.checkpoint_every
-        if every and run.next_step % every == 0:
-            run.save_last()
-        return True
-
-    def _close(self, run: CellTrainer, splits: _Validation, steps: int) -> bool:
-        began = time.perf_counter()
-        named = recalls_of(run.encoder, splits.val, "val")
-        recalls = {key.removeprefix("val/"): value for key, value in named.items() if key.startswith("val/")}
+        recalls = recalls_of(cell.encoder, self.splits["val"])
         took = time.perf_counter() - began
-        on_test = None if splits.test is None else recalls_of(run.encoder, splits.test, "test")["test/rsum"]
-        before = sum(row["metrics"]["time/train_s"] for row in run.history)
-        spent = run.seconds - before
-        times = {"train_s": spent, "step_ms": 1000 * spent / steps, "val_s": took}
-        record = run.close_epoch(recalls, times, on_test)
+        selects_on_test = self.unit.stage.select_on == "test"
+        test_rsum = recalls_of(cell.encoder, self.splits["test"])["test/rsum"] if selects_on_test else None
+        record = cell.close_epoch(recalls, val_s=took, test_rsum=test_rsum)
         shown = record["metrics"]
-        run.folder.log(
+        cell.files.log(
             f"epoch {record['epoch']}/{self.unit.stage.epochs}  lr {shown['train/lr']:g}  "
             f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "
-            f"val R@1 {recalls['i2t_r1']:.1f} / {recalls['t2i_r1']:.1f}  rsum {recalls['rsum']:.1f}  "
+            f"val R@1 {shown['val/i2t_r1']:.1f} / {shown['val/t2i_r1']:.1f}  rsum {shown['val/rsum']:.1f}  "
             f"{shown['time/step_ms']:.0f} ms/step"
         )
-        self.pending.append(EpochDone(key=run.key, record=record))
-        return True
+        self.events.append(EpochDone(key=cell.key, record=record))
 
-    def _finish(self, run: CellTrainer, test: EvalSplit) -> bool:
-        run.refuse_collapsed()
-        run.load_best()
-        recalls = recalls_of(run.encoder, test, "test")
+    def _finish(self, cell: CellTrainer) -> None:
+        """Evaluate a cell's best weights on the test split and write its result."""
+        cell.refuse_collapsed()
+        cell.load_best()
+        recalls = all_recalls_of(cell.encoder, self.splits["test"])
         result = {
-            "cell": run.cell_id,
+            "cell": cell.cell_id,
             "stage": self.unit.stage.name,
             "status": "done",
-            "best_epoch": run.best_epoch,
-            "epochs": run.epoch,
-            "metrics": {**recalls, "val/rsum": run.history[run.best_epoch - 1]["metrics"]["val/rsum"]},
-            "seconds": run.seconds,
+            "best_epoch": cell.best_epoch,
+            "epochs": cell.epoch,
+            "metrics": {**recalls, "val/rsum": cell.history[cell.best_epoch - 1]["metrics"]["val/rsum"]},
+            "seconds": cell.seconds,
         }
-        run.folder.log(
-            f"done: test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f} (best epoch {run.best_epoch})"
+        cell.files.log(
+            f"done: test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f} (best epoch {cell.best_epoch})"
         )
-        run.folder.finish(result)
-        run.folder.discard(LAST)
-        outcome = TrainingDone(key=run.key, result=result)
-        self.pending.append(outcome)
-        self.outcomes.append(outcome)
-        return True
+        cell.files.finish(result)
+        cell.files.discard(LAST)
+        self._end(TrainingDone(key=cell.key, result=result))
 
-    def _guard(self, key: str, act: Callable[[], T]) -> T | None:
-        """Do something for one cell; if it raises, that cell fails and its siblings go on."""
+    @contextmanager
+    def _fails_alone(self, key: str) -> Iterator[None]:
+        """If the block raises, this training fails and leaves the unit; the others go on."""
         try:
-            return act()
-        except FencedError:
-            return None  # somebody else's cell now: nothing of ours may be written about it
+            yield
+        except FencedError:  # another attempt owns the training now, so nothing may be written about it
+            self.cells.pop(key, None)
         except Exception as error:
-            failed = TrainingFailed(
-                key=key,
-                kind=failure_kind(error),
-                reason=failure_reason(error),
-                trace=traceback.format_exc(),
-            )
+            self.cells.pop(key, None)
+            failed = TrainingFailed.because_of(key, error)
             self.files[key].log(f"failed ({failed.kind}): {failed.reason}")
-            self.pending.append(failed)
-            self.outcomes.append(failed)
-            if self.device.type == "cuda":
+            self._end(failed)
+            if self.trunk.device.type == "cuda":
                 torch.cuda.empty_cache()
-            return None
 
-    def _flush(self) -> None:
-        if self.pending:
-            self.listener.events(tuple(self.pending))
-            self.pending = []
+    def _end(self, outcome: TrainingDone | TrainingFailed) -> None:
+        self.events.append(outcome)
+        self.outcomes.append(outcome)
+
+    def _report(self) -> None:
+        """Tell the listener what has happened since the last report."""
+        if self.events:
+            self.listener.events(tuple(self.events))
+            self.events = []

@@ -1,6 +1,6 @@
-"""Where a cell's triplets were in each epoch: a histogram of (s_p, s_n), for the triplet diagrams.
+"""A histogram of a cell's triplets over (s_p, s_n) in each epoch, for the triplet diagrams.
 
-Recording looks at numbers that the step has computed anyway, draws nothing at random and changes nothing.
+Recording reads numbers that the step has computed anyway; it draws no random numbers and changes nothing.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from goal_core.objectives import ObjectiveConfig, ObjectiveStats, weights_at
 from goal_core.training.plan import TrainingFiles
 
 TRIPLETS: Final = "triplets.npz"
-"""The record's file in a stage's folder."""
+"""The name of its file among a training's files."""
 NUM_BINS: Final = 80
 """Bins along each axis, over [-1, 1]: 0.025 wide, an eighth of the usual margin."""
 
 
 class TripletHistogram:
-    """Counts of triplets by (s_p, s_n), an epoch at a time.
+    """Counts triplets by (s_p, s_n), epoch by epoch.
 
     Args:
-        device: where the similarities are; counting there waits for nothing.
+        device: where the similarities are; counting there does not synchronise.
     """
 
     def __init__(self, device: torch.device) -> None:
-        # One bin more than the square holds, for anchors without a negative.
+        # One bin more than the grid has, for anchors without a negative.
         self._counts = torch.zeros(NUM_BINS * NUM_BINS + 1, dtype=torch.int64, device=device)
         self._epochs = torch.empty(0, dtype=torch.int32)
         self._entries = torch.empty((0, 3), dtype=torch.int32)
 
     def add(self, stats: ObjectiveStats) -> None:
-        """Count a batch's triplets. Similarities beyond [-1, 1] by rounding fall into the outermost bins."""
+        """Count a batch's triplets. Similarities that rounding puts beyond [-1, 1] fall into the outermost bins."""
         pos_A, neg_A = (_bins(similarity) for similarity in (stats.pos, stats.neg))
-        place_A = torch.where(stats.valid, pos_A * NUM_BINS + neg_A, NUM_BINS * NUM_BINS)
-        self._counts.scatter_add_(0, place_A, torch.ones_like(place_A))
+        bin_A = torch.where(stats.valid, pos_A * NUM_BINS + neg_A, NUM_BINS * NUM_BINS)
+        self._counts.scatter_add_(0, bin_A, torch.ones_like(bin_A))
 
     def close_epoch(self, epoch: int) -> None:
-        """File what was counted under an epoch (from 1) and begin the next."""
+        """Assign the counts to an epoch, counted from 1, and begin the next."""
         counts = self._counts[:-1].cpu()
-        places = counts.nonzero().squeeze(1)
-        rows = torch.stack((torch.full_like(places, epoch), places, counts[places]), dim=1)
+        bins = counts.nonzero().squeeze(1)
+        rows = torch.stack((torch.full_like(bins, epoch), bins, counts[bins]), dim=1)
         self._entries = torch.cat((self._entries, rows.to(torch.int32)))
         self._epochs = torch.cat((self._epochs, torch.tensor([epoch], dtype=torch.int32)))
         self._counts.zero_()
@@ -58,24 +58,24 @@ class TripletHistogram:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Continue from what `tensors` gave.
 
-        A checkpoint that has none was written before triplets were recorded; the record names the epochs it has.
+        A checkpoint without any was written before triplets were recorded; the file then lacks those epochs.
         """
         if tensors:
             self._counts = tensors["counts"].to(self._counts.device)
             self._epochs, self._entries = tensors["epochs"], tensors["entries"]
 
-    def save(self, folder: TrainingFiles, objective: ObjectiveConfig) -> None:
-        """Write the file, arrays of numbers only; nothing is pickled.
+    def save(self, files: TrainingFiles, objective: ObjectiveConfig) -> None:
+        """Write the file: arrays of numbers, nothing pickled.
 
-        ``low``, ``high``, ``num_bins``: the bins of both axes; ``epochs`` (E,); ``entries`` (K, 3), a row an epoch
-        and bin that is not empty: epoch, s_p's bin x num_bins + s_n's bin, triplets; ``weight`` (num_bins, num_bins):
-        the objective's T at the bins' middles, s_p along the first axis.
+        ``low``, ``high``, ``num_bins``: the bins of both axes; ``epochs`` (E,); ``entries`` (K, 3), one row for each
+        epoch and bin that is not empty: epoch, s_p's bin x num_bins + s_n's bin, number of triplets; ``weight``
+        (num_bins, num_bins): the objective's T at the bins' centres, s_p along the first axis.
 
         Args:
-            folder: the stage's folder.
+            files: of the training.
             objective: the cell's objective.
         """
-        folder.save_with(TRIPLETS, partial(self._write, objective))
+        files.save_with(TRIPLETS, partial(self._write, objective))
 
     def _write(self, objective: ObjectiveConfig, path: Path) -> None:
         with path.open("wb") as file:
@@ -91,9 +91,9 @@ class TripletHistogram:
 
 
 def weight_field(objective: ObjectiveConfig) -> Tensor:
-    """An objective's T at the middle of every bin, shape (NUM_BINS, NUM_BINS), float32, s_p along dimension 0."""
-    middles = (torch.arange(NUM_BINS, dtype=torch.float64) + 0.5) * (2 / NUM_BINS) - 1
-    pos, neg = torch.meshgrid(middles, middles, indexing="ij")
+    """An objective's T at the centre of every bin, shape (NUM_BINS, NUM_BINS), float32, s_p along dimension 0."""
+    centres = (torch.arange(NUM_BINS, dtype=torch.float64) + 0.5) * (2 / NUM_BINS) - 1
+    pos, neg = torch.meshgrid(centres, centres, indexing="ij")
     weights = weights_at(
         pos, neg, pair=objective.pair, triplet=objective.triplet, variant=objective.variant, params=objective.params
     )

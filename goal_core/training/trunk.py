@@ -1,55 +1,62 @@
-"""What the cells of a unit share: every batch, and in the frozen stage the backbone's forward pass."""
+"""What the cells of a unit share: every batch, and the forward pass of a frozen backbone."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import uuid
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from goal_core.atomic import replace_with
+from goal_core.checkpoints import InitialModel
 from goal_core.data import Batch, DecodedImages, Split
 from goal_core.data.config import RegionsConfig
-from goal_core.evaluation.embedding import CHUNK, split_inputs
-from goal_core.models import ImageBackbone, weights_id
-from goal_core.models.encoder import autocast
+from goal_core.evaluation import CHUNK, split_inputs
+from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.training.plan import UnitPlan
 
 
-class Trunk:
-    """Turns batches into what a cell's step takes.
+class SharedBatch(NamedTuple):
+    """A batch on the device, loaded once for all cells that take it."""
 
-    Frozen backbone: features (B, F), computed once for all cells; where training images are not augmented they are
-    the same in every epoch, so each image passes the backbone once. Trained backbone: pixels, which each cell
-    passes through its own.
+    inputs: Tensor
+    """Features (B, F) or (B, R, F), or pixels (B, 3, S, S) that each cell passes through its own backbone."""
+    captions: Batch
+    """The batch without its images. Its lengths stay on the CPU, where packing needs them."""
+    seconds: float
+    """What loading took."""
+
+
+class Trunk:
+    """Turns batches into the inputs of a cell's step.
+
+    A frozen backbone gives features, computed once for all cells. Where training images are not augmented the features
+    are the same in every epoch, so each image passes the backbone only once. A trained backbone is each cell's own, and
+    the inputs are pixels.
 
     Args:
         unit: the unit.
-        backbone: the shared frozen backbone, on the device; None when every cell trains its own.
-        fingerprint: the dataset's fingerprint, under which features are kept.
-        init_id: of the checkpoint that cells begin with; empty for none.
+        initial: builds the frozen backbone, where the stage shares one.
+        fingerprint: the dataset's fingerprint, under which features are cached.
         alive: called for every chunk of a split, so that a long pass over the data is not taken for a hang.
     """
 
-    def __init__(
-        self,
-        unit: UnitPlan,
-        backbone: ImageBackbone | None,
-        fingerprint: str,
-        *,
-        alive: Callable[[], None],
-        init_id: str = "",
-    ) -> None:
-        self._alive, self._init_id = alive, init_id
-        self.unit, self.backbone, self._fingerprint = unit, backbone, fingerprint
+    def __init__(self, unit: UnitPlan, initial: InitialModel, fingerprint: str, *, alive: Callable[[], None]) -> None:
+        self.unit, self._initial, self._fingerprint, self._alive = unit, initial, fingerprint, alive
         self.device = torch.device(unit.device)
+        self.backbone: ImageBackbone | None = None
+        """The shared frozen backbone, on the device; None where each cell has its own or the data holds features."""
+        if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
+            self.backbone = backbone.to(self.device)
+
         self.image = None if isinstance(unit.data, RegionsConfig) else unit.data.image
         self._train_features: Tensor | None = None
 
@@ -57,13 +64,29 @@ class Trunk:
         """Whether training batches need decoded images."""
         return self.image is not None and (self.backbone is None or self.image.augment != "none")
 
+    def computes_features_once(self) -> bool:
+        """Whether training features are the same in every epoch, so that :meth:`prepare` computes them all."""
+        return self.backbone is not None and not self.wants_pixels()
+
     def prepare(self, train: Split) -> None:
-        """Compute the training features once, where they are the same in every epoch."""
-        if self.backbone is not None and not self.wants_pixels():
+        """Compute the training features, where they are the same in every epoch."""
+        if self.backbone is not None and self.computes_features_once():
             self._train_features = self._split_features(train, self.backbone)
 
-    def batch_inputs(self, batch: Batch) -> Tensor:
-        """Features (B, F) or (B, R, F), or pixels (B, 3, S, S), of a training batch, on the device."""
+    def load(self, batch: Batch) -> SharedBatch:
+        """Put a training batch on the device, and pass its images through the frozen backbone if there is one."""
+        began = time.perf_counter()
+        inputs = self._inputs(batch)
+        captions = replace(
+            batch,
+            images=None,
+            regions=None,
+            tokens=batch.tokens.to(self.device, non_blocking=True),
+            image_index=batch.image_index.to(self.device, non_blocking=True),
+        )
+        return SharedBatch(inputs=inputs, captions=captions, seconds=time.perf_counter() - began)
+
+    def _inputs(self, batch: Batch) -> Tensor:
         if batch.regions is not None:
             return batch.regions.to(self.device, non_blocking=True)
         if self._train_features is not None:
@@ -72,21 +95,12 @@ class Trunk:
         pixels = batch.images.to(self.device, non_blocking=True)
         return pixels if self.backbone is None else self._forward(self.backbone, pixels)
 
-    def captions(self, batch: Batch) -> Batch:
-        """The batch with its captions on the device (lengths stay on the CPU, where packing wants them)."""
-        return replace(
-            batch,
-            images=None,
-            regions=None,
-            tokens=batch.tokens.to(self.device, non_blocking=True),
-            image_index=batch.image_index.to(self.device, non_blocking=True),
-        )
-
     def split_inputs(self, split: Split) -> Callable[[], Iterator[Tensor]]:
-        """A whole split in order, unaugmented, as often as it is asked for.
+        """A whole split in order, unaugmented.
 
         Returns:
-            A function that gives features (C, F), or pixels (C, 3, S, S), chunk by chunk on the device.
+            A function to call for every pass. It gives features (C, F) or (C, R, F), or pixels (C, 3, S, S), chunk by
+            chunk on the device.
         """
         if self.backbone is not None:
             features = self._split_features(split, self.backbone)
@@ -126,8 +140,8 @@ class Trunk:
             "seed": self.unit.seed if model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, self.unit.device, self.unit.threads, torch.__version__],
         }
-        if self._init_id:
-            what["init"] = self._init_id
+        if self._initial.init_id:
+            what["init"] = self._initial.init_id
         if self.backbone.cells:
             what["cells"] = True
         if image.augment in ("vse_infty", "xvlm"):
@@ -137,7 +151,7 @@ class Trunk:
 
 
 def _read_features(path: Path, num_images: int) -> Tensor | None:
-    """Kept features; None where there are none, or they are damaged and so as good as none."""
+    """Cached features; None where there are none, or the file is damaged."""
     try:
         stored: Tensor = load_file(path)["features"]
     except (FileNotFoundError, SafetensorError, KeyError):
@@ -147,11 +161,4 @@ def _read_features(path: Path, num_images: int) -> Tensor | None:
 
 def _write_features(path: Path, features: Tensor) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        save_file({"features": features.cpu().contiguous()}, temporary)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_with(path, lambda temporary: save_file({"features": features.cpu().contiguous()}, temporary))

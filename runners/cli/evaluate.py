@@ -34,7 +34,7 @@ def evaluate(
 
     Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
     """
-    from goal_core.training import evaluate_checkpoint, evaluate_ensemble
+    from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
 
     if split not in ("train", "val", "test"):
         raise GoalError(f"--split must be train, val or test, got {split!r}")

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from goal_core.checkpoints import check_initial_weights, initial_weights_id
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import ConfigError
-from goal_core.training import TrainingPlan, UnitPlan, check_initial_weights, initial_weights_id
+from goal_core.training import TrainingPlan, UnitPlan
 from runners.execution.worker import UnitJob
 from runners.launch.progress import SweepProgress
 from runners.store.status import TrainingStatus

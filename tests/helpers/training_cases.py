@@ -1,4 +1,4 @@
-"""Tiny units to train in tests, and a cell folder without a store."""
+"""Tiny units of every framework to train in tests, and a training's files without a store."""
 
 from __future__ import annotations
 
@@ -8,21 +8,52 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+from safetensors.torch import load_file
+
 from goal_core.data.config import ImageConfig, ScenesConfig
-from goal_core.models import BackboneConfig, GruConfig, ModelConfig
+from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
 from goal_core.objectives import ObjectiveConfig
-from goal_core.training import StageConfig, TrainingPlan, UnitPlan, train_unit
-from goal_core.training.plan import SilentListener
+from goal_core.training import Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
 
 DATA = ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none"))
 MODEL = ModelConfig(
     backbone=BackboneConfig(name="test_resnet", weights="random"), text=GruConfig(word_dim=8), embed_dim=16
 )
 FROZEN = StageConfig(name="frozen", epochs=3, lr=1e-3, batch_size=16, warmup_epochs=1, lr_drops=(2,))
+FINETUNE = StageConfig(name="finetune", epochs=2, lr=1e-4, batch_size=16)
+
+GRID = ModelConfig(
+    framework="vse_infty",
+    backbone=BackboneConfig(name="test_resnet", weights="random"),
+    embed_dim=16,
+    bert=BertConfig(weights="random", layers=1, width=16, heads=2),
+)
+REGIONS = replace(GRID, backbone=BackboneConfig(name="butd", weights="precomputed"))
+GRID_DATA = replace(DATA, num_train=8, image=ImageConfig(size=64, resize=64, augment="vse_infty"))
+SET_FROZEN = StageConfig(
+    name="frozen", epochs=2, lr=1e-3, batch_size=16, optimizer="adamw", weight_decay=1e-4, bert_lr_scale=0.1,
+    warmup_epochs=1, drop_last=True,
+)  # fmt: skip
+STAGED = replace(SET_FROZEN, name="finetune", epochs=3, backbone_lr_scale=0.01, frozen_epochs=1, ramp_epochs=1)
+
+XVLM = ModelConfig(
+    framework="xvlm",
+    backbone=BackboneConfig(name="swin_mini_patch8_window4", weights="random"),
+    embed_dim=16,
+    bert=BertConfig(weights="random", layers=2, width=16, heads=2),
+    xvlm=XvlmConfig(fusion_layer=1, rerank_top=5),
+)
+XVLM_DATA = replace(DATA, num_train=8, image=ImageConfig(size=64, resize=64, augment="xvlm"))
+XVLM_STAGE = StageConfig(
+    name="finetune", epochs=2, lr=1e-3, batch_size=16, optimizer="adamw", weight_decay=0.01, beta2=0.98,
+    schedule="linear", lr_warmup=0.1, grad_clip=0, drop_last=True,
+)  # fmt: skip
 
 
 class PlainFolder:
-    """A cell folder on disk without leases."""
+    """A training's files in a folder, without leases."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -56,12 +87,22 @@ class PlainFolder:
         rows.append(json.loads((self.root / "result.json").read_text())["metrics"])
         return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
 
+    def result(self) -> dict[str, float]:
+        """The final recalls on the test split."""
+        return {key: value for key, value in self.numbers()[-1].items() if key.startswith("test")}
+
+
+def same_weights(one: PlainFolder, other: PlainFolder) -> bool:
+    """Whether the best weights of two trainings have the same names and the same bits."""
+    ours, theirs = (load_file(folder.path("best.safetensors")) for folder in (one, other))
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+
 
 class StoppedError(BaseException):
     """Stands for a kill."""
 
 
-class StopAt(SilentListener):
+class StopAt(Listener):
     """Ends the process's work at a step, as a kill would."""
 
     def __init__(self, step: int) -> None:
@@ -80,13 +121,23 @@ def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any)
         pair, triplet = name.split("/")
         cell_id = f"{pair}-{triplet}"
         objective = ObjectiveConfig(pair=pair, triplet=triplet)
-        trainings.append(TrainingPlan(key=cell_id, cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id)))
+        trainings.append(
+            TrainingPlan(key=cell_id, cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id))
+        )
     return replace(UnitPlan(trainings=tuple(trainings), data=DATA, model=MODEL, seed=1, stage=FROZEN), **changes)
 
 
 def folders_of(unit: UnitPlan, root: Path) -> dict[str, PlainFolder]:
     """A folder for each training of a unit."""
     return {training.key: PlainFolder(root / training.key) for training in unit.trainings}
+
+
+def train_killed(unit: UnitPlan, folders: Mapping[str, PlainFolder], *stops: int) -> None:
+    """Train a unit to the end although it is killed after each of these numbers of steps."""
+    for stop in stops:
+        with pytest.raises(StoppedError):
+            train_unit(unit, folders, StopAt(stop))
+    train_unit(unit, folders)
 
 
 def trained_cell(root: Path, seed: int, data: ScenesConfig = DATA) -> Path:

@@ -10,14 +10,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from goal_core.checkpoints.description import ModelDescription
-from goal_core.checkpoints.file import read_checkpoint, write_checkpoint
-from goal_core.checkpoints.initial_model import InitialModel
+from goal_core.checkpoints import (
+    InitialModel,
+    check_initial_weights,
+    initial_weights_id,
+    read_checkpoint,
+    read_model,
+    write_checkpoint,
+)
 from goal_core.data import open_dataset
 from goal_core.errors import WeightsError
+from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig
-from goal_core.training import StageConfig, check_initial_weights, evaluate_checkpoint, initial_weights_id, train_unit
+from goal_core.training import StageConfig, train_unit
 from sweeps.identity import cell_id
 from tests.helpers.training_cases import DATA, FROZEN, MODEL, folders_of, trained_cell, unit_of
 
@@ -31,16 +37,16 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_weight_and_the_words_come_from_the_checkpoint(start: Path) -> None:
-    first = InitialModel(replace(MODEL, init_from=str(start)), DATA, open_dataset(DATA))
-    backbone = first.backbone(seed=1)
+    initial = InitialModel(replace(MODEL, init_from=str(start)), DATA, open_dataset(DATA))
+    backbone = initial.backbone(seed=1)
     assert backbone is not None
     stored = load_file(start)
     own = {f"backbone.{k}": v for k, v in backbone.state_dict().items()}
-    own |= {f"heads.{k}": v for k, v in first.heads(backbone, seed=1).state_dict().items()}
+    own |= {f"heads.{k}": v for k, v in initial.heads(backbone, seed=1).state_dict().items()}
     assert own.keys() == stored.keys()
     assert all(torch.equal(own[key], stored[key]) for key in own)
-    assert first.tokenizer == ModelDescription.from_json(read_checkpoint(start)[1]["card"]).vocabulary
-    assert first.tokenizer != InitialModel(MODEL, DATA, open_dataset(DATA)).tokenizer
+    assert initial.tokenizer == read_model(start).description.vocabulary
+    assert initial.tokenizer != InitialModel(MODEL, DATA, open_dataset(DATA)).tokenizer
 
 
 @pytest.mark.parametrize("stage", [TINY, replace(TINY, name="finetune")], ids=lambda stage: stage.name)

@@ -15,9 +15,8 @@ from goal_core.data.text.pair_augment import PairAugment
 from goal_core.data.text.tokenizer import tokenizer_from_json
 from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
 from goal_core.errors import DataError
-from goal_core.models.gpo import GeneralizedPooling
-from goal_core.models.grid import grid_features
-from goal_core.models.vse_infty import RegionMlp, drop_cells, unit
+from goal_core.models.backbones import grid_features
+from goal_core.models.vse_infty import GeneralizedPooling, RegionMlp, drop_cells, unit
 
 PIECES = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s", "a", "small", "."))
 CAPTION = "A small red CARS zebra."

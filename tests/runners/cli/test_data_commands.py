@@ -7,7 +7,7 @@ import pytest
 
 from goal_core.data import open_dataset
 from goal_core.data.config import RegionsConfig
-from goal_core.training import evaluate_ensemble
+from goal_core.evaluation import evaluate_ensemble
 from runners.cli.app import run
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import trained_cell

@@ -10,11 +10,14 @@ from torch.nn.functional import normalize
 
 from goal_core.data import open_dataset
 from goal_core.errors import ConfigError, DataError
-from goal_core.evaluation.embedding import embed_split
-from goal_core.evaluation.ensemble import check_same_queries
-from goal_core.evaluation.evaluate import open_checkpoint
-from goal_core.evaluation.recalls import recalls_between
-from goal_core.training import evaluate_checkpoint, evaluate_ensemble
+from goal_core.evaluation import (
+    check_same_queries,
+    embed_split,
+    evaluate_checkpoint,
+    evaluate_ensemble,
+    open_checkpoint,
+    recalls_between,
+)
 from tests.helpers.retrieval_oracle import oracle_metrics
 from tests.helpers.training_cases import DATA, trained_cell
 

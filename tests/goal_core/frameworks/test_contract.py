@@ -1,0 +1,169 @@
+"""What every framework must keep to in every stage: its cells side by side are its cells alone, bit for bit; a killed
+training ends as the unbroken one; and its checkpoint, evaluated again, repeats its result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from goal_core.data.config import DataConfig, ImageConfig, RegionsConfig
+from goal_core.errors import ConfigError
+from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
+from goal_core.models import ModelConfig
+from goal_core.training import StageConfig, UnitPlan, optim, train_unit
+from tests.helpers.training_cases import (
+    DATA,
+    FINETUNE,
+    FROZEN,
+    GRID,
+    GRID_DATA,
+    MODEL,
+    REGIONS,
+    SET_FROZEN,
+    STAGED,
+    XVLM,
+    XVLM_DATA,
+    XVLM_STAGE,
+    PlainFolder,
+    folders_of,
+    same_weights,
+    train_killed,
+    unit_of,
+)
+
+TWO = ("con/con", "sig-ms/cir")
+THREE = (*TWO, "lin-ms/nca")
+CROPPED = replace(DATA, image=ImageConfig(size=32, resize=32, augment="crop_flip"))
+QUIRK = replace(FROZEN, bn_mode="legacy_quirk", epochs=2, warmup_epochs=0, lr_drops=())
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stage of a framework."""
+
+    model: ModelConfig
+    data: DataConfig | None
+    """None: the tiny regions."""
+    stage: StageConfig
+    killed: tuple[tuple[int, ...], ...]
+    """Each a training that is killed, and again after it has resumed, after these numbers of steps."""
+    before: StageConfig | None = None
+    """The stage whose best weights this one starts from."""
+    objectives: tuple[str, ...] = TWO
+
+
+CASES = {
+    "vsepp": Case(MODEL, DATA, FROZEN, ((1,), (4,), (5,), (7,), (10,), (14,)), objectives=THREE),
+    "vsepp cropped": Case(MODEL, CROPPED, FROZEN, ((4,),), objectives=THREE),
+    "vsepp finetuned": Case(MODEL, DATA, FINETUNE, ((7,),), before=FROZEN, objectives=THREE),
+    "vsepp cropped finetuned": Case(MODEL, CROPPED, FINETUNE, (), objectives=THREE),
+    "vsepp legacy": Case(MODEL, DATA, QUIRK, ((4,),)),
+    "vsepp legacy finetuned": Case(MODEL, DATA, replace(FINETUNE, bn_mode="legacy_quirk"), ((3, 4),), before=QUIRK),
+    "vse_infty regions": Case(REGIONS, None, SET_FROZEN, ((1,), (3,))),
+    "vse_infty grid": Case(GRID, GRID_DATA, SET_FROZEN, ((3,),)),
+    "vse_infty grid finetuned": Case(GRID, GRID_DATA, STAGED, ((3,), (5,)), before=SET_FROZEN),
+    "xvlm": Case(XVLM, XVLM_DATA, XVLM_STAGE, ((3,), (3, 2))),
+}
+KILLED = [pytest.param(name, stops, id=f"{name}-{stops}") for name, case in CASES.items() for stops in case.killed]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A case whose objectives have been trained side by side, without a break."""
+
+    unit: Callable[..., UnitPlan]
+    """The unit of some of its objectives."""
+    folders: dict[str, PlainFolder]
+
+
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory: pytest.TempPathFactory) -> RegionsConfig:
+    """Eight images to train on, six to select and to test on, five regions each, five captions each."""
+    root = tmp_path_factory.mktemp("regions")
+    draws = np.random.default_rng(0)
+    for split, count in {"train": 8, "dev": 6, "test": 6}.items():
+        np.save(root / f"{split}_ims.npy", draws.normal(size=(count, 5, 7)).astype(np.float32))
+        rows = [f"a {split} picture {image} seen {view} times" for image in range(count) for view in range(5)]
+        (root / f"{split}_caps.txt").write_text("".join(f"{row}\n" for row in rows))
+        offset = {"train": 0, "dev": 100, "test": 200}[split]
+        (root / f"{split}_ids.txt").write_text("".join(f"{offset + image}\n" for image in range(count)))
+    return RegionsConfig(name="tiny", root=str(root), min_word_count=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def published_validation_within_an_epoch() -> None:
+    """An epoch has five steps here, and VSE++'s published code would validate after 500."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optim, "VALIDATED_EVERY", 3)
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, regions: RegionsConfig) -> Callable[[str], Trained]:
+    @cache
+    def train(name: str) -> Trained:
+        case, root = CASES[name], tmp_path_factory.mktemp("unbroken")
+        settings = {"model": case.model, "data": case.data or regions}
+        init: dict[str, Path] = {}
+        if case.before is not None:
+            before = unit_of(*case.objectives, stage=case.before, **settings)
+            folders = folders_of(before, root / "before")
+            train_unit(before, folders)
+            init = {key: folder.path("best.safetensors") for key, folder in folders.items()}
+        stage = replace(case.stage, checkpoint_every=2)
+
+        def unit(*objectives: str) -> UnitPlan:
+            return unit_of(*objectives, stage=stage, init=init, **settings)
+
+        folders = folders_of(unit(*case.objectives), root / "stage")
+        train_unit(unit(*case.objectives), folders)
+        return Trained(unit, folders)
+
+    return train
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cells_alone_equal_cells_side_by_side(name: str, trained: Callable[[str], Trained], tmp_path: Path) -> None:
+    shared = trained(name)
+    assert len({json.dumps(folder.numbers()) for folder in shared.folders.values()}) == len(shared.folders)
+    for objective in CASES[name].objectives:
+        unit = shared.unit(objective)
+        train_unit(unit, folders := folders_of(unit, tmp_path))
+        for key, folder in folders.items():
+            assert folder.numbers() == shared.folders[key].numbers()
+            assert same_weights(folder, shared.folders[key])
+
+
+@pytest.mark.parametrize(("name", "stops"), KILLED)
+def test_resumed_equals_unbroken(
+    name: str, stops: tuple[int, ...], trained: Callable[[str], Trained], tmp_path: Path
+) -> None:
+    unbroken = trained(name)
+    unit = unbroken.unit(*(TWO if name == "vsepp" else TWO[1:]))
+    train_killed(unit, folders := folders_of(unit, tmp_path), *stops)
+    for key, folder in folders.items():
+        assert folder.numbers() == unbroken.folders[key].numbers()
+        assert same_weights(folder, unbroken.folders[key])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_checkpoint_evaluated_again_repeats_the_result(name: str, trained: Callable[[str], Trained]) -> None:
+    for folder in trained(name).folders.values():
+        assert evaluate_checkpoint(folder.root)["metrics"] == folder.result()
+
+
+def test_xvlm_reports_its_matching_and_both_rankings(trained: Callable[[str], Trained]) -> None:
+    folders = trained("xvlm").folders
+    for folder in folders.values():
+        assert {"test/rsum", "test_embed/rsum"} <= folder.result().keys()
+        assert {"train/itm", "train/itm_accuracy"} <= folder.numbers()[0].keys()
+        assert not any(key.startswith("val_embed") for row in folder.numbers() for key in row)
+    with pytest.raises(ConfigError, match="re-ranks"):
+        evaluate_ensemble([folder.root for folder in folders.values()])

@@ -1,0 +1,179 @@
+"""One cell's steps: which statistics batch normalisation uses, when the backbone trains, and what the state holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from goal_core.checkpoints import read_checkpoint, write_checkpoint
+from goal_core.evaluation import evaluate_checkpoint
+from goal_core.models import ImageBackbone
+from goal_core.objectives import GradientObjective
+from goal_core.training import StageConfig, UnitPlan, cell_trainer, optim, train_unit
+from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.optim import loss_scale, sum_hinge
+from sweeps import load_sweep
+from sweeps.reading.problems import SweepError
+from tests.helpers.training_cases import (
+    FROZEN,
+    GRID,
+    GRID_DATA,
+    STAGED,
+    XVLM,
+    XVLM_DATA,
+    XVLM_STAGE,
+    StopAt,
+    StoppedError,
+    folders_of,
+    unit_of,
+)
+
+QUIRK = replace(FROZEN, bn_mode="legacy_quirk", epochs=2, warmup_epochs=0, lr_drops=())
+
+
+class Watched:
+    """Notes in which mode the backbone passes training batches."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.modes: list[bool] = []
+        plain = ImageBackbone.forward
+
+        def forward(backbone: ImageBackbone, images: Tensor) -> Tensor:
+            if len(images) == 16:  # not those of val and test
+                self.modes.append(backbone.net.training)
+            return plain(backbone, images)
+
+        monkeypatch.setattr(ImageBackbone, "forward", forward)
+
+
+def test_frozen_statistics_move_and_weights_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optim, "VALIDATED_EVERY", 3)  # an epoch has five steps
+    watched = Watched(monkeypatch)
+    still = folders_of(unit := unit_of("con/con", stage=replace(QUIRK, bn_mode="frozen_eval")), tmp_path / "still")
+    train_unit(unit, still)
+    watched.modes.clear()
+    moved = folders_of(unit := unit_of("con/con", "sig-ms/cir", stage=QUIRK), tmp_path / "moved")
+    train_unit(unit, moved)
+    expected = [True, True, True, False, False, True, False, False, False, False]
+    assert watched.modes[0::2] == expected  # the cells take turns
+    assert watched.modes[1::2] == expected
+    before, after = (load_file(f["con-con"].path("best.safetensors")) for f in (still, moved))
+    changed = {name for name in before if name.startswith("backbone.") and not torch.equal(before[name], after[name])}
+    assert changed == {name for name in before if "running" in name or name.endswith("num_batches_tracked")}
+    result = evaluate_checkpoint(moved["con-con"].path("best.safetensors"))
+    assert result["metrics"]["test/rsum"] == moved["con-con"].numbers()[-1]["test/rsum"]
+
+
+def test_the_legacy_mode_is_vsepps_alone() -> None:
+    with pytest.raises(SweepError, match="legacy_quirk is of framework vsepp alone"):
+        load_sweep("coco_vse_infty_wsl", ["stages.finetune.bn_mode=legacy_quirk"], environ={})
+
+
+def test_the_backbone_waits_then_the_loss_ramps_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int, bool, float]] = []
+    real = CellTrainer.step
+
+    def spy(self, inputs, batch, **shared):
+        before = [parameter.detach().clone() for parameter in self.backbone.parameters()]
+        at = (self.epoch, self.next_step)
+        real(self, inputs, batch, **shared)
+        moved = any(not torch.equal(a, b) for a, b in zip(before, self.backbone.parameters(), strict=True))
+        seen.append((*at, moved, loss_scale(self.unit.stage, *at, 2)))
+
+    monkeypatch.setattr(CellTrainer, "step", spy)
+    unit = unit_of("con/con", stage=STAGED, data=GRID_DATA, model=GRID)
+    train_unit(unit, folders_of(unit, tmp_path))
+    assert [row[3] for row in seen] == [1, 1, 0, 0.5, 1, 1]
+    assert [row[2] for row in seen if row[0] == 0] == [False, False]
+    assert [row[2] for row in seen if row[0] == 2] == [True, True]
+
+
+def test_the_ramp_scales_the_gradient_and_not_only_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first norm after the backbone has waited, with factors of the loss that a test chooses."""
+    stage = replace(STAGED, batch_size=40)  # one step an epoch, so that a metric is that of a step
+
+    def norms(factor: float, name: str) -> list[float]:
+        with monkeypatch.context() as patched:
+            patched.setattr(cell_trainer, "loss_scale", lambda stage, epoch, step, steps: factor if epoch else 1.0)
+            unit = unit_of("con/con", stage=stage, data=GRID_DATA, model=GRID)
+            train_unit(unit, folders := folders_of(unit, tmp_path / name))
+        return [row["train/weight_grad_norm"] for row in folders["con-con"].numbers()[:-1]]
+
+    whole, half = norms(1.0, "whole"), norms(0.5, "half")
+    assert half[0] == whole[0]
+    assert half[1] == pytest.approx(whole[1] / 2, rel=1e-5)
+    assert norms(0.0, "none")[1:] == [0, 0]
+
+
+def test_captions_of_one_image_are_no_negative_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor | None] = []
+    warmed: list[Tensor | None] = []
+
+    def spy(self, image_emb, text_emb, ids=None):
+        seen.append(ids)
+        return real(self, image_emb, text_emb, ids)
+
+    def warm(image_BD, text_BD, margin, ids=None):
+        warmed.append(ids)
+        return sum_hinge(image_BD, text_BD, margin, ids)
+
+    real = GradientObjective.forward_with_stats
+    monkeypatch.setattr(GradientObjective, "forward_with_stats", spy)
+    monkeypatch.setattr(cell_trainer, "sum_hinge", warm)
+    unit = unit_of("con/con", stage=replace(XVLM_STAGE, warmup_epochs=1), data=XVLM_DATA, model=XVLM)
+    train_unit(unit, folders_of(unit, tmp_path / "xvlm"))
+    assert seen
+    assert all(ids is not None and len(ids.unique()) < len(ids) for ids in seen)  # 8 images, 16 captions a batch
+    assert warmed
+    assert all(ids is not None for ids in warmed)
+    seen.clear()
+    other = unit_of("con/con")
+    train_unit(other, folders_of(other, tmp_path / "vsepp"))
+    assert seen
+    assert set(seen) == {None}
+
+
+def stopped(unit: UnitPlan, root: Path) -> Path:
+    """The state of a unit's one training, killed within its second epoch."""
+    (folder,) = folders_of(unit, root).values()
+    with pytest.raises(StoppedError):
+        train_unit(unit, {unit.trainings[0].key: folder}, StopAt(7))
+    return folder.path("last.safetensors")
+
+
+def test_the_state_keeps_its_names(tmp_path: Path) -> None:
+    """Trainings that an earlier version began are continued by these names."""
+    frozen = unit_of("con/con", stage=replace(FROZEN, checkpoint_every=2))
+    tensors, state = read_checkpoint(stopped(frozen, tmp_path / "frozen"))
+    assert (state["epoch"], state["next_step"], state["best_rsum"], state["best_epoch"]) == (1, 2, None, 0)
+    assert set(state) == {
+        *("epoch", "next_step", "best_rsum", "best_epoch", "history", "sums"),
+        *("collapse", "scaler", "seconds", "steps_before"),
+    }
+    heads = {"heads.image.fc.weight", "heads.image.fc.bias", "heads.text.embed.weight"}
+    heads |= {f"heads.text.rnn.{part}_l0" for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    slots = {f"optimizer.{index}.{name}" for index in range(7) for name in ("step", "exp_avg", "exp_avg_sq")}
+    others = {"random.cpu", "triplets.counts", "triplets.epochs", "triplets.entries"}
+    assert set(tensors) == heads | slots | others
+    stage = StageConfig(name="finetune", epochs=2, lr=1e-4, batch_size=16, checkpoint_every=2)
+    tuned = set(read_checkpoint(stopped(unit_of("con/con", stage=stage), tmp_path / "tuned"))[0])
+    assert {name.split(".")[0] for name in tuned} == {"heads", "backbone", "optimizer", "random", "triplets"}
+
+
+@pytest.mark.parametrize("missing", ["steps_before", "seconds"])
+def test_only_what_earlier_versions_did_not_write_may_be_missing(tmp_path: Path, missing: str) -> None:
+    unit = unit_of("con/con", stage=replace(FROZEN, checkpoint_every=2))
+    last = stopped(unit, tmp_path)
+    tensors, state = read_checkpoint(last)
+    del state[missing]
+    write_checkpoint(last, tensors, state)
+    (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
+    if missing == "steps_before":
+        assert outcome.result["status"] == "done"
+    else:
+        assert outcome.reason == f"checkpoint {last} holds no {missing}"
