@@ -1,6 +1,16 @@
-"""The checkpoints that the published systems' authors released, converted without running what is in them."""
+"""The published checkpoints of VSE++, VSE-infinity and X-VLM, converted without running what is in their files.
 
-from goal_core.official.convert import Official, read_vse_infty, read_vsepp, read_xvlm, write_official
+`goal-sweep convert` uses it; nothing else in goal_core does.
+"""
+
+from goal_core.official.convert import PublishedCheckpoint, read_vse_infty, read_vsepp, read_xvlm, write_published
 from goal_core.official.pickles import read_vocabulary
 
-__all__ = ["Official", "read_vocabulary", "read_vse_infty", "read_vsepp", "read_xvlm", "write_official"]
+__all__ = [
+    "PublishedCheckpoint",
+    "read_vocabulary",
+    "read_vse_infty",
+    "read_vsepp",
+    "read_xvlm",
+    "write_published",
+]

@@ -1,4 +1,4 @@
-"""A published checkpoint into one of ours, which describes itself and can be evaluated like any trained cell."""
+"""Convert a published checkpoint into a goal-sweep checkpoint, which is evaluated like any trained cell."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goal_core.checkpoints.description import ModelDescription
-from goal_core.checkpoints.file import with_prefix, write_checkpoint
+from goal_core.atomic import replace_with
+from goal_core.checkpoints import ModelDescription, with_prefix, write_model
 from goal_core.data import Vocabulary
 from goal_core.data.config import DataConfig
 from goal_core.data.text.clean_captions import CleanedWordpieces
@@ -21,38 +21,41 @@ from goal_core.data.text.tokenizer import Tokenizer
 from goal_core.data.text.wordpieces import Wordpieces
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of
-from goal_core.models import BackboneConfig, GruConfig, ModelConfig, build_backbone
+from goal_core.models import ModelConfig, build_backbone
 from goal_core.objectives import ObjectiveConfig
-from goal_core.official.pickles import read_torch_file, tensors_of
-from goal_core.official.position_bias import resized_tables
-from goal_core.official.renaming import Renamed, rename_tensors
-from goal_core.official.vse_infty_layout import (
+from goal_core.official.layouts import (
     VSE_INFTY_LEFTOVERS,
+    XVLM_LEFTOVERS,
     check_second_registration,
     vse_infty_model,
     vse_infty_name,
+    vsepp_model,
+    vsepp_name,
     without_prefix,
+    without_wrapper,
+    xvlm_model,
+    xvlm_name,
 )
-from goal_core.official.vsepp_layout import VSEPP_LEFTOVERS, vsepp_name, vsepp_settings
-from goal_core.official.xvlm_layout import XVLM_LEFTOVERS, without_wrapper, xvlm_model, xvlm_name
+from goal_core.official.pickles import read_torch_file, tensors_of
+from goal_core.official.tensors import Renamed, rename_tensors, resized_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Official:
-    """A published model under our names."""
+class PublishedCheckpoint:
+    """The model in a published checkpoint, its tensors renamed to ours."""
 
     model: ModelConfig
     vocabulary: Tokenizer
     renamed: Renamed
     """`heads.*` and `backbone.net.*`."""
     epoch: int
-    """Epoch of its training that the file holds."""
+    """The epoch of its training after which the file was written."""
     digest: str
-    """`sha256:` and 16 hex digits of the published file."""
+    """`sha256:` and 16 hex digits of the file."""
 
 
-def read_vsepp(path: Path, vocabulary: Vocabulary, *, image_size: int = 224) -> Official:
-    """Read a public VSE++ checkpoint with a ResNet.
+def read_vsepp(path: Path, vocabulary: Vocabulary, *, image_size: int = 224) -> PublishedCheckpoint:
+    """Read a published VSE++ checkpoint with a ResNet.
 
     Args:
         path: ``model_best.pth.tar``.
@@ -60,62 +63,43 @@ def read_vsepp(path: Path, vocabulary: Vocabulary, *, image_size: int = 224) -> 
         image_size: side of the images it will see, pixels.
 
     Raises:
-        WeightsError: the file is refused, is not of the layout, is of another variant, or has another vocabulary.
+        WeightsError: the file is refused, has another layout, is another variant, or has another vocabulary.
     """
     stored, image, text, options = _read_parts(path, "VSE++")
-    for name in ("fc.weight", "fc.bias"):
-        if name not in image:
-            raise WeightsError(f"{path} is no VSE++ checkpoint: its image encoder lacks {name}")
-    if "embed.weight" not in text:
-        raise WeightsError(f"{path} is no VSE++ checkpoint: its text encoder lacks embed.weight")
     given = {**image, **text}
-    settings = vsepp_settings(options, given, str(path))
-    if len(vocabulary) != len(given["embed.weight"]):
-        raise WeightsError(
-            f"the word embedding of {path} has {len(given['embed.weight'])} rows, "
-            f"but the vocabulary has {len(vocabulary)} words: it is not the one this model was trained with"
-        )
-    model = ModelConfig(
-        backbone=BackboneConfig(name=settings["backbone"], weights="random"),
-        text=GruConfig(word_dim=settings["word_dim"]),
-        embed_dim=settings["embed_dim"],
-    )
-    own = _shapes(model, vocabulary, image_size=image_size)
-    renamed = rename_tensors(own, given, vsepp_name, known_leftovers=VSEPP_LEFTOVERS, source=str(path))
-    return _official(path, stored, model, vocabulary, renamed)
+    model = vsepp_model(options, given, str(path))
+    _check_vocabulary(vocabulary, given["embed.weight"], path, "words")
+    shapes = _shapes(model, vocabulary, image_size=image_size)
+    renamed = rename_tensors(shapes, given, vsepp_name, known_leftovers={}, source=str(path))
+    return _published(path, stored, model, vocabulary, renamed)
 
 
-def read_vse_infty(path: Path, wordpieces: Wordpieces, *, image_size: int = 512) -> Official:
-    """Read a public VSE-infinity checkpoint: of precomputed regions, or of the cells of a ResNeXt.
+def read_vse_infty(path: Path, wordpieces: Wordpieces, *, image_size: int = 512) -> PublishedCheckpoint:
+    """Read a published VSE-infinity checkpoint: of precomputed regions, or of the cells of a ResNeXt.
 
     Args:
         path: ``model_best.pth``.
         wordpieces: those of the BERT that it was trained with; for the published files, `bert-base-uncased`'s.
-        image_size: side of the images it will see, pixels; counts for cells only.
+        image_size: side of the images it will see, pixels; used for cells only.
 
     Raises:
-        WeightsError: the file is refused, is not of the layout, is of another variant, or has another vocabulary.
+        WeightsError: the file is refused, has another layout, is another variant, or has another vocabulary.
     """
     stored, image, text, options = _read_parts(path, "VSE-infinity")
     given = without_prefix(image, "image.", str(path)) | without_prefix(text, "text.", str(path))
     model = vse_infty_model(options, given, str(path))
-    rows = len(given["text.bert.embeddings.word_embeddings.weight"])
-    if len(wordpieces) != rows:
-        raise WeightsError(
-            f"the word embedding of {path} has {rows} rows, but the vocabulary has {len(wordpieces)} word pieces: "
-            "it is not the one this model was trained with"
-        )
+    _check_vocabulary(wordpieces, given["text.bert.embeddings.word_embeddings.weight"], path, "word pieces")
     regions = model.backbone.weights == "precomputed"
     width = given["image.fc.weight"].shape[1] if regions else 0
-    own = _shapes(model, wordpieces, image_size=image_size, region_width=width)
-    official_name = partial(vse_infty_name, regions=regions)
-    renamed = rename_tensors(own, given, official_name, known_leftovers=VSE_INFTY_LEFTOVERS, source=str(path))
+    shapes = _shapes(model, wordpieces, image_size=image_size, region_width=width)
+    published_name = partial(vse_infty_name, regions=regions)
+    renamed = rename_tensors(shapes, given, published_name, known_leftovers=VSE_INFTY_LEFTOVERS, source=str(path))
     check_second_registration(given, str(path))
-    return _official(path, stored, model, wordpieces, renamed)
+    return _published(path, stored, model, wordpieces, renamed)
 
 
-def read_xvlm(path: Path, wordpieces: Wordpieces, *, image_size: int = 384) -> Official:
-    """Read a public X-VLM checkpoint with a Swin: pre-trained, or fine-tuned for retrieval.
+def read_xvlm(path: Path, wordpieces: Wordpieces, *, image_size: int = 384) -> PublishedCheckpoint:
+    """Read a published X-VLM checkpoint with a Swin: pre-trained, or fine-tuned for retrieval.
 
     Args:
         path: the ``.th`` file.
@@ -123,35 +107,33 @@ def read_xvlm(path: Path, wordpieces: Wordpieces, *, image_size: int = 384) -> O
         image_size: side of the images it will see, pixels; biases of relative positions are resized for its windows.
 
     Raises:
-        WeightsError: the file is refused, is not of the layout, is of another variant, or has another vocabulary.
+        WeightsError: the file is refused, has another layout, is another variant, or has another vocabulary.
     """
     stored = read_torch_file(path)
     given = without_wrapper(tensors_of(stored.get("model"), f"{path}: model"))
     model = xvlm_model(given, str(path))
-    rows = len(given["text_encoder.embeddings.word_embeddings.weight"])
-    if len(wordpieces) != rows:
-        raise WeightsError(
-            f"the word embedding of {path} has {rows} rows, but the vocabulary has {len(wordpieces)} word pieces: "
-            "it is not the one this model was trained with"
-        )
+    _check_vocabulary(wordpieces, given["text_encoder.embeddings.word_embeddings.weight"], path, "word pieces")
     vocabulary = CleanedWordpieces(wordpieces=wordpieces)
-    own = _shapes(model, vocabulary, image_size=image_size)
-    official_name = partial(xvlm_name, fusion_layer=model.xvlm.fusion_layer)
-    given = resized_tables(given, {official_name(name): tensor for name, tensor in own.items()})
-    renamed = rename_tensors(own, given, official_name, known_leftovers=XVLM_LEFTOVERS, source=str(path))
-    return _official(path, stored, model, vocabulary, renamed)
+    shapes = _shapes(model, vocabulary, image_size=image_size)
+    published_name = partial(xvlm_name, fusion_layer=model.xvlm.fusion_layer)
+    given = resized_tables(given, {published_name(name): tensor for name, tensor in shapes.items()})
+    renamed = rename_tensors(shapes, given, published_name, known_leftovers=XVLM_LEFTOVERS, source=str(path))
+    return _published(path, stored, model, vocabulary, renamed)
 
 
-def write_official(official: Official, path: Path, *, data: DataConfig, data_fingerprint: str) -> None:
-    """Write a published model as a checkpoint of ours.
+def write_published(published: PublishedCheckpoint, path: Path, *, data: DataConfig, data_fingerprint: str) -> None:
+    """Write the model of a published checkpoint as a goal-sweep checkpoint.
 
     Args:
-        official: the model.
+        published: the checkpoint.
         path: the ``.safetensors`` file; it appears whole or not at all.
-        data: what it is evaluated on.
+        data: the data it is to be evaluated on.
         data_fingerprint: of that data.
+
+    Raises:
+        StorageError: the disk refuses.
     """
-    card = ModelDescription(
+    description = ModelDescription(
         cell="published",
         stage="published",
         objective=ObjectiveConfig(pair="con", triplet="con").resolved(),
@@ -159,21 +141,17 @@ def write_official(official: Official, path: Path, *, data: DataConfig, data_fin
         precision="fp32",
         data=data,
         data_fingerprint=data_fingerprint,
-        model=official.model,
-        weights=official.digest,
-        vocabulary=official.vocabulary,
+        model=published.model,
+        weights=published.digest,
+        vocabulary=published.vocabulary,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        write_checkpoint(temporary, official.renamed.tensors, {"epoch": official.epoch, "card": card.to_json()})
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    tensors = published.renamed.tensors
+    replace_with(path, lambda temporary: write_model(temporary, tensors, description, epoch=published.epoch))
 
 
 def _read_parts(path: Path, system: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor], Namespace]:
-    """What both systems save: everything, the image and the text encoder's tensors, and the training options."""
+    """What VSE++ and VSE-infinity save: everything, the tensors of the image and the text encoder, and the options."""
     stored = read_torch_file(path)
     parts, options = stored.get("model"), stored.get("opt")
     if not isinstance(parts, list) or len(parts) != 2 or not isinstance(options, Namespace):
@@ -184,24 +162,32 @@ def _read_parts(path: Path, system: str) -> tuple[dict[str, Any], dict[str, Tens
     return stored, image, text, options
 
 
-def _official(
-    path: Path, stored: dict[str, Any], model: ModelConfig, vocabulary: Tokenizer, renamed: Renamed
-) -> Official:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    epoch = stored.get("epoch", 0)
-    if not isinstance(epoch, int):
-        raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
-    return Official(model=model, vocabulary=vocabulary, renamed=renamed, epoch=epoch, digest=f"sha256:{digest[:16]}")
+def _check_vocabulary(vocabulary: Tokenizer, embedding: Tensor, path: Path, words: str) -> None:
+    if len(vocabulary) != len(embedding):
+        raise WeightsError(
+            f"the word embedding of {path} has {len(embedding)} rows, but the vocabulary has {len(vocabulary)} "
+            f"{words}: it is not the one this model was trained with"
+        )
 
 
 def _shapes(model: ModelConfig, tokenizer: Tokenizer, *, image_size: int, region_width: int = 0) -> dict[str, Tensor]:
     """Our model's state dict on the meta device: names and shapes without memory."""
-    own: dict[str, Tensor] = {}
+    shapes: dict[str, Tensor] = {}
     with torch.device("meta"):
         if not region_width:
             backbone = build_backbone(model.backbone, image_size=image_size, seed=0, cells=model.framework != "vsepp")
-            own |= with_prefix("backbone", backbone.state_dict())
+            shapes |= with_prefix("backbone", backbone.state_dict())
         width = region_width or backbone.num_features
         heads = framework_of(model).heads(model, num_features=width, tokenizer=tokenizer, seed=0)
-    return own | with_prefix("heads", heads.state_dict())
+    return shapes | with_prefix("heads", heads.state_dict())
+
+
+def _published(
+    path: Path, stored: dict[str, Any], model: ModelConfig, vocabulary: Tokenizer, renamed: Renamed
+) -> PublishedCheckpoint:
+    with path.open("rb") as file:
+        digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+    epoch = stored.get("epoch", 0)
+    if not isinstance(epoch, int):
+        raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
+    return PublishedCheckpoint(model=model, vocabulary=vocabulary, renamed=renamed, epoch=epoch, digest=digest)

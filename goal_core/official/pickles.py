@@ -1,7 +1,7 @@
-"""Reading the pickles that the published systems left behind, without running what is in them.
+"""Read the pickles inside published checkpoints without running what is in them.
 
-A pickle is a program: it can name any function of any module and call it. The readers here know a short list of
-names that the published files hold, and stop at the first other name, before it is looked up.
+A pickle is a program: it can name any function of any module and call it. The readers here allow a short list of
+names that published checkpoints hold, and stop at the first other name, before it is looked up.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from goal_core.errors import DataError, WeightsError
+from goal_core.errors import DataError, WeightsError, first_line
 
 _SAFE: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
-    Namespace,  # the training options, saved beside the weights
+    Namespace,  # the training options, saved with the weights
     # Recalls computed with numpy are saved as its scalars; by its old and its new module name.
     (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),  # type: ignore[attr-defined]  # numpy's own pickles
     (np._core.multiarray.scalar, "numpy._core.multiarray.scalar"),  # type: ignore[attr-defined]  # name it
@@ -36,7 +36,7 @@ _SAFE: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
 
 
 def read_torch_file(path: Path) -> dict[str, Any]:
-    """Read a ``.pth.tar``, ``.pth`` or ``.th`` file: today's zip, the older layout, and Python-2 pickles (latin1).
+    """Read a ``.pth.tar``, ``.pth`` or ``.th`` file: torch's zip format, its older one, and Python 2 pickles (latin1).
 
     Args:
         path: the file.
@@ -45,22 +45,21 @@ def read_torch_file(path: Path) -> dict[str, Any]:
         What was saved; tensors on the CPU.
 
     Raises:
-        WeightsError: the file is missing or damaged, is no mapping, or asks for a name off the list.
+        WeightsError: the file is missing or damaged, is no mapping, or asks for a name that is not on the list.
     """
     if not path.is_file():
         raise WeightsError(f"no checkpoint at {path}")
     try:
         with torch.serialization.safe_globals(_SAFE), warnings.catch_warnings():
-            # Torch warns that it has no use for an encoding here, and uses it.
+            # Torch warns that the encoding has no effect here, although it has one.
             warnings.filterwarnings("ignore", message="pickle_load_args")
             stored = torch.load(path, map_location="cpu", weights_only=True, encoding="latin1")
     except pickle.UnpicklingError as error:
         raise WeightsError(_refusal(path, str(error))) from error
     except Exception as error:  # a damaged file can fail in any way inside the reader
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise WeightsError(f"cannot read {path}: {reason}") from error
+        raise WeightsError(f"cannot read {path}: {first_line(error)}") from error
     if not isinstance(stored, dict):
-        raise WeightsError(f"{path} holds a {type(stored).__name__}, not the mapping that the published systems save")
+        raise WeightsError(f"{path} holds a {type(stored).__name__}, not the mapping that published checkpoints are")
     return stored
 
 
@@ -79,12 +78,12 @@ def tensors_of(stored: object, where: str) -> dict[str, Tensor]:
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """Read VSE++'s pickled vocabulary (Python 2 or 3), or the JSON form of the same (``word2idx``).
+    """Read VSE++'s pickled vocabulary (Python 2 or 3), or its JSON form (``word2idx``).
 
-    The order of its words is the order of the rows of a checkpoint's word embedding, and can be had from nowhere else.
+    The order of its words is the order of the rows of a checkpoint's word embedding, and is recorded nowhere else.
 
     Raises:
-        DataError: the file is missing, holds anything else, or its ids are not 0, 1, 2, ... in a row after
+        DataError: the file is missing, holds anything else, or its ids are not 0, 1, 2, ..., beginning with
             ``<pad> <start> <end> <unk>``.
     """
     if not path.is_file():
@@ -106,11 +105,11 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 class _StoredVocabulary:
-    """Stands in for the class ``Vocabulary`` of the published code: a bag of attributes."""
+    """Stands in for the class ``Vocabulary`` of the published code; holds its attributes."""
 
 
 class _VocabularyUnpickler(pickle.Unpickler):
-    """Knows one class and no function at all."""
+    """Allows one class and no function."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "Vocabulary" and module in ("vocab", "__main__", "data.vocab", "lib.vocab"):
@@ -125,7 +124,7 @@ def _unpickle_vocabulary(path: Path) -> dict[str, Any]:
 
 
 def _refusal(path: Path, reason: str) -> str:
-    """One line out of torch's several, which end in advice to allow whatever was asked for."""
+    """One line from torch's several, which end in advice to allow whatever the file asks for."""
     asked = re.search(r"GLOBAL ([\w.]+)", reason)
     if asked:
         return (

@@ -32,7 +32,7 @@ def convert(
     from goal_core.data import open_dataset
     from goal_core.data.text.wordpieces import Wordpieces
     from goal_core.frameworks import framework_of
-    from goal_core.official import read_vocabulary, read_vse_infty, read_vsepp, read_xvlm, write_official
+    from goal_core.official import read_vocabulary, read_vse_infty, read_vsepp, read_xvlm, write_published
     from sweeps import load_sweep
 
     console = Console(highlight=False)
@@ -46,7 +46,7 @@ def convert(
     else:
         official = read_vsepp(checkpoint, read_vocabulary(vocabulary), **size)
     framework_of(official.model).check(official.model, data)
-    write_official(official, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
+    write_published(official, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
     model = official.model
     console.print(
         f"{out}: {model.framework} {model.backbone.name}, {len(official.renamed.tensors)} tensors, all used; "

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 from torchvision.models import resnet18, resnet152
 
-from goal_core.checkpoints.description import ModelDescription
-from goal_core.checkpoints.file import load_module, read_checkpoint, take_prefix
+from goal_core.checkpoints import load_module, read_checkpoint, read_model
 from goal_core.data import Vocabulary, open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.errors import WeightsError
+from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import BackboneConfig, VseppHeads, build_backbone
-from goal_core.official import read_vocabulary, read_vsepp, write_official
-from goal_core.training import evaluate_checkpoint
+from goal_core.official import read_vocabulary, read_vsepp, write_published
 from tests.helpers.python2_pickle import save_python2_torch
 
 WORDS = tuple(f"word{index}" for index in range(21))
@@ -27,7 +26,7 @@ DIM, WORD_DIM = 24, 12
 DATA = ScenesConfig(num_train=8, num_val=4, num_test=4, image=ImageConfig(size=64, resize=64, augment="none"))
 
 
-def official_parts() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def published_parts() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Both state dicts, key by key as RECIPES lists them, with weights that are not at rest anywhere."""
     torch.manual_seed(0)
     cnn = {name: value for name, value in resnet18().state_dict().items() if not name.startswith("fc.")}
@@ -47,7 +46,7 @@ def official_parts() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     return image, text
 
 
-def save_official(path: Path, image: dict[str, Tensor], text: dict[str, Tensor], **options: Any) -> Path:
+def save_published(path: Path, image: dict[str, Tensor], text: dict[str, Tensor], **options: Any) -> Path:
     opt = Namespace(**{"cnn_type": "resnet18", "data_name": "coco", "embed_size": DIM, "measure": "cosine", **options})
     save_python2_torch({"epoch": 28, "best_rsum": 400.0, "opt": opt, "Eiters": 9, "model": [image, text]}, path)
     return path
@@ -55,12 +54,12 @@ def save_official(path: Path, image: dict[str, Tensor], text: dict[str, Tensor],
 
 @pytest.fixture
 def converted(tmp_path: Path) -> Path:
-    source = save_official(tmp_path / "model_best.pth.tar", *official_parts())
-    official = read_vsepp(source, Vocabulary(WORDS), image_size=64)
-    assert official.renamed.leftover == ()
-    assert official.epoch == 28
+    source = save_published(tmp_path / "model_best.pth.tar", *published_parts())
+    published = read_vsepp(source, Vocabulary(WORDS), image_size=64)
+    assert published.renamed.leftover == ()
+    assert published.epoch == 28
     out = tmp_path / "out" / "best.safetensors"
-    write_official(official, out, data=DATA, data_fingerprint=open_dataset(DATA).fingerprint)
+    write_published(published, out, data=DATA, data_fingerprint=open_dataset(DATA).fingerprint)
     return out
 
 
@@ -92,15 +91,13 @@ def plain_text(text: dict[str, Tensor], words: list[int]) -> Tensor:
 
 
 def test_converted_embeds_as_an_independent_forward(converted: Path) -> None:
-    image, text = official_parts()
-    tensors, state = read_checkpoint(converted)
-    card = ModelDescription.from_json(state["card"])
-    backbone = build_backbone(card.model.backbone, image_size=64, seed=5)
-    load_module(backbone, take_prefix("backbone", tensors), converted)
-    heads = VseppHeads(
-        num_features=512, vocab_size=len(card.vocabulary), text=card.model.text, embed_dim=DIM, seed=5
-    ).eval()
-    load_module(heads, take_prefix("heads", tensors), converted)
+    image, text = published_parts()
+    trained = read_model(converted)
+    model, words = trained.description.model, trained.description.vocabulary
+    backbone = build_backbone(model.backbone, image_size=64, seed=5)
+    load_module(backbone, trained.backbone, converted)
+    heads = VseppHeads(num_features=512, vocab_size=len(words), text=model.text, embed_dim=DIM, seed=5).eval()
+    load_module(heads, trained.heads, converted)
     pixels = torch.randint(0, 256, (3, 3, 64, 64), dtype=torch.uint8)
     captions = [[1, 5, 9, 20, 2], [1, 24, 2]]
     tokens = torch.tensor([captions[0], [*captions[1], 0, 0]])
@@ -109,7 +106,7 @@ def test_converted_embeds_as_an_independent_forward(converted: Path) -> None:
         torch.testing.assert_close(ours, plain_images(image, pixels), atol=1e-6, rtol=0)
         ours = heads.encode_texts(tokens, torch.tensor([5, 3]))
         torch.testing.assert_close(ours, torch.stack([plain_text(text, c) for c in captions]), atol=1e-6, rtol=0)
-    assert tuple(card.vocabulary.words) == WORDS
+    assert tuple(words.words) == WORDS
 
 
 def test_converted_is_evaluated_like_any_cell(converted: Path) -> None:
@@ -128,22 +125,22 @@ def test_converted_is_evaluated_like_any_cell(converted: Path) -> None:
     ],
 )
 def test_another_variant_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    source = save_official(tmp_path / "a.pth.tar", *official_parts(), **options)
+    source = save_published(tmp_path / "a.pth.tar", *published_parts(), **options)
     with pytest.raises(WeightsError, match=message):
         read_vsepp(source, Vocabulary(WORDS), image_size=64)
 
 
 def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
-    image, text = official_parts()
-    source = save_official(tmp_path / "a.pth.tar", image, text)
+    image, text = published_parts()
+    source = save_published(tmp_path / "a.pth.tar", image, text)
     with pytest.raises(WeightsError, match="has 25 rows, but the vocabulary has 24 words"):
         read_vsepp(source, Vocabulary(WORDS[1:]), image_size=64)
     bare = {name: value for name, value in image.items() if not name.startswith("cnn.")}
     with pytest.raises(WeightsError, match="precomputed features"):
-        read_vsepp(save_official(tmp_path / "b.pth.tar", bare, text), Vocabulary(WORDS), image_size=64)
+        read_vsepp(save_published(tmp_path / "b.pth.tar", bare, text), Vocabulary(WORDS), image_size=64)
     moved = {name.replace("cnn.module.", "cnn."): value for name, value in image.items()}
     with pytest.raises(WeightsError, match=r"100 missing .*100 without a place"):
-        read_vsepp(save_official(tmp_path / "c.pth.tar", moved, text), Vocabulary(WORDS), image_size=64)
+        read_vsepp(save_published(tmp_path / "c.pth.tar", moved, text), Vocabulary(WORDS), image_size=64)
     torch.save({"state_dict": text}, tmp_path / "d.pth.tar")
     with pytest.raises(WeightsError, match="no VSE\\+\\+ checkpoint"):
         read_vsepp(tmp_path / "d.pth.tar", Vocabulary(WORDS), image_size=64)
@@ -162,7 +159,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     from runners.cli.app import run
 
     monkeypatch.chdir(tmp_path)
-    save_official(tmp_path / "model_best.pth.tar", *official_parts())
+    save_published(tmp_path / "model_best.pth.tar", *published_parts())
     ids = {word: index for index, word in enumerate(("<pad>", "<start>", "<end>", "<unk>", *WORDS))}
     (tmp_path / "vocab.json").write_text(json.dumps({"word2idx": ids}))
     assert read_vocabulary(tmp_path / "vocab.json") == Vocabulary(WORDS)

@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.nn.functional import gelu, layer_norm
 from torchvision.models import resnet18, resnext101_32x8d
 
+from goal_core.checkpoints import check_initial_weights, initial_weights_id
 from goal_core.data import Dataset, open_dataset
 from goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
 from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
 from goal_core.errors import WeightsError
-from goal_core.evaluation.evaluate import open_checkpoint
+from goal_core.evaluation import evaluate_checkpoint, open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, build_backbone
-from goal_core.official import read_vse_infty, vse_infty_layout, write_official
-from goal_core.training import check_initial_weights, evaluate_checkpoint, initial_weights_id
+from goal_core.official import layouts, read_vse_infty, write_published
 from tests.helpers.region_files import write_regions
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
@@ -183,7 +183,7 @@ def plain_text(tensors: dict[str, Tensor], pieces: list[int]) -> Tensor:
 @pytest.fixture
 def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file says `wsl`; a ResNet-18 stands for the ResNeXt-101."""
-    monkeypatch.setitem(vse_infty_layout.RESNEXTS, "wsl", "resnet18.tv_in1k")
+    monkeypatch.setitem(layouts.RESNEXTS, "wsl", "resnet18.tv_in1k")
 
 
 def check_texts(encoder: Any, text: dict[str, Tensor]) -> None:
@@ -197,8 +197,8 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
     torch.manual_seed(0)
     image, text = image_of_regions(), text_parts()
     source = save(tmp_path / "model_best.pth", image, text, precomp_enc_type="basic", img_dim=FEATURES)
-    official = read_vse_infty(source, PIECES)
-    left = {part.reason.split(",")[0]: len(part.names) for part in official.renamed.leftover}
+    published = read_vse_infty(source, PIECES)
+    left = {part.reason.split(",")[0]: len(part.names) for part in published.renamed.leftover}
     assert left == {
         "a normalisation that the published code builds and never runs": 5,
         "BERT's pooler": 2,
@@ -206,8 +206,8 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
     }
     data = RegionsConfig(name="tiny", root=str(write_regions(tmp_path / "data")))
     out = tmp_path / "x.safetensors"
-    write_official(official, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
-    begun = replace(official.model, bert=BertConfig(), init_from=str(out))  # a BERT to download, were it not given
+    write_published(published, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
+    begun = replace(published.model, bert=BertConfig(), init_from=str(out))  # a BERT to download, were it not given
     check_initial_weights(begun, data, open_dataset(data))
     assert initial_weights_id(begun).startswith("precomputed bert hub:bert-base-uncased init ")
     opened = open_checkpoint(out)
@@ -225,13 +225,13 @@ def test_cells_embed_as_an_independent_forward(tmp_path: Path) -> None:
     torch.manual_seed(1)
     image, text = image_of_cells(), text_parts()
     source = save(tmp_path / "a.pth", image, text, precomp_enc_type="backbone", backbone_source="wsl")
-    official = read_vse_infty(source, PIECES, image_size=64)
-    reasons = {part.reason: len(part.names) for part in official.renamed.leftover}
+    published = read_vse_infty(source, PIECES, image_size=64)
+    reasons = {part.reason: len(part.names) for part in published.renamed.leftover}
     assert reasons["the backbone's classifier"] == 2
     assert reasons["the backbone's tensors, registered a second time"] == 120
     out = tmp_path / "x.safetensors"
     dataset: Dataset = open_dataset(GRID)
-    write_official(official, out, data=GRID, data_fingerprint=dataset.fingerprint)
+    write_published(published, out, data=GRID, data_fingerprint=dataset.fingerprint)
     opened = open_checkpoint(out)
     opened.encoder.heads.eval()
     pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
@@ -269,7 +269,7 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_full_size_backbone_has_the_published_tensors() -> None:
     with torch.device("meta"):
-        name = vse_infty_layout.RESNEXTS["wsl"]
+        name = layouts.RESNEXTS["wsl"]
         ours = build_backbone(BackboneConfig(name=name, weights="random"), image_size=512, seed=0, cells=True)
         theirs = resnext101_32x8d().state_dict()
         assert ours(torch.zeros(1, 3, 512, 512, dtype=torch.uint8)).shape == (1, 256, 2048)

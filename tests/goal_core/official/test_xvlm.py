@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, gelu, layer_norm
 
+from goal_core.checkpoints import check_initial_weights
 from goal_core.data import open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
 from goal_core.errors import WeightsError
-from goal_core.evaluation.evaluate import open_checkpoint
+from goal_core.evaluation import open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, XvlmHeads, build_backbone
 from goal_core.models.config import XvlmConfig
-from goal_core.official import read_xvlm, write_official, xvlm_layout
-from goal_core.official.position_bias import resized_tables
-from goal_core.training import check_initial_weights
+from goal_core.official import layouts, read_xvlm, write_published
+from goal_core.official.tensors import resized_tables
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
 DATA = ScenesConfig(num_train=8, num_val=4, num_test=4, image=ImageConfig(size=64, resize=64, augment="xvlm"))
@@ -38,7 +38,7 @@ Tensors = dict[str, Tensor]
 @pytest.fixture(autouse=True)
 def _small_swin(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Swin of two stages and windows of 4 stands for Swin-B."""
-    monkeypatch.setitem(xvlm_layout.SWINS, FIRST, "swin_mini_patch8_window4")
+    monkeypatch.setitem(layouts.SWINS, FIRST, "swin_mini_patch8_window4")
 
 
 def linear(name: str, rows: int, columns: int) -> Tensors:
@@ -90,7 +90,7 @@ def text(wrapper: str) -> Tensors:
     return {f"text_encoder.{wrapper}{name}": tensor for name, tensor in tensors.items()}
 
 
-def official(*, pretrained: bool, window: int = 4) -> Tensors:
+def published(*, pretrained: bool, window: int = 4) -> Tensors:
     """All tensors, key by key."""
     torch.manual_seed(0)
     tensors = vision(window) | text("bert." if pretrained else "") | {"temp": torch.tensor(0.05)}
@@ -197,13 +197,13 @@ class Plain:
 
 @pytest.mark.parametrize("pretrained", [True, False])
 def test_converted_embeds_and_matches_as_an_independent_forward(tmp_path: Path, pretrained: bool) -> None:
-    tensors = official(pretrained=pretrained)
+    tensors = published(pretrained=pretrained)
     converted = read_xvlm(save(tmp_path / "a.th", tensors), PIECES, image_size=64)
     left = {part.reason.split(",")[0]: len(part.names) for part in converted.renamed.leftover}
-    heads = {"the head that guesses masked words": 2, "the head that finds boxes": 6} if pretrained else {}
-    assert left == {"counted anew for the size of the windows": 5, "0": 1, **heads}
+    heads = {"the head that predicts masked words": 2, "the head that predicts boxes": 6} if pretrained else {}
+    assert left == {"computed anew for the size of the windows": 5, "0": 1, **heads}
     out = tmp_path / "x.safetensors"
-    write_official(converted, out, data=DATA, data_fingerprint=open_dataset(DATA).fingerprint)
+    write_published(converted, out, data=DATA, data_fingerprint=open_dataset(DATA).fingerprint)
     begun = replace(converted.model, backbone=BackboneConfig(name="swin_mini_patch8_window4"), bert=BertConfig())
     check_initial_weights(replace(begun, init_from=str(out)), DATA, open_dataset(DATA))  # nothing is downloaded
     with pytest.raises(WeightsError, match=r"its xvlm\.fusion_layer is 2, not 6"):
@@ -254,7 +254,7 @@ def test_tables_of_another_window_are_resized_on_a_grid_that_widens() -> None:
 
 
 def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
-    converted = read_xvlm(save(tmp_path / "a.th", official(pretrained=True, window=3)), PIECES, image_size=64)
+    converted = read_xvlm(save(tmp_path / "a.th", published(pretrained=True, window=3)), PIECES, image_size=64)
     table = "backbone.net.layers.1.blocks.0.attn.relative_position_bias_table"
     assert converted.renamed.tensors[table].shape == (49, 4)
 
@@ -263,7 +263,7 @@ def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_pa
             read_xvlm(save(tmp_path / "b.th", tensors), PIECES, image_size=64)
         assert "\n" not in str(caught.value)
 
-    whole = official(pretrained=False)
+    whole = published(pretrained=False)
     refused("lacks itm_head.0.weight", {k: v for k, v in whole.items() if k != "itm_head.0.weight"})
     refused("another image encoder", whole | {"vision_encoder.patch_embed.proj.weight": torch.zeros(96, 3, 4, 4)})
     refused(
@@ -277,10 +277,10 @@ def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_pa
 
 def test_full_size_backbone_has_the_published_names() -> None:
     with torch.device("meta"):
-        config = BackboneConfig(name=xvlm_layout.SWINS[128], weights="random")
+        config = BackboneConfig(name=layouts.SWINS[128], weights="random")
         net = build_backbone(config, image_size=384, seed=0, cells=True)
     named = {
-        xvlm_layout.xvlm_name(f"backbone.{name}", fusion_layer=6): tuple(tensor.shape)
+        layouts.xvlm_name(f"backbone.{name}", fusion_layer=6): tuple(tensor.shape)
         for name, tensor in net.state_dict().items()
     }
     assert named["vision_encoder.patch_embed.proj.weight"] == (128, 3, 4, 4)
