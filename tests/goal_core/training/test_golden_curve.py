@@ -1,0 +1,51 @@
+"""Twenty steps of one tiny VSE++ cell give the recorded metrics, epoch by epoch.
+
+The tolerance lets another CPU's rounding pass. With other vector instructions (AVX2, SSE), other matrix products (MKL's
+compatible mode, oneDNN for SSE4.1) and two threads, the training metrics differed from the recorded ones by at most
+3e-5 of their value, and no recall differed. Ten times that is allowed, and one query of each kind. On one machine two
+runs are equal to the last bit (tests/goal_core/frameworks/test_contract.py).
+
+After a change that is meant: `pytest tests/goal_core/training/test_golden_curve.py --update-golden`, read the
+difference, and raise `goal_core.numerics.NUMERICS_VERSION`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from goal_core.training import train_unit
+from tests.helpers.training_cases import FROZEN, folders_of, unit_of
+
+GOLDEN = Path(__file__).parent / "golden" / "vsepp_20_steps.tsv"
+STAGE = replace(FROZEN, epochs=4, lr_drops=(3,))
+"""Four epochs of five steps: one of warm-up, two of the objective, one after the learning rate has dropped."""
+RELATIVE = 3e-4
+ONE_QUERY = {"i2t": 100 / 8, "t2i": 100 / 40, "rsu": 3 * (100 / 8 + 100 / 40)}
+"""By how much a recall, or their sum, moves with one of the 8 images and one of the 40 captions."""
+
+
+def curve(root: Path) -> str:
+    """A line for each epoch and metric, to full precision; the last epoch's are followed by the result's."""
+    unit = unit_of("sig-ms/cir", stage=STAGE)
+    folders = folders_of(unit, root)
+    train_unit(unit, folders)
+    names = [*(str(epoch) for epoch in range(1, STAGE.epochs + 1)), "result"]
+    rows = zip(names, folders["sig-ms-cir"].numbers(), strict=True)
+    return "".join(f"{name}\t{key}\t{value!r}\n" for name, row in rows for key, value in row.items())
+
+
+def test_the_curve_is_the_golden_one(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    text = curve(tmp_path)
+    if pytestconfig.getoption("--update-golden"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(text)
+    assert GOLDEN.exists(), f"no golden curve at {GOLDEN}; write it with --update-golden"
+    ours, golden = ([line.split("\t") for line in lines.splitlines()] for lines in (text, GOLDEN.read_text()))
+    assert [line[:2] for line in ours] == [line[:2] for line in golden]
+    for (epoch, name, value), (_, _, expected) in zip(ours, golden, strict=True):
+        split, _, metric = name.partition("/")
+        allowed = {"abs": 1e-6, "rel": RELATIVE} if split == "train" else {"abs": ONE_QUERY[metric[:3]], "rel": 0}
+        assert float(value) == pytest.approx(float(expected), **allowed), f"{name} of epoch {epoch}"
