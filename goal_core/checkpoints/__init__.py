@@ -7,17 +7,13 @@ from goal_core.checkpoints.description import ModelDescription, TrainedModel, re
 from goal_core.checkpoints.file import (
     BEST,
     LAST,
-    Part,
-    attribute,
     load_module,
     optimizer_tensors,
     read_checkpoint,
     restore_optimizer,
-    restore_parts,
     take_prefix,
     with_prefix,
     write_checkpoint,
-    write_parts,
 )
 from goal_core.checkpoints.initial_model import InitialModel, check_initial_weights, initial_weights_id
 
@@ -26,9 +22,7 @@ __all__ = [
     "LAST",
     "InitialModel",
     "ModelDescription",
-    "Part",
     "TrainedModel",
-    "attribute",
     "check_initial_weights",
     "initial_weights_id",
     "load_module",
@@ -36,10 +30,8 @@ __all__ = [
     "read_checkpoint",
     "read_model",
     "restore_optimizer",
-    "restore_parts",
     "take_prefix",
     "with_prefix",
     "write_checkpoint",
     "write_model",
-    "write_parts",
 ]

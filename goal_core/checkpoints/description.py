@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -37,19 +37,10 @@ class ModelDescription:
     vocabulary: Tokenizer
 
     def to_json(self) -> dict[str, Any]:
-        """The description as JSON."""
-        return {
-            "cell": self.cell,
-            "stage": self.stage,
-            "objective": dict(self.objective),
-            "seed": self.seed,
-            "precision": self.precision,
-            "data": asdict(self.data),
-            "data_fingerprint": self.data_fingerprint,
-            "model": asdict(self.model),
-            "weights": self.weights,
-            "vocabulary": self.vocabulary.to_json(),
-        }
+        """The description as JSON; its keys are the names of the fields."""
+        content = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts = {"data": asdict(self.data), "model": asdict(self.model), "vocabulary": self.vocabulary.to_json()}
+        return {**content, **parts}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ModelDescription:
@@ -59,14 +50,9 @@ class ModelDescription:
             WeightsError: something is missing, or unknown to this version.
         """
         try:
-            return cls(
-                **{key: content[key] for key in ("cell", "stage", "objective", "seed", "precision")},
-                data=_data(content["data"]),
-                data_fingerprint=content["data_fingerprint"],
-                model=_model(content["model"]),
-                weights=content["weights"],
-                vocabulary=tokenizer_from_json(content["vocabulary"]),
-            )
+            own = {field.name: content[field.name] for field in fields(cls)}
+            parts = {"data": _data(own["data"]), "model": _model(own["model"])}
+            return cls(**{**own, **parts, "vocabulary": tokenizer_from_json(own["vocabulary"])})
         except (KeyError, TypeError) as error:
             raise WeightsError(f"the checkpoint's description is not one this version knows: {error}") from error
 

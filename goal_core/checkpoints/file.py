@@ -7,9 +7,7 @@ history always belong to the same moment.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,56 +44,6 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["state"])
     except (SafetensorError, OSError, json.JSONDecodeError) as error:
         raise WeightsError(f"cannot read checkpoint {path}: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a state that is saved and restored: its name in the file, how to read it, and how to put it back.
-
-    It is JSON in the header or, with ``tensors``, a mapping of tensors that are saved as `<name>.<tensor>`. Files of
-    earlier versions may lack an ``optional`` part.
-    """
-
-    name: str
-    get: Callable[[], Any]
-    put: Callable[[Any], object]
-    tensors: bool = False
-    optional: bool = False
-
-
-def attribute(owner: object, name: str, saved_as: str = "", *, optional: bool = False) -> Part:
-    """The part that is an attribute of an object, saved under the attribute's name unless ``saved_as`` is given."""
-    return Part(saved_as or name, partial(getattr, owner, name), partial(setattr, owner, name), optional=optional)
-
-
-def write_parts(path: Path, parts: Sequence[Part]) -> None:
-    """Write a state to a checkpoint file."""
-    tensors: dict[str, Tensor] = {}
-    for part in parts:
-        if part.tensors:
-            tensors |= with_prefix(part.name, part.get())
-    write_checkpoint(path, tensors, {part.name: part.get() for part in parts if not part.tensors})
-
-
-def restore_parts(path: Path, parts: Sequence[Part], tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    """Put back what :func:`write_parts` wrote, in the order of the parts.
-
-    Args:
-        path: the file, for messages.
-        parts: the same parts as were written.
-        tensors: as :func:`read_checkpoint` gives them.
-        state: likewise.
-
-    Raises:
-        WeightsError: the file lacks a part, or belongs to another model.
-    """
-    for part in parts:
-        if part.tensors:
-            part.put(take_prefix(part.name, tensors))
-        elif part.name in state:
-            part.put(state[part.name])
-        elif not part.optional:
-            raise WeightsError(f"checkpoint {path} holds no {part.name}")
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -21,10 +21,6 @@ CHUNK = 64
 """Images a forward pass outside training; fixed for the same reason."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalSplit:
     """A split prepared once for evaluation, as often as a stage evaluates it."""
@@ -38,7 +34,7 @@ class EvalSplit:
     """Caption numbers by falling length, so that a chunk needs little padding, (M,)."""
     caption_image: Tensor
     """Index of each caption's image, (M,) int64."""
-    alive: Callable[[], None] = _nothing
+    alive: Callable[[], None] = lambda: None
     """Called again and again during a long evaluation, so that it is not taken for a hang."""
 
     def caption_chunks(self) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
@@ -52,7 +48,7 @@ def prepare_split(
     split: Split,
     tokenizer: Tokenizer,
     inputs: Callable[[], Iterator[Tensor]],
-    alive: Callable[[], None] = _nothing,
+    alive: Callable[[], None] = lambda: None,
 ) -> EvalSplit:
     """Encode a split's captions and pair them with its images' inputs; see :class:`EvalSplit`."""
     captions = EncodedCaptions(split.captions, tokenizer)
@@ -86,7 +82,7 @@ def split_inputs(
     device: torch.device,
     *,
     workers: int = 0,
-    alive: Callable[[], None] = _nothing,
+    alive: Callable[[], None] = lambda: None,
 ) -> Callable[[], Iterator[Tensor]]:
     """A function that gives a split, unaugmented, chunk by chunk on the device.
 
@@ -101,10 +97,10 @@ def split_inputs(
     """
     if image is None:
         return lambda: _region_chunks(split, device, alive)
-    squares = DecodedImages(split, image, num_workers=workers)
+    images = DecodedImages(split, image, num_workers=workers)
 
     def chunks() -> Iterator[Tensor]:
-        for chunk in squares.chunks(CHUNK):
+        for chunk in images.chunks(CHUNK):
             alive()
             yield chunk.to(device)
 

@@ -14,8 +14,6 @@ from goal_core.data.text.wordpieces import Wordpieces
 from goal_core.errors import DataError, WeightsError, first_line
 from goal_core.models.config import BertConfig
 
-_WEIGHT_FILES = ("model.safetensors",)
-
 
 def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
     """A `BertModel` without pooler; `random` weights are drawn from torch's global generator.
@@ -90,7 +88,7 @@ def bert_weights_id(config: BertConfig) -> str:
     if not folder.is_dir():
         return f"hub:{config.weights}"
     digest = hashlib.sha256()
-    for name in ("config.json", "vocab.txt", *_WEIGHT_FILES):
+    for name in ("config.json", "vocab.txt", "model.safetensors"):
         file = folder / name
         if not file.is_file():
             raise WeightsError(f"the BERT folder {folder} holds no {name}")

@@ -85,7 +85,7 @@ def hardest_negatives(blocks: SimilarityBlocks) -> HardestNegatives:
         blocks: the similarity matrix; its `pos_N` is filled when this returns.
 
     Returns:
-        Values and places, the first place where values are equal.
+        Values and indices, the first index where values are equal.
     """
     # Written in place: small results that outlive their block would keep its freed memory from being used again.
     i2t_N = blocks.pos_N.new_empty(blocks.num_pairs)
@@ -94,14 +94,14 @@ def hardest_negatives(blocks: SimilarityBlocks) -> HardestNegatives:
     for start, block_RN in blocks:
         rows = slice(start, start + len(block_RN))
         i2t_N[rows], text_of_image_N[rows] = first_maximum(block_RN, dim=1)
-        values_N, places_N = first_maximum(block_RN, dim=0)
-        torch.where(values_N > t2i_N, places_N + start, image_of_text_N, out=image_of_text_N)
+        values_N, rows_N = first_maximum(block_RN, dim=0)
+        torch.where(values_N > t2i_N, rows_N + start, image_of_text_N, out=image_of_text_N)
         torch.maximum(t2i_N, values_N, out=t2i_N)
     return HardestNegatives(i2t=i2t_N, t2i=t2i_N, text_of_image=text_of_image_N, image_of_text=image_of_text_N)
 
 
 def first_maximum(block: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
-    """Largest entries of a matrix along one dimension and the first index at which each stands.
+    """Largest entries of a matrix along one dimension, and the first index of each.
 
     As `torch.max(dim)`, but several times faster on the CPU and with a defined answer for ties on every device.
 
@@ -117,5 +117,5 @@ def first_maximum(block: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     countdown = torch.arange(length, 0, -1, dtype=block.dtype, device=block.device)
     hits = torch.eq(block, values, out=torch.empty_like(block)).mul_(countdown[:, None] if dim == 0 else countdown)
     # A row with a NaN equals nothing; it keeps an index in range, and the caller's check reports it.
-    places = (length - hits.amax(dim)).clamp_(max=length - 1)
-    return values.squeeze(dim), places.long()
+    indices = (length - hits.amax(dim)).clamp_(max=length - 1)
+    return values.squeeze(dim), indices.long()

@@ -39,12 +39,6 @@ class SparseGradient:
             torch.cat((self.pull, self.push_i2t, self.push_t2i)),
         )
 
-    def dense(self) -> Tensor:
-        """G as a matrix, shape (N, N); for tests and inspection."""
-        rows, columns, values = self.entries()
-        num_pairs = len(self.pull)
-        return values.new_zeros(num_pairs, num_pairs).index_put_((rows, columns), values, accumulate=True)
-
     def for_images(self, texts_ND: Tensor, scale: Tensor | float = 1.0) -> Tensor:
         """``scale`` G Y, shape (N, D)."""
         rows, columns, values = self.entries()

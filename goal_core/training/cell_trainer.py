@@ -15,17 +15,14 @@ from goal_core.checkpoints import (
     BEST,
     LAST,
     ModelDescription,
-    Part,
-    attribute,
     load_module,
     optimizer_tensors,
     read_checkpoint,
     restore_optimizer,
-    restore_parts,
     take_prefix,
     with_prefix,
+    write_checkpoint,
     write_model,
-    write_parts,
 )
 from goal_core.data import Batch
 from goal_core.errors import CollapsedError, WeightsError
@@ -45,6 +42,9 @@ from goal_core.training.optim import (
 )
 from goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
 from goal_core.training.triplet_histogram import TripletHistogram
+
+Parts = dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]
+"""Parts of a state by their names in its file, each with a function that reads it and one that puts it back."""
 
 
 class CellTrainer:
@@ -204,28 +204,31 @@ class CellTrainer:
             tensors |= with_prefix("backbone", backbone.state_dict())
         self.files.save_with(BEST, lambda path: write_model(path, tensors, self._description, epoch=self.epoch))
 
-    def _state(self) -> list[Part]:
-        """Everything from which training continues exactly: `save_last` writes these parts, `resume` restores them."""
+    def _state(self) -> tuple[Parts, Parts]:
+        """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
         path, optimizer = self.files.path(LAST), self.optimizer
         modules = {"heads": self.heads} if self.backbone is None else {"heads": self.heads, "backbone": self.backbone}
-        tensors: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+        tensors: Parts = {
             **{name: (net.state_dict, partial(load_module, net, source=path)) for name, net in modules.items()},
             "optimizer": (partial(optimizer_tensors, optimizer), partial(restore_optimizer, optimizer)),
             "random": (self.stream.state, self.stream.restore),
             "triplets": (self.triplets.tensors, self.triplets.restore),
         }
-        return [
-            *(Part(name, get, put, tensors=True) for name, (get, put) in tensors.items()),
-            *(attribute(self, name) for name in ("epoch", "next_step", "best_epoch", "best_rsum", "seconds", "sums")),
-            attribute(self, "steps_before", optional=True),
-            attribute(self.collapse, "num_steps", "collapse"),
-            Part("scaler", self.scaler.state_dict, self.scaler.load_state_dict),
-            Part("history", lambda: self.history, self._restore_history),
-        ]
+        values: Parts = {
+            **{name: _attribute(self, name) for name in ("epoch", "next_step", "steps_before", "seconds", "sums")},
+            **{name: _attribute(self, name) for name in ("best_epoch", "best_rsum")},
+            "history": (lambda: self.history, self._restore_history),
+            "collapse": _attribute(self.collapse, "num_steps"),
+            "scaler": (self.scaler.state_dict, self.scaler.load_state_dict),
+        }
+        return tensors, values
 
     def save_last(self) -> None:
         """Save everything from which training continues exactly."""
-        self.files.save_with(LAST, lambda path: write_parts(path, self._state()))
+        parts, values = self._state()
+        tensors = {key: value for name, (get, _) in parts.items() for key, value in with_prefix(name, get()).items()}
+        state = {name: get() for name, (get, _) in values.items()}
+        self.files.save_with(LAST, lambda path: write_checkpoint(path, tensors, state))
 
     def resume(self) -> bool:
         """Continue from the last saved state, if there is one. One that cannot be read is logged and removed.
@@ -242,7 +245,12 @@ class CellTrainer:
             self.files.log(f"the state after the last epoch is lost, so training begins anew: {error}")
             self.files.discard(LAST)
             return False
-        restore_parts(path, self._state(), tensors, state)
+        parts, values = self._state()
+        for name, (_, put) in parts.items():
+            put(take_prefix(name, tensors))
+        state = {"steps_before": 0, **state}  # which earlier versions did not write
+        for name, (_, put) in values.items():
+            put(state[name])
         # A crash may have come between the state and the files that follow it; the state is what counts.
         self._write_records()
         return True
@@ -283,3 +291,7 @@ class CellTrainer:
         if self.backbone is not None and backbone:
             load_module(self.backbone, backbone, path)
         return state
+
+
+def _attribute(owner: object, name: str) -> tuple[Callable[[], Any], Callable[[Any], object]]:
+    return partial(getattr, owner, name), partial(setattr, owner, name)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -112,9 +113,8 @@ class Trunk:
         if path is not None and (stored := _read_features(path, split.num_images)) is not None:
             return stored.to(self.device)
         assert self.image is not None
-        squares = DecodedImages(split, self.image, num_workers=self.unit.loader_workers, ram_limit=0)
-        chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in squares.chunks(CHUNK)]
-        squares.close()
+        with closing(DecodedImages(split, self.image, num_workers=self.unit.loader_workers, ram_limit=0)) as images:
+            chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in images.chunks(CHUNK)]
         features = torch.cat(chunks)
         if path is not None:
             _write_features(path, features)

@@ -9,6 +9,7 @@ from torch import Tensor
 from goal_core.objectives import GradientObjective, list_objectives, pair_weights, triplet_weights, weights_at
 from goal_core.objectives.catalogue import circulation, has_scalar_loss
 from tests.helpers import objective_oracle as oracle
+from tests.helpers.dense_gradient import dense
 
 PAPER = {"con/con", "con/nca", "lin/cir"}
 RELEASED = PAPER | {"lin/con", "sig/con", "lin-ms/con", "sig-ms/con"}
@@ -82,7 +83,7 @@ def asymmetry(pair: str, triplet: str) -> float:
     objective = GradientObjective(pair=pair, triplet=triplet, variant="released")
 
     def matrix(S: Tensor) -> Tensor:
-        return objective.forward_with_stats(S, torch.eye(6, dtype=S.dtype))[1].gradient.dense().flatten()
+        return dense(objective.forward_with_stats(S, torch.eye(6, dtype=S.dtype))[1].gradient).flatten()
 
     steps = 1e-6 * torch.eye(36, dtype=torch.float64).view(36, 6, 6)
     jacobian = torch.stack([(matrix(S + step) - matrix(S - step)) / 2e-6 for step in steps])

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from goal_core.objectives import GradientObjective
+from tests.helpers.dense_gradient import dense
 
 TAU, ALPHA, BETA, LAM, MARGIN = 10.0, 2.0, 10.0, 0.5, 0.2
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -102,7 +103,7 @@ def test_the_value_of_con_con_is_the_hinge_loss() -> None:
 def matrix_gradient(S: Tensor, **combination: str | float | bool) -> Tensor:
     """G(S): with X = S and Y = 1, S need not come from unit vectors."""
     objective = GradientObjective(**combination)  # type: ignore[arg-type]  # pair, triplet, variant and parameters
-    return objective.forward_with_stats(S, torch.eye(len(S), dtype=S.dtype))[1].gradient.dense()
+    return dense(objective.forward_with_stats(S, torch.eye(len(S), dtype=S.dtype))[1].gradient)
 
 
 def similarities(seed: int) -> Tensor:

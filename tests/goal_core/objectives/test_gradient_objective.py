@@ -12,6 +12,7 @@ from goal_core.objectives import similarity as similarity_module
 from goal_core.objectives.relative_sets import MaskedPositiveSet, PositiveSet
 from goal_core.objectives.similarity import first_maximum
 from tests.helpers import objective_oracle as oracle
+from tests.helpers.dense_gradient import dense
 
 PAPER_GRID = [(pair, triplet) for pair in oracle.PAIRS for triplet in oracle.TRIPLETS]
 GRID = [(pair, triplet) for pair in pair_weights for triplet in triplet_weights]
@@ -107,7 +108,7 @@ def test_strictness_and_ties_decide_at_the_threshold() -> None:
                 pair="lin-ms", triplet="con", gate=False, eps=0.25, strict=strict, count_ties=count_ties
             )
             images, texts = torch.tensor(S, dtype=torch.float64), torch.eye(3, dtype=torch.float64)
-            G = objective.forward_with_stats(images, texts)[1].gradient.dense()
+            G = dense(objective.forward_with_stats(images, texts)[1].gradient)
             atoms = oracle.Atoms(gate=False, eps=0.25, strict=strict, count_ties=count_ties)
             expected = torch.tensor(oracle.similarity_gradient(S, "lin-ms", "con", atoms), dtype=torch.float64)
             torch.testing.assert_close(G, expected, rtol=0, atol=1e-15)
@@ -119,7 +120,7 @@ def test_a_hand_checked_batch() -> None:
     """S = [[.9, .6], [.2, .5]], con/con, m = .2: only the text of pair 1 (.5 against .6) is within the margin."""
     images, texts = torch.tensor([[0.9, 0.6], [0.2, 0.5]]), torch.eye(2)
     scalar, stats = GradientObjective(pair="con", triplet="con").forward_with_stats(images, texts)
-    assert stats.gradient.dense().tolist() == [[0.0, 1.0], [0.0, -1.0]]
+    assert dense(stats.gradient).tolist() == [[0.0, 1.0], [0.0, -1.0]]
     assert float(scalar) == pytest.approx(0.2 + 0.6 - 0.5)
 
 

@@ -1,0 +1,14 @@
+"""The sparse gradient of a batch as a matrix."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from goal_core.objectives.sparse_gradient import SparseGradient
+
+
+def dense(gradient: SparseGradient) -> Tensor:
+    """dL/dS, shape (N, N), entries of one place added."""
+    rows, columns, values = gradient.entries()
+    num_pairs = len(gradient.pull)
+    return values.new_zeros(num_pairs, num_pairs).index_put_((rows, columns), values, accumulate=True)
