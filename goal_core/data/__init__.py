@@ -3,8 +3,10 @@
 from goal_core.data.batches import Batch, BatchSource, batch_indices, epoch_order, num_batches, sample_seed
 from goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, ScenesConfig
 from goal_core.data.dataset import Dataset, Split, open_dataset
+from goal_core.data.formats.check import check_data
+from goal_core.data.formats.published import SplitCounts, published_counts
 from goal_core.data.images.decoded_images import DecodedImages
-from goal_core.data.images.transforms import decode_image, eval_image, train_image
+from goal_core.data.images.transforms import decode_image, transform_of
 from goal_core.data.text.captions import EncodedCaptions
 from goal_core.data.text.vocabulary import Vocabulary, tokenize
 
@@ -19,14 +21,16 @@ __all__ = [
     "KarpathyConfig",
     "ScenesConfig",
     "Split",
+    "SplitCounts",
     "Vocabulary",
     "batch_indices",
+    "check_data",
     "decode_image",
     "epoch_order",
-    "eval_image",
     "num_batches",
     "open_dataset",
+    "published_counts",
     "sample_seed",
     "tokenize",
-    "train_image",
+    "transform_of",
 ]

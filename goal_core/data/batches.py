@@ -13,6 +13,7 @@ from torch import Tensor
 from goal_core.data.config import ImageConfig
 from goal_core.data.images.decoded_images import RAM_LIMIT, DecodedImages
 from goal_core.data.images.decoding import DecodeRequest, ImageDecoder
+from goal_core.data.images.transforms import transform_of
 from goal_core.data.order import batch_indices, epoch_order, num_batches, sample_seed
 from goal_core.data.split import Split
 from goal_core.data.text.captions import EncodedCaptions
@@ -102,10 +103,10 @@ class BatchSource:
         self._squares: DecodedImages | None = None
         self._decoder: ImageDecoder | None = None
         self._augment, self._with_regions = augment, image is None
-        if with_images and image is not None and image.augment == "none":
-            self._squares = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit)
-        elif with_images and image is not None:
+        if with_images and image is not None and transform_of(image).augments:
             self._decoder = ImageDecoder(split, image, num_workers=num_workers)
+        elif with_images and image is not None:
+            self._squares = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit)
 
     @property
     def steps_per_epoch(self) -> int:

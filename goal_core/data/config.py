@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 from goal_core.errors import ConfigError
 
@@ -62,6 +62,10 @@ class KarpathyConfig:
         if self.min_word_count < 1:
             raise ConfigError(f"min_word_count must be at least 1, got {self.min_word_count}")
 
+    def with_root(self, root: str) -> KarpathyConfig:
+        """The same data in another folder."""
+        return replace(self, root=root)
+
 
 MOST_SCENES = 1_000_000
 """Scenes a split; their captions are made at once, a gigabyte of memory for each million."""
@@ -70,6 +74,9 @@ MOST_SCENES = 1_000_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenesConfig:
     """Seeded synthetic drawings with five paraphrased captions each; nothing to download."""
+
+    root: ClassVar[None] = None
+    """The data is generated and lies in no folder."""
 
     format: Literal["scenes"] = "scenes"
     name: str = "scenes"
@@ -100,6 +107,9 @@ class RegionsConfig:
     line, the same number for every image, and `{split}_ids.txt` with one id an image or one a caption.
     """
 
+    image: ClassVar[None] = None
+    """The features are computed already, so no image is decoded."""
+
     format: Literal["regions"] = "regions"
     name: str
     """The dataset's name in tables and in MLflow, such as `coco`, `f30k`, `emoji`."""
@@ -115,6 +125,10 @@ class RegionsConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         _check_counts(self.min_word_count, self.max_val_images)
+
+    def with_root(self, root: str) -> RegionsConfig:
+        """The same data in another folder."""
+        return replace(self, root=root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +154,10 @@ class IdMappedConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         _check_counts(self.min_word_count, self.max_val_images)
+
+    def with_root(self, root: str) -> IdMappedConfig:
+        """The same data in another folder."""
+        return replace(self, root=root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +188,10 @@ class XvlmJsonConfig:
             raise ConfigError("train_files must name at least one file")
         _check_counts(self.min_word_count, self.max_val_images)
 
+    def with_root(self, root: str) -> XvlmJsonConfig:
+        """The same data in another folder."""
+        return replace(self, root=root)
+
 
 def _check_counts(min_word_count: int, max_val_images: int) -> None:
     if min_word_count < 1:
@@ -178,7 +200,5 @@ def _check_counts(min_word_count: int, max_val_images: int) -> None:
         raise ConfigError(f"max_val_images must be 0 (all) or more, got {max_val_images}")
 
 
-ImageDataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig
-"""Datasets of raw images, which have an `image` setting."""
-
-DataConfig = ImageDataConfig | RegionsConfig
+DataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig | RegionsConfig
+"""Told apart by `format`. `image` is None where features are computed already, `root` where no file is read."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from goal_core.data.config import ImageConfig
-from goal_core.data.images.transforms import eval_image, train_image
+from goal_core.data.images.transforms import transform_of
 from goal_core.data.split import Split
 from goal_core.errors import ConfigError, GoalError
 
@@ -33,7 +33,7 @@ class _Decoding(Dataset[Any]):
     """The work of one worker process: a request in, a batch or the user's error out."""
 
     def __init__(self, split: Split, config: ImageConfig) -> None:
-        self._split, self._config = split, config
+        self._split, self._transform = split, transform_of(config)
 
     def __getitem__(self, request: DecodeRequest) -> Tensor | GoalError:
         # Errors travel back as values: raised in a worker they would arrive wrapped in its traceback.
@@ -43,14 +43,14 @@ class _Decoding(Dataset[Any]):
             return error
 
     def decode(self, request: DecodeRequest) -> Tensor:
-        size = self._config.size
+        size = self._transform.size
         batch = torch.empty((len(request.images), 3, size, size), dtype=torch.uint8)
         for row, index in enumerate(request.images.tolist()):
             pixels = self._split.load_image(index)
             if request.seeds:
-                batch[row] = train_image(pixels, self._config, request.seeds[row])
+                batch[row] = self._transform.for_training(pixels, request.seeds[row])
             else:
-                batch[row] = eval_image(pixels, self._config)
+                batch[row] = self._transform.for_evaluation(pixels)
         return batch
 
 

@@ -21,11 +21,10 @@ from goal_core.data import (
     Vocabulary,
     batch_indices,
     epoch_order,
-    eval_image,
     num_batches,
     open_dataset,
     sample_seed,
-    train_image,
+    transform_of,
 )
 from goal_core.data.images.decoding import DecodeRequest, ImageDecoder
 from goal_core.data.split import split_of
@@ -161,7 +160,9 @@ def test_a_batch_holds_its_pairs(image: ImageConfig) -> None:
             assert batch.lengths[row] == len(encoded)
             pixels = split.load_image(index)
             expected = (
-                eval_image(pixels, image) if image is PLAIN else train_image(pixels, image, sample_seed(3, 2, caption))
+                transform_of(image).for_evaluation(pixels)
+                if image is PLAIN
+                else transform_of(image).for_training(pixels, sample_seed(3, 2, caption))
             )
             assert torch.equal(batch.images[row], expected)
 
@@ -264,7 +265,7 @@ def test_squares_that_fit_are_read_once() -> None:
     assert [len(chunk) for chunk in squares.chunks(4)] == [4, 4, 3]
     assert torch.equal(torch.cat(list(squares.chunks(11))), first)
     assert reader.reads == list(range(11))
-    assert torch.equal(first[5], eval_image(split.load_image(5), PLAIN))
+    assert torch.equal(first[5], transform_of(PLAIN).for_evaluation(split.load_image(5)))
 
 
 def test_squares_over_the_limit_are_read_each_time() -> None:
@@ -307,9 +308,11 @@ def test_squares_in_any_order_with_repeats_and_workers(ram_limit: int) -> None:
     squares = DecodedImages(split, PLAIN, num_workers=2, ram_limit=ram_limit)
     for _ in range(2):
         for request, images in zip(requests, squares.stream(requests), strict=True):
-            expected = torch.stack([eval_image(split.load_image(int(index)), PLAIN) for index in request])
+            expected = torch.stack(
+                [transform_of(PLAIN).for_evaluation(split.load_image(int(index))) for index in request]
+            )
             assert torch.equal(images, expected)
-    assert torch.equal(torch.cat(list(squares.chunks(5)))[7], eval_image(split.load_image(7), PLAIN))
+    assert torch.equal(torch.cat(list(squares.chunks(5)))[7], transform_of(PLAIN).for_evaluation(split.load_image(7)))
     squares.close()
 
 
@@ -329,7 +332,7 @@ def test_the_decoder_keeps_the_order_of_the_requests() -> None:
     decoder = ImageDecoder(split, PLAIN, num_workers=2)
     requests = [DecodeRequest(images=np.array([index])) for index in (5, 2, 8, 0, 5, 1, 1, 9)]
     for request, images in zip(requests, decoder.stream(iter(requests)), strict=True):
-        assert torch.equal(images[0], eval_image(split.load_image(int(request.images[0])), PLAIN))
+        assert torch.equal(images[0], transform_of(PLAIN).for_evaluation(split.load_image(int(request.images[0]))))
     decoder.close()
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from goal_core.data import KarpathyConfig, open_dataset
+from goal_core.data import KarpathyConfig, open_dataset, transform_of
 from goal_core.data.config import ImageConfig, RegionsConfig
 from goal_core.data.formats.feature_file import FeatureFile
-from goal_core.data.images.transforms import eval_image
 from goal_core.data.images.windows import NUM_WINDOWS, window_boxes, window_squares
 from goal_core.errors import DataError
 from goal_core.evaluation import extract
@@ -44,7 +43,9 @@ def test_grid_features_are_the_cells_of_each_image_with_its_captions(tmp_path: P
     for name, split in images.splits.items():
         assert regions.splits[name].captions == split.captions
         assert regions.splits[name].caption_image.tolist() == split.caption_image.tolist()
-        pixels = torch.stack([eval_image(split.load_image(index), IMAGE) for index in range(split.num_images)])
+        pixels = torch.stack(
+            [transform_of(IMAGE).for_evaluation(split.load_image(index)) for index in range(split.num_images)]
+        )
         with torch.inference_mode():
             expected = net(pixels).numpy()
         taken = regions.splits[name].load_regions(np.arange(split.num_images))

@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 from torch import nn
 
+from goal_core.data import transform_of
 from goal_core.data.config import ImageConfig
 from goal_core.data.images.rand_augment import OPERATIONS, rand_augment
-from goal_core.data.images.transforms import eval_image, train_image
 from goal_core.data.text.clean_captions import CleanedWordpieces, clean_caption
 from goal_core.data.text.tokenizer import tokenizer_from_json
 from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
@@ -306,12 +306,12 @@ def test_images_are_augmented_by_their_own_seed() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (50, 80, 3), dtype=np.uint8)
     config = ImageConfig(size=32, resize=32, augment="xvlm")
     whole = Image.fromarray(pixels).resize((32, 32), Image.Resampling.BICUBIC)
-    assert np.array_equal(eval_image(pixels, config).permute(1, 2, 0).numpy(), np.asarray(whole))
-    seen = {train_image(pixels, config, seed).numpy().tobytes() for seed in range(12)}
+    assert np.array_equal(transform_of(config).for_evaluation(pixels).permute(1, 2, 0).numpy(), np.asarray(whole))
+    seen = {transform_of(config).for_training(pixels, seed).numpy().tobytes() for seed in range(12)}
     assert len(seen) == 12
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    assert torch.equal(train_image(pixels, config, 3), train_image(pixels, config, 3))
+    assert torch.equal(transform_of(config).for_training(pixels, 3), transform_of(config).for_training(pixels, 3))
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -18,9 +18,9 @@ from goal_core.data import (
     Split,
     Vocabulary,
     open_dataset,
-    scenes,
 )
 from goal_core.data.scenes import description as scene_description
+from goal_core.data.scenes import scenes
 from goal_core.data.scenes.captions import _COLOUR_WORDS, _SHAPE_WORDS, scene_captions
 from goal_core.data.scenes.description import (
     COLOURS,
