@@ -1,28 +1,43 @@
-"""Images and captions: datasets, vocabulary, and batches that can be started anywhere."""
+"""Images and captions: datasets in all their formats, and batches that can be started anywhere.
+
+The whole of `goal_core` and the packages above it import from here, and from the rooms below: `config` (the settings
+in sweep files), `formats`, `text`, `images` and `scenes`.
+"""
 
 from goal_core.data.batches import Batch, BatchSource, batch_indices, epoch_order, num_batches, sample_seed
-from goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, ScenesConfig
-from goal_core.data.dataset import Dataset, Split, open_dataset
-from goal_core.data.formats.check import check_data
-from goal_core.data.formats.published import SplitCounts, published_counts
-from goal_core.data.images.decoded_images import DecodedImages
-from goal_core.data.images.transforms import decode_image, transform_of
-from goal_core.data.text.captions import EncodedCaptions
-from goal_core.data.text.vocabulary import Vocabulary, tokenize
+from goal_core.data.config import (
+    DataConfig,
+    IdMappedConfig,
+    ImageConfig,
+    KarpathyConfig,
+    RegionsConfig,
+    ScenesConfig,
+    XvlmJsonConfig,
+)
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, split_of
+from goal_core.data.formats import DataReport, SplitCounts, check_data, open_dataset, published_counts
+from goal_core.data.images import DecodedImages, decode_image, transform_of
+from goal_core.data.text import EncodedCaptions, Tokenizer, Vocabulary, tokenize
 
 __all__ = [
+    "SPLIT_NAMES",
     "Batch",
     "BatchSource",
     "DataConfig",
+    "DataReport",
     "Dataset",
     "DecodedImages",
     "EncodedCaptions",
+    "IdMappedConfig",
     "ImageConfig",
     "KarpathyConfig",
+    "RegionsConfig",
     "ScenesConfig",
     "Split",
     "SplitCounts",
+    "Tokenizer",
     "Vocabulary",
+    "XvlmJsonConfig",
     "batch_indices",
     "check_data",
     "decode_image",
@@ -31,6 +46,7 @@ __all__ = [
     "open_dataset",
     "published_counts",
     "sample_seed",
+    "split_of",
     "tokenize",
     "transform_of",
 ]

@@ -1,8 +1,8 @@
-"""Images decoded and transformed in this process or in worker processes, in the order asked for."""
+"""A split's images, decoded and transformed in this process or in worker processes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -14,9 +14,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from goal_core.data.config import ImageConfig
+from goal_core.data.dataset import Split
 from goal_core.data.images.transforms import transform_of
-from goal_core.data.split import Split
 from goal_core.errors import ConfigError, GoalError
+
+RAM_LIMIT = 4 * 2**30
+"""Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,11 +29,11 @@ class DecodeRequest:
     images: NDArray[np.int64]
     """Indices of images of the split, (B,) int64."""
     seeds: tuple[int, ...] = ()
-    """One augmentation seed per image; without any, the images are transformed as in evaluation."""
+    """One augmentation seed per image; without seeds, the images are transformed as in evaluation."""
 
 
 class _Decoding(Dataset[Any]):
-    """The work of one worker process: a request in, a batch or the user's error out."""
+    """The work of one process: takes a request, and returns a batch or the user's error."""
 
     def __init__(self, split: Split, config: ImageConfig) -> None:
         self._split, self._transform = split, transform_of(config)
@@ -55,7 +58,7 @@ class _Decoding(Dataset[Any]):
 
 
 class _Requests(Sampler[DecodeRequest]):
-    """Hands the requests of the current stream to the workers, drawing them only as workers come free."""
+    """Hands the requests of the current stream to the workers, one whenever a worker comes free."""
 
     def __init__(self) -> None:
         self.current: Iterable[DecodeRequest] = ()
@@ -73,9 +76,9 @@ class ImageDecoder:
 
     Args:
         split: the images.
-        config: how they become squares.
+        config: their sizes and augmentation.
         num_workers: worker processes, which are kept from stream to stream and work two batches ahead each;
-            0 decodes in this process. The pixels are the same whatever the number.
+            0 decodes in this process. The pixels do not depend on it.
     """
 
     def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0) -> None:
@@ -130,3 +133,69 @@ class ImageDecoder:
                 generator=torch.Generator(),
             )
         return self._loader
+
+
+class DecodedImages:
+    """A split's images as evaluation sees them, decoded once where memory allows.
+
+    If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded when it is
+    first asked for and then kept as uint8; otherwise each is decoded whenever it is asked for.
+
+    Args:
+        split: the images.
+        config: their sizes; of the augmentation only its effect on evaluation counts.
+        num_workers: decoding processes, 0 for none. They stop once everything is kept.
+        ram_limit: bytes.
+    """
+
+    def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0, ram_limit: int = RAM_LIMIT) -> None:
+        self._decoder = ImageDecoder(split, config, num_workers=num_workers)
+        shape = (split.num_images, 3, config.size, config.size)
+        self._kept: Tensor | None = None
+        if split.num_images * 3 * config.size**2 <= ram_limit:
+            self._kept = torch.empty(shape, dtype=torch.uint8)
+        self._done = np.zeros(split.num_images, dtype=bool)
+
+    def stream(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
+        """Images in any order, batch by batch; a new stream ends the one before it.
+
+        Args:
+            requests: image indices of each batch, (B,) int64.
+
+        Yields:
+            (B, 3, size, size) uint8 on the CPU, for each request.
+
+        Raises:
+            DataError: an image cannot be read.
+        """
+        if self._kept is None:
+            yield from self._decoder.stream(DecodeRequest(images=images) for images in requests)
+            return
+        fresh = self._first_uses(requests)
+        decoded = self._decoder.stream(DecodeRequest(images=images) for images in fresh if len(images))
+        for images, new in zip(requests, fresh, strict=True):
+            if len(new):
+                self._kept[torch.from_numpy(new)] = next(decoded)
+                self._done[new] = True
+                if self._done.all():
+                    self._decoder.close()
+            yield self._kept[torch.from_numpy(images)]
+
+    def chunks(self, chunk_size: int) -> Iterator[Tensor]:
+        """All images in order, ``chunk_size`` at a time (the last may be smaller), (B, 3, size, size) uint8."""
+        everything = np.arange(len(self._done), dtype=np.int64)
+        return self.stream([everything[start : start + chunk_size] for start in range(0, len(everything), chunk_size)])
+
+    def close(self) -> None:
+        """Stop the decoding processes, if any; kept images stay."""
+        self._decoder.close()
+
+    def _first_uses(self, requests: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """The images of each request that neither an earlier request nor an earlier stream has decoded."""
+        planned = self._done.copy()
+        fresh = []
+        for images in requests:
+            new = np.unique(images[~planned[images]])
+            planned[new] = True
+            fresh.append(new)
+        return fresh

@@ -1,7 +1,7 @@
-"""Image files to RGB arrays, and arrays to the square that a backbone sees.
+"""Image files to RGB arrays, and arrays to the pixels that a backbone sees.
 
-Resizing is Pillow's antialiased bilinear and crops are placed as torchvision's, so the same weights see the same
-pixels as with ``torchvision.transforms`` on Pillow images.
+Resizing is Pillow's, with antialiasing, and crops lie where torchvision's do, so the same weights see the same pixels
+as with ``torchvision.transforms`` on Pillow images.
 """
 
 from __future__ import annotations
@@ -23,18 +23,23 @@ from goal_core.data.images.rand_augment import rand_augment
 from goal_core.errors import DataError
 
 CROP_SCALE = (0.08, 1.0)
-"""Range of a random crop's share of the image area."""
+"""Range of a random crop's share of the image's area."""
 XVLM_CROP_SCALE = (0.5, 1.0)
-"""The same of X-VLM's crops."""
+"""The same for X-VLM's crops."""
 CROP_RATIO = (3 / 4, 4 / 3)
 """Range of a random crop's width : height."""
 SIDE_SCALE = (0.6, 1.0)
-"""Range of a VSE-infinity crop's share of both sides."""
+"""Range of the share of both sides that a crop of VSE-infinity takes."""
 _CROP_TRIES = 10
 CropBox = tuple[int, int, int, int]
 """Top, left, height and width, pixels."""
 _LONGEST_RATIO = 32
-"""Images longer than this many times their breadth lose their ends before the resize, which would blow them up."""
+"""Images longer than this many times their breadth lose their ends; resized whole, they would become huge."""
+
+LEVELS = (1, 2, 3)
+"""Levels of the window pyramid: n x n windows at level n, each spanning 2 / (n + 1) of both sides."""
+NUM_WINDOWS = sum(level**2 for level in LEVELS)
+"""14: the whole image, four windows of two thirds of its sides, nine of a half."""
 
 
 def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
@@ -42,13 +47,13 @@ def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 
     Transparency (RGBA, LA, a transparent colour or palette entry) is composited on white. 16-bit greyscale keeps its
     upper 8 bits. Palettes, greyscale and CMYK are converted. An EXIF orientation is not applied: the pixels stay as
-    they are stored, as in the published pipelines. Of an animation the first frame is taken.
+    they are stored, as in the published pipelines. Only the first frame of an animation is read.
 
     Returns:
         (H, W, 3) uint8.
 
     Raises:
-        DataError: the file is missing, is no image, or is damaged.
+        DataError: the file is missing, is not an image, or is damaged.
     """
     try:
         with Image.open(path) as image:
@@ -76,14 +81,14 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageTransform:
-    """Turns images of any size into the squares of pixels that a backbone sees; :func:`transform_of` makes one."""
+    """Turns images of any size into the square of pixels that a backbone sees; :func:`transform_of` makes one."""
 
     size: int
-    """Side of the result, pixels."""
+    """Side of the square, pixels."""
     resize: int
-    """The shorter side before the central crop, pixels; without meaning where ``stretches``."""
+    """The shorter side before the central crop, pixels; without meaning where the image is stretched."""
     stretches: bool = False
-    """Whether evaluation stretches the whole image to the result, instead of cropping its centre."""
+    """Whether evaluation stretches the whole image to the square, instead of cropping its centre."""
     resampling: Image.Resampling = Image.Resampling.BILINEAR
     crop: Callable[[int, int, np.random.Generator], CropBox] | None = None
     """Draws the crop of a training image from its height and width; None trains on the pixels of evaluation."""
@@ -92,12 +97,12 @@ class ImageTransform:
 
     @property
     def augments(self) -> bool:
-        """Whether an image gives other pixels each time it is trained on."""
+        """Whether training sees other pixels of an image each time."""
         return self.crop is not None
 
     @property
     def feature_key(self) -> dict[str, str | bool]:
-        """What tells features of these evaluation pixels from those of others with equal ``size`` and ``resize``."""
+        """What must enter the key of kept features, next to ``size`` and ``resize``, to identify their pixels."""
         if not self.stretches:
             return {}
         return {"stretched": "bicubic" if self.resampling is Image.Resampling.BICUBIC else True}
@@ -158,8 +163,8 @@ def random_crop_box(
 ) -> CropBox:
     """Draw a crop as torchvision's ``RandomResizedCrop`` does.
 
-    Ten tries of a uniform share of the area and a log-uniform ratio; when none fits, the largest central crop of an
-    allowed ratio. Only uniform doubles are drawn, whose stream numpy keeps the same from version to version.
+    Ten tries of a uniform share of the area and a log-uniform ratio; if none fits, the largest central crop of an
+    allowed ratio. Only uniform doubles are drawn, which numpy keeps the same from version to version.
 
     Args:
         height: of the image, pixels.
@@ -168,7 +173,7 @@ def random_crop_box(
         scale: range of the crop's share of the area.
 
     Returns:
-        Top, left, height and width of the crop, pixels, within the image.
+        Top, left, height and width of the crop, pixels; it lies within the image.
     """
     low, high = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
     for _ in range(_CROP_TRIES):
@@ -224,3 +229,46 @@ def transform_of(config: ImageConfig) -> ImageTransform:
     Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
     return _TRANSFORMS[config.augment](size=config.size, resize=config.resize)
+
+
+def window_boxes(height: int, width: int) -> list[tuple[int, int, int, int]]:
+    """The windows of an image pyramid, level by level and row by row, the whole image first.
+
+    Args:
+        height: of the image, pixels.
+        width: of the image, pixels.
+
+    Returns:
+        Left, top, right and bottom of each of the :data:`NUM_WINDOWS` windows, pixels; each is at least one pixel
+        wide and high. Neighbours overlap by half.
+    """
+    boxes = []
+    for level in LEVELS:
+        across, down = _spans(width, level), _spans(height, level)
+        boxes += [(left, top, right, bottom) for top, bottom in down for left, right in across]
+    return boxes
+
+
+def window_pixels(pixels_HW3: NDArray[np.uint8], size: int) -> Tensor:
+    """The windows of an image, each stretched to a square, as region-like images.
+
+    Args:
+        pixels_HW3: RGB image of any size, (H, W, 3) uint8.
+        size: side of each square, pixels.
+
+    Returns:
+        (NUM_WINDOWS, 3, size, size) uint8.
+    """
+    image = Image.fromarray(pixels_HW3)
+    windows = [
+        np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box))
+        for box in window_boxes(*pixels_HW3.shape[:2])
+    ]
+    return torch.from_numpy(np.stack(windows).transpose(0, 3, 1, 2).copy())
+
+
+def _spans(length: int, level: int) -> list[tuple[int, int]]:
+    """Start and end of a level's windows along one side."""
+    span = max(1, round(length * 2 / (level + 1)))
+    starts = [round((length - span) * index / max(1, level - 1)) for index in range(level)]
+    return [(start, start + span) for start in starts]

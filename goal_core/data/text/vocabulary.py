@@ -1,4 +1,4 @@
-"""Captions to word ids, as VSE++ does it: lower-case words, a count threshold, four special ids."""
+"""Captions to word ids as in VSE++: lower-case words, a count threshold, four special ids."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def tokenize(caption: str) -> list[str]:
     """Split a caption into lower-case words and signs.
 
     Close to NLTK's ``word_tokenize``, which VSE++ used, without its data files. ``don't`` gives ``do n't``, ``man's``
-    gives ``man 's``; hyphenated words and numbers stay whole; every other sign is a word of its own.
+    gives ``man 's``; hyphenated words and numbers stay whole; every other sign is a word by itself.
 
     Deviates: opening quotes stay ``"`` (NLTK rewrites them), ``gonna`` is not split, words joined by a slash are, a
-    full stop is always split off (NLTK keeps those inside), a typographic apostrophe counts as a plain one, and text
-    is NFC-normalised first.
+    full stop is always split off (NLTK keeps those inside a text), a typographic apostrophe counts as a plain one, and
+    text is NFC-normalised first.
     """
     return [word for part in unicodedata.normalize("NFC", caption).lower().split() for word in _split(part)]
 
 
-# No word reaches across a space, and captions repeat their words, so most are looked up.
+# Captions repeat their words, and no word reaches across a space, so most calls are answered from the cache.
 @lru_cache(maxsize=1 << 16)
 def _split(part: str) -> tuple[str, ...]:
     return tuple(_TOKEN.findall(part.translate(_APOSTROPHES)))
@@ -57,7 +57,7 @@ class Vocabulary:
     """The known words. Ids 0 to 3 are ``<pad> <start> <end> <unk>``; word ``words[i]`` has id ``i + 4``."""
 
     words: tuple[str, ...]
-    """By falling count, then alphabetically; so equal corpora give equal ids."""
+    """By descending count, then alphabetically, so that equal corpora give equal ids."""
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -79,11 +79,11 @@ class Vocabulary:
         """Collect the words of a corpus.
 
         Args:
-            captions: the train and val captions; never the test captions.
-            min_count: words seen fewer times than this become ``<unk>``, at least 1.
+            captions: the train and val captions, never the test captions.
+            min_count: words that occur fewer times than this become ``<unk>``, at least 1.
 
         Raises:
-            DataError: no word is seen that often.
+            DataError: no word occurs that often.
 
         Source: VSE++ (vsepp/vocab.py), threshold 4.
         """
@@ -97,11 +97,10 @@ class Vocabulary:
         return cls(tuple(word for _, word in kept))
 
     def encode(self, caption: str) -> list[int]:
-        """Word ids of a caption between ``<start>`` and ``<end>``; at least these two, no upper limit."""
+        """Word ids of a caption between ``<start>`` and ``<end>``; at least these two, without an upper limit."""
         return [START, *(self._ids.get(word, UNK) for word in tokenize(caption)), END]
 
     def __len__(self) -> int:
-        """Number of ids, the four special ones included."""
         return len(self.words) + len(SPECIAL_WORDS)
 
     def to_json(self) -> str:
@@ -110,7 +109,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:
-        """Read what :meth:`to_json` wrote.
+        """Read the text of :meth:`to_json`.
 
         Raises:
             DataError: the text is anything else.

@@ -15,8 +15,9 @@ from PIL import Image
 from torchvision import transforms
 
 from goal_core.data import ImageConfig, decode_image, transform_of
-from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box
-from goal_core.errors import ConfigError, DataError
+from goal_core.data.images import NUM_WINDOWS
+from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box, window_boxes
+from goal_core.errors import DataError
 from tests.helpers.paths import ROOT
 
 CONFIG = ImageConfig(size=24, resize=32)
@@ -233,12 +234,6 @@ def test_a_crop_that_cannot_fit_falls_back_to_the_centre() -> None:
     assert random_crop_box(10, 1000, np.random.default_rng(0)) == (0, 493, 10, 13)
 
 
-@pytest.mark.parametrize(("size", "resize", "message"), [(4, 32, "at least 8"), (64, 32, "resize=32 < size=64")])
-def test_sizes_that_do_not_fit_are_refused(size: int, resize: int, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ImageConfig(size=size, resize=resize)
-
-
 def test_decoding_warns_of_nothing(tmp_path: Path) -> None:
     image = Image.new("P", (4, 4))
     image.putpalette([10, 20, 30, 40, 50, 60])
@@ -246,3 +241,29 @@ def test_decoding_warns_of_nothing(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         decode_image(path)
+
+
+def test_images_are_augmented_by_their_own_seed() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 80, 3), dtype=np.uint8)
+    config = ImageConfig(size=32, resize=32, augment="xvlm")
+    whole = Image.fromarray(pixels).resize((32, 32), Image.Resampling.BICUBIC)
+    assert np.array_equal(transform_of(config).for_evaluation(pixels).permute(1, 2, 0).numpy(), np.asarray(whole))
+    seen = {transform_of(config).for_training(pixels, seed).numpy().tobytes() for seed in range(12)}
+    assert len(seen) == 12
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    assert torch.equal(transform_of(config).for_training(pixels, 3), transform_of(config).for_training(pixels, 3))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_windows_lie_in_the_image_and_cover_it() -> None:
+    for height, width in ((30, 40), (7, 500), (1, 1), (480, 640)):
+        boxes = window_boxes(height, width)
+        assert len(boxes) == NUM_WINDOWS
+        assert boxes[0] == (0, 0, width, height)
+        for left, top, right, bottom in boxes:
+            assert 0 <= left < right <= width
+            assert 0 <= top < bottom <= height
+        for first, last in ((1, 4), (5, 13)):
+            assert boxes[first][:2] == (0, 0)
+            assert boxes[last][2:] == (width, height)

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_core.data import KarpathyConfig, ScenesConfig
-from goal_core.data.config import IdMappedConfig, RegionsConfig, XvlmJsonConfig
+from goal_core.data import (
+    DataReport,
+    IdMappedConfig,
+    KarpathyConfig,
+    RegionsConfig,
+    ScenesConfig,
+    XvlmJsonConfig,
+    check_data,
+    published_counts,
+)
 from goal_core.data.formats.caption_files import precomp_folder
-from goal_core.data.formats.check import check_data
-from goal_core.data.formats.data_report import DataReport
-from goal_core.data.formats.published import published_counts
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_id_mapped, write_regions
 
