@@ -4,7 +4,7 @@ The whole of `goal_core` and the packages above it import from here, and from th
 in sweep files), `formats`, `text`, `images` and `scenes`.
 """
 
-from goal_core.data.batches import Batch, BatchSource, batch_indices, epoch_order, num_batches, sample_seed
+from goal_core.data.batches import Batch, BatchSource, num_batches
 from goal_core.data.config import (
     DataConfig,
     IdMappedConfig,
@@ -14,9 +14,9 @@ from goal_core.data.config import (
     ScenesConfig,
     XvlmJsonConfig,
 )
-from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, split_of
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split
 from goal_core.data.formats import DataReport, SplitCounts, check_data, open_dataset, published_counts
-from goal_core.data.images import DecodedImages, decode_image, transform_of
+from goal_core.data.images import DecodedImages, transform_of
 from goal_core.data.text import EncodedCaptions, Tokenizer, Vocabulary, tokenize
 
 __all__ = [
@@ -38,15 +38,10 @@ __all__ = [
     "Tokenizer",
     "Vocabulary",
     "XvlmJsonConfig",
-    "batch_indices",
     "check_data",
-    "decode_image",
-    "epoch_order",
     "num_batches",
     "open_dataset",
     "published_counts",
-    "sample_seed",
-    "split_of",
     "tokenize",
     "transform_of",
 ]

@@ -22,34 +22,20 @@ from goal_core.seeding import derive_seed
 
 
 def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The order in which an epoch goes through the training captions.
+    """The order in which an epoch goes through the N training captions: a permutation of 0..N-1, (N,) int64.
 
     It has a random stream of its own, so no other draw, worker or earlier epoch changes it. The permutation sorts raw
     64-bit draws, which numpy keeps the same from version to version (its ``permutation`` may change).
-
-    Args:
-        num_captions: N, at least 1.
-        seed: the cell's seed.
-        epoch: number of the epoch, counted from 1 by the trainer; any integer works.
-
-    Returns:
-        A permutation of 0..N-1, (N,) int64.
     """
     keys = np.random.PCG64(derive_seed(seed, "order", epoch)).random_raw(num_captions)
     return np.argsort(keys, kind="stable").astype(np.int64)
 
 
 def batch_indices(order: NDArray[np.int64], batch_size: int, drop_last: bool) -> list[NDArray[np.int64]]:
-    """Cut an epoch's order into batches.
+    """Cut an epoch's order, (N,) int64, into batches of at least 2 pairs.
 
-    Args:
-        order: caption indices, (N,) int64.
-        batch_size: pairs per batch, at least 2.
-        drop_last: leave out the last batch if it is smaller. A last batch of one pair is always left out, because it
-            has no negative pair.
-
-    Returns:
-        :func:`num_batches` views of ``order``.
+    ``drop_last`` leaves out the last batch if it is smaller. A last batch of one pair is always left out, because it
+    has no negative pair.
     """
     starts = range(0, num_batches(len(order), batch_size, drop_last) * batch_size, batch_size)
     return [order[start : start + batch_size] for start in starts]

@@ -1,4 +1,7 @@
-"""The `data` settings of a sweep file, one class for each format."""
+"""The `data` settings of a sweep file, one class for each format.
+
+Fields that are explained in `KarpathyConfig` mean the same in the other classes.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,14 @@ class ImageConfig:
     size: int = 224
     """Side of the square, pixels."""
     resize: int = 256
-    """The shorter side is resized to this before the central crop, pixels (in evaluation, and in training with `none`).
-    Without meaning with `vse_infty` and `xvlm`."""
+    """The shorter side before the central crop, pixels (in evaluation, and in training with `none`)."""
     augment: Literal["none", "crop_flip", "vse_infty", "xvlm"] = "crop_flip"
     """Training images: `none` as in evaluation; `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
     horizontal flip, as VSE++; `vse_infty` a random crop (.6-1 of both sides) stretched to the square, and horizontal
     flip; `xvlm` random resized crop (scale .5-1, ratio 3/4-4/3), horizontal flip and RandAugment(2, 7), all bicubic.
-    With the last two, evaluation stretches the whole image to the square."""
+    With the last two, evaluation stretches the whole image to the square, and `resize` has no meaning."""
 
     def __post_init__(self) -> None:
-        """Check the sizes against each other."""
         if self.size < 8:
             raise ConfigError(f"image size must be at least 8 pixels, got size={self.size}")
         if self.resize < self.size:
@@ -56,7 +57,6 @@ class KarpathyConfig:
     image: ImageConfig = field(default_factory=ImageConfig)
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         _check_limits(self, "max_captions", "max_val_images")
         _check_counts(self, "min_word_count")
 
@@ -76,18 +76,15 @@ class ScenesConfig:
 
     format: Literal["scenes"] = "scenes"
     name: str = "scenes"
-    """The dataset's name in tables and in MLflow."""
     num_train: int = 1000
     num_val: int = 200
     num_test: int = 200
     data_seed: int = 0
     """Seed of the pictures and captions, independent of the cells' seeds."""
     min_word_count: int = 1
-    """As in `KarpathyConfig`."""
     image: ImageConfig = field(default_factory=lambda: ImageConfig(size=64, resize=64, augment="none"))
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         for name in ("num_train", "num_val", "num_test", "min_word_count"):
             _check_counts(self, name)
             if getattr(self, name) > self.most_images:
@@ -107,18 +104,15 @@ class RegionsConfig:
 
     format: Literal["regions"] = "regions"
     name: str
-    """As in `KarpathyConfig`."""
     root: str
     """Folder that holds the files, or the parent of the folder `precomp` that does."""
     test_file: Literal["test", "testall"] = "test"
     """Which files are the test split; `testall` holds all 5,000 test images of COCO."""
     min_word_count: int = 4
-    """As in `KarpathyConfig`."""
     max_val_images: int = 0
-    """Select on the first this many val images only; 0 uses all. VSE-infinity selects on 1,000."""
+    """VSE-infinity selects on the first 1,000."""
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         _check_counts(self, "min_word_count")
         _check_limits(self, "max_val_images")
 
@@ -136,19 +130,15 @@ class IdMappedConfig:
 
     format: Literal["id_mapping"] = "id_mapping"
     name: str
-    """As in `KarpathyConfig`."""
     root: str
     """Folder that holds `id_mapping.json`."""
     test_file: Literal["test", "testall"] = "test"
     """As in `RegionsConfig`."""
     min_word_count: int = 4
-    """As in `KarpathyConfig`."""
     max_val_images: int = 0
-    """As in `RegionsConfig`."""
     image: ImageConfig = field(default_factory=ImageConfig)
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         _check_counts(self, "min_word_count")
         _check_limits(self, "max_val_images")
 
@@ -163,7 +153,6 @@ class XvlmJsonConfig:
 
     format: Literal["xvlm_json"] = "xvlm_json"
     name: str
-    """As in `KarpathyConfig`."""
     root: str
     """Folder that holds the JSON files."""
     image_root: str = "images"
@@ -175,13 +164,10 @@ class XvlmJsonConfig:
     test_file: str
     """As `val_file`."""
     min_word_count: int = 4
-    """As in `KarpathyConfig`."""
     max_val_images: int = 0
-    """As in `KarpathyConfig`."""
     image: ImageConfig = field(default_factory=ImageConfig)
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         if not self.train_files:
             raise ConfigError("train_files must name at least one file")
         _check_counts(self, "min_word_count")

@@ -22,39 +22,35 @@ DECODE_VERSION = 1
 """Raised whenever a model would see other pixels or words of the same files."""
 
 
-class ImageReader(Protocol):
-    """Where a split's images come from. Readers are pickled to reach the decoding processes."""
+class _Reader(Protocol):
+    """What a split's images or features are read with. Readers are pickled to reach other processes."""
 
     def __len__(self) -> int: ...
 
-    def read(self, index: int) -> NDArray[np.uint8]:
-        """One image, (H, W, 3) uint8 RGB in its original size."""
-
     def label(self, index: int) -> str:
-        """What messages call the image."""
+        """What messages call an image."""
 
     def first(self, num_images: int) -> Self:
         """A reader of the first images only."""
 
 
+class ImageReader(_Reader, Protocol):
+    """Where a split's images come from."""
+
+    def read(self, index: int) -> NDArray[np.uint8]:
+        """One image, (H, W, 3) uint8 RGB in its original size."""
+
+
 @runtime_checkable
-class RegionReader(Protocol):
-    """Where a split's precomputed features come from. Readers are pickled to reach other processes."""
+class RegionReader(_Reader, Protocol):
+    """Where a split's precomputed features come from."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Number of regions of each image and width of each region, (R, F)."""
 
-    def __len__(self) -> int: ...
-
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """The regions of some images, (B, R, F) float32."""
-
-    def label(self, index: int) -> str:
-        """What messages call the image."""
-
-    def first(self, num_images: int) -> Self:
-        """A reader of the first images only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,7 +72,6 @@ class Split:
     reader: ImageReader | RegionReader
 
     def __post_init__(self) -> None:
-        """Check that captions and images fit together."""
         if not len(self.reader):
             raise DataError(f"split {self.name!r} has no images")
         if len(self.captions) != len(self.caption_image):
@@ -90,22 +85,16 @@ class Split:
 
     @property
     def num_images(self) -> int:
-        """How many images the split has."""
+        """Number of images."""
         return len(self.reader)
 
     @property
     def num_captions(self) -> int:
-        """How many captions, and so image-caption pairs, the split has."""
+        """Number of captions, and so of image-caption pairs."""
         return len(self.captions)
 
     def load_image(self, index: int) -> NDArray[np.uint8]:
-        """Read one image.
-
-        Args:
-            index: in [0, num_images).
-
-        Returns:
-            (H, W, 3) uint8 RGB in the original size; see :func:`goal_core.data.images.decode_image`.
+        """One image, (H, W, 3) uint8 RGB in its original size; see :func:`goal_core.data.images.decode_image`.
 
         Raises:
             DataError: the file cannot be read (the message names it), or the split holds regions and no images.
@@ -120,13 +109,7 @@ class Split:
         return self.reader.shape if isinstance(self.reader, RegionReader) else None
 
     def load_regions(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Read the precomputed regions of some images.
-
-        Args:
-            indices: which images, (B,) int64, in any order.
-
-        Returns:
-            (B, R, F) float32, rows in the order of ``indices``.
+        """Precomputed regions of some images, (B, R, F) float32, in the order of their indices (B,) int64.
 
         Raises:
             DataError: a region is not finite (the message names the image), or the split holds images.
@@ -136,11 +119,7 @@ class Split:
         return self.reader.rows(indices)
 
     def first(self, num_images: int) -> Split:
-        """The first images with their captions, as a smaller split of the same kind.
-
-        Args:
-            num_images: how many, at least 1; all, if the split has no more.
-        """
+        """The first ``num_images`` (at least 1) with their captions, as a split; all, if there are no more."""
         if num_images >= self.num_images:
             return self
         kept = int(np.searchsorted(self.caption_image, num_images))
@@ -153,13 +132,7 @@ class Split:
 
 
 def split_of(name: str, captions_by_image: Sequence[Sequence[str]], reader: ImageReader | RegionReader) -> Split:
-    """Build a split from the captions of each image.
-
-    Args:
-        name: `train`, `val` or `test`.
-        captions_by_image: the captions of each image of ``reader``, in its order.
-        reader: the images, or their regions.
-    """
+    """Build a split from the captions of each image of ``reader``, in its order."""
     counts = [len(captions) for captions in captions_by_image]
     return Split(
         name=name,

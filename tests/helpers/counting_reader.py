@@ -6,7 +6,8 @@ from typing import Self
 
 import numpy as np
 
-from goal_core.data import Split, split_of
+from goal_core.data import Split
+from goal_core.data.dataset import split_of
 
 
 class CountingReader:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
+from goal_core.data.formats.format import dataset_folder
 from goal_core.errors import DataError
 
 
@@ -16,16 +17,15 @@ def split_files(test_file: Literal["test", "testall"]) -> dict[str, str]:
     return {"train": "train", "val": "dev", "test": test_file}
 
 
-def precomp_folder(root: Path) -> Path:
+def precomp_folder(root: str) -> Path:
     """The folder of the `*_caps.txt` files: ``root/precomp`` where it exists, else the root.
 
     Raises:
         DataError: the root does not exist.
     """
-    if not root.is_dir():
-        raise DataError(f"dataset folder not found: {root}")
-    inner = root / "precomp"
-    return inner if inner.is_dir() else root
+    folder = dataset_folder(root)
+    inner = folder / "precomp"
+    return inner if inner.is_dir() else folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +89,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def captions_per_image(path: Path, num_captions: int, num_images: int) -> int:
-    """How many consecutive captions each image has.
-
-    Raises:
-        DataError: the captions are not a multiple of the images.
-    """
+    """How many consecutive captions each image has; a `DataError` where they are not a multiple of the images."""
     per_image, rest = divmod(num_captions, num_images)
     if rest or not per_image:
         raise DataError(f"{path} has {num_captions} captions, which is no multiple of the {num_images} images")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from pathlib import Path
 from typing import ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -48,24 +48,22 @@ class DatasetFormat(Protocol[C_contra]):
 
     name: ClassVar[str]
     """As `data.format` in sweep files."""
+    source: ClassVar[str] = ""
+    """Where the published annotations of this layout come from, in words."""
 
     def open(self, config: C_contra) -> Dataset:
-        """Read the data in full, except the pixels and regions themselves.
-
-        Raises:
-            DataError: see :func:`goal_core.data.open_dataset`.
-        """
+        """Read everything but the images and regions themselves; see :func:`goal_core.data.open_dataset`."""
 
     def check(self, config: C_contra, report: DataReport) -> None:
         """Report on each file and folder by itself, so that all problems show together."""
 
     def published_counts(self, config: C_contra) -> Mapping[str, SplitCounts]:
         """See :func:`goal_core.data.published_counts`."""
-        return {}
 
     def how_to_obtain(self, config: C_contra) -> tuple[str, ...]:
-        """Where the files come from, one line each; nothing is ever downloaded from there."""
-        return ()
+        """Where the published files come from, one line each; nothing is ever downloaded from there."""
+        images = _IMAGE_SOURCES.get(config.name)
+        return (self.source, images) if images else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +112,7 @@ class DataReport:
         self.note(split, "ok" if published in (None, found) else "wrong", str(found), shown)
 
     def read(self, dataset: Dataset, progress: Progress) -> None:
-        """Read every image or region as training does, and report each that cannot be read."""
+        """Read every image or region as training does, and add each that cannot be read."""
         splits = dataset.splits.values()
         total, done, bad = sum(split.num_images for split in splits), 0, 0
         for split in splits:
@@ -151,43 +149,49 @@ def _problems(split: Split) -> Iterator[tuple[int, list[str]]]:
             yield len(part), [text for text in pool.map(problem, part.tolist()) if text]
 
 
-def _five(images: int) -> SplitCounts:
-    return SplitCounts(images=images, captions=5 * images)
+def dataset_folder(root: str) -> Path:
+    """The folder that ``data.root`` names.
+
+    Raises:
+        DataError: there is none.
+    """
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"dataset folder not found: {folder}")
+    return folder
 
 
-PUBLISHED_COUNTS: Mapping[str, Mapping[str, SplitCounts]] = MappingProxyType(
-    {
-        "coco": {"train": _five(113_287), "val": _five(5_000), "test": _five(5_000)},
-        "f30k": {"train": _five(29_000), "val": _five(1_014), "test": _five(1_000)},
-    }
-)
-"""Karpathy's splits of COCO (train with restval) and Flickr30K, five captions per image, by the sweep's `data.name`."""
+_SPLIT_SIZES = {
+    "coco": {"train": 113_287, "val": 5_000, "test": 5_000},
+    "f30k": {"train": 29_000, "val": 1_014, "test": 1_000},
+}
+"""Images of Karpathy's splits of COCO (train with restval) and Flickr30K, by the sweep's `data.name`."""
 
-IMAGE_SOURCES: Mapping[str, str] = MappingProxyType(
-    {
-        "coco": "images: http://images.cocodataset.org/zips/train2014.zip and val2014.zip, unpacked to "
-        "images/train2014 and images/val2014 (about 20 GB)",
-        "f30k": "images: flickr30k-images, on request through https://shannon.cs.illinois.edu/DenotationGraph/ "
-        "(about 4 GB)",
-    }
-)
-"""Where the published datasets' images come from, by the sweep's `data.name`."""
+_IMAGE_SOURCES = {
+    "coco": "images: http://images.cocodataset.org/zips/train2014.zip and val2014.zip, unpacked to images/train2014 "
+    "and images/val2014 (about 20 GB)",
+    "f30k": "images: flickr30k-images, on request through https://shannon.cs.illinois.edu/DenotationGraph/ "
+    "(about 4 GB)",
+}
 
 
-def first_val(counts: Mapping[str, SplitCounts], max_val_images: int) -> Mapping[str, SplitCounts]:
-    """Counts of the splits when only the first ``max_val_images`` val images are used; 0 keeps all."""
+def published_splits(name: str, captions_per_image: int = 5) -> dict[str, SplitCounts]:
+    """Karpathy's splits of a published dataset, with so many captions of each image; empty for other datasets."""
+    sizes = _SPLIT_SIZES.get(name, {})
+    return {split: SplitCounts(images=size, captions=captions_per_image * size) for split, size in sizes.items()}
+
+
+def published_files(config: IdMappedConfig | RegionsConfig) -> dict[str, SplitCounts]:
+    """Published counts of the files that a dataset uses; how many of COCO's images its `test` files hold is unknown."""
+    counts = published_splits(config.name)
+    if config.name == "coco" and config.test_file == "test":
+        del counts["test"]
+    return counts
+
+
+def first_val(counts: dict[str, SplitCounts], max_val_images: int) -> dict[str, SplitCounts]:
+    """Counts of the splits when only the first ``max_val_images`` val images are used; 0 uses all."""
     if not counts or not 0 < max_val_images < counts["val"].images:
         return counts
     per_image = counts["val"].captions // counts["val"].images
     return {**counts, "val": SplitCounts(images=max_val_images, captions=max_val_images * per_image)}
-
-
-def published_test_files(config: IdMappedConfig | RegionsConfig) -> Mapping[str, SplitCounts]:
-    """Published counts of a dataset whose test files are a setting.
-
-    COCO's `test` files hold a part of the 5,000 images whose size is not stated, so their split is left out.
-    """
-    counts = dict(PUBLISHED_COUNTS.get(config.name, {}))
-    if config.name == "coco" and config.test_file == "test":
-        del counts["test"]
-    return first_val(counts, config.max_val_images)

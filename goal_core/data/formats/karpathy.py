@@ -14,37 +14,29 @@ from pathlib import Path
 
 from goal_core.data.config import KarpathyConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset
+from goal_core.data.formats import raw_images as raw
 from goal_core.data.formats.format import (
-    IMAGE_SOURCES,
-    PUBLISHED_COUNTS,
     DataReport,
     DatasetFormat,
     SplitCounts,
+    dataset_folder,
     first_val,
-)
-from goal_core.data.formats.raw_images import (
-    ImageRecord,
-    check_images,
-    find_images,
-    image_dataset,
-    kind_of,
-    read_json,
+    published_splits,
 )
 from goal_core.errors import DataError, nearest
 
 SPLIT_OF = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 """The split for each split name in the file; `restval`, the rest of COCO's val2014, is trained on."""
 
-_ANNOTATIONS = (
-    "annotations: dataset_coco.json and dataset_flickr30k.json are in caption_datasets.zip of Karpathy's page, "
-    "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
-)
-
 
 class Karpathy(DatasetFormat[KarpathyConfig]):
     """`data.format: karpathy`."""
 
     name = "karpathy"
+    source = (
+        "annotations: dataset_coco.json and dataset_flickr30k.json are in caption_datasets.zip of Karpathy's page, "
+        "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
+    )
 
     def open(self, config: KarpathyConfig) -> Dataset:
         """Read the annotations, and check that every image file exists; images keep the order of the file.
@@ -54,53 +46,42 @@ class Karpathy(DatasetFormat[KarpathyConfig]):
         Source: VSE++ (vocab.py) counts words over COCO's train2014 and val2014, or over all of
             `dataset_flickr30k.json`.
         """
-        root = Path(config.root).expanduser()
-        if not root.is_dir():
-            raise DataError(f"dataset folder not found: {root}")
-        path = find_annotations(root, config.annotations)
+        root = dataset_folder(config.root)
+        path = _annotation_file(root, config.annotations)
         with _no_collector():
-            records = select_records(read_annotations(path, config.max_captions), config.max_val_images)
-            check_records(records, path)
-            files = find_images(root, [record.file for record in records])
-            whole = read_annotations(path, 0) if config.vocabulary == "legacy" else []
+            records = _used(_read(path, config.max_captions), config.max_val_images)
+            _check_records(records, path)
+            files = raw.find_images(root, [record.name for record in records])
+            whole = _read(path, 0) if config.vocabulary == "legacy" else []
             corpus = tuple(caption for record in whole for caption in record.captions)
-            return image_dataset(config, records, files, corpus)
+            return raw.image_dataset(config, records, files, corpus)
 
     def check(self, config: KarpathyConfig, report: DataReport) -> None:
         """Report on the annotation file, every split's size, and every folder of images."""
-        root = Path(config.root).expanduser()
-        if not root.is_dir():
-            report.note(root.name, "missing", f"dataset folder not found: {root}")
+        root = report.attempt(Path(config.root).expanduser().name, lambda: dataset_folder(config.root))
+        if root is None:
             return
-        path = report.attempt("annotations", lambda: find_annotations(root, config.annotations))
+        path = report.attempt("annotations", lambda: _annotation_file(root, config.annotations))
         if path is None:
             return
-        read = report.attempt(path.name, lambda: read_annotations(path, config.max_captions))
+        read = report.attempt(path.name, lambda: _read(path, config.max_captions))
         if read is None:
             return
-        records = select_records(read, config.max_val_images)
+        records = _used(read, config.max_val_images)
         report.note(path.name, "ok", f"{len(records):,} images")
-        report.attempt(path.name, lambda: check_records(records, path))
+        report.attempt(path.name, lambda: _check_records(records, path))
         published = self.published_counts(config)
         for name in SPLIT_NAMES:
             found = SplitCounts.of(record.captions for record in records if record.split == name)
             report.counts(name, found, published.get(name))
-        check_images(root, [record.file for record in records], report)
+        raw.check_images(root, [record.name for record in records], report)
 
     def published_counts(self, config: KarpathyConfig) -> Mapping[str, SplitCounts]:
-        """With at most five captions of an image; nothing where all of COCO's captions are used."""
+        """Those of Karpathy's splits; how many captions all of COCO has is not stated."""
         if config.name == "coco" and config.max_captions == 0:
             return {}
-        used = min(config.max_captions or 5, 5)
-        counts = {
-            name: SplitCounts(images=split.images, captions=used * split.images)
-            for name, split in PUBLISHED_COUNTS.get(config.name, {}).items()
-        }
+        counts = published_splits(config.name, min(config.max_captions or 5, 5))
         return first_val(counts, config.max_val_images)
-
-    def how_to_obtain(self, config: KarpathyConfig) -> tuple[str, ...]:
-        """Karpathy's annotations, and the images."""
-        return (_ANNOTATIONS, IMAGE_SOURCES[config.name]) if config.name in IMAGE_SOURCES else ()
 
 
 @contextmanager
@@ -118,16 +99,8 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def find_annotations(root: Path, annotations: str) -> Path:
-    """The annotation file of a dataset folder.
-
-    Args:
-        root: an existing folder.
-        annotations: file relative to the root, or ``auto`` for the only ``dataset_*.json`` there.
-
-    Raises:
-        DataError: the file is not there, or ``auto`` finds none or several.
-    """
+def _annotation_file(root: Path, annotations: str) -> Path:
+    """The file that ``data.annotations`` names; for ``auto``, the only ``dataset_*.json`` in the root."""
     candidates = sorted(path for path in root.glob("dataset_*.json") if path.is_file())
     listed = ", ".join(path.name for path in candidates) or "none"
     if annotations != "auto":
@@ -144,27 +117,16 @@ def find_annotations(root: Path, annotations: str) -> Path:
     return candidates[0]
 
 
-def read_annotations(path: Path, max_captions: int) -> list[ImageRecord]:
-    """Parse an annotation file.
-
-    Args:
-        path: the JSON file.
-        max_captions: captions to keep of each image, in file order; 0 keeps all.
-
-    Returns:
-        All images, in file order.
-
-    Raises:
-        DataError: the file is not JSON or of another layout; the message names the key.
-    """
-    stored = read_json(path)
+def _read(path: Path, max_captions: int) -> list[raw.ImageRecord]:
+    """All images of an annotation file, in file order, with their first captions; 0 keeps all captions."""
+    stored = raw.read_json(path)
     images = stored.get("images") if isinstance(stored, dict) else None
     if not isinstance(images, list):
         raise DataError(f"{path} must be an object with a list 'images', the layout of Karpathy's dataset_*.json")
     return [_record(item, f"{path}: images[{index}]", max_captions) for index, item in enumerate(images)]
 
 
-def select_records(records: list[ImageRecord], max_val_images: int) -> list[ImageRecord]:
+def _used(records: list[raw.ImageRecord], max_val_images: int) -> list[raw.ImageRecord]:
     """Leave out the val images after the first ``max_val_images``; 0 keeps all."""
     if not max_val_images:
         return records
@@ -173,24 +135,20 @@ def select_records(records: list[ImageRecord], max_val_images: int) -> list[Imag
     return [record for index, record in enumerate(records) if index not in surplus]
 
 
-def check_records(records: Sequence[ImageRecord], path: Path) -> None:
-    """Check that no split is empty and no image is listed twice.
-
-    Raises:
-        DataError: one of them is.
-    """
+def _check_records(records: Sequence[raw.ImageRecord], path: Path) -> None:
+    """Check that no split is empty and no image is listed twice."""
     present = {record.split for record in records}
     for name in SPLIT_NAMES:
         if name not in present:
             raise DataError(f"split {name!r} of {path} has no images")
     seen: set[str] = set()
     for record in records:
-        if record.file in seen:
-            raise DataError(f"image {record.file} is listed more than once in {path}")
-        seen.add(record.file)
+        if record.name in seen:
+            raise DataError(f"image {record.name} is listed more than once in {path}")
+        seen.add(record.name)
 
 
-def _record(item: object, where: str, max_captions: int) -> ImageRecord:
+def _record(item: object, where: str, max_captions: int) -> raw.ImageRecord:
     """Check one entry of ``images``; ``where`` locates it in messages."""
     if not isinstance(item, dict):
         raise DataError(f"{where} must be an object, got {type(item).__name__}")
@@ -206,11 +164,11 @@ def _record(item: object, where: str, max_captions: int) -> ImageRecord:
         raise DataError(f"{where}.split must be one of {', '.join(SPLIT_OF)}, got {split!r}{hint}")
     sentences = item.get("sentences")
     if not isinstance(sentences, list):
-        raise DataError(f"{where}.sentences must be a list, got {kind_of(item, 'sentences')}")
+        raise DataError(f"{where}.sentences must be a list, got {raw.kind_of(item, 'sentences')}")
     if not sentences:
         raise DataError(f"{where} ({name}) has no captions")
     captions = tuple(_captions(sentences[: max_captions or None], where))
-    return ImageRecord(split=SPLIT_OF[split], file="/".join(parts), captions=captions)
+    return raw.ImageRecord(split=SPLIT_OF[split], name="/".join(parts), captions=captions)
 
 
 def _captions(sentences: list[object], where: str) -> Iterator[str]:
@@ -234,5 +192,5 @@ def _captions(sentences: list[object], where: str) -> Iterator[str]:
 def _text(item: dict[str, object], key: str, where: str, *, may_be_empty: bool = False) -> str:
     value = item.get(key)
     if not isinstance(value, str) or not (value or may_be_empty or key == "filepath"):
-        raise DataError(f"{where}.{key} must be text, got {kind_of(item, key)}")
+        raise DataError(f"{where}.{key} must be text, got {raw.kind_of(item, key)}")
     return value

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from goal_core.data.config import IdMappedConfig, KarpathyConfig, XvlmJsonConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
 from goal_core.data.formats.format import DataReport
-from goal_core.data.images.transforms import decode_image
+from goal_core.data.images import decode_image
 from goal_core.errors import DataError
 
 WITH_FOLDER = ("", "images")
@@ -35,8 +35,8 @@ class ImageRecord:
 
     split: str
     """`train`, `val` or `test`."""
-    file: str
-    """Relative path with forward slashes."""
+    name: str
+    """Path of the image file, relative, with forward slashes."""
     captions: tuple[str, ...]
     """At least one."""
 
@@ -80,8 +80,8 @@ def image_dataset(
 ) -> Dataset:
     """Build a dataset of raw images.
 
-    The fingerprint covers the split, file name, captions and number of bytes of each image, and the corpus. Content
-    that changes within a file of the same size is not noticed.
+    The fingerprint covers the split, name, captions and number of bytes of each image, and the corpus. Content that
+    changes within a file of the same size is not noticed.
 
     Args:
         config: the dataset.
@@ -90,7 +90,7 @@ def image_dataset(
         corpus: captions that the vocabulary is made of, where they are not those of train and val.
     """
     pairs = list(zip(records, files, strict=True))
-    described: Iterable[object] = ([record.split, record.file, record.captions, file.size] for record, file in pairs)
+    described: Iterable[object] = ([record.split, record.name, record.captions, file.size] for record, file in pairs)
     if corpus:
         described = itertools.chain(described, [["vocabulary", corpus]])
     fingerprint = fingerprint_of(config.image, config.min_word_count, described)
@@ -113,11 +113,11 @@ def check_once(names: Mapping[str, Sequence[str]], source: str = "") -> None:
         DataError: an image is listed twice.
     """
     seen: dict[str, str] = {}
-    for split, files in names.items():
-        for file in files:
-            if file in seen:
-                raise DataError(f"image {file}{source} is listed twice: in splits {seen[file]} and {split}")
-            seen[file] = split
+    for split, listed in names.items():
+        for name in listed:
+            if name in seen:
+                raise DataError(f"image {name}{source} is listed twice: in splits {seen[name]} and {split}")
+            seen[name] = split
 
 
 def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
@@ -128,7 +128,7 @@ def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
 
     Args:
         root: folder of the dataset.
-        names: relative path of each image, with forward slashes.
+        names: path of each image, relative, with forward slashes.
 
     Returns:
         One entry per name, in order.
@@ -168,23 +168,16 @@ def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
 
 
 def check_images(root: Path, names: Iterable[str], report: DataReport) -> None:
-    """Report for each folder of images how many are there, or which are not.
-
-    Args:
-        root: folder of the dataset.
-        names: relative path of each image, with forward slashes.
-        report: is added to.
-    """
+    """Report for each folder of images how many are there, or which are not; arguments as :func:`find_images`."""
     folders: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
         folders[posixpath.dirname(name)].append(name)
-    for folder, files in sorted(folders.items()):
+    for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
-        located = report.attempt(item, partial(find_images, root, files))
+        located = report.attempt(item, partial(find_images, root, listed))
         if located is not None:
             size = sum(file.size for file in located) / 1e9
-            where = os.path.dirname(located[0].path)
-            report.note(item, "ok", f"{len(located):,} files, {size:.2f} GB in {where}")
+            report.note(item, "ok", f"{len(located):,} files, {size:.2f} GB in {os.path.dirname(located[0].path)}")
             for file in (file for file in located if not file.size):
                 report.note(item, "wrong", f"image {file.path} is empty")
 

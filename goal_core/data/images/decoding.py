@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -67,10 +68,6 @@ class _Requests(Sampler[DecodeRequest]):
         return iter(self.current)
 
 
-def _unchanged(item: Any) -> Any:
-    return item
-
-
 class ImageDecoder:
     """Decodes batches of a split's images.
 
@@ -127,7 +124,6 @@ class ImageDecoder:
                 sampler=self._requests,
                 batch_size=None,
                 num_workers=self._num_workers,
-                collate_fn=_unchanged,
                 persistent_workers=True,
                 # The loader draws a seed for its workers; from torch's global stream it would change the model's draws.
                 generator=torch.Generator(),
@@ -139,21 +135,14 @@ class DecodedImages:
     """A split's images as evaluation sees them, decoded once where memory allows.
 
     If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded when it is
-    first asked for and then kept as uint8; otherwise each is decoded whenever it is asked for.
-
-    Args:
-        split: the images.
-        config: their sizes; of the augmentation only its effect on evaluation counts.
-        num_workers: decoding processes, 0 for none. They stop once everything is kept.
-        ram_limit: bytes.
+    first asked for and then kept as uint8; otherwise each is decoded whenever it is asked for. The worker processes
+    stop once everything is kept.
     """
 
     def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0, ram_limit: int = RAM_LIMIT) -> None:
         self._decoder = ImageDecoder(split, config, num_workers=num_workers)
         shape = (split.num_images, 3, config.size, config.size)
-        self._kept: Tensor | None = None
-        if split.num_images * 3 * config.size**2 <= ram_limit:
-            self._kept = torch.empty(shape, dtype=torch.uint8)
+        self._kept = torch.empty(shape, dtype=torch.uint8) if math.prod(shape) <= ram_limit else None
         self._done = np.zeros(split.num_images, dtype=bool)
 
     def stream(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:

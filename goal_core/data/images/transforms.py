@@ -108,25 +108,13 @@ class ImageTransform:
         return {"stretched": "bicubic" if self.resampling is Image.Resampling.BICUBIC else True}
 
     def for_evaluation(self, pixels_HW3: NDArray[np.uint8]) -> Tensor:
-        """The central crop of the resized image, or the whole image stretched.
-
-        Args:
-            pixels_HW3: RGB image of any size, (H, W, 3) uint8.
-
-        Returns:
-            (3, size, size) uint8.
-        """
+        """The central crop of the resized image, or the whole image stretched: (3, size, size) uint8 of (H, W, 3)."""
         return _to_tensor(self._stretched(pixels_HW3) if self.stretches else self._centre(pixels_HW3))
 
     def for_training(self, pixels_HW3: NDArray[np.uint8], seed: int) -> Tensor:
-        """The image cropped, flipped with a chance of one half and distorted at random, or as in evaluation.
+        """The image cropped, flipped and distorted at random, (3, size, size) uint8; without ``crop`` as in evaluation.
 
-        Args:
-            pixels_HW3: RGB image of any size, (H, W, 3) uint8.
-            seed: of this image's draws, at least 0; equal seeds give equal pixels in every process.
-
-        Returns:
-            (3, size, size) uint8.
+        Equal seeds (at least 0) give equal pixels in every process.
         """
         if self.crop is None:
             return self.for_evaluation(pixels_HW3)
@@ -171,9 +159,6 @@ def random_crop_box(
         width: of the image, pixels.
         generator: advanced by the draws.
         scale: range of the crop's share of the area.
-
-    Returns:
-        Top, left, height and width of the crop, pixels; it lies within the image.
     """
     low, high = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
     for _ in range(_CROP_TRIES):
@@ -232,15 +217,10 @@ def transform_of(config: ImageConfig) -> ImageTransform:
 
 
 def window_boxes(height: int, width: int) -> list[tuple[int, int, int, int]]:
-    """The windows of an image pyramid, level by level and row by row, the whole image first.
-
-    Args:
-        height: of the image, pixels.
-        width: of the image, pixels.
+    """The windows of an image, level by level and row by row, the whole image first; neighbours overlap by half.
 
     Returns:
-        Left, top, right and bottom of each of the :data:`NUM_WINDOWS` windows, pixels; each is at least one pixel
-        wide and high. Neighbours overlap by half.
+        Left, top, right and bottom of each of the :data:`NUM_WINDOWS` windows, pixels, each at least one pixel large.
     """
     boxes = []
     for level in LEVELS:
@@ -250,15 +230,7 @@ def window_boxes(height: int, width: int) -> list[tuple[int, int, int, int]]:
 
 
 def window_pixels(pixels_HW3: NDArray[np.uint8], size: int) -> Tensor:
-    """The windows of an image, each stretched to a square, as region-like images.
-
-    Args:
-        pixels_HW3: RGB image of any size, (H, W, 3) uint8.
-        size: side of each square, pixels.
-
-    Returns:
-        (NUM_WINDOWS, 3, size, size) uint8.
-    """
+    """The windows of an RGB image (H, W, 3) uint8, stretched to squares: (NUM_WINDOWS, 3, size, size) uint8."""
     image = Image.fromarray(pixels_HW3)
     windows = [
         np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box))

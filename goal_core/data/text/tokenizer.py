@@ -40,19 +40,17 @@ def tokenizer_from_json(text: str) -> Tokenizer:
         stored = json.loads(text)
     except ValueError as error:
         raise DataError(f"the stored tokenizer is not JSON: {error}") from error
-    for kind in (Wordpieces, CleanedWordpieces):
-        if isinstance(stored, dict) and stored.get("format") == kind.stored_format:
-            return kind.from_stored(stored)
-    return Vocabulary.from_json(text)
+    if not isinstance(stored, dict):
+        raise DataError(f"the stored tokenizer must be an object, got {type(stored).__name__}")
+    kinds = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces, CleanedWordpieces)}
+    kind = kinds.get(str(stored.get("format")))
+    if kind is None:
+        raise DataError(f"the stored tokenizer must be an object whose 'format' is one of {', '.join(kinds)}")
+    return kind.from_stored(stored)
 
 
 class EncodedCaptions:
-    """All captions of a split as ids, held flat (4 bytes per id).
-
-    Args:
-        captions: any number of captions, at least 1.
-        tokenizer: gives the ids.
-    """
+    """All captions of a split, at least one, as ids (4 bytes each)."""
 
     def __init__(self, captions: Sequence[str], tokenizer: Tokenizer) -> None:
         ids = array("i")
@@ -73,14 +71,11 @@ class EncodedCaptions:
         return self._lengths
 
     def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Ids of some captions.
-
-        Args:
-            indices: which captions, (B,) int64, in any order, B at least 1.
+        """Ids of the captions at ``indices``, (B,) int64 in any order, B at least 1.
 
         Returns:
             Ids (B, L) int64, each row padded with 0 up to the longest of these captions, and the lengths (B,) int64,
-            all at least 2. Both on the CPU, rows in the order of ``indices``.
+            all at least 2. Both are on the CPU.
         """
         lengths = self._lengths[indices]
         columns = np.arange(lengths.max())

@@ -6,15 +6,15 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 
 from goal_core.errors import DataError
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")
-_FORMAT = "goal-vocabulary-1"
 
 _CLITIC = r"'(?:s|m|d|ll|re|ve)\b"
 _TOKEN = re.compile(
@@ -54,18 +54,19 @@ def _split(part: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The known words. Ids 0 to 3 are ``<pad> <start> <end> <unk>``; word ``words[i]`` has id ``i + 4``."""
+    """The known words. Ids 0 to 3 are ``<pad> <start> <end> <unk>``; word ``words[i]`` has id ``i + 4``.
+
+    Raises:
+        DataError: there is no word, or one occurs twice or is a special word.
+    """
+
+    stored_format: ClassVar[str] = "goal-vocabulary-1"
 
     words: tuple[str, ...]
     """By descending count, then alphabetically, so that equal corpora give equal ids."""
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Index the words.
-
-        Raises:
-            DataError: there is no word, or one occurs twice or is a special word.
-        """
         ids = {word: index for index, word in enumerate((*SPECIAL_WORDS, *self.words))}
         if not self.words:
             raise DataError("the vocabulary is empty")
@@ -105,21 +106,17 @@ class Vocabulary:
 
     def to_json(self) -> str:
         """The vocabulary as text; equal vocabularies give equal text."""
-        return json.dumps({"format": _FORMAT, "words": list(self.words)}, ensure_ascii=False)
+        return json.dumps({"format": self.stored_format, "words": list(self.words)}, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Vocabulary:
-        """Read the text of :meth:`to_json`.
+    def from_stored(cls, stored: Mapping[str, object]) -> Vocabulary:
+        """Read the parsed text of :meth:`to_json`.
 
         Raises:
-            DataError: the text is anything else.
+            DataError: it is anything else.
         """
-        try:
-            stored = json.loads(text)
-        except ValueError as error:
-            raise DataError(f"vocabulary is not JSON: {error}") from error
-        if not isinstance(stored, dict) or set(stored) != {"format", "words"} or stored["format"] != _FORMAT:
-            raise DataError(f"vocabulary must be an object with 'words' and 'format': {_FORMAT!r}")
+        if set(stored) != {"format", "words"}:
+            raise DataError(f"vocabulary must be an object with 'words' and 'format': {cls.stored_format!r}")
         words = stored["words"]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise DataError("vocabulary 'words' must be a list of strings")

@@ -45,7 +45,6 @@ class Wordpieces:
     _tokenizer: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the pieces and build the tokenizer."""
         ids = {piece: index for index, piece in enumerate(self.pieces)}
         if len(ids) != len(self.pieces):
             raise DataError(f"{len(self.pieces) - len(ids)} word pieces are listed twice")

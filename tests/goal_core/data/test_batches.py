@@ -17,13 +17,11 @@ from goal_core.data import (
     ScenesConfig,
     Split,
     Vocabulary,
-    batch_indices,
-    epoch_order,
     num_batches,
     open_dataset,
-    sample_seed,
     transform_of,
 )
+from goal_core.data.batches import batch_indices, epoch_order, sample_seed
 from goal_core.errors import ConfigError, DataError
 from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset

@@ -162,7 +162,7 @@ def test_other_kinds_of_data_are_opened_and_counted(tmp_path: Path) -> None:
 def test_all_problems_of_mapped_ids_are_found_together(tmp_path: Path) -> None:
     root = write_id_mapped(tmp_path)
     (root / "images/train2014/0001.png").unlink()
-    folder = precomp_folder(root)
+    folder = precomp_folder(str(root))
     (folder / "dev_caps.txt").unlink()
     report = check_data(IdMappedConfig(name="tiny", root=str(root)))
     assert [state for state, _ in bad(report)] == ["missing", "missing"]

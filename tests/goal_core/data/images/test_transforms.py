@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision import transforms
 
-from goal_core.data import ImageConfig, decode_image, transform_of
-from goal_core.data.images import NUM_WINDOWS
+from goal_core.data import ImageConfig, transform_of
+from goal_core.data.images import NUM_WINDOWS, decode_image
 from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box, window_boxes
 from goal_core.errors import DataError
 from tests.helpers.paths import ROOT
