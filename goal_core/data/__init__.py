@@ -1,7 +1,7 @@
 """Images and captions: datasets in all their formats, and batches that can be started anywhere.
 
-The whole of `goal_core` and the packages above it import from here, and from the rooms below: `config` (the settings
-in sweep files), `formats`, `text`, `images` and `scenes`.
+Other rooms and packages import from here, or from `config` (the settings in sweep files), `formats`, `text` and
+`images`. Batches read splits, splits read files through the formats; `scenes` generates synthetic data.
 """
 
 from goal_core.data.batches import Batch, BatchSource, num_batches

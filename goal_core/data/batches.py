@@ -1,6 +1,6 @@
 """Training batches that can be started at any step of any epoch.
 
-Which caption is seen when follows from the seed and the epoch alone, so any step can be found again.
+The seed and the epoch alone determine the order of the captions, so any step can be found again.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Batch:
     regions: Tensor | None
     """Precomputed regions of each image, (B, R, F) float32; None where the split holds images."""
     region_lengths: Tensor | None
-    """How many of the R rows are regions, the rest being zeros, (B,) int64; None where ``regions`` is None or whole."""
+    """How many of the R rows are regions, the rest being zeros, (B,) int64; None where all are."""
     tokens: Tensor
     """Ids of the captions, (B, L) int64, padded with 0 up to the longest caption of the batch."""
     lengths: Tensor

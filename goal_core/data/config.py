@@ -179,7 +179,7 @@ class XvlmJsonConfig:
 
 
 DataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig | RegionsConfig
-"""Told apart by `format`. `image` is None where features are computed already, `root` where no file is read."""
+"""Any of them; `image` is None where features are computed already, `root` is None where no file is read."""
 
 
 def _check_counts(config: DataConfig, *names: str) -> None:

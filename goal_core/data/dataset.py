@@ -23,7 +23,7 @@ DECODE_VERSION = 1
 
 
 class _Reader(Protocol):
-    """What a split's images or features are read with. Readers are pickled to reach other processes."""
+    """Reads a split's images or features. Readers are pickled to reach other processes."""
 
     def __len__(self) -> int: ...
 
@@ -35,7 +35,7 @@ class _Reader(Protocol):
 
 
 class ImageReader(_Reader, Protocol):
-    """Where a split's images come from."""
+    """Reads a split's images."""
 
     def read(self, index: int) -> NDArray[np.uint8]:
         """One image, (H, W, 3) uint8 RGB in its original size."""
@@ -43,7 +43,7 @@ class ImageReader(_Reader, Protocol):
 
 @runtime_checkable
 class RegionReader(_Reader, Protocol):
-    """Where a split's precomputed features come from."""
+    """Reads a split's precomputed features."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,7 +66,7 @@ class Split:
     name: str
     """`train`, `val` or `test`."""
     captions: list[str]
-    """All captions: those of image 0, then those of image 1, and so on; images may differ in how many they have."""
+    """All captions: those of image 0, then those of image 1, and so on; images may have different numbers of them."""
     caption_image: NDArray[np.int64]
     """Index of each caption's image in this split, (num_captions,), ascending; every image occurs."""
     reader: ImageReader | RegionReader
@@ -119,7 +119,7 @@ class Split:
         return self.reader.rows(indices)
 
     def first(self, num_images: int) -> Split:
-        """The first ``num_images`` (at least 1) with their captions, as a split; all, if there are no more."""
+        """The first ``num_images`` images (at least 1) with their captions, as a split; all, if there are no more."""
         if num_images >= self.num_images:
             return self
         kept = int(np.searchsorted(self.caption_image, num_images))

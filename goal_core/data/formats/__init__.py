@@ -1,8 +1,7 @@
-"""The layouts that datasets come in: one module each, and what is common to all of them.
+"""The layouts that datasets come in, one module each, and the functions that open and check a dataset of any layout.
 
-`FORMATS` holds one :class:`DatasetFormat` for each word that `data.format` may be. Other rooms open and check
-datasets with the functions here; `goal_core.data` exports them. The files of precomputed features are exported for
-the extraction of features, which writes them.
+`goal_core.data` exports these functions to everybody. The files of precomputed features are for the extraction of
+features, which writes them.
 """
 
 from collections.abc import Mapping
@@ -44,15 +43,12 @@ def open_dataset(config: DataConfig) -> Dataset:
 
 
 def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:
-    """Look at everything a sweep needs of its data; nothing is downloaded.
+    """Look at everything a sweep needs of its data, and report faults without raising; nothing is downloaded.
 
     Args:
         config: the dataset.
         quick: check only that images and regions are present and of the right size; do not read them.
         progress: called while they are read.
-
-    Returns:
-        What is there and what is not. Faults of the data raise no error.
     """
     layout, report = format_of(config), DataReport(name=config.name)
     layout.check(config, report)
@@ -67,14 +63,9 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
 
 
 def published_counts(config: DataConfig) -> Mapping[str, SplitCounts]:
-    """Size of the published splits, with the captions that a dataset's settings use of them.
+    """Size of the published splits of `coco` and `f30k`, counting the images and captions that the settings use.
 
-    Args:
-        config: the dataset, recognised by its name, `coco` or `f30k`.
-
-    Returns:
-        Counts by split, in the order train, val, test. Empty for datasets that are not published; a split whose size
-        is not known is left out.
+    Empty for datasets of other names; a split whose size is not known is left out.
     """
     return format_of(config).published_counts(config)
 

@@ -106,10 +106,13 @@ class DataReport:
             self.note(item, "missing" if absent else "wrong", str(error))
             return None
 
+    def compare(self, item: str, found: str, published: str | None, *, same: bool) -> None:
+        """Add a finding next to what is published, None for nothing; it is wrong where they are not the same."""
+        self.note(item, "ok" if same or published is None else "wrong", found, published or "")
+
     def counts(self, split: str, found: SplitCounts, published: SplitCounts | None) -> None:
-        """Add a split's size beside the published one."""
-        shown = "" if published is None else str(published)
-        self.note(split, "ok" if published in (None, found) else "wrong", str(found), shown)
+        """Add a split's size next to the published one."""
+        self.compare(split, str(found), None if published is None else str(published), same=found == published)
 
     def read(self, dataset: Dataset, progress: Progress) -> None:
         """Read every image or region as training does, and add each that cannot be read."""

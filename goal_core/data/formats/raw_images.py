@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -136,11 +135,12 @@ def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
     Raises:
         DataError: a folder is not found, or files are missing; the message counts them and names a few.
     """
+    parts = [name.rpartition("/") for name in names]
     wanted: dict[str, set[str]] = defaultdict(set)
-    for folder, file in map(posixpath.split, names):
+    for folder, _, file in parts:
         wanted[folder].add(file)
     there = {folder: _files_in(root, folder, files) for folder, files in wanted.items()}
-    found = [there[folder].get(file) for folder, file in map(posixpath.split, names)]
+    found = [there[folder].get(file) for folder, _, file in parts]
     missing = [name for name, file in zip(names, found, strict=True) if file is None]
     if missing:
         more = ", ..." if len(missing) > _NAMES_SHOWN else ""
@@ -171,7 +171,7 @@ def check_images(root: Path, names: Iterable[str], report: DataReport) -> None:
     """Report for each folder of images how many are there, or which are not; arguments as :func:`find_images`."""
     folders: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
-        folders[posixpath.dirname(name)].append(name)
+        folders[name.rpartition("/")[0]].append(name)
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
         located = report.attempt(item, partial(find_images, root, listed))

@@ -143,7 +143,7 @@ class FeatureFile:
                 size = self._rows.offset + self._rows.nbytes
                 self._file.truncate(size)
                 if hasattr(os, "posix_fallocate"):  # absent on macOS
-                    # All of the file takes its place on the disk now: writing to the map of a full disk would kill us.
+                    # Reserve the whole file now: writing to a memory map of a full disk kills the process.
                     os.posix_fallocate(self._file.fileno(), 0, size)
             except BaseException:
                 self._file.close()
@@ -167,6 +167,7 @@ class FeatureFile:
         try:
             if kind is None and self.num_rows == self._shape[0]:
                 with storage_errors(self._path, "write"):
+                    os.fsync(self._file.fileno())
                     self._partial.replace(self._path)
                     self._note.unlink(missing_ok=True)
         finally:
@@ -197,4 +198,5 @@ class FeatureFile:
             if fits and there >= rows.offset + noted["rows"] * rows[0].nbytes:
                 self.num_rows = noted["rows"]
                 return rows
+        self._note.unlink(missing_ok=True)  # before the rows that it speaks of become zeros
         return npy.open_memmap(self._partial, mode="w+", dtype="<f4", shape=self._shape)

@@ -15,7 +15,7 @@ import numpy as np
 from goal_core.data.config import RegionsConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
 from goal_core.data.formats import caption_files as texts
-from goal_core.data.formats.format import DataReport, DatasetFormat, SplitCounts, State, first_val, published_files
+from goal_core.data.formats.format import DataReport, DatasetFormat, SplitCounts, first_val, published_files
 from goal_core.data.formats.region_files import RegionFile, RegionRows, read_region_header
 from goal_core.errors import DataError
 
@@ -121,22 +121,22 @@ def _check_split(
     listed = report.attempt(ids.name, lambda: texts.read_lines(ids))
     if file is not None:
         shown = f"shape {file.shape}, {np.dtype(file.dtype)}, {file.version[0] / 1e9:.2f} GB"
-        wanted = "" if published is None else f"shape {(published.images, *PUBLISHED_REGIONS)}"
+        wanted = None if published is None else f"shape {(published.images, *PUBLISHED_REGIONS)}"
         # Other features of the published images will do; fewer images will not.
-        state: State = "ok" if published is None or published.images == file.shape[0] else "wrong"
-        report.note(ims.name, state, shown, wanted)
+        report.compare(ims.name, shown, wanted, same=published is not None and published.images == file.shape[0])
     if captions is not None:
-        wanted = "" if published is None else f"{published.captions:,} captions"
-        state = "ok" if published is None or published.captions == len(captions) else "wrong"
-        report.note(caps.name, state, f"{len(captions):,} captions", wanted)
-    kept: tuple[str, ...] | None = None
-    if file is not None and captions is not None:
-        images = file.shape[0]
-        per_image = report.attempt(caps.name, lambda: texts.captions_per_image(caps, len(captions), images))
-        if per_image is not None and listed is not None:
-            kept = report.attempt(ids.name, lambda: texts.image_ids(ids, listed, images, per_image))
-            if kept is not None:
-                report.note(ids.name, "ok", f"{len(listed):,} ids of {len(kept):,} images")
+        wanted = None if published is None else f"{published.captions:,} captions"
+        same = published is not None and published.captions == len(captions)
+        report.compare(caps.name, f"{len(captions):,} captions", wanted, same=same)
+    if file is None or captions is None:
+        return file, None
+    images = file.shape[0]
+    per_image = report.attempt(caps.name, lambda: texts.captions_per_image(caps, len(captions), images))
+    if per_image is None or listed is None:
+        return file, None
+    kept = report.attempt(ids.name, lambda: texts.image_ids(ids, listed, images, per_image))
+    if kept is not None:
+        report.note(ids.name, "ok", f"{len(listed):,} ids of {len(kept):,} images")
     return file, kept
 
 

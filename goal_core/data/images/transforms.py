@@ -27,7 +27,7 @@ CROP_SCALE = (0.08, 1.0)
 XVLM_CROP_SCALE = (0.5, 1.0)
 """The same for X-VLM's crops."""
 CROP_RATIO = (3 / 4, 4 / 3)
-"""Range of a random crop's width : height."""
+"""Range of a random crop's width divided by its height."""
 SIDE_SCALE = (0.6, 1.0)
 """Range of the share of both sides that a crop of VSE-infinity takes."""
 _CROP_TRIES = 10
@@ -97,12 +97,12 @@ class ImageTransform:
 
     @property
     def augments(self) -> bool:
-        """Whether training sees other pixels of an image each time."""
+        """Whether every use of an image in training sees other pixels."""
         return self.crop is not None
 
     @property
     def feature_key(self) -> dict[str, str | bool]:
-        """What must enter the key of kept features, next to ``size`` and ``resize``, to identify their pixels."""
+        """What the key of cached features must hold besides ``size`` and ``resize`` to identify their pixels."""
         if not self.stretches:
             return {}
         return {"stretched": "bicubic" if self.resampling is Image.Resampling.BICUBIC else True}

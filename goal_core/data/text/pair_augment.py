@@ -1,6 +1,6 @@
 """Size augmentation of VSE-infinity: regions and words that are left out in training.
 
-Every draw belongs to one (seed, epoch, caption), so all cells see a pair augmented alike, and so does a resumed one.
+Every random draw belongs to one (seed, epoch, caption), so all cells see a pair augmented alike, after a resume too.
 
 Source: VSE-infinity (Chen et al., CVPR 2021), section 3.3.
 """

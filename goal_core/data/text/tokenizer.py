@@ -1,4 +1,4 @@
-"""What every framework's tokenizer does, and a split's captions as padded batches of its ids."""
+"""The interface of all tokenizers, and a split's captions as padded batches of ids."""
 
 from __future__ import annotations
 

@@ -40,6 +40,8 @@ def test_what_does_not_fit_begins_anew(tmp_path: Path, damage: str) -> None:
     if damage == "data":
         os.truncate(tmp_path / ".x_ims.npy.partial", 140)
     with FeatureFile(path, shape, "key") as file:
+        assert file.num_rows == 0  # and the writer is killed before it has written a row
+    with FeatureFile(path, shape, "key") as file:
         assert file.num_rows == 0
         file.append(ROWS)
     assert np.array_equal(np.load(path), ROWS)
