@@ -212,3 +212,11 @@ def test_published_counts_follow_the_settings() -> None:
     assert published_counts(KarpathyConfig(name="emoji", root="x")) == {}
     assert "test" not in published_counts(RegionsConfig(name="coco", root="x"))
     assert published_counts(RegionsConfig(name="coco", root="x", test_file="testall"))["test"].images == 5_000
+    everything = published_counts(KarpathyConfig(name="f30k", root="x", max_captions=0, max_val_images=10))
+    assert [(split.images, split.captions) for split in everything.values()] == [
+        (29_000, 145_000),
+        (10, 50),
+        (1_000, 5_000),
+    ]
+    assert published_counts(KarpathyConfig(name="coco", root="x", max_captions=0)) == {}
+    assert published_counts(ScenesConfig(name="coco")) == {}

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -267,3 +268,21 @@ def test_windows_lie_in_the_image_and_cover_it() -> None:
         for first, last in ((1, 4), (5, 13)):
             assert boxes[first][:2] == (0, 0)
             assert boxes[last][2:] == (width, height)
+
+
+@pytest.mark.parametrize(
+    ("augment", "augments", "key"),
+    [
+        ("none", False, {}),
+        ("crop_flip", True, {}),
+        ("vse_infty", True, {"stretched": True}),
+        ("xvlm", True, {"stretched": "bicubic"}),
+    ],
+)
+def test_a_transform_says_whether_it_augments_and_what_identifies_its_evaluation_pixels(
+    augment: Literal["none", "crop_flip", "vse_infty", "xvlm"], augments: bool, key: dict[str, str | bool]
+) -> None:
+    transform = transform_of(ImageConfig(size=24, resize=32, augment=augment))
+    assert (transform.augments, transform.feature_key) == (augments, key)
+    same = torch.equal(transform.for_training(noise(50, 40), 3), transform.for_evaluation(noise(50, 40)))
+    assert same != augments
