@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 from torch import Tensor
 
 from goal_core.checkpoints.file import read_checkpoint, take_prefix, write_checkpoint
-from goal_core.data.config import DataConfig, ImageConfig, ScenesConfig
+from goal_core.data.config import DataConfig, ImageConfig
 from goal_core.data.text.tokenizer import Tokenizer, tokenizer_from_json
 from goal_core.errors import WeightsError
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig, XvlmConfig
@@ -59,8 +59,8 @@ class ModelDescription:
     def moved(self, *, root: str | None, weights: str | None) -> ModelDescription:
         """The description with another folder for the data or another file for the backbone's weights."""
         data, model = self.data, self.model
-        if root is not None and not isinstance(data, ScenesConfig):
-            data = replace(data, root=root)
+        if root is not None and data.root is not None:
+            data = data.with_root(root)
         if weights is not None:
             model = replace(model, backbone=replace(model.backbone, weights=weights))
         return replace(self, data=data, model=model)

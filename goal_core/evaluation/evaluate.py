@@ -11,7 +11,6 @@ import torch
 
 from goal_core.checkpoints import BEST, ModelDescription, TrainedModel, load_module, read_model
 from goal_core.data import Dataset, Split, open_dataset, tokenize
-from goal_core.data.config import RegionsConfig
 from goal_core.errors import ConfigError, DataError, WeightsError
 from goal_core.evaluation.embedding import EvalSplit, embed_split, prepare_split, split_inputs
 from goal_core.evaluation.recalls import all_recalls_of, recalls_between
@@ -34,8 +33,8 @@ class OpenedCheckpoint:
     def prepared(self, split: str) -> EvalSplit:
         """A split as :func:`goal_core.evaluation.embedding.embed_split` takes it."""
         chosen = self.dataset.splits[split]
-        image = None if isinstance(self.description.data, RegionsConfig) else self.description.data.image
-        return prepare_split(chosen, self.description.vocabulary, split_inputs(chosen, image, self.encoder.device))
+        inputs = split_inputs(chosen, self.description.data.image, self.encoder.device)
+        return prepare_split(chosen, self.description.vocabulary, inputs)
 
     def report(self, split: str, metrics: Mapping[str, float]) -> dict[str, Any]:
         """What was evaluated, with its metrics; see :func:`evaluate_checkpoint`."""

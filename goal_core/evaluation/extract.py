@@ -16,13 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.atomic import replace_bytes
+from goal_core.atomic import json_bytes, read_json, remove_leftovers, replace_bytes, storage_errors
 from goal_core.data import Dataset, DecodedImages, Split
 from goal_core.data.config import ImageConfig
-from goal_core.data.formats.caption_files import split_files
-from goal_core.data.formats.feature_file import FeatureFile
-from goal_core.data.formats.regions import read_region_header
-from goal_core.data.images.windows import NUM_WINDOWS, window_squares
+from goal_core.data.formats import FeatureFile, read_region_header, split_files
+from goal_core.data.images import NUM_WINDOWS, window_pixels
 from goal_core.errors import DataError, DeviceError
 from goal_core.evaluation.embedding import CHUNK
 from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
@@ -71,8 +69,8 @@ def extract_features(
         DataError: the dataset holds features already, images have different numbers of captions, an image cannot be
             read, the folder holds other features, or the disk is too small.
         WeightsError: the weights cannot be found, or do not fit.
+        StorageError: the disk or the folder refuses.
         DeviceError: CUDA is asked for and absent.
-        StorageError: the captions or ids cannot be written.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("--device cuda is asked for, but torch sees no CUDA device here")
@@ -145,7 +143,7 @@ def _windows(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]
     """The windows of each part's images, image by image, (B * NUM_WINDOWS, 3, S, S) uint8."""
 
     def windows(index: int) -> Tensor:
-        return window_squares(split.load_image(index), image.size)
+        return window_pixels(split.load_image(index), image.size)
 
     with ThreadPoolExecutor(max(1, workers)) as pool:
         for part in parts:
@@ -188,23 +186,21 @@ def _claim(out: Path, description: dict[str, object]) -> None:
     """Reserve a folder for these features, or check that it is reserved for them already.
 
     Raises:
-        DataError: it holds other features, or cannot be written.
+        DataError: it holds other features.
+        DamagedError: what it says of its features cannot be read.
+        StorageError: it is no folder that can be written.
     """
     path = out / DESCRIPTION
-    try:
+    with storage_errors(out, "write to"):
         out.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(out)
         foreign = sorted(file.name for file in out.glob("*_ims.npy"))
+        if foreign and not path.exists():
+            raise DataError(f"{out} holds {foreign[0]} but no {DESCRIPTION}; choose another folder")
         if not path.exists():
-            if foreign:
-                raise DataError(f"{out} holds {foreign[0]} but no {DESCRIPTION}; choose another folder")
-            replace_bytes(path, (json.dumps(description, indent=2) + "\n").encode())
-        found = json.loads(path.read_text())
-    except OSError as error:
-        raise DataError(f"cannot write to {out}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise DataError(f"{path} is not valid JSON: {error}") from error
+            replace_bytes(path, json_bytes(description))
+    found = read_json(path) or {}
     if found != description:
-        found = found if isinstance(found, dict) else {}
         key = next((key for key in description if found.get(key) != description[key]), DESCRIPTION)
         raise DataError(
             f"{out} holds other features: {key} is {found.get(key)}, not {description.get(key)}; choose another folder"
@@ -212,7 +208,7 @@ def _claim(out: Path, description: dict[str, object]) -> None:
 
 
 def _check_space(out: Path, needed: int) -> None:
-    written = sum(path.stat().st_size for path in out.glob(".*_ims.npy.partial"))
+    written = sum(path.stat().st_blocks * 512 for path in out.glob(".*_ims.npy.partial"))
     free = shutil.disk_usage(out).free
     if needed - written > free:
         raise DataError(f"{out} has {free / 1e9:.1f} GB free, but the features take {(needed - written) / 1e9:.1f} GB")

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from goal_core.atomic import replace_with
 from goal_core.checkpoints import InitialModel
-from goal_core.data import Batch, DecodedImages, Split
-from goal_core.data.config import RegionsConfig
+from goal_core.data import Batch, DecodedImages, Split, transform_of
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.training.plan import UnitPlan
@@ -58,12 +57,12 @@ class Trunk:
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
             self.backbone = backbone.to(self.device)
 
-        self.image = None if isinstance(unit.data, RegionsConfig) else unit.data.image
+        self.image = unit.data.image
         self._train_features: Tensor | None = None
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""
-        return self.image is not None and (self.backbone is None or self.image.augment != "none")
+        return self.image is not None and (self.backbone is None or transform_of(self.image).augments)
 
     def computes_features_once(self) -> bool:
         """Whether training features are the same in every epoch, so that :meth:`prepare` computes them all."""
@@ -144,8 +143,7 @@ class Trunk:
             what["init"] = self._initial.init_id
         if self.backbone.cells:
             what["cells"] = True
-        if image.augment in ("vse_infty", "xvlm"):
-            what["stretched"] = True if image.augment == "vse_infty" else "bicubic"
+        what |= transform_of(image).feature_key
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from goal_core.data.config import ScenesConfig
-from goal_core.data.formats.published import SplitCounts, published_counts
-from goal_core.data.order import num_batches
+from goal_core.data import SplitCounts, num_batches, published_counts
 from goal_core.training import measure_speed
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store.training_folder import BEST
@@ -99,7 +97,7 @@ def _measured_hours(study: OpenedSweep, units: Sequence[Unit], captions: int) ->
 
 def absent_but_published(config: SweepConfig) -> SplitCounts | None:
     """The published size of the training split, where the sweep's data is not here at all; else None."""
-    if isinstance(config.data, ScenesConfig) or Path(config.data.root).exists():
+    if config.data.root is None or Path(config.data.root).exists():
         return None
     return published_counts(config.data).get("train")
 

@@ -6,7 +6,6 @@ import os
 import re
 from dataclasses import replace
 
-from goal_core.data.config import ScenesConfig
 from goal_core.models.backbones import NAMED_WEIGHTS
 from goal_core.models.config import BackboneConfig, BertConfig
 from sweeps.schema import SweepConfig
@@ -19,8 +18,8 @@ def make_absolute(config: SweepConfig) -> SweepConfig:
     (`s3://...`) stay as they are, and so does `data.annotations`, which is relative to `data.root`.
     """
     data = config.data
-    if not isinstance(data, ScenesConfig):
-        data = replace(data, root=_absolute(data.root))
+    if data.root is not None:
+        data = data.with_root(_absolute(data.root))
     store = _absolute(config.store)
     return replace(
         config,
