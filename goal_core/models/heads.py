@@ -43,10 +43,12 @@ class Pairs:
 class Heads(nn.Module):
     """Everything that trains except the image backbone.
 
-    A framework overrides the two encoders, and the other methods where it differs. Random draws use torch's global
-    generators, which hold the cell's own stream during a step.
+    A framework sets the two encoders `image` and `text`, and overrides the methods in which it differs. Random draws
+    use torch's global generators, which hold the cell's own stream during a step.
     """
 
+    image: nn.Module
+    text: nn.Module
     masks_same_image: ClassVar[bool] = False
     """Whether pairs that show the same image are excluded as negative pairs."""
     rerank_top: int = 0
@@ -62,7 +64,8 @@ class Heads(nn.Module):
         Returns:
             (B, D).
         """
-        raise NotImplementedError
+        embeddings: Tensor = self.image(features, lengths_B)
+        return embeddings
 
     def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Joint-space unit vectors (B, D).
@@ -71,7 +74,8 @@ class Heads(nn.Module):
             tokens_BL: int64 ids, (B, L), padded with 0 after each caption's end.
             lengths_B: int64 number of ids of each caption, (B,), on the CPU, each at least 1.
         """
-        raise NotImplementedError
+        embeddings: Tensor = self.text(tokens_BL, lengths_B)
+        return embeddings
 
     def forward_pairs(
         self, features: Tensor, image_lengths_B: Tensor | None, tokens_BL: Tensor, lengths_B: Tensor
@@ -142,11 +146,11 @@ class RerankingHeads(Heads):
         raise NotImplementedError
 
     def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """See :meth:`Heads.encode_images`."""
+        """Joint-space unit vectors (B, D), by way of the image tokens."""
         return self.embed_images(self.image_tokens(features))
 
     def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """See :meth:`Heads.encode_texts`."""
+        """Joint-space unit vectors (B, D), by way of the caption states."""
         return self.embed_texts(self.text_states(tokens_BL, lengths_B))
 
 

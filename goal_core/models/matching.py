@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from goal_core.errors import ConfigError
 from goal_core.models.bert import build_bert
@@ -132,8 +131,3 @@ def matching_labels(any_image_B: Tensor, any_text_B: Tensor) -> Tensor:
     negatives = torch.cat((any_image_B, any_text_B))
     right = torch.ones_like(any_image_B, dtype=torch.int64)
     return torch.cat((right, torch.where(negatives, 0, NO_NEGATIVE)))
-
-
-def matching_loss(logits_N2: Tensor, labels_N: Tensor) -> Tensor:
-    """Mean cross entropy over the pairs that are not ignored, scalar."""
-    return cross_entropy(logits_N2.float(), labels_N, ignore_index=NO_NEGATIVE)

@@ -119,7 +119,7 @@ class SetImageEncoder(nn.Module):
         self.pool = GeneralizedPooling()
 
     def forward(self, features_BRF: Tensor, lengths_B: Tensor | None) -> Tensor:
-        """Unit vectors (B, D); see :meth:`goal_core.models.heads.Heads.encode_images`."""
+        """Unit vectors (B, D) of cells or regions (B, R, F); see :meth:`goal_core.models.heads.Heads.encode_images`."""
         if lengths_B is None:
             lengths_B = torch.full((len(features_BRF),), features_BRF.shape[1])
         if self.training and self.size_augment > 0:
@@ -164,6 +164,8 @@ class VseInftyHeads(Heads):
     Source: VSE-infinity, section 3 and supplement 1.1.
     """
 
+    text: BertTextEncoder
+
     def __init__(self, model: ModelConfig, *, num_features: int, vocab_size: int, regions: bool, seed: int) -> None:
         super().__init__()
         augment = model.vse_infty.size_augment
@@ -171,16 +173,6 @@ class VseInftyHeads(Heads):
             torch.manual_seed(derive_seed(seed, "init"))
             self.image = SetImageEncoder(num_features, model.embed_dim, regions=regions, size_augment=augment)
             self.text = BertTextEncoder(build_bert(model.bert, vocab_size=vocab_size), model.embed_dim)
-
-    def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Unit vectors (B, D) of cells or regions (B, R, F); see :class:`SetImageEncoder`."""
-        embeddings: Tensor = self.image(features, lengths_B)
-        return embeddings
-
-    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Unit vectors (B, D) of padded captions; see :class:`BertTextEncoder`."""
-        embeddings: Tensor = self.text(tokens_BL, lengths_B)
-        return embeddings
 
     def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
         """The heads with the stage's learning rate, BERT with its own."""

@@ -26,8 +26,8 @@ class ImageHead(nn.Module):
         nn.init.xavier_uniform_(self.fc.weight)
         nn.init.zeros_(self.fc.bias)
 
-    def forward(self, features_BF: Tensor) -> Tensor:
-        """Map backbone features (B, F) to unit vectors (B, D)."""
+    def forward(self, features_BF: Tensor, lengths_B: None = None) -> Tensor:
+        """Map backbone features (B, F), one vector an image, to unit vectors (B, D)."""
         return normalize(self.fc(normalize(features_BF, dim=-1)), dim=-1)
 
 
@@ -79,13 +79,3 @@ class VseppHeads(Heads):
             torch.manual_seed(derive_seed(seed, "init"))
             self.image = ImageHead(num_features, embed_dim)
             self.text = GruTextEncoder(vocab_size, text.word_dim, embed_dim)
-
-    def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Joint-space unit vectors (B, D) of backbone features (B, F)."""
-        embeddings: Tensor = self.image(features)
-        return embeddings
-
-    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Joint-space unit vectors (B, D) of padded captions; see :class:`GruTextEncoder`."""
-        embeddings: Tensor = self.text(tokens_BL, lengths_B)
-        return embeddings

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import cross_entropy, normalize
 
 from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads
-from goal_core.models.matching import draw_negatives, matching_labels, matching_loss, split_bert
+from goal_core.models.matching import NO_NEGATIVE, draw_negatives, matching_labels, split_bert
 from goal_core.seeding import derive_seed
 
 
@@ -121,7 +121,7 @@ class XvlmHeads(RerankingHeads):
         labels = matching_labels(any_image_B, any_text_B)
         counted = labels >= 0
         accuracy = (logits.argmax(dim=1) == labels)[counted].float().mean()
-        return matching_loss(logits, labels), float(accuracy)
+        return cross_entropy(logits.float(), labels, ignore_index=NO_NEGATIVE), float(accuracy)
 
     def _logits(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
         there_PL = _there(lengths_P, states_PLW.shape[1], states_PLW.device)

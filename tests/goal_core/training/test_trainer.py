@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from goal_core.data import BatchSource
-from goal_core.errors import ConfigError, DeviceError, WeightsError
+from goal_core.errors import CollapsedError, ConfigError, DeviceError, FencedError, WeightsError
 from goal_core.evaluation import NonFiniteEmbeddingError, evaluate_checkpoint
 from goal_core.models import BackboneConfig
 from goal_core.training import Listener, TrainingDone, TrainingEvent, TrainingFailed, train_unit, trainer
@@ -45,9 +45,36 @@ def test_a_state_that_cannot_be_read_costs_the_epochs_and_not_the_cell(tmp_path:
     assert "training begins anew" not in broken["sig-ms-cir"].path("log.txt").read_text()
 
 
-def test_embeddings_without_numbers_are_a_divergence() -> None:
-    failed = TrainingFailed.because_of("key", NonFiniteEmbeddingError("image_emb is not\n finite"))
-    assert (failed.key, failed.kind, failed.reason) == ("key", "diverged", "image_emb is not finite")
+@pytest.mark.parametrize(
+    ("error", "kind", "reason"),
+    [
+        (NonFiniteEmbeddingError("image_emb is not\n finite"), "diverged", "image_emb is not finite"),
+        (CollapsedError("too near"), "collapsed", "too near"),
+        (OSError("disk full"), "storage", "OSError: disk full"),
+        (MemoryError(), "memory", "MemoryError: no message"),
+        (RuntimeError("DefaultCPUAllocator: not enough"), "memory", "RuntimeError: DefaultCPUAllocator: not enough"),
+        (WeightsError("does not fit"), "error", "does not fit"),
+        (KeyError("x"), "error", "KeyError: 'x'"),
+    ],
+)
+def test_a_failure_has_its_kind_and_one_line(error: Exception, kind: str, reason: str) -> None:
+    failed = TrainingFailed.because_of("key", error)
+    assert (failed.key, failed.kind, failed.reason) == ("key", kind, reason)
+    assert type(error).__name__ in failed.trace
+
+
+def test_a_training_that_another_attempt_owns_is_left_without_a_word(tmp_path: Path) -> None:
+    class Fenced(PlainFolder):
+        def write_metrics(self, records) -> None:
+            raise FencedError("another attempt owns it")
+
+    unit = unit_of("con/con", "lin/nca")
+    alone, folders = folders_of(unit_of("con/con"), tmp_path / "alone"), folders_of(unit, tmp_path / "both")
+    train_unit(unit_of("con/con"), alone)
+    outcomes = train_unit(unit, {**folders, "lin-nca": Fenced(tmp_path / "fenced")})
+    assert [outcome.key for outcome in outcomes] == ["con-con"]
+    assert folders["con-con"].numbers() == alone["con-con"].numbers()
+    assert "failed" not in (tmp_path / "fenced" / "log.txt").read_text()
 
 
 def test_cells_stopped_at_different_epochs_end_alike(tmp_path: Path) -> None:
