@@ -7,8 +7,8 @@ differentiated.
 
 Read in this order: `triplets` (what a weight sees), `triplet_weights`, `pair_weights` (the science), `relative_sets`,
 `similarity` (how the batch is mined), `sparse_gradient` (how a gradient of 3N numbers reaches the embeddings),
-`gradient_objective` (all of it together). The room imports `errors` and `registry` and nothing else of goal_core; every
-package but `analysis` may import it.
+`gradient_objective` (all of it together). The room imports no other room of goal_core; every package but `analysis` may
+import it.
 
 Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retrieval", 2022, arXiv:2210.13188.
 """
