@@ -79,7 +79,7 @@ def cell_id(
         data: the dataset; of its settings those count that change what the model sees.
         data_fingerprint: hash of the images and captions.
         model: framework, backbone, text encoder, embedding; paths of weights and of `init_from` do not count.
-        weights_id: what the first weights are, by content (`goal_core.checkpoints.initial_weights_id`).
+        weights_id: what the first weights are, by content (`goal_core.training.initial_weights_id`).
         objective: counts with all its parameters, so a default written out changes nothing.
         seed: the cell's seed.
     """

@@ -41,9 +41,9 @@ class ObjectiveConfig:
         return f"{self.pair}/{self.triplet}"
 
     def resolved(self) -> dict[str, Value]:
-        """Everything that determines the gradient: both names and all parameters, defaults filled in.
+        """Everything that decides the gradient: both names and all parameters, defaults filled in.
 
-        The variant is left out, because it acts only through the parameters: equal dictionaries train equal models.
+        The variant is left out, for it acts only through the parameters: equal dictionaries train equal models.
         """
         values = resolve_parameters(self.pair, self.triplet, self.variant, self.params)
         return {"pair": self.pair, "triplet": self.triplet, **values}
