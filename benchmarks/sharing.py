@@ -69,9 +69,8 @@ def main() -> None:
     )
 
     def unit(*chosen: TrainingPlan) -> UnitPlan:
-        return UnitPlan(
-            trainings=chosen, data=data, model=model, seed=1, stage=stage, device=options.device, threads=options.threads
-        )
+        where = {"device": options.device, "threads": options.threads}
+        return UnitPlan(trainings=chosen, data=data, model=model, seed=1, stage=stage, **where)
 
     torch.set_num_threads(options.threads)
     backbone = build_backbone(model.backbone, image_size=options.size, seed=1).to(options.device)

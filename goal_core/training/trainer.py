@@ -201,9 +201,7 @@ class UnitTrainer:
         began = time.perf_counter()
         inputs, captions = self.trunk.batch_inputs(batch), self.trunk.captions(batch)
         share = (time.perf_counter() - began) / len(taking)
-        return [
-            run for run in taking if not self._guard(run.key, partial(self._step, run, inputs, captions, share))
-        ]
+        return [run for run in taking if not self._guard(run.key, partial(self._step, run, inputs, captions, share))]
 
     def _step(self, run: CellTrainer, inputs: torch.Tensor, batch: Batch, share: float) -> bool:
         began = time.perf_counter()

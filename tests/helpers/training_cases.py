@@ -80,7 +80,9 @@ def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any)
         pair, triplet = name.split("/")
         cell_id = f"{pair}-{triplet}"
         objective = ObjectiveConfig(pair=pair, triplet=triplet)
-        trainings.append(TrainingPlan(key=cell_id, cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id)))
+        trainings.append(
+            TrainingPlan(key=cell_id, cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id))
+        )
     return replace(UnitPlan(trainings=tuple(trainings), data=DATA, model=MODEL, seed=1, stage=FROZEN), **changes)
 
 

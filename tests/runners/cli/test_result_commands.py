@@ -9,11 +9,11 @@ import pytest
 from mlflow import MlflowClient
 
 from runners.cli.app import run
-from runners.cli.reporting import places_of, restore
+from runners.cli.reports import places_of, restore
 from runners.store.archive import export_results
 from tests.helpers.mlflow_cases import template
 from tests.helpers.store_cases import write_weights
-from tests.helpers.sweep_cases import study_in
+from tests.helpers.sweep_cases import opened_in
 
 pytestmark = pytest.mark.integration
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
@@ -38,15 +38,15 @@ def test_wrong_usage_is_one_line(arguments: list[str], said: str, capsys: pytest
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    study = study_in(tmp_path / "there")
-    for number, (_, _, ref) in enumerate(study.refs()):
-        folder = study.store.folder(ref)
+    sweep = opened_in(tmp_path / "there")
+    for number, training in enumerate(sweep.trainings):
+        folder = sweep.store.folder(training)
         folder.claim("L")
         folder.save_with("best.safetensors", write_weights)
         folder.write_metrics([{"epoch": 1, "time": 1.7e9, "metrics": {"val/rsum": 10.0, "train/pos_sim": 0.5}}])
         metrics = {f"test/{name}": 10.0 + number for name in RECALLS}
         folder.finish({"status": "done", "best_epoch": 1, "metrics": metrics | {"test/rsum": sum(metrics.values())}})
-    export_results(study, tmp_path / "results.zip")
+    export_results(sweep, sweep.store, tmp_path / "results.zip")
     return tmp_path / "results.zip"
 
 

@@ -128,8 +128,8 @@ def test_one_mistake_is_one_line(
             "a.yaml:16: execution.cells_per_unit: cells_per_unit=8 needs sharing: trunk; without it a unit is one cell",
         ),
         (
-            "resources:\n  gpus: 1.5",
-            "a.yaml:17: resources.gpus: gpus must be a fraction of one or a whole number, got 1.5",
+            "resources:\n  gpus: 2",
+            "a.yaml:17: resources.gpus: gpus must be at most 1, for a unit trains on one GPU; got 2",
         ),
         (
             "objectives: {pair: [lni]}",
@@ -176,12 +176,11 @@ def test_one_mistake_in_an_optional_section(
         assert lines == [line]
 
 
-def test_object_store_needs_a_tracking_uri(write: Write, errors_of: Errors, small_text: str) -> None:
-    path = write("a.yaml", small_text + "store: s3://bucket/x\n")
-    (line,) = errors_of(path)
-    assert "tracking must be given" in line
-    config = load_sweep(path, ["tracking=http://127.0.0.1:5000"])
-    assert (config.store, config.tracking) == ("s3://bucket/x", "http://127.0.0.1:5000")
+def test_object_stores_are_refused(write: Write, errors_of: Errors, small_text: str) -> None:
+    (line,) = errors_of(write("a.yaml", small_text + "store: s3://bucket/x\n"))
+    assert line == (
+        "a.yaml:16: store: store must be a folder; object stores (s3://) are not supported, got 's3://bucket/x'"
+    )
 
 
 def test_many_mistakes_are_reported_together_in_the_order_of_the_lines(write: Write, errors_of: Errors) -> None:

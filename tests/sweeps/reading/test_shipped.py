@@ -8,7 +8,7 @@ import pytest
 
 import sweeps
 from goal_core.models.config import BackboneConfig
-from sweeps import SweepNotFoundError, expand, find_sweep, list_shipped, load_sweep
+from sweeps import ResolvedSweep, SweepNotFoundError, expand, find_sweep, list_shipped, load_sweep
 
 Write = Callable[..., Path]
 ENVIRON = {"GOAL_DATA": "/data/emoji", "GOAL_WEIGHTS": "/weights/lite0.safetensors"}
@@ -65,11 +65,13 @@ def test_quickstart_is_the_whole_grid_in_both_stages() -> None:
 
 def test_emoji_finetune_reuses_the_frozen_results_of_emoji() -> None:
     weights = {"tf_efficientnet_lite0": "sha256:0"}
-    frozen = expand(load_sweep("emoji_vsepp", environ=ENVIRON), "0", weights)
-    finetune = expand(load_sweep("emoji_vsepp_finetune", environ=ENVIRON), "0", weights)
-    assert [cell.objective.name for cell in finetune] == ["con/con", "lin-ms/nca", "sig-ms/cir"]
-    assert [stage.name for stage in finetune[0].stages] == ["frozen", "finetune"]
-    assert {cell.stages[0].key for cell in finetune} < {cell.stages[0].key for cell in frozen}
+    emoji, finetune = (
+        ResolvedSweep(config=load_sweep(name, environ=ENVIRON), data_fingerprint="0", weights=weights)
+        for name in ("emoji_vsepp", "emoji_vsepp_finetune")
+    )
+    assert [cell.objective.name for cell in finetune.cells] == ["con/con", "lin-ms/nca", "sig-ms/cir"]
+    assert [trainings[0].stage.name for trainings in finetune.by_stage] == ["frozen", "finetune"]
+    assert set(finetune.by_stage[0]) < set(emoji.trainings)
     assert load_sweep("emoji_vsepp", environ=ENVIRON).model.backbones == (
         BackboneConfig(name="tf_efficientnet_lite0", weights="/weights/lite0.safetensors"),
     )
