@@ -71,6 +71,7 @@ def launch_sweep(
     if todo:
         sweep.check_trainable()
     with SweepTracking(sweep, sweep.store, warn=lambda line: view.note(f"tracking: {line}")) as tracking:
+        tracking.tell_of_edits(view.note)
         tracking.sync_all()
         if not todo:
             status = _finish(plan.progress, view, tracking)

@@ -149,9 +149,9 @@ class Tracking:
         runs = RunWriter(self._client, ENTITIES, self._experiment(), self._sweep)
         if self._live:
             runs.set_parent_status("RUNNING")
-        if not self._known <= runs.keys:
+        if not self._known <= runs.runs.keys():
             self._trouble("runs have vanished from tracking; they are written again from the store")
-        self._known |= runs.keys
+        self._known |= runs.runs.keys()
         self._runs = runs
         self._opened.set()
         return runs

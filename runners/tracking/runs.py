@@ -54,12 +54,14 @@ class Point:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Run:
+class TrackedRun:
     """What is known of a run in MLflow."""
 
     id: str
     status: str
     """MLflow's own."""
+    started: int
+    """Milliseconds since 1970."""
     tags: dict[str, str]
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
@@ -82,14 +84,14 @@ class RunWriter:
 
     def __init__(self, client: Any, entities: Entities, experiment_id: str, sweep: ResolvedSweep) -> None:
         self._client, self._make, self._experiment, self._sweep = client, entities, experiment_id, sweep
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, TrackedRun] = {}
         self._parent_id, self._parent_status = "", ""
         self._read()
 
     @property
-    def keys(self) -> frozenset[str]:
-        """The keys of the trainings that have a run."""
-        return frozenset(self._runs)
+    def runs(self) -> Mapping[str, TrackedRun]:
+        """Every run of a training in the experiment, by its key; also those that the sweep no longer asks for."""
+        return self._runs
 
     def _read(self) -> None:
         """Read every run of the experiment, make the parent if there is none, and delete duplicates."""
@@ -108,9 +110,10 @@ class RunWriter:
                 self._client.delete_run(run.info.run_id)
                 continue
             tags = dict(run.data.tags)
-            self._runs[key] = _Run(
+            self._runs[key] = TrackedRun(
                 id=run.info.run_id,
                 status=run.info.status,
+                started=run.info.start_time,
                 tags=tags,
                 params=dict(run.data.params),
                 metrics=dict(run.data.metrics),
@@ -228,10 +231,9 @@ class RunWriter:
         tags, params = training_tags(training), training_params(training)
         if run is None:
             tags |= {names.STATUS: names.RUNNING, names.PARENT_RUN: self._parent_id}
-            made = self._client.create_run(
-                self._experiment, start_time=int(started * 1000), run_name=training.name, tags=tags
-            )
-            run = _Run(id=made.info.run_id, status=made.info.status, tags=dict(tags), logged=set())
+            began = int(started * 1000)
+            made = self._client.create_run(self._experiment, start_time=began, run_name=training.name, tags=tags)
+            run = TrackedRun(id=made.info.run_id, status=made.info.status, started=began, tags=dict(tags), logged=set())
             self._runs[training.key] = run
         self._update_tags(run, tags)
         missing = {key: text for key, text in params.items() if key not in run.params}
@@ -295,10 +297,10 @@ class RunWriter:
             self._set_run_status(run.id, _RUN_STATUS[state], ended)
             run.status = _RUN_STATUS[state]
 
-    def _history(self, run: _Run) -> set[tuple[str, int]]:
+    def _history(self, run: TrackedRun) -> set[tuple[str, int]]:
         return {(key, metric.step) for key in run.metrics for metric in self._client.get_metric_history(run.id, key)}
 
-    def _tag_skipped(self, run: _Run) -> None:
+    def _tag_skipped(self, run: TrackedRun) -> None:
         if not run.skipped:
             return
         text = json.dumps(sorted(run.skipped))
@@ -306,7 +308,7 @@ class RunWriter:
             text = json.dumps([*sorted(run.skipped)[:50], f"and {len(run.skipped) - 50} more"])
         self._update_tags(run, {names.NONFINITE: text})
 
-    def _update_tags(self, run: _Run, tags: Mapping[str, str]) -> None:
+    def _update_tags(self, run: TrackedRun, tags: Mapping[str, str]) -> None:
         changed = {key: text for key, text in tags.items() if run.tags.get(key) != text}
         self._set_tags(run.id, changed)
         run.tags |= changed

@@ -18,8 +18,10 @@ from typing import Any
 from goal_core.errors import GoalError
 from goal_core.training.triplet_histogram import TRIPLETS
 from runners.store import METRICS, Attempt, Store, TrainingFolder, TrainingStatus, digest
+from runners.store.provenance import gather
 from runners.tracking import schema as names
 from runners.tracking.client import Outcome, Tracking
+from runners.tracking.edits import describe_code, describe_edits
 from runners.tracking.queue import one_line
 from runners.tracking.runs import Point, RunWriter
 from runners.tracking.uri import resolve_uri
@@ -84,6 +86,22 @@ class SweepTracking:
         if wait:
             self.tracking.flush(wait)
         return not self._behind
+
+    def tell_of_edits(self, tell: Callable[[str], None]) -> None:
+        """Tell, a line each, what was edited since earlier launches; call before anything is brought up to date.
+
+        Args:
+            tell: called on another thread.
+        """
+
+        def look(runs: RunWriter) -> None:
+            trainings = self._sweep.trainings
+            lines = describe_edits(trainings, runs.runs)
+            lines.append(describe_code(trainings, runs.runs, short_digest(gather().git_diff_sha256)))
+            for line in filter(None, lines):
+                tell(line)
+
+        self.tracking.update(look)
 
     @property
     def trouble(self) -> str:
@@ -190,8 +208,13 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
 
 
 def _code_tags(attempt: Attempt) -> dict[str, str]:
-    modified = {names.GIT_DIFF: attempt.git_diff_sha256[:12]} if attempt.git_diff_sha256 else {}
+    modified = {names.GIT_DIFF: short_digest(attempt.git_diff_sha256)} if attempt.git_diff_sha256 else {}
     return {names.GIT_COMMIT: attempt.git_commit, **modified}
+
+
+def short_digest(sha256: str) -> str:
+    """As much of a digest as people compare."""
+    return sha256[:12]
 
 
 def _epoch_points(folder: TrainingFolder) -> list[Point]:

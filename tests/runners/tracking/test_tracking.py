@@ -21,6 +21,7 @@ from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from goal_core.data.config import KarpathyConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
 from runners.store import Store
+from runners.store.provenance import gather
 from runners.tracking import schema as names
 from runners.tracking.client import ENTITIES, Tracking, create_database
 from runners.tracking.runs import RunWriter
@@ -341,6 +342,57 @@ def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
     assert run.info.run_name == "con/con test_byobnet seed 1 (frozen)"
     assert run.data.tags[names.DATA_FINGERPRINT] == "print"
     assert len(content.children) == 1
+
+
+def test_a_run_of_other_labels_is_told_anew_what_it_is(uri, store):
+    """Its settings key may be that of an earlier version, its dataset may have been renamed: its cell is the same."""
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    content = synced(uri, store, ALONE)
+    before = content.child(KEY)
+    content.client.set_tag(before.info.run_id, names.SETTINGS_KEY, "of an earlier version")
+    content.client.set_tag(before.info.run_id, names.DATASET, "old name")
+    after = synced(uri, store, ALONE).child(KEY)
+    assert after.info.run_id == before.info.run_id
+    assert after.data.tags == before.data.tags
+
+
+def test_a_finished_run_of_an_earlier_version_is_given_its_selected_metrics(uri, store, monkeypatch):
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(names, "VAL_PREFIX", "none of these/")
+        content = synced(uri, store, ALONE)
+        assert "selected/val_rsum" not in content.history(KEY)
+    after = synced(uri, store, ALONE)
+    assert [(step, value) for step, value, _ in after.history(KEY)["selected/val_rsum"]] == [(2, 20.0)]
+    assert after.child(KEY).info.run_id == content.child(KEY).info.run_id
+
+
+def test_what_a_modified_tree_trained_says_so(uri, store, monkeypatch):
+    modified = replace(gather(), git_commit="c0ffee", git_diff="+1", git_diff_sha256="ab" * 32)
+    monkeypatch.setattr("runners.store.lease.gather", lambda: modified)
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    tags = synced(uri, store, ALONE).child(KEY).data.tags
+    assert (tags[names.GIT_COMMIT], tags[names.GIT_DIFF]) == ("c0ffee", "abababababab")
+
+
+def test_a_run_that_an_edit_abandoned_does_not_stay_running(uri, store):
+    edited = replace(SWEEP, config=replace(SWEEP.config, stages=(replace(SWEEP.config.stages[0], lr=0.2),)))
+    folder = folder_of(store)
+    with store.heartbeat("s") as launch:
+        launch.start()
+        folder.claim(launch.id)
+        folder.write_metrics([record(1)])
+        assert synced(uri, store).child(KEY).info.status == "RUNNING"
+        assert synced(uri, store, edited).child(KEY).info.status == "RUNNING"  # its driver is alive
+    assert Content(uri).child(KEY).info.status == "RUNNING"
+    run = synced(uri, store, edited).child(KEY)
+    assert (run.info.status, run.data.tags[names.STATUS]) == ("KILLED", "waiting")
 
 
 # Trouble.
