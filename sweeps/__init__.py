@@ -3,7 +3,7 @@
 from sweeps.cells import Block, Cell, ResolvedSweep, Training, expand
 from sweeps.checks import STAGE_ORDER
 from sweeps.identity import content_id
-from sweeps.mapping import config_from_mapping, config_to_mapping, from_mapping, to_mapping
+from sweeps.mapping import from_mapping, to_mapping
 from sweeps.reading import Problem, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
 from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
 from sweeps.units import Unit, pack
@@ -23,8 +23,6 @@ __all__ = [
     "SweepObjectives",
     "Training",
     "Unit",
-    "config_from_mapping",
-    "config_to_mapping",
     "content_id",
     "expand",
     "find_sweep",

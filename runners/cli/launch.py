@@ -67,13 +67,13 @@ def launch(
 def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArguments) -> None:
     from runners.cli import reports
 
-    place, digest = reports.ReportPlace.of(sweep.config), outcome.progress.digest()
-    if outcome.found_nothing_to_do and reports.is_of(place, digest):
-        console.print(f"nothing to train; report: {place.folder / 'report.html'}", soft_wrap=True)
+    target, digest = reports.ReportTarget.of(sweep.config), outcome.progress.digest()
+    if outcome.found_nothing_to_do and reports.is_current(target, digest):
+        console.print(f"nothing to train; report: {target.folder / 'report.html'}", soft_wrap=True)
         return
     try:
-        reports.print_result(reports.report([place], None, None, "paper"), console)
-        reports.mark(place, digest)
+        reports.print_result(reports.report([target], None, None, "paper"), console)
+        reports.mark_current(target, digest)
     except GoalError as error:
         if outcome.status == 0:
             raise

@@ -56,8 +56,8 @@ def report(
         return
     if not sweeps:
         raise GoalError("give a sweep, or --published goal_grid")
-    places = reports.places_of(sweeps, SweepArguments("", set_, store, tracking_uri).overrides)
-    result = reports.report(places, out, cast("Literal['published'] | None", compare), cast("Scale", scale))
+    targets = reports.report_targets(sweeps, SweepArguments("", set_, store, tracking_uri).overrides)
+    result = reports.report(targets, out, cast("Literal['published'] | None", compare), cast("Scale", scale))
     reports.print_result(result, console)
 
 
@@ -80,7 +80,7 @@ def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: U
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:
             raise GoalError(tracking.trouble)
-    attached = reports.restore(reports.ReportPlace.of(opened.config))
+    attached = reports.restore(reports.ReportTarget.of(opened.config))
     console.print(f"tracking is up to date{', and has the report' if attached else ''}")
 
 
@@ -164,21 +164,21 @@ def ui(
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
-    from runners.cli.reports import places_of
+    from runners.cli.reports import report_targets
     from runners.tracking.uri import sqlite_file
 
-    (place,) = places_of([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
-    database = sqlite_file(place.uri)
+    (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
+    database = sqlite_file(target.uri)
     if database is not None and not database.is_file():
         raise GoalError(f"no tracking database at {database}: launch the sweep first, or give its --store")
     _require_free(port)
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", place.uri]
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", target.uri]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
     server = psutil.Popen([*command, "--host", "127.0.0.1", "--port", str(port)])
     try:
         address = f"http://127.0.0.1:{port}"
         _wait_until_it_answers(server, address)
-        console.print(f"{address}  ({place.uri})", soft_wrap=True)
+        console.print(f"{address}  ({target.uri})", soft_wrap=True)
         raise typer.Exit(server.wait())
     finally:
         _end(server)

@@ -38,11 +38,6 @@ class OpenedSweep(ResolvedSweep):
                 progress.running(training, status.epochs)
         return progress
 
-    @property
-    def device(self) -> str:
-        """`cuda` when units are given GPUs, else `cpu`."""
-        return "cuda" if self.config.resources.gpus > 0 else "cpu"
-
     def plan_unit(self, unit: Unit) -> UnitPlan:
         """A unit as the trainer takes it."""
         first, resources = unit.trainings[0], self.config.resources
@@ -62,7 +57,7 @@ class OpenedSweep(ResolvedSweep):
             seed=first.cell.seed,
             stage=unit.stage,
             precision=first.precision,
-            device=self.device,
+            device="cuda" if resources.gpus else "cpu",
             threads=resources.cpus,
             loader_workers=resources.loader_workers,
             cache=self.store.root / "features",

@@ -28,7 +28,7 @@ from goal_core.errors import GoalError
 from goal_core.training.triplet_histogram import TRIPLETS
 from runners.store.store import Store
 from runners.store.training_folder import LOG, METRICS, RESULT, TrainingFolder
-from sweeps import ResolvedSweep, Training, config_from_mapping, config_to_mapping
+from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping, to_mapping
 
 _VERSION = 1
 _MANIFEST, _SWEEP = "manifest.json", "sweep.json"
@@ -86,7 +86,7 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path) -> tuple[int,
     """
     description = {
         # Where it was trained is nobody's concern, and a tracking URI may hold a password.
-        "sweep": config_to_mapping(replace(sweep.config, store=_STORE, tracking=_TRACKING)),
+        "sweep": to_mapping(replace(sweep.config, store=_STORE, tracking=_TRACKING)),
         "data_fingerprint": sweep.data_fingerprint,
         "weights": dict(sweep.weights),
     }
@@ -125,7 +125,7 @@ def read_archive(path: Path) -> Archive:
         _check(path, files, digests)
         described = json.loads(files[_SWEEP])
         archive = Archive(
-            config=config_from_mapping(described["sweep"]),
+            config=from_mapping(SweepConfig, described["sweep"]),
             data_fingerprint=str(described["data_fingerprint"]),
             weights=dict(described["weights"]),
             files=files,
@@ -255,5 +255,5 @@ def write_sweep_file(archive: Archive, store: Store, tracking: str) -> Path:
     path = store.root / "imported" / f"{config.name}.yaml"
     with storage_errors(path.parent, "create"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    replace_bytes(path, json_bytes(config_to_mapping(config)))  # JSON is YAML
+    replace_bytes(path, json_bytes(to_mapping(config)))  # JSON is YAML
     return path

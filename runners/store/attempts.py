@@ -49,18 +49,7 @@ class Attempt:
     @classmethod
     def begin(cls, n: int, *, launch_id: str, host: str, pid: int, started: float, provenance: Provenance) -> Attempt:
         """A new, running attempt of the calling process."""
-        return cls(
-            n=n,
-            launch_id=launch_id,
-            host=host,
-            pid=pid,
-            started=started,
-            versions=provenance.versions,
-            git_commit=provenance.git_commit,
-            git_diff=provenance.git_diff,
-            git_diff_sha256=provenance.git_diff_sha256,
-            device=provenance.device,
-        )
+        return cls(n=n, launch_id=launch_id, host=host, pid=pid, started=started, **asdict(provenance))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Attempt:

@@ -7,27 +7,19 @@ training, and is tried again until the launch ends. `runners.tracking.sync` deci
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-# Read by mlflow when it is imported, below.
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-# The queue repeats calls itself; the client's own four minutes per call would only delay the first warning.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from goal_core.errors import GoalError
 from runners.tracking import schema as names
 from runners.tracking.queue import CallQueue, Verdict, one_line
-from runners.tracking.runs import Entities, RunWriter
+from runners.tracking.runs import RunWriter
 from runners.tracking.uri import TrackingError, file_identity, network_warning, prepare_database, sqlite_file
 from sweeps import ResolvedSweep
 
@@ -41,8 +33,6 @@ _PARENT_STATUS: Mapping[Outcome, Literal["FINISHED", "FAILED", "KILLED"]] = {
 _REFUSALS = frozenset(
     {"RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "BAD_REQUEST"}
 )
-ENTITIES = Entities(metric=Metric, param=Param, tag=RunTag)
-"""MLflow's, for the writer of runs."""
 
 
 class Tracking:
@@ -146,7 +136,7 @@ class Tracking:
         self._runs = None
         if self._client is None or replaced:
             self._client = self._connect()
-        runs = RunWriter(self._client, ENTITIES, self._experiment(), self._sweep)
+        runs = RunWriter(self._client, self._experiment(), self._sweep)
         if self._live:
             runs.set_parent_status("RUNNING")
         if not self._known <= runs.runs.keys():

@@ -1,7 +1,4 @@
-"""The runs of one sweep in an MLflow experiment, written so that doing anything twice changes nothing.
-
-It knows MLflow by the client it is handed; `runners.tracking.client` imports it.
-"""
+"""The runs of one sweep in an MLflow experiment, written so that doing anything twice changes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +8,9 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
+
+from mlflow.entities import Metric, Param, RunTag
 
 from runners.store import State
 from runners.tracking import schema as names
@@ -23,24 +22,6 @@ MAX_BATCH = 1000
 """Metrics that MLflow takes in one call."""
 _MAX_TAG = 4000
 _PAGE = 1000
-
-
-class MetricMaker(Protocol):
-    """Makes the client's metric entity."""
-
-    def __call__(self, key: str, value: float, timestamp: int, step: int) -> Any:
-        """The value of a metric at a step; the timestamp is in milliseconds since 1970."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entities:
-    """The entities of the client's library that are handed to it."""
-
-    metric: MetricMaker
-    param: Any
-    """Takes key and value."""
-    tag: Any
-    """Takes key and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +57,13 @@ class RunWriter:
     """Writes the parent run of a sweep and a run for each of its trainings.
 
     Args:
-        client: an ``MlflowClient``.
-        entities: MLflow's entities.
+        client: an ``MlflowClient``, or what stands for one in tests.
         experiment_id: the sweep's experiment.
         sweep: what the parent run says.
     """
 
-    def __init__(self, client: Any, entities: Entities, experiment_id: str, sweep: ResolvedSweep) -> None:
-        self._client, self._make, self._experiment, self._sweep = client, entities, experiment_id, sweep
+    def __init__(self, client: Any, experiment_id: str, sweep: ResolvedSweep) -> None:
+        self._client, self._experiment, self._sweep = client, experiment_id, sweep
         self._runs: dict[str, TrackedRun] = {}
         self._parent_id, self._parent_status = "", ""
         self._read()
@@ -238,7 +218,7 @@ class RunWriter:
         self._update_tags(run, tags)
         missing = {key: text for key, text in params.items() if key not in run.params}
         if missing:
-            made = [self._make.param(key, text) for key, text in missing.items()]
+            made = [Param(key, text) for key, text in missing.items()]
             self._client.log_batch(run.id, params=made)
             run.params |= missing
 
@@ -260,7 +240,7 @@ class RunWriter:
         finite = [(point, key, value) for point, key, value in fresh if math.isfinite(value)]
         for start in range(0, len(finite), MAX_BATCH):
             part = finite[start : start + MAX_BATCH]
-            metrics = [self._make.metric(key, value, int(point.time * 1000), point.step) for point, key, value in part]
+            metrics = [Metric(key, value, int(point.time * 1000), point.step) for point, key, value in part]
             run.metrics |= {key: value for _, key, value in part}
             logged, run.logged = run.logged, None  # after an error nobody knows what arrived: read again
             self._client.log_batch(run.id, metrics=metrics)
@@ -315,7 +295,7 @@ class RunWriter:
 
     def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         if tags:
-            self._client.log_batch(run_id, tags=[self._make.tag(key, text) for key, text in tags.items()])
+            self._client.log_batch(run_id, tags=[RunTag(key, text) for key, text in tags.items()])
 
     def _set_run_status(self, run_id: str, status: str, ended: float | None) -> None:
         if status == "RUNNING":

@@ -16,7 +16,7 @@ from goal_core.frameworks import FRAMEWORKS
 from runners.launch.estimate import plan_published
 from sweeps import ResolvedSweep, list_shipped, load_sweep, pack
 from sweeps.identity import content_id
-from sweeps.mapping import config_to_mapping
+from sweeps.mapping import to_mapping
 
 GOLDEN = Path(__file__).parent / "golden"
 PLACES = {"GOAL_DATA": "/data", "GOAL_COCO": "/coco", "GOAL_F30K": "/f30k", "GOAL_WEIGHTS": "/weights.safetensors"}
@@ -29,7 +29,7 @@ def plan_of(name: str) -> dict[str, Any]:
     cells, stages = resolved.cells, resolved.by_stage
     keys = [[training.key for training in of_cell] for of_cell in zip(*stages, strict=True)]
     train = published_counts(config.data).get("train")
-    sweep = config_to_mapping(config)
+    sweep = to_mapping(config)
     parts = FRAMEWORKS[config.model.framework].uses | {"backbones", "init_from"}  # the other frameworks' say nothing
     sweep["model"] = {key: value for key, value in sweep["model"].items() if key in parts}
     planned = [] if train is None else plan_published(config, train)

@@ -9,7 +9,7 @@ import pytest
 from mlflow import MlflowClient
 
 from runners.cli.app import run
-from runners.cli.reports import places_of, restore
+from runners.cli.reports import report_targets, restore
 from runners.store.archive import export_results
 from tests.helpers.mlflow_cases import template
 from tests.helpers.store_cases import write_weights
@@ -66,13 +66,13 @@ def test_imported_results_are_reported_attached_and_restored(
     sweep = str(here / "imported" / "quickstart.yaml")
     assert run(["report", sweep]) == 0
     assert "report: 4 of 4 results" in capsys.readouterr().out
-    (place,) = places_of([sweep], [])
-    assert place.folder == here / "reports" / "quickstart"
-    client = MlflowClient(place.uri)
+    (target,) = report_targets([sweep], [])
+    assert target.folder == here / "reports" / "quickstart"
+    client = MlflowClient(target.uri)
     (parent,) = client.search_runs(["1"], "tags.`goal.role` = 'sweep'")
     assert "report/report.html" in artifacts(client, parent.info.run_id)
     assert "sig/cir" in parent.data.tags["mlflow.note.content"]
-    text = (place.folder / "report.md").read_text()
+    text = (target.folder / "report.md").read_text()
     assert "## Stages and sweeps side by side" in text
     assert "| stages.frozen.lr | 0.004 |" in text
 
@@ -80,8 +80,8 @@ def test_imported_results_are_reported_attached_and_restored(
     shutil.rmtree(here / "artifacts")
     shutil.copy(empty, here / "mlflow.db")
     assert run(["import", str(archive), "--store", str(here)]) == 0
-    assert restore(place)
-    again = MlflowClient(place.uri)
+    assert restore(target)
+    again = MlflowClient(target.uri)
     (rebuilt,) = again.search_runs(["1"], "tags.`goal.role` = 'sweep'")
     assert "report/report.html" in artifacts(again, rebuilt.info.run_id)
     assert rebuilt.data.tags["mlflow.note.content"] == parent.data.tags["mlflow.note.content"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from goal_core.training.triplet_histogram import TRIPLETS
-from runners.cli.reports import places_of
+from runners.cli.reports import report_targets
 from runners.cli.results import import_archive
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store.archive import ArchiveError, export_results, import_results, read_archive
@@ -180,12 +180,12 @@ def test_an_import_fills_mlflow_and_leaves_a_sweep_file_to_report_by(
     shutil.copy(template(tmp_path_factory.mktemp("tracking")), root / "mlflow.db")
     lines = list(import_archive(archive, str(root), None))
     assert lines[0] == "quickstart: 3 results added, 0 were there already"
-    (place,) = places_of([lines[-1].rpartition(" ")[2]], [])
-    assert (place.name, place.uri) == ("quickstart", f"sqlite:///{root / 'mlflow.db'}")
-    content = Content(place.uri, "quickstart")
+    (target,) = report_targets([lines[-1].rpartition(" ")[2]], [])
+    assert (target.name, target.uri) == ("quickstart", f"sqlite:///{root / 'mlflow.db'}")
+    content = Content(target.uri, "quickstart")
     assert len(content.children) == 3
     assert {run.data.tags["goal.status"] for run in content.children} == {"done"}
     assert json.loads(content.parents[0].data.tags["goal.seeds"]) == [1]
     dump = content.dump()
     assert [*import_archive(archive, str(root), None)][:1] == ["quickstart: 0 results added, 3 were there already"]
-    assert Content(place.uri, "quickstart").dump() == dump
+    assert Content(target.uri, "quickstart").dump() == dump

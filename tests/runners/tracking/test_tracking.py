@@ -23,7 +23,7 @@ from goal_core.models.config import BackboneConfig, ModelConfig
 from runners.store import Store
 from runners.store.provenance import gather
 from runners.tracking import schema as names
-from runners.tracking.client import ENTITIES, Tracking, create_database
+from runners.tracking.client import Tracking, create_database
 from runners.tracking.runs import RunWriter
 from runners.tracking.sync import SweepTracking, reconcile
 from runners.tracking.uri import TrackingError, prepare_database, resolve_uri, sqlite_file
@@ -167,7 +167,7 @@ def open_runs(uri, client=None):
     plain = MlflowClient(uri)
     found = plain.get_experiment_by_name("s")
     experiment = found.experiment_id if found else plain.create_experiment("s")
-    return RunWriter(client or plain, ENTITIES, experiment, SWEEP)
+    return RunWriter(client or plain, experiment, SWEEP)
 
 
 def reconciled(runs, store, which=0):
