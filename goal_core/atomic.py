@@ -28,8 +28,8 @@ _FOREIGN_LEFTOVER = 3600.0
 _ADVICE = {
     errno.ENOSPC: "free space there",
     errno.EDQUOT: "free space there, or raise the quota",
-    errno.EROFS: "make it writable, or use another --store",
-    errno.EACCES: "make it writable, or use another --store",
+    errno.EROFS: "make it writable, or choose another folder",
+    errno.EACCES: "make it writable, or choose another folder",
     errno.ESTALE: "remount the network folder",
 }
 
@@ -76,7 +76,7 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
 
 
 def _storage_error(code: int, reason: str, path: Path, doing: str) -> StorageError:
-    advice = f": {_ADVICE[code]}, then launch again" if code in _ADVICE else ""
+    advice = f": {_ADVICE[code]}, then start again" if code in _ADVICE else ""
     return StorageError(f"cannot {doing} {path}: {reason}{advice}")
 
 

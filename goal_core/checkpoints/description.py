@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args, get_type_hints
 
-from goal_core.data.config import DataConfig, ImageConfig, ScenesConfig
+from goal_core.data.config import DataConfig, ImageConfig
 from goal_core.data.text.tokenizer import Tokenizer, tokenizer_from_json
 from goal_core.errors import WeightsError
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig, XvlmConfig
@@ -67,8 +67,8 @@ class ModelDescription:
 def moved(card: ModelDescription, *, root: str | None, weights: str | None) -> ModelDescription:
     """The card with other places for its data and its backbone's weights."""
     data, model = card.data, card.model
-    if root is not None and not isinstance(data, ScenesConfig):
-        data = replace(data, root=root)
+    if root is not None and data.root is not None:
+        data = data.with_root(root)
     if weights is not None:
         model = replace(model, backbone=replace(model.backbone, weights=weights))
     return replace(card, data=data, model=model)

@@ -1,32 +1,47 @@
-"""Images and captions: datasets, vocabulary, and batches that can be started anywhere."""
+"""Images and captions: datasets in all their formats, and batches that can be started anywhere.
 
-from goal_core.data.batches import Batch, BatchSource, batch_indices, epoch_order, num_batches, sample_seed
-from goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, ScenesConfig
-from goal_core.data.dataset import Dataset, Split, open_dataset
-from goal_core.data.images.decoded_images import DecodedImages
-from goal_core.data.images.transforms import decode_image, eval_image, train_image
-from goal_core.data.text.captions import EncodedCaptions
-from goal_core.data.text.vocabulary import Vocabulary, tokenize
+Other rooms and packages import from here, or from `config` (the settings in sweep files), `formats`, `text` and
+`images`. Batches read splits, splits read files through the formats; `scenes` generates synthetic data.
+"""
+
+from goal_core.data.batches import Batch, BatchSource, num_batches
+from goal_core.data.config import (
+    DataConfig,
+    IdMappedConfig,
+    ImageConfig,
+    KarpathyConfig,
+    RegionsConfig,
+    ScenesConfig,
+    XvlmJsonConfig,
+)
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split
+from goal_core.data.formats import DataReport, SplitCounts, check_data, open_dataset, published_counts
+from goal_core.data.images import DecodedImages, transform_of
+from goal_core.data.text import EncodedCaptions, Tokenizer, Vocabulary, tokenize
 
 __all__ = [
+    "SPLIT_NAMES",
     "Batch",
     "BatchSource",
     "DataConfig",
+    "DataReport",
     "Dataset",
     "DecodedImages",
     "EncodedCaptions",
+    "IdMappedConfig",
     "ImageConfig",
     "KarpathyConfig",
+    "RegionsConfig",
     "ScenesConfig",
     "Split",
+    "SplitCounts",
+    "Tokenizer",
     "Vocabulary",
-    "batch_indices",
-    "decode_image",
-    "epoch_order",
-    "eval_image",
+    "XvlmJsonConfig",
+    "check_data",
     "num_batches",
     "open_dataset",
-    "sample_seed",
+    "published_counts",
     "tokenize",
-    "train_image",
+    "transform_of",
 ]

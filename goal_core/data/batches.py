@@ -1,4 +1,7 @@
-"""Training batches that can be started at any step of any epoch."""
+"""Training batches that can be started at any step of any epoch.
+
+The seed and the epoch alone determine the order of the captions, so any step can be found again.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,42 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.data.config import ImageConfig
-from goal_core.data.images.decoded_images import RAM_LIMIT, DecodedImages
-from goal_core.data.images.decoding import DecodeRequest, ImageDecoder
-from goal_core.data.order import batch_indices, epoch_order, num_batches, sample_seed
-from goal_core.data.split import Split
-from goal_core.data.text.captions import EncodedCaptions
-from goal_core.data.text.pair_augment import PairAugment
-from goal_core.data.text.tokenizer import Tokenizer
+from goal_core.data.dataset import Split
+from goal_core.data.images import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder, transform_of
+from goal_core.data.text import EncodedCaptions, PairAugment, Tokenizer
 from goal_core.errors import ConfigError
+from goal_core.seeding import derive_seed
 
-__all__ = ["Batch", "BatchSource", "batch_indices", "epoch_order", "num_batches", "sample_seed"]
+
+def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order in which an epoch goes through the N training captions: a permutation of 0..N-1, (N,) int64.
+
+    It has a random stream of its own, so no other draw, worker or earlier epoch changes it. The permutation sorts raw
+    64-bit draws, which numpy keeps the same from version to version (its ``permutation`` may change).
+    """
+    keys = np.random.PCG64(derive_seed(seed, "order", epoch)).random_raw(num_captions)
+    return np.argsort(keys, kind="stable").astype(np.int64)
+
+
+def batch_indices(order: NDArray[np.int64], batch_size: int, drop_last: bool) -> list[NDArray[np.int64]]:
+    """Cut an epoch's order, (N,) int64, into batches of at least 2 pairs.
+
+    ``drop_last`` leaves out the last batch if it is smaller. A last batch of one pair is always left out, because it
+    has no negative pair.
+    """
+    starts = range(0, num_batches(len(order), batch_size, drop_last) * batch_size, batch_size)
+    return [order[start : start + batch_size] for start in starts]
+
+
+def num_batches(num_captions: int, batch_size: int, drop_last: bool) -> int:
+    """Steps of an epoch; see :func:`batch_indices`."""
+    full, rest = divmod(num_captions, batch_size)
+    return full + int(rest > 1 and not drop_last)
+
+
+def sample_seed(seed: int, epoch: int, caption_index: int) -> int:
+    """Seed of the augmentation of one image-caption pair in one epoch, in [0, 2^63)."""
+    return derive_seed(seed, "augment", epoch, caption_index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,48 +59,47 @@ class Batch:
     images: Tensor | None
     """(B, 3, size, size) uint8; None when the source was asked for captions only."""
     image_index: Tensor
-    """Which image of the split each pair shows, (B,) int64."""
+    """The image of each pair, as its index in the split, (B,) int64."""
     caption_index: Tensor
-    """Which caption of the split each pair reads, (B,) int64; no caption occurs twice in an epoch."""
+    """The caption of each pair, as its index in the split, (B,) int64; no caption occurs twice in an epoch."""
     regions: Tensor | None
     """Precomputed regions of each image, (B, R, F) float32; None where the split holds images."""
     region_lengths: Tensor | None
-    """How many of the R rows are regions, the rest being zeros, (B,) int64; None with ``regions``: all."""
+    """How many of the R rows are regions, the rest being zeros, (B,) int64; None where all are."""
     tokens: Tensor
-    """Word ids, (B, L) int64, padded with 0 up to the longest caption of the batch."""
+    """Ids of the captions, (B, L) int64, padded with 0 up to the longest caption of the batch."""
     lengths: Tensor
-    """Words of each caption, (B,) int64, at least 2."""
+    """Number of ids of each caption, (B,) int64, at least 2."""
 
     @property
     def ids(self) -> Tensor:
-        """Equal for pairs of the same image, which are no negatives of each other, (B,) int64."""
+        """Equal for pairs of the same image, which are not negative pairs of each other, (B,) int64."""
         return self.image_index
 
     def __len__(self) -> int:
-        """The number of pairs B."""
         return len(self.image_index)
 
 
 class BatchSource:
-    """The training batches of one seed.
+    """The training batches of one seed. Whoever makes one closes it.
 
-    A batch depends on the split, the vocabulary, the seed, the epoch and the step, and on nothing that was drawn
-    before: not on the number of workers, on earlier batches, or on torch's and numpy's global streams, which stay
-    as they are.
+    A batch depends on the split, the tokenizer, the seed, the epoch and the step, and on nothing that was drawn
+    before: neither on the number of workers, nor on earlier batches, nor on the global streams of torch and numpy,
+    which it leaves as they are.
 
     Args:
         split: the training pairs.
-        tokenizer: gives the word ids.
-        image: how images become squares; None where the split holds precomputed regions. With
-            ``augment: none`` they are decoded once and kept in memory
-            when they fit (see :class:`DecodedImages`); with ``crop_flip`` they are decoded for every use.
-        batch_size: pairs a step, at least 2.
+        tokenizer: gives the ids.
+        image: sizes and augmentation of the images; None where the split holds precomputed regions. Images that are
+            not augmented are decoded once and kept where memory allows (see :class:`DecodedImages`); the others are
+            decoded for every use.
+        batch_size: pairs per step, at least 2.
         seed: the cells' seed, at least 0.
         drop_last: leave out the last, smaller batch of an epoch (a single pair is always left out).
         num_workers: decoding processes; 0 decodes in this one.
         with_images: whether batches carry images (not needed where features are at hand).
         ram_limit: bytes of decoded images to keep.
-        augment: drops regions and words; None leaves them.
+        augment: drops regions and words; None keeps them.
 
     Raises:
         ConfigError: the batch is larger than the split, or a number is out of range.
@@ -99,13 +127,12 @@ class BatchSource:
             )
         self._split, self._captions = split, EncodedCaptions(split.captions, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
-        self._squares: DecodedImages | None = None
-        self._decoder: ImageDecoder | None = None
         self._augment, self._with_regions = augment, image is None
-        if with_images and image is not None and image.augment == "none":
-            self._squares = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit)
+        self._images: DecodedImages | ImageDecoder | None = None
+        if with_images and image is not None and transform_of(image).augments:
+            self._images = ImageDecoder(split, image, num_workers=num_workers)
         elif with_images and image is not None:
-            self._decoder = ImageDecoder(split, image, num_workers=num_workers)
+            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -129,7 +156,7 @@ class BatchSource:
             raise ConfigError(f"start_step must be in [0, {self.steps_per_epoch}], got {start_step}")
         order = epoch_order(self._split.num_captions, self._seed, epoch)
         parts = batch_indices(order, self._batch_size, self._drop_last)[start_step:]
-        for captions, images in zip(parts, self._images(parts, epoch), strict=True):
+        for captions, images in zip(parts, self._pixels(parts, epoch), strict=True):
             tokens_BL, lengths_B = self._texts(captions, epoch)
             regions, region_lengths = self._regions(captions, epoch)
             yield Batch(
@@ -144,9 +171,8 @@ class BatchSource:
 
     def close(self) -> None:
         """Stop the decoding processes, if any; a later epoch starts new ones."""
-        for images in (self._squares, self._decoder):
-            if images is not None:
-                images.close()
+        if self._images is not None:
+            self._images.close()
 
     def _texts(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
         if self._augment is None:
@@ -161,12 +187,12 @@ class BatchSource:
             return torch.from_numpy(regions_BRF), None
         return self._augment.regions(epoch, captions, regions_BRF)
 
-    def _images(self, parts: list[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
+    def _pixels(self, parts: list[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
         image_of = self._split.caption_image
-        if self._squares is not None:
-            yield from self._squares.stream([image_of[captions] for captions in parts])
-        elif self._decoder is not None:
-            yield from self._decoder.stream(
+        if isinstance(self._images, DecodedImages):
+            yield from self._images.stream([image_of[captions] for captions in parts])
+        elif self._images is not None:
+            yield from self._images.stream(
                 DecodeRequest(
                     images=image_of[captions],
                     seeds=tuple(sample_seed(self._seed, epoch, caption) for caption in captions.tolist()),

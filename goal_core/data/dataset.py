@@ -1,19 +1,145 @@
-"""A dataset: three splits and a fingerprint of everything a model sees of them."""
+"""A dataset: three splits of images and captions, and a fingerprint of everything a model sees of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol, Self, runtime_checkable
 
-from goal_core.data.config import DataConfig, IdMappedConfig, KarpathyConfig, RegionsConfig, XvlmJsonConfig
-from goal_core.data.formats.id_mapping import load_id_mapped
-from goal_core.data.formats.karpathy import every_caption, load_karpathy
-from goal_core.data.formats.regions import load_regions
-from goal_core.data.formats.xvlm_json import load_xvlm_json
-from goal_core.data.scenes.scenes import make_scenes
-from goal_core.data.split import SPLIT_NAMES, Split
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["SPLIT_NAMES", "Dataset", "Split", "open_dataset"]
+from goal_core.data.config import ImageConfig
+from goal_core.errors import DataError
+
+SPLIT_NAMES = ("train", "val", "test")
+"""Every dataset has exactly these, in this order."""
+
+DECODE_VERSION = 1
+"""Raised whenever a model would see other pixels or words of the same files."""
+
+
+class _Reader(Protocol):
+    """Reads a split's images or features. Readers are pickled to reach other processes."""
+
+    def __len__(self) -> int: ...
+
+    def label(self, index: int) -> str:
+        """What messages call an image."""
+
+    def first(self, num_images: int) -> Self:
+        """A reader of the first images only."""
+
+
+class ImageReader(_Reader, Protocol):
+    """Reads a split's images."""
+
+    def read(self, index: int) -> NDArray[np.uint8]:
+        """One image, (H, W, 3) uint8 RGB in its original size."""
+
+
+@runtime_checkable
+class RegionReader(_Reader, Protocol):
+    """Reads a split's precomputed features."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of regions of each image and width of each region, (R, F)."""
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The regions of some images, (B, R, F) float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Split:
+    """Images, or their precomputed regions, and their captions, in the order of the dataset.
+
+    Captions stay in memory; images are read when they are asked for.
+
+    Raises:
+        DataError: there is no image, or an image has no caption.
+    """
+
+    name: str
+    """`train`, `val` or `test`."""
+    captions: list[str]
+    """All captions: those of image 0, then those of image 1, and so on; images may have different numbers of them."""
+    caption_image: NDArray[np.int64]
+    """Index of each caption's image in this split, (num_captions,), ascending; every image occurs."""
+    reader: ImageReader | RegionReader
+
+    def __post_init__(self) -> None:
+        if not len(self.reader):
+            raise DataError(f"split {self.name!r} has no images")
+        if len(self.captions) != len(self.caption_image):
+            raise ValueError(f"{len(self.captions)} captions, but {len(self.caption_image)} image indices")
+        counts = np.bincount(self.caption_image, minlength=len(self.reader))
+        if len(counts) != len(self.reader) or (np.diff(self.caption_image) < 0).any():
+            raise ValueError(f"caption_image of split {self.name!r} must ascend within [0, {len(self.reader)})")
+        if not counts.all():
+            bare = int(np.argmin(counts != 0))
+            raise DataError(f"image {self.reader.label(bare)} of split {self.name!r} has no captions")
+
+    @property
+    def num_images(self) -> int:
+        """Number of images."""
+        return len(self.reader)
+
+    @property
+    def num_captions(self) -> int:
+        """Number of captions, and so of image-caption pairs."""
+        return len(self.captions)
+
+    def load_image(self, index: int) -> NDArray[np.uint8]:
+        """One image, (H, W, 3) uint8 RGB in its original size; see :func:`goal_core.data.images.decode_image`.
+
+        Raises:
+            DataError: the file cannot be read (the message names it), or the split holds regions and no images.
+        """
+        if isinstance(self.reader, RegionReader):
+            raise DataError(f"split {self.name!r} holds precomputed regions and no images")
+        return self.reader.read(index)
+
+    @property
+    def region_shape(self) -> tuple[int, int] | None:
+        """Number of regions of each image and width of each region, (R, F); None where the split holds images."""
+        return self.reader.shape if isinstance(self.reader, RegionReader) else None
+
+    def load_regions(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Precomputed regions of some images, (B, R, F) float32, in the order of their indices (B,) int64.
+
+        Raises:
+            DataError: a region is not finite (the message names the image), or the split holds images.
+        """
+        if not isinstance(self.reader, RegionReader):
+            raise DataError(f"split {self.name!r} holds images and no precomputed regions")
+        return self.reader.rows(indices)
+
+    def first(self, num_images: int) -> Split:
+        """The first ``num_images`` images (at least 1) with their captions, as a split; all, if there are no more."""
+        if num_images >= self.num_images:
+            return self
+        kept = int(np.searchsorted(self.caption_image, num_images))
+        return Split(
+            name=self.name,
+            captions=self.captions[:kept],
+            caption_image=self.caption_image[:kept],
+            reader=self.reader.first(num_images),
+        )
+
+
+def split_of(name: str, captions_by_image: Sequence[Sequence[str]], reader: ImageReader | RegionReader) -> Split:
+    """Build a split from the captions of each image of ``reader``, in its order."""
+    counts = [len(captions) for captions in captions_by_image]
+    return Split(
+        name=name,
+        captions=[caption for captions in captions_by_image for caption in captions],
+        caption_image=np.repeat(np.arange(len(counts), dtype=np.int64), counts),
+        reader=reader,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,14 +147,14 @@ class Dataset:
     """The splits that a cell trains, selects and reports on."""
 
     name: str
-    """As in the sweep file; shown in tables, and no part of the fingerprint."""
+    """As in the sweep file. It is shown in tables and is no part of the fingerprint."""
     splits: Mapping[str, Split]
     """`train`, `val` and `test`, none of them empty."""
     fingerprint: str
-    """16 hexadecimal digits that change when anything a model sees of the data changes: which images and captions,
-    their splits and order, decoding, resizing, augmentation and the word threshold. Paths are no part of it."""
+    """16 hexadecimal digits that change with anything a model sees of the data: which images and captions, their
+    splits and order, decoding, resizing, augmentation and the word threshold. Paths are no part of it."""
     corpus: tuple[str, ...] = ()
-    """Captions that the vocabulary is made of, where they are others than those of train and val."""
+    """Captions that the vocabulary is made of, where they are not those of train and val."""
 
     @property
     def vocabulary_captions(self) -> Sequence[str]:
@@ -36,27 +162,20 @@ class Dataset:
         return self.corpus or [*self.splits["train"].captions, *self.splits["val"].captions]
 
 
-def open_dataset(config: DataConfig) -> Dataset:
-    """Read what a sweep file's `data` names and check it in full: layout, captions, splits, and that all files exist.
+def fingerprint_of(image: ImageConfig | None, min_word_count: int, records: Iterable[object]) -> str:
+    """Hash what a model sees of a dataset.
 
-    No image is decoded. COCO (123,287 images) opens in a few seconds, most of them the JSON file's.
+    Args:
+        image: decoding, resizing and augmentation; None where features are computed already.
+        min_word_count: threshold of the vocabulary.
+        records: JSON-able descriptions of the data. Their order counts, that of an object's keys does not.
 
-    Raises:
-        DataError: a folder or file is missing, the annotations are of the wrong layout, an image has no caption or is
-            listed twice, a split is empty, or precomputed features are cut short or do not fit their captions. One line
-            that says which.
+    Returns:
+        The first 16 hexadecimal digits of a SHA-256.
     """
-    corpus: tuple[str, ...] = ()
-    if isinstance(config, KarpathyConfig):
-        splits, fingerprint = load_karpathy(config)
-        if config.vocabulary == "legacy":
-            corpus = every_caption(config)
-    elif isinstance(config, IdMappedConfig):
-        splits, fingerprint = load_id_mapped(config)
-    elif isinstance(config, XvlmJsonConfig):
-        splits, fingerprint = load_xvlm_json(config)
-    elif isinstance(config, RegionsConfig):
-        splits, fingerprint = load_regions(config)
-    else:
-        splits, fingerprint = make_scenes(config)
-    return Dataset(name=config.name, splits=splits, fingerprint=fingerprint, corpus=corpus)
+    digest = hashlib.sha256()
+    header = {"decode": DECODE_VERSION, "image": image and asdict(image), "min_word_count": min_word_count}
+    for record in itertools.chain([header], records):
+        digest.update(json.dumps(record, sort_keys=True, separators=(",", ":")).encode())
+        digest.update(b"\n")
+    return digest.hexdigest()[:16]

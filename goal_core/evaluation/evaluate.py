@@ -12,7 +12,6 @@ import torch
 from goal_core.checkpoints.description import ModelDescription, moved
 from goal_core.checkpoints.file import load_module, read_checkpoint, take_prefix
 from goal_core.data import Dataset, open_dataset
-from goal_core.data.config import RegionsConfig
 from goal_core.errors import DataError, WeightsError
 from goal_core.evaluation.embedding import EvalSplit, prepare_split, split_inputs
 from goal_core.evaluation.recalls import recalls_of
@@ -33,8 +32,8 @@ class Opened:
     def prepared(self, split: str) -> EvalSplit:
         """A split as :func:`goal_core.evaluation.embedding.embed_split` takes it."""
         chosen = self.dataset.splits[split]
-        image = None if isinstance(self.card.data, RegionsConfig) else self.card.data.image
-        return prepare_split(chosen, self.card.vocabulary, split_inputs(chosen, image, self.encoder.device))
+        inputs = split_inputs(chosen, self.card.data.image, self.encoder.device)
+        return prepare_split(chosen, self.card.vocabulary, inputs)
 
 
 def open_checkpoint(path: Path, *, root: str | None = None, weights: str | None = None, device: str = "cpu") -> Opened:

@@ -16,12 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from goal_core.atomic import json_bytes, read_json, remove_leftovers, replace_bytes, storage_errors
 from goal_core.data import Dataset, DecodedImages, Split
 from goal_core.data.config import ImageConfig
-from goal_core.data.formats.caption_files import split_files
-from goal_core.data.formats.feature_file import FeatureFile
-from goal_core.data.formats.regions import read_region_header
-from goal_core.data.images.windows import NUM_WINDOWS, window_squares
+from goal_core.data.formats import FeatureFile, read_region_header, split_files
+from goal_core.data.images import NUM_WINDOWS, window_pixels
 from goal_core.errors import DataError, DeviceError
 from goal_core.evaluation.embedding import CHUNK
 from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
@@ -69,6 +68,7 @@ def extract_features(
     Raises:
         DataError: the dataset holds features already, images have different numbers of captions, an image cannot be
             read, the folder holds other features, or the disk is too small.
+        StorageError: the disk or the folder refuses.
         WeightsError: the weights cannot be had or do not fit.
         DeviceError: CUDA is asked for and absent.
     """
@@ -96,8 +96,8 @@ def extract_features(
     _check_space(out, sum(split.num_images for split in todo.values()) * shape[0] * shape[1] * 4)
     for name, split in dataset.splits.items():
         word = words[name]
-        _replace(out / f"{word}_caps.txt", texts[name])
-        _replace(out / f"{word}_ids.txt", ids[name])
+        replace_bytes(out / f"{word}_caps.txt", texts[name].encode())
+        replace_bytes(out / f"{word}_ids.txt", ids[name].encode())
         path, full = out / f"{word}_ims.npy", (split.num_images, *shape)
         if name in todo:
             _write_split(split, net, image, kind, FeatureFile(path, full, _digest(card)), workers, progress)
@@ -143,7 +143,7 @@ def _windows(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]
     """The windows of each part's images, those of an image together, (B * NUM_WINDOWS, 3, S, S) uint8."""
 
     def windows(index: int) -> Tensor:
-        return window_squares(split.load_image(index), image.size)
+        return window_pixels(split.load_image(index), image.size)
 
     with ThreadPoolExecutor(max(1, workers)) as pool:
         for part in parts:
@@ -186,40 +186,32 @@ def _claim(out: Path, card: dict[str, object]) -> None:
     """Make the folder one of these features, or find that it is.
 
     Raises:
-        DataError: it holds other features, or is no folder that can be written.
+        DataError: it holds other features.
+        DamagedError: what it says of its features cannot be read.
+        StorageError: it is no folder that can be written.
     """
     path = out / CARD
-    try:
+    with storage_errors(out, "write to"):
         out.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(out)
         foreign = sorted(found.name for found in out.glob("*_ims.npy"))
+        if foreign and not path.exists():
+            raise DataError(f"{out} holds {foreign[0]} but no {CARD}; choose another folder")
         if not path.exists():
-            if foreign:
-                raise DataError(f"{out} holds {foreign[0]} but no {CARD}; choose another folder")
-            _replace(path, json.dumps(card, indent=2) + "\n")
-        there = json.loads(path.read_text())
-    except OSError as error:
-        raise DataError(f"cannot write to {out}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise DataError(f"{path} is not valid JSON: {error}") from error
+            replace_bytes(path, json_bytes(card))
+    there = read_json(path) or {}
     if there != card:
-        told = there if isinstance(there, dict) else {}
-        key = next((key for key in card if told.get(key) != card[key]), CARD)
+        key = next((key for key in card if there.get(key) != card[key]), CARD)
         raise DataError(
-            f"{out} holds other features: {key} is {told.get(key)}, not {card.get(key)}; choose another folder"
+            f"{out} holds other features: {key} is {there.get(key)}, not {card.get(key)}; choose another folder"
         )
 
 
 def _check_space(out: Path, needed: int) -> None:
-    written = sum(path.stat().st_size for path in out.glob(".*_ims.npy.partial"))
+    written = sum(path.stat().st_blocks * 512 for path in out.glob(".*_ims.npy.partial"))
     free = shutil.disk_usage(out).free
     if needed - written > free:
         raise DataError(f"{out} has {free / 1e9:.1f} GB free, but the features take {(needed - written) / 1e9:.1f} GB")
-
-
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
 
 
 def _digest(card: dict[str, object]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goal_core.data.config import DataConfig, RegionsConfig
+from goal_core.data.config import DataConfig
 from goal_core.data.text.pair_augment import PairAugment
 from goal_core.data.text.tokenizer import Tokenizer
 from goal_core.data.text.wordpieces import Wordpieces
@@ -23,7 +23,7 @@ class VseInfty:
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         """Precomputed features have no backbone to load, images do."""
-        if isinstance(data, RegionsConfig) != (model.backbone.weights == "precomputed"):
+        if (data.image is None) != (model.backbone.weights == "precomputed"):
             raise ConfigError(
                 "framework vse_infty takes backbone weights `precomputed` with data.format regions, and only there; "
                 f"got {model.backbone.weights!r} with {data.format}"
@@ -36,7 +36,7 @@ class VseInfty:
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
         """Of the backbone and of BERT."""
-        if not isinstance(data, RegionsConfig):
+        if data.image is not None:
             check_weights(model.backbone, image_size=data.image.size)
         if model.bert.weights != "random":
             build_bert(model.bert, vocab_size=len(bert_wordpieces(model.bert, (), 1)))
@@ -47,7 +47,7 @@ class VseInfty:
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
         """None for regions; otherwise a timm model that gives the cells of its last feature map."""
-        if isinstance(data, RegionsConfig):
+        if data.image is None:
             return None
         return build_backbone(model.backbone, image_size=data.image.size, seed=seed, cells=True)
 

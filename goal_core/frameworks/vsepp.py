@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goal_core.data.config import DataConfig, RegionsConfig
+from goal_core.data.config import DataConfig
 from goal_core.data.text.tokenizer import Tokenizer
 from goal_core.data.text.vocabulary import Vocabulary
 from goal_core.errors import ConfigError
@@ -21,7 +21,7 @@ class Vsepp:
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         """It needs images."""
-        if isinstance(data, RegionsConfig):
+        if data.image is None:
             raise ConfigError("framework vsepp needs images; data.format regions goes with framework vse_infty")
         if model.backbone.weights == "precomputed":
             raise ConfigError("backbone weights `precomputed` go with data.format regions and framework vse_infty")
@@ -32,7 +32,7 @@ class Vsepp:
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
         """Of the backbone."""
-        assert not isinstance(data, RegionsConfig)
+        assert data.image is not None
         check_weights(model.backbone, image_size=data.image.size)
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Vocabulary:
@@ -41,7 +41,7 @@ class Vsepp:
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
         """A timm model that pools to one vector."""
-        assert not isinstance(data, RegionsConfig)
+        assert data.image is not None
         return build_backbone(model.backbone, image_size=data.image.size, seed=seed)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> VseppHeads:

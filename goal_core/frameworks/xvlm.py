@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goal_core.data.config import DataConfig, RegionsConfig
-from goal_core.data.text.clean_captions import CleanedWordpieces, clean_caption
-from goal_core.data.text.pair_augment import PairAugment
-from goal_core.data.text.tokenizer import Tokenizer
+from goal_core.data.config import DataConfig
+from goal_core.data.text import CleanedWordpieces, PairAugment, Tokenizer, clean_caption
 from goal_core.errors import ConfigError
 from goal_core.models.backbones import ImageBackbone, build_backbone, weights_id
 from goal_core.models.bert import bert_weights_id, bert_wordpieces
@@ -24,7 +22,7 @@ class Xvlm:
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         """It needs images, and layers for both halves of BERT."""
-        if isinstance(data, RegionsConfig) or model.backbone.weights == "precomputed":
+        if data.image is None or model.backbone.weights == "precomputed":
             raise ConfigError("framework xvlm needs images and a backbone; precomputed regions go with vse_infty")
         if model.bert.weights == "random" and model.xvlm.fusion_layer >= model.bert.layers:
             raise ConfigError(
@@ -50,7 +48,7 @@ class Xvlm:
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
         """A timm model that gives the cells of its last feature map, with stochastic depth."""
-        assert not isinstance(data, RegionsConfig)
+        assert data.image is not None
         return build_backbone(
             model.backbone,
             image_size=data.image.size,

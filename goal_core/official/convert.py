@@ -14,11 +14,8 @@ from torch import Tensor
 
 from goal_core.checkpoints.description import ModelDescription
 from goal_core.checkpoints.file import with_prefix, write_checkpoint
-from goal_core.data import Vocabulary
 from goal_core.data.config import DataConfig
-from goal_core.data.text.clean_captions import CleanedWordpieces
-from goal_core.data.text.tokenizer import Tokenizer
-from goal_core.data.text.wordpieces import Wordpieces
+from goal_core.data.text import CleanedWordpieces, Tokenizer, Vocabulary, Wordpieces
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig, build_backbone

@@ -147,6 +147,7 @@ class UnitTrainer:
         for epoch in range(min((run.epoch for run in runs), default=0), self.unit.stage.epochs):
             runs = self._epoch(runs, source, _Validation(val=val, test=test), epoch)
             self._flush()
+        source.close()
         if runs:
             test = test or self._prepare("test")
             for run in runs:

@@ -15,8 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from goal_core.data import Batch, DecodedImages, Split
-from goal_core.data.config import RegionsConfig
+from goal_core.data import Batch, DecodedImages, Split, transform_of
 from goal_core.evaluation.embedding import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, weights_id
 from goal_core.models.encoder import autocast
@@ -50,12 +49,12 @@ class Trunk:
         self._alive, self._init_id = alive, init_id
         self.unit, self.backbone, self._fingerprint = unit, backbone, fingerprint
         self.device = torch.device(unit.device)
-        self.image = None if isinstance(unit.data, RegionsConfig) else unit.data.image
+        self.image = unit.data.image
         self._train_features: Tensor | None = None
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""
-        return self.image is not None and (self.backbone is None or self.image.augment != "none")
+        return self.image is not None and (self.backbone is None or transform_of(self.image).augments)
 
     def prepare(self, train: Split) -> None:
         """Compute the training features once, where they are the same in every epoch."""
@@ -130,8 +129,7 @@ class Trunk:
             what["init"] = self._init_id
         if self.backbone.cells:
             what["cells"] = True
-        if image.augment in ("vse_infty", "xvlm"):
-            what["stretched"] = True if image.augment == "vse_infty" else "bicubic"
+        what |= transform_of(image).feature_key
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"
 

@@ -30,7 +30,7 @@ def check(
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
-    from goal_core.data.formats.check import check_data
+    from goal_core.data import check_data
     from sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or [])
@@ -76,7 +76,6 @@ def features(
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """
     from goal_core.data import open_dataset
-    from goal_core.data.config import RegionsConfig
     from goal_core.evaluation.extract import Kind, extract_features
     from sweeps import load_sweep
 
@@ -85,7 +84,7 @@ def features(
     if device not in ("cpu", "cuda"):
         raise ConfigError(f"--device must be cpu or cuda, got {device!r}")
     config = load_sweep(sweep, set_ or [])
-    if isinstance(config.data, RegionsConfig):
+    if config.data.image is None:
         raise ConfigError(f"{config.name} trains on features already (data.format regions); give a sweep of images")
     chosen = _one_backbone(config, backbone)
     with Progress(console=notes, transient=True) as bar:

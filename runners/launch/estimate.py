@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from goal_core.data.batches import num_batches
-from goal_core.data.config import ScenesConfig
-from goal_core.data.formats.published import SplitCounts, published_counts
+from goal_core.data import SplitCounts, num_batches, published_counts
 from goal_core.training import measure_speed
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import BEST
@@ -82,7 +80,7 @@ def plan_published(config: SweepConfig, train: SplitCounts) -> list[StagePlan]:
 
 def absent_but_published(config: SweepConfig) -> SplitCounts | None:
     """The published size of the training split, where the sweep's data is not here at all; else None."""
-    if isinstance(config.data, ScenesConfig) or Path(config.data.root).exists():
+    if config.data.root is None or Path(config.data.root).exists():
         return None
     return published_counts(config.data).get("train")
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from goal_core.data.config import ScenesConfig
 from goal_core.models.backbones import NAMED_WEIGHTS
 from goal_core.models.config import BackboneConfig, BertConfig
 from sweeps.reading.problems import KeyPath, Problem
@@ -82,8 +81,8 @@ def make_absolute(config: SweepConfig) -> SweepConfig:
     as they are, and so does `data.annotations`, which is relative to `data.root`.
     """
     data = config.data
-    if not isinstance(data, ScenesConfig):
-        data = replace(data, root=_absolute(data.root))
+    if data.root is not None:
+        data = data.with_root(_absolute(data.root))
     store = _absolute(config.store)
     return replace(
         config,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from goal_core.data.formats.published import published_counts
+from goal_core.data import published_counts
 from goal_core.frameworks import FRAMEWORKS
 from runners.launch.estimate import plan_published
 from sweeps import ResolvedSweep, list_shipped, load_sweep, pack

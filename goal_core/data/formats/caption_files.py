@@ -1,4 +1,4 @@
-"""The text files beside precomputed features: captions, and the ids of their images."""
+"""The text files of SCAN and VSE-infinity: captions, and the ids of their images."""
 
 from __future__ import annotations
 
@@ -8,40 +8,37 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
+from goal_core.data.formats.format import dataset_folder
 from goal_core.errors import DataError
-
-FILE_OF_SPLIT = {"train": "train", "val": "dev"}
-"""The split that a file's first word stands for; which files are the test split is a setting."""
 
 
 def split_files(test_file: Literal["test", "testall"]) -> dict[str, str]:
     """First word of the file names of each split: `train`, `val` and `test`."""
-    return {**FILE_OF_SPLIT, "test": test_file}
+    return {"train": "train", "val": "dev", "test": test_file}
 
 
-def precomp_folder(root: Path) -> Path:
+def precomp_folder(root: str) -> Path:
     """The folder of the `*_caps.txt` files: ``root/precomp`` where it exists, else the root.
 
     Raises:
-        DataError: the root is not there.
+        DataError: the root does not exist.
     """
-    if not root.is_dir():
-        raise DataError(f"dataset folder not found: {root}")
-    inner = root / "precomp"
-    return inner if inner.is_dir() else root
+    folder = dataset_folder(root)
+    inner = folder / "precomp"
+    return inner if inner.is_dir() else folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionFiles:
-    """What the text files of one split say, in their order."""
+    """Content of one split's text files, in their order."""
 
     captions: tuple[tuple[str, ...], ...]
-    """For each image its captions, the same number for all."""
+    """The captions of each image, equally many for all."""
     ids: tuple[str, ...]
-    """For each image its id; no id occurs twice."""
+    """The id of each image; no id occurs twice."""
 
     def first(self, num_images: int) -> CaptionFiles:
-        """The same of the first images only; 0 keeps all."""
+        """The same for the first images only; 0 keeps all."""
         kept = num_images or len(self.ids)
         return CaptionFiles(captions=self.captions[:kept], ids=self.ids[:kept])
 
@@ -50,18 +47,19 @@ def read_caption_files(folder: Path, word: str, num_images: int | None = None) -
     """Read ``{word}_caps.txt`` and ``{word}_ids.txt``.
 
     Args:
-        folder: where they lie.
+        folder: the files' folder.
         word: `train`, `dev`, `test` or `testall`.
-        num_images: N; None takes the number of different ids in a row, where nothing else tells it.
+        num_images: N; None counts the runs of equal ids, for layouts where nothing else tells N.
 
     Raises:
-        DataError: a file is missing or no UTF-8 text, a line is empty, the captions are not a multiple of the images,
-            there are ids for neither each image nor each caption, or an image is listed twice.
+        DataError: a file is missing or is not UTF-8 text, a line is empty, the captions are not a multiple of the
+            images, the ids are neither one per image nor one per caption, or an image is listed twice.
     """
     caps, ids = folder / f"{word}_caps.txt", folder / f"{word}_ids.txt"
     captions, listed = read_lines(caps), read_lines(ids)
     if num_images is None:
-        num_images = _num_runs(listed) if len(listed) == len(captions) else len(listed)
+        runs = 1 + sum(one != other for one, other in pairwise(listed))
+        num_images = runs if len(listed) == len(captions) else len(listed)
     per_image = captions_per_image(caps, len(captions), num_images)
     return CaptionFiles(
         captions=tuple(tuple(captions[start : start + per_image]) for start in range(0, len(captions), per_image)),
@@ -73,7 +71,7 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a text file, stripped.
 
     Raises:
-        DataError: the file is missing, empty or no UTF-8 text, or a line is empty.
+        DataError: the file is missing, empty or not UTF-8 text, or a line is empty.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -83,7 +81,7 @@ def read_lines(path: Path) -> list[str]:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: byte {error.start} cannot be read") from error
-    # Captions hold signs that `splitlines` takes for line ends.
+    # Captions hold characters that `splitlines` takes for line ends.
     lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
     if "" in lines:
         raise DataError(f"{path} is empty" if lines == [""] else f"line {lines.index('') + 1} of {path} is empty")
@@ -91,11 +89,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def captions_per_image(path: Path, num_captions: int, num_images: int) -> int:
-    """Consecutive captions that each image has.
-
-    Raises:
-        DataError: the captions are not a multiple of the images.
-    """
+    """How many consecutive captions each image has; a `DataError` where they are not a multiple of the images."""
     per_image, rest = divmod(num_captions, num_images)
     if rest or not per_image:
         raise DataError(f"{path} has {num_captions} captions, which is no multiple of the {num_images} images")
@@ -103,7 +97,7 @@ def captions_per_image(path: Path, num_captions: int, num_images: int) -> int:
 
 
 def image_ids(path: Path, listed: Sequence[str], num_images: int, per_image: int) -> tuple[str, ...]:
-    """One id an image, from a list with one an image or one a caption.
+    """One id per image, from a list with one per image or one per caption.
 
     Raises:
         DataError: the list has another length, the captions of one image have different ids, or an id occurs twice.
@@ -129,7 +123,3 @@ def image_ids(path: Path, listed: Sequence[str], num_images: int, per_image: int
             raise DataError(f"image {name} is listed twice in {path}: as images {seen[name]} and {image} from 0")
         seen[name] = image
     return ids
-
-
-def _num_runs(listed: Sequence[str]) -> int:
-    return 1 + sum(a != b for a, b in pairwise(listed))

@@ -1,101 +1,90 @@
-"""Raw images in VSE-infinity's tree: captions and ids in text files, and the file of each id in `id_mapping.json`."""
+"""VSE-infinity's tree of raw images: captions and ids in text files, and the file of each id in `id_mapping.json`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from goal_core.data.config import IdMappedConfig
-from goal_core.data.fingerprint import fingerprint_of
+from goal_core.data.dataset import SPLIT_NAMES, Dataset
+from goal_core.data.formats import raw_images as raw
 from goal_core.data.formats.caption_files import CaptionFiles, precomp_folder, read_caption_files, split_files
-from goal_core.data.formats.image_files import FileReader, find_images
-from goal_core.data.split import SPLIT_NAMES, Split, split_of
+from goal_core.data.formats.format import DataReport, DatasetFormat, SplitCounts, first_val, published_files
 from goal_core.errors import DataError
 
 
-def load_id_mapped(config: IdMappedConfig) -> tuple[dict[str, Split], str]:
-    """Read captions, ids and the mapping, and check that every image file exists.
+class IdMapping(DatasetFormat[IdMappedConfig]):
+    """`data.format: id_mapping`."""
 
-    The fingerprint covers split, file name, captions and bytes of each image.
+    name = "id_mapping"
+    source = "id_mapping.json and precomp/: the data folder that VSE-infinity's README links"
 
-    Returns:
-        The splits train, val and test, and the fingerprint.
+    def open(self, config: IdMappedConfig) -> Dataset:
+        """Read captions, ids and the mapping, and check that every image file exists."""
+        root = Path(config.root).expanduser()
+        folder, words = precomp_folder(config.root), split_files(config.test_file)
+        texts = {split: read_caption_files(folder, words[split]) for split in SPLIT_NAMES}
+        texts["val"] = texts["val"].first(config.max_val_images)
+        path = root / "id_mapping.json"
+        mapping = _read_mapping(path)
+        names = {split: _names(texts[split].ids, mapping, path) for split in SPLIT_NAMES}
+        raw.check_once(names, f" of {path}")
+        files = [file for split in SPLIT_NAMES for file in raw.find_images(root, names[split])]
+        records = [
+            raw.ImageRecord(split=split, name=name, captions=captions)
+            for split in SPLIT_NAMES
+            for name, captions in zip(names[split], texts[split].captions, strict=True)
+        ]
+        return raw.image_dataset(config, records, files)
 
-    Raises:
-        DataError: a file is missing or malformed, an id has no file name, an image file is missing, or an image is
-            listed twice. One line that says which.
-    """
-    root = Path(config.root).expanduser()
-    folder, words = precomp_folder(root), split_files(config.test_file)
-    texts = {name: read_caption_files(folder, words[name]) for name in SPLIT_NAMES}
-    texts["val"] = texts["val"].first(config.max_val_images)
-    path = root / "id_mapping.json"
-    mapping = read_id_mapping(path)
-    names = {name: file_names(texts[name].ids, mapping, path) for name in SPLIT_NAMES}
-    check_once(names, path)
-    files = {name: find_images(root, names[name]) for name in SPLIT_NAMES}
-    described = (
-        [name, "/".join(filter(None, place)), captions, file.size]
-        for name in SPLIT_NAMES
-        for place, captions, file in zip(names[name], texts[name].captions, files[name], strict=True)
-    )
-    fingerprint = fingerprint_of(config.image, config.min_word_count, described)
-    readers = {name: FileReader(paths=tuple(file.path for file in files[name])) for name in SPLIT_NAMES}
-    return {name: _split(name, texts[name], readers[name]) for name in SPLIT_NAMES}, fingerprint
+    def check(self, config: IdMappedConfig, report: DataReport) -> None:
+        """Report on every text file, the mapping, and every folder of images."""
+        root = Path(config.root).expanduser()
+        folder = report.attempt(root.name, lambda: precomp_folder(config.root))
+        if folder is None:
+            return
+        texts: dict[str, CaptionFiles] = {}
+        published = self.published_counts(config)
+        for split, word in split_files(config.test_file).items():
+            read = report.attempt(split, partial(read_caption_files, folder, word))
+            if read is not None:
+                texts[split] = read.first(config.max_val_images) if split == "val" else read
+                report.counts(split, SplitCounts.of(texts[split].captions), published.get(split))
+        path = root / "id_mapping.json"
+        mapping = report.attempt(path.name, lambda: _read_mapping(path))
+        if mapping is None:
+            return
+        report.note(path.name, "ok", f"{len(mapping):,} ids")
+        names: dict[str, list[str]] = {}
+        for split, text in texts.items():
+            named = report.attempt(path.name, partial(_names, text.ids, mapping, path))
+            if named is not None:
+                names[split] = named
+        report.attempt(path.name, lambda: raw.check_once(names, f" of {path}"))
+        raw.check_images(root, [name for listed in names.values() for name in listed], report)
+
+    def published_counts(self, config: IdMappedConfig) -> Mapping[str, SplitCounts]:
+        """Those of Karpathy's splits."""
+        return first_val(published_files(config), config.max_val_images)
 
 
-def read_id_mapping(path: Path) -> Mapping[str, str]:
-    """The file name of each image id, relative to the images' folder.
-
-    Raises:
-        DataError: the file is missing, or is no JSON object from ids to relative paths.
-    """
-    try:
-        stored = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {error}") from error
+def _read_mapping(path: Path) -> Mapping[str, str]:
+    """The name of each id's image, relative to the images' folder."""
+    stored = raw.read_json(path)
     if not isinstance(stored, dict) or not stored:
         raise DataError(f"{path} must be an object from image ids to file names")
-    for name, place in stored.items():
-        if not isinstance(place, str) or not place or place.startswith("/") or ".." in PurePosixPath(place).parts:
-            raise DataError(f"{path}: id {name} must have a file name below the images' folder, got {place!r}")
+    for key, name in stored.items():
+        if not isinstance(name, str) or not name or name.startswith("/") or ".." in PurePosixPath(name).parts:
+            raise DataError(f"{path}: id {key} must have a file name below the images' folder, got {name!r}")
     return stored
 
 
-def file_names(ids: Sequence[str], mapping: Mapping[str, str], path: Path) -> list[tuple[str, str]]:
-    """Folder (perhaps empty) and file name of each id.
-
-    Raises:
-        DataError: ids are not in the mapping; the message counts them and names the first.
-    """
-    unknown = [name for name in ids if name not in mapping]
+def _names(ids: Sequence[str], mapping: Mapping[str, str], path: Path) -> list[str]:
+    """The name of each id's image."""
+    unknown = [key for key in ids if key not in mapping]
     if unknown:
         raise DataError(
             f"{path} has no file name for {len(unknown)} of {len(ids)} image ids, the first is {unknown[0]}"
         )
-    places = [PurePosixPath(mapping[name]) for name in ids]
-    return [("/".join(place.parts[:-1]), place.name) for place in places]
-
-
-def check_once(names: Mapping[str, Sequence[tuple[str, str]]], path: Path) -> None:
-    """Check that no image file is used twice, in one split or in two.
-
-    Raises:
-        DataError: an image is listed twice.
-    """
-    seen: dict[tuple[str, str], str] = {}
-    for split, places in names.items():
-        for place in places:
-            if place in seen:
-                file = "/".join(filter(None, place))
-                raise DataError(f"image {file} of {path} is listed twice: in splits {seen[place]} and {split}")
-            seen[place] = split
-
-
-def _split(name: str, texts: CaptionFiles, reader: FileReader) -> Split:
-    return split_of(name, texts.captions, reader)
+    return [str(PurePosixPath(mapping[key])) for key in ids]

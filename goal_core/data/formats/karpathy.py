@@ -1,4 +1,4 @@
-"""Datasets in Karpathy's JSON layout: COCO, Flickr30K and custom sets alike.
+"""Karpathy's JSON layout: COCO, Flickr30K and custom datasets.
 
 The file is an object whose ``images`` list holds, for each image, ``filename``, ``split`` (train, restval, val or
 test), ``sentences`` (each with ``raw`` text, or ``tokens``) and, where images lie in folders, ``filepath``.
@@ -8,71 +8,80 @@ Further keys are ignored.
 from __future__ import annotations
 
 import gc
-import itertools
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from goal_core.data.config import KarpathyConfig
-from goal_core.data.fingerprint import fingerprint_of
-from goal_core.data.formats.image_files import FileReader, ImageFile, find_images
-from goal_core.data.split import SPLIT_NAMES, Split, split_of
+from goal_core.data.dataset import SPLIT_NAMES, Dataset
+from goal_core.data.formats import raw_images as raw
+from goal_core.data.formats.format import (
+    DataReport,
+    DatasetFormat,
+    SplitCounts,
+    dataset_folder,
+    first_val,
+    published_splits,
+)
 from goal_core.errors import DataError, nearest
 
 SPLIT_OF = {"train": "train", "restval": "train", "val": "val", "test": "test"}
-"""The split that each split name of the file belongs to; `restval`, the rest of COCO's val2014, trains."""
+"""The split for each split name in the file; `restval`, the rest of COCO's val2014, is trained on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One image of the annotation file."""
+class Karpathy(DatasetFormat[KarpathyConfig]):
+    """`data.format: karpathy`."""
 
-    split: str
-    """`train`, `val` or `test`."""
-    folder: str
-    """Folder of the file, relative, with forward slashes; empty when the annotations name none."""
-    file_name: str
-    captions: tuple[str, ...]
-    """At least one."""
+    name = "karpathy"
+    source = (
+        "annotations: dataset_coco.json and dataset_flickr30k.json are in caption_datasets.zip of Karpathy's page, "
+        "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
+    )
 
+    def open(self, config: KarpathyConfig) -> Dataset:
+        """Read the annotations, and check that every image file exists; images keep the order of the file.
 
-def load_karpathy(config: KarpathyConfig) -> tuple[dict[str, Split], str]:
-    """Read the annotations, check that every image file exists, and build the splits.
+        The corpus of the `legacy` vocabulary is every caption in the file.
 
-    Images keep the order of the file. The fingerprint covers split, file name, captions and bytes of each image that
-    is used, so content that changes and keeps its file's size is not noticed.
+        Source: VSE++ (vocab.py) counts words over COCO's train2014 and val2014, or over all of
+            `dataset_flickr30k.json`.
+        """
+        root = dataset_folder(config.root)
+        path = _annotation_file(root, config.annotations)
+        with _no_collector():
+            records = _used(_read(path, config.max_captions), config.max_val_images)
+            _check_records(records, path)
+            files = raw.find_images(root, [record.name for record in records])
+            whole = _read(path, 0) if config.vocabulary == "legacy" else []
+            corpus = tuple(caption for record in whole for caption in record.captions)
+            return raw.image_dataset(config, records, files, corpus)
 
-    Returns:
-        The splits train, val and test, and the fingerprint.
+    def check(self, config: KarpathyConfig, report: DataReport) -> None:
+        """Report on the annotation file, every split's size, and every folder of images."""
+        root = report.attempt(Path(config.root).expanduser().name, lambda: dataset_folder(config.root))
+        if root is None:
+            return
+        path = report.attempt("annotations", lambda: _annotation_file(root, config.annotations))
+        if path is None:
+            return
+        read = report.attempt(path.name, lambda: _read(path, config.max_captions))
+        if read is None:
+            return
+        records = _used(read, config.max_val_images)
+        report.note(path.name, "ok", f"{len(records):,} images")
+        report.attempt(path.name, lambda: _check_records(records, path))
+        published = self.published_counts(config)
+        for name in SPLIT_NAMES:
+            found = SplitCounts.of(record.captions for record in records if record.split == name)
+            report.counts(name, found, published.get(name))
+        raw.check_images(root, [record.name for record in records], report)
 
-    Raises:
-        DataError: see :func:`goal_core.data.open_dataset`.
-    """
-    root = Path(config.root).expanduser()
-    if not root.is_dir():
-        raise DataError(f"dataset folder not found: {root}")
-    path = find_annotations(root, config.annotations)
-    with _no_collector():
-        records = select_records(read_annotations(path, config.max_captions), config.max_val_images)
-        check_records(records, path)
-        files = find_images(root, [(record.folder, record.file_name) for record in records])
-        described: Iterable[object] = (_described(record, file) for record, file in zip(records, files, strict=True))
-        if config.vocabulary == "legacy":
-            described = itertools.chain(described, [["vocabulary", every_caption(config)]])
-        fingerprint = fingerprint_of(config.image, config.min_word_count, described)
-        return {name: _split(name, records, files) for name in SPLIT_NAMES}, fingerprint
-
-
-def every_caption(config: KarpathyConfig) -> tuple[str, ...]:
-    """All captions in the annotation file, of whatever split and however many an image has, in file order.
-
-    Source: VSE++ (vocab.py) counts words over COCO's train2014 and val2014, or over all of `dataset_flickr30k.json`.
-    """
-    path = find_annotations(Path(config.root).expanduser(), config.annotations)
-    with _no_collector():
-        return tuple(caption for record in read_annotations(path, 0) for caption in record.captions)
+    def published_counts(self, config: KarpathyConfig) -> Mapping[str, SplitCounts]:
+        """Those of Karpathy's splits; how many captions all of COCO has is not stated."""
+        if config.name == "coco" and config.max_captions == 0:
+            return {}
+        counts = published_splits(config.name, min(config.max_captions or 5, 5))
+        return first_val(counts, config.max_val_images)
 
 
 @contextmanager
@@ -90,22 +99,8 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _split(name: str, records: list[Record], files: list[ImageFile]) -> Split:
-    mine = [index for index, record in enumerate(records) if record.split == name]
-    reader = FileReader(paths=tuple(files[index].path for index in mine))
-    return split_of(name, [records[index].captions for index in mine], reader)
-
-
-def find_annotations(root: Path, annotations: str) -> Path:
-    """The annotation file of a dataset folder.
-
-    Args:
-        root: an existing folder.
-        annotations: file relative to the root, or ``auto`` for the one ``dataset_*.json`` there.
-
-    Raises:
-        DataError: the file is not there, or ``auto`` finds none or several.
-    """
+def _annotation_file(root: Path, annotations: str) -> Path:
+    """The file that ``data.annotations`` names; for ``auto``, the only ``dataset_*.json`` in the root."""
     candidates = sorted(path for path in root.glob("dataset_*.json") if path.is_file())
     listed = ", ".join(path.name for path in candidates) or "none"
     if annotations != "auto":
@@ -122,27 +117,16 @@ def find_annotations(root: Path, annotations: str) -> Path:
     return candidates[0]
 
 
-def read_annotations(path: Path, max_captions: int) -> list[Record]:
-    """Parse an annotation file.
-
-    Args:
-        path: the JSON file.
-        max_captions: captions to keep of each image, in file order; 0 keeps all.
-
-    Returns:
-        All images, in file order.
-
-    Raises:
-        DataError: the file is not JSON or of another layout; the message says at which key.
-    """
-    stored = _stored(path)
+def _read(path: Path, max_captions: int) -> list[raw.ImageRecord]:
+    """All images of an annotation file, in file order, with their first captions; 0 keeps all captions."""
+    stored = raw.read_json(path)
     images = stored.get("images") if isinstance(stored, dict) else None
     if not isinstance(images, list):
         raise DataError(f"{path} must be an object with a list 'images', the layout of Karpathy's dataset_*.json")
     return [_record(item, f"{path}: images[{index}]", max_captions) for index, item in enumerate(images)]
 
 
-def select_records(records: list[Record], max_val_images: int) -> list[Record]:
+def _used(records: list[raw.ImageRecord], max_val_images: int) -> list[raw.ImageRecord]:
     """Leave out the val images after the first ``max_val_images``; 0 keeps all."""
     if not max_val_images:
         return records
@@ -151,18 +135,21 @@ def select_records(records: list[Record], max_val_images: int) -> list[Record]:
     return [record for index, record in enumerate(records) if index not in surplus]
 
 
-def _stored(path: Path) -> object:
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            return json.load(file)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {error}") from error
+def _check_records(records: Sequence[raw.ImageRecord], path: Path) -> None:
+    """Check that no split is empty and no image is listed twice."""
+    present = {record.split for record in records}
+    for name in SPLIT_NAMES:
+        if name not in present:
+            raise DataError(f"split {name!r} of {path} has no images")
+    seen: set[str] = set()
+    for record in records:
+        if record.name in seen:
+            raise DataError(f"image {record.name} is listed more than once in {path}")
+        seen.add(record.name)
 
 
-def _record(item: object, where: str, max_captions: int) -> Record:
-    """Check one entry of ``images``; ``where`` says which in messages."""
+def _record(item: object, where: str, max_captions: int) -> raw.ImageRecord:
+    """Check one entry of ``images``; ``where`` locates it in messages."""
     if not isinstance(item, dict):
         raise DataError(f"{where} must be an object, got {type(item).__name__}")
     file_name = _text(item, "filename", where)
@@ -177,11 +164,11 @@ def _record(item: object, where: str, max_captions: int) -> Record:
         raise DataError(f"{where}.split must be one of {', '.join(SPLIT_OF)}, got {split!r}{hint}")
     sentences = item.get("sentences")
     if not isinstance(sentences, list):
-        raise DataError(f"{where}.sentences must be a list, got {_kind(item, 'sentences')}")
+        raise DataError(f"{where}.sentences must be a list, got {raw.kind_of(item, 'sentences')}")
     if not sentences:
         raise DataError(f"{where} ({name}) has no captions")
     captions = tuple(_captions(sentences[: max_captions or None], where))
-    return Record(split=SPLIT_OF[split], folder="/".join(parts[:-1]), file_name=parts[-1], captions=captions)
+    return raw.ImageRecord(split=SPLIT_OF[split], name="/".join(parts), captions=captions)
 
 
 def _captions(sentences: list[object], where: str) -> Iterator[str]:
@@ -205,35 +192,5 @@ def _captions(sentences: list[object], where: str) -> Iterator[str]:
 def _text(item: dict[str, object], key: str, where: str, *, may_be_empty: bool = False) -> str:
     value = item.get(key)
     if not isinstance(value, str) or not (value or may_be_empty or key == "filepath"):
-        raise DataError(f"{where}.{key} must be text, got {_kind(item, key)}")
+        raise DataError(f"{where}.{key} must be text, got {raw.kind_of(item, key)}")
     return value
-
-
-def _kind(item: dict[str, object], key: str) -> str:
-    """What a key holds instead of what it should, in words."""
-    if key not in item:
-        return "no such key"
-    return "an empty text" if item[key] == "" else type(item[key]).__name__
-
-
-def check_records(records: list[Record], path: Path) -> None:
-    """Check what the records are together.
-
-    Raises:
-        DataError: a split is empty, or an image is listed twice.
-    """
-    present = {record.split for record in records}
-    for name in SPLIT_NAMES:
-        if name not in present:
-            raise DataError(f"split {name!r} of {path} has no images")
-    seen: set[tuple[str, str]] = set()
-    for record in records:
-        image = (record.folder, record.file_name)
-        if image in seen:
-            raise DataError(f"image {'/'.join(filter(None, image))} is listed more than once in {path}")
-        seen.add(image)
-
-
-def _described(record: Record, file: ImageFile) -> object:
-    name = "/".join(filter(None, (record.folder, record.file_name)))
-    return [record.split, name, record.captions, file.size]

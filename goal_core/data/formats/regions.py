@@ -1,139 +1,92 @@
-"""Precomputed regions: `*_ims.npy` files read through a memory map, with the captions beside them.
+"""Precomputed regions with their captions, in SCAN's and VSE-infinity's layout.
 
-Source: the layout of SCAN (Lee et al. 2018) as VSE-infinity reads it; there the whole file goes into memory.
+Source: the layout of SCAN (Lee et al. 2018) as VSE-infinity reads it, which loads whole files into memory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-import math
-import tokenize
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.lib import format as npy
-from numpy.typing import NDArray
 
 from goal_core.data.config import RegionsConfig
-from goal_core.data.fingerprint import fingerprint_of
-from goal_core.data.formats.caption_files import CaptionFiles, precomp_folder, read_caption_files, split_files
-from goal_core.data.split import SPLIT_NAMES, Split, split_of
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
+from goal_core.data.formats import caption_files as texts
+from goal_core.data.formats.format import DataReport, DatasetFormat, SplitCounts, first_val, published_files
+from goal_core.data.formats.region_files import RegionFile, RegionRows, read_region_header
 from goal_core.errors import DataError
 
 _SAMPLED_ROWS = 32
 """Rows of each file that are looked at before training; all of COCO's would be 33 GB to read."""
 
+PUBLISHED_REGIONS = (36, 2048)
+"""Bottom-up attention features: the 36 boxes of highest score, 2,048 numbers each (Anderson et al. 2018)."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionFile:
-    """The header of a `*_ims.npy` file whose data is complete."""
-
-    path: str
-    shape: tuple[int, int, int]
-    """Images, regions of each, numbers of each region: (N, R, F)."""
-    dtype: str
-    version: tuple[int, int]
-    """Bytes and time of change (ns): whether a map that is open already still shows this file."""
+_OWN_FEATURES = "or write features of any timm backbone from the images: goal-sweep data features SWEEP --out FOLDER"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionRows:
-    """Reads images' regions from a file; a :class:`~goal_core.data.split.RegionReader`."""
+class Regions(DatasetFormat[RegionsConfig]):
+    """`data.format: regions`."""
 
-    file: RegionFile
-    ids: tuple[str, ...]
-    """Of the file's first images; those after are not part of the split."""
+    name = "regions"
+    source = (
+        "regions: the precomputed bottom-up features of SCAN, "
+        "https://www.kaggle.com/datasets/kuanghueilee/scan-features (COCO train 33.4 GB, Flickr30K train 8.6 GB)"
+    )
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Regions of each image and numbers of each region, (R, F)."""
-        return self.file.shape[1:]
+    def open(self, config: RegionsConfig) -> Dataset:
+        """Read captions and ids, and check them against the headers of the region files.
 
-    def __len__(self) -> int:
-        """Number of images."""
-        return len(self.ids)
-
-    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Regions of some images, (B, R, F) float32.
-
-        Raises:
-            DataError: a number is not finite; the message names the image.
+        The fingerprint covers captions, ids, shapes, and 32 evenly spread images of each file. No image may be in two
+        splits, and all regions must have the same width.
         """
-        regions = _mapped(self.file)[indices].astype(np.float32, copy=False)
-        finite = np.isfinite(regions).all(axis=(1, 2))
-        if not finite.all():
-            image = int(indices[np.argmin(finite)])
-            raise DataError(f"regions of {self.label(image)} are not finite")
-        return regions
+        folder = texts.precomp_folder(config.root)
+        words = texts.split_files(config.test_file)
+        files = {split: read_region_header(folder / f"{words[split]}_ims.npy") for split in SPLIT_NAMES}
+        _check_same_width(list(files.values()))
+        read = {split: texts.read_caption_files(folder, words[split], files[split].shape[0]) for split in SPLIT_NAMES}
+        read["val"] = read["val"].first(config.max_val_images)
+        readers = {split: RegionRows(file=files[split], ids=read[split].ids) for split in SPLIT_NAMES}
+        _check_apart(readers)
+        described = (record for split in SPLIT_NAMES for record in _described(split, files[split], read[split]))
+        return Dataset(
+            name=config.name,
+            splits={split: split_of(split, read[split].captions, readers[split]) for split in SPLIT_NAMES},
+            fingerprint=fingerprint_of(None, config.min_word_count, described),
+        )
 
-    def label(self, index: int) -> str:
-        """The image's id and its row in the file."""
-        return f"image {self.ids[index]} (row {index} of {self.file.path})"
+    def check(self, config: RegionsConfig, report: DataReport) -> None:
+        """Report on every file of every split."""
+        name = Path(config.root).expanduser().name
+        folder = report.attempt(name, lambda: texts.precomp_folder(config.root))
+        if folder is None:
+            return
+        splits: dict[str, RegionRows] = {}
+        files: list[RegionFile] = []
+        published = published_files(config)
+        for split, word in texts.split_files(config.test_file).items():
+            file, ids = _check_split(folder, word, published.get(split), report)
+            files += [file] if file is not None else []
+            if file is not None and ids is not None:
+                used = ids[: config.max_val_images or None] if split == "val" else ids
+                splits[split] = RegionRows(file=file, ids=used)
+        report.attempt("features", lambda: _check_same_width(files))
+        report.attempt("ids", lambda: _check_apart(splits))
 
+    def published_counts(self, config: RegionsConfig) -> Mapping[str, SplitCounts]:
+        """Those of Karpathy's splits."""
+        return first_val(published_files(config), config.max_val_images)
 
-def load_regions(config: RegionsConfig) -> tuple[dict[str, Split], str]:
-    """Read captions and ids, check them against the headers of the region files, and build the splits.
-
-    The fingerprint covers captions, ids, shapes, and 32 evenly spread images of each file.
-
-    Returns:
-        The splits train, val and test, and the fingerprint.
-
-    Raises:
-        DataError: a file is missing, cut short or of another layout, files do not fit each other, an image is listed
-            twice, or the splits' features differ in shape. One line that says which.
-    """
-    folder = precomp_folder(Path(config.root).expanduser())
-    words = split_files(config.test_file)
-    files = {name: read_region_header(folder / f"{words[name]}_ims.npy") for name in SPLIT_NAMES}
-    check_same_shape(list(files.values()))
-    texts = {name: read_caption_files(folder, words[name], files[name].shape[0]) for name in SPLIT_NAMES}
-    texts["val"] = texts["val"].first(config.max_val_images)
-    check_apart({name: RegionRows(file=files[name], ids=texts[name].ids) for name in SPLIT_NAMES})
-    described = (record for name in SPLIT_NAMES for record in _described(name, files[name], texts[name]))
-    fingerprint = fingerprint_of(None, config.min_word_count, described)
-    return {name: _split(name, files[name], texts[name]) for name in SPLIT_NAMES}, fingerprint
-
-
-def read_region_header(path: Path) -> RegionFile:
-    """Read what a `*_ims.npy` file holds, and check that all of it is there.
-
-    Raises:
-        DataError: the file is missing, no npy file, cut short, not of floating point, or not (N, R, F).
-    """
-    try:
-        stat = path.stat()
-        with path.open("rb") as file:
-            read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
-            shape, _, dtype = read(file)
-            start = file.tell()
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
-        raise DataError(f"{path} is no npy file, or its header is cut short: {str(error).splitlines()[0]}") from error
-    if dtype.kind != "f":
-        raise DataError(f"{path} must hold floating point numbers, got {dtype}")
-    if len(shape) != 3 or min(shape) < 1:
-        raise DataError(f"{path} must have shape (images, regions, features), none of them 0; got {shape}")
-    wanted = start + math.prod(shape) * dtype.itemsize
-    if stat.st_size != wanted:
-        state = "truncated" if stat.st_size < wanted else "longer than its header says"
-        raise DataError(f"{path} is {state}: {stat.st_size} bytes instead of {wanted} for shape {shape} {dtype}")
-    return RegionFile(path=str(path), shape=shape, dtype=np.dtype(dtype).str, version=(stat.st_size, stat.st_mtime_ns))
+    def how_to_obtain(self, config: RegionsConfig) -> tuple[str, ...]:
+        """Features that are published, and how to compute others."""
+        return (self.source, _OWN_FEATURES) if published_files(config) else (_OWN_FEATURES,)
 
 
-def check_same_shape(files: list[RegionFile]) -> None:
-    """Check that the regions of all splits fit one model.
-
-    Raises:
-        DataError: features are of different width.
-    """
+def _check_same_width(files: Sequence[RegionFile]) -> None:
+    """Check that one model can take the regions of all splits."""
     for file in files[1:]:
         if file.shape[2] != files[0].shape[2]:
             raise DataError(
@@ -141,39 +94,54 @@ def check_same_shape(files: list[RegionFile]) -> None:
             )
 
 
-def check_apart(splits: Mapping[str, RegionRows]) -> None:
+def _check_apart(splits: Mapping[str, RegionRows]) -> None:
     """Check that no image is in two splits under one id.
 
-    Equal ids alone do not tell, for some files count from 0 in each split; so one of the first :data:`_SAMPLED_ROWS`
-    equal ids must have equal regions too.
-
-    Raises:
-        DataError: an image is in two splits under one id.
+    Equal ids alone do not prove it, because some files count from 0 in each split. So one of the first
+    :data:`_SAMPLED_ROWS` equal ids must have equal regions too.
     """
     for (first, one), (second, other) in itertools.combinations(splits.items(), 2):
-        places = {name: row for row, name in enumerate(one.ids)}
-        both = [(places[name], row, name) for row, name in enumerate(other.ids) if name in places]
+        row_of = {name: row for row, name in enumerate(one.ids)}
+        both = [(row_of[name], row, name) for row, name in enumerate(other.ids) if name in row_of]
         for here, there, name in both[:_SAMPLED_ROWS]:
-            if np.array_equal(_mapped(one.file)[here], _mapped(other.file)[there]):
+            if np.array_equal(one.file.mapped()[here], other.file.mapped()[there]):
                 raise DataError(
                     f"image {name} is listed twice: in splits {first} and {second}, with the same regions"
                     + (f"; {len(both)} ids are in both" if len(both) > 1 else "")
                 )
 
 
-def _split(name: str, file: RegionFile, texts: CaptionFiles) -> Split:
-    return split_of(name, texts.captions, RegionRows(file=file, ids=texts.ids))
+def _check_split(
+    folder: Path, word: str, published: SplitCounts | None, report: DataReport
+) -> tuple[RegionFile | None, tuple[str, ...] | None]:
+    """Report on a split's three files; returns the region file and the images' ids, where they are right."""
+    ims, caps, ids = (folder / f"{word}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt"))
+    file = report.attempt(ims.name, lambda: read_region_header(ims))
+    captions = report.attempt(caps.name, lambda: texts.read_lines(caps))
+    listed = report.attempt(ids.name, lambda: texts.read_lines(ids))
+    if file is not None:
+        shown = f"shape {file.shape}, {np.dtype(file.dtype)}, {file.version[0] / 1e9:.2f} GB"
+        wanted = None if published is None else f"shape {(published.images, *PUBLISHED_REGIONS)}"
+        # Other features of the published images will do; fewer images will not.
+        report.compare(ims.name, shown, wanted, same=published is not None and published.images == file.shape[0])
+    if captions is not None:
+        wanted = None if published is None else f"{published.captions:,} captions"
+        same = published is not None and published.captions == len(captions)
+        report.compare(caps.name, f"{len(captions):,} captions", wanted, same=same)
+    if file is None or captions is None:
+        return file, None
+    images = file.shape[0]
+    per_image = report.attempt(caps.name, lambda: texts.captions_per_image(caps, len(captions), images))
+    if per_image is None or listed is None:
+        return file, None
+    kept = report.attempt(ids.name, lambda: texts.image_ids(ids, listed, images, per_image))
+    if kept is not None:
+        report.note(ids.name, "ok", f"{len(listed):,} ids of {len(kept):,} images")
+    return file, kept
 
 
-def _described(name: str, file: RegionFile, texts: CaptionFiles) -> list[object]:
+def _described(split: str, file: RegionFile, read: texts.CaptionFiles) -> list[object]:
     spread = np.unique(np.linspace(0, file.shape[0] - 1, _SAMPLED_ROWS).astype(np.int64))
-    sample = np.ascontiguousarray(_mapped(file)[spread])
-    header = [name, list(file.shape), file.dtype, hashlib.sha256(sample.tobytes()).hexdigest()]
-    return [header, *([name, image, captions] for image, captions in zip(texts.ids, texts.captions, strict=True))]
-
-
-@lru_cache(maxsize=16)
-def _mapped(file: RegionFile) -> NDArray[np.floating]:
-    """The file's memory map, opened once in each process."""
-    mapped: NDArray[np.floating] = np.load(file.path, mmap_mode="r")
-    return mapped
+    sample = np.ascontiguousarray(file.mapped()[spread])
+    header = [split, list(file.shape), file.dtype, hashlib.sha256(sample.tobytes()).hexdigest()]
+    return [header, *([split, image, captions] for image, captions in zip(read.ids, read.captions, strict=True))]

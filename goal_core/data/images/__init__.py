@@ -1,1 +1,20 @@
-"""Image files to squares of pixels."""
+"""Image files to the pixels that a backbone sees: decoding, transforms and augmentation.
+
+Batches, evaluation and the extraction of features read images through :class:`DecodedImages` and
+:class:`ImageDecoder`; nothing outside of this room opens an image file.
+"""
+
+from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder
+from goal_core.data.images.transforms import NUM_WINDOWS, ImageTransform, decode_image, transform_of, window_pixels
+
+__all__ = [
+    "NUM_WINDOWS",
+    "RAM_LIMIT",
+    "DecodeRequest",
+    "DecodedImages",
+    "ImageDecoder",
+    "ImageTransform",
+    "decode_image",
+    "transform_of",
+    "window_pixels",
+]

@@ -1,8 +1,9 @@
-"""Images decoded and transformed in this process or in worker processes, in the order asked for."""
+"""A split's images, decoded and transformed in this process or in worker processes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -14,9 +15,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from goal_core.data.config import ImageConfig
-from goal_core.data.images.transforms import eval_image, train_image
-from goal_core.data.split import Split
+from goal_core.data.dataset import Split
+from goal_core.data.images.transforms import transform_of
 from goal_core.errors import ConfigError, GoalError
+
+RAM_LIMIT = 4 * 2**30
+"""Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,14 +30,14 @@ class DecodeRequest:
     images: NDArray[np.int64]
     """Indices of images of the split, (B,) int64."""
     seeds: tuple[int, ...] = ()
-    """One augmentation seed per image; without any, the images are transformed as in evaluation."""
+    """One augmentation seed per image; without seeds, the images are transformed as in evaluation."""
 
 
 class _Decoding(Dataset[Any]):
-    """The work of one worker process: a request in, a batch or the user's error out."""
+    """The work of one process: takes a request, and returns a batch or the user's error."""
 
     def __init__(self, split: Split, config: ImageConfig) -> None:
-        self._split, self._config = split, config
+        self._split, self._transform = split, transform_of(config)
 
     def __getitem__(self, request: DecodeRequest) -> Tensor | GoalError:
         # Errors travel back as values: raised in a worker they would arrive wrapped in its traceback.
@@ -43,19 +47,19 @@ class _Decoding(Dataset[Any]):
             return error
 
     def decode(self, request: DecodeRequest) -> Tensor:
-        size = self._config.size
+        size = self._transform.size
         batch = torch.empty((len(request.images), 3, size, size), dtype=torch.uint8)
         for row, index in enumerate(request.images.tolist()):
             pixels = self._split.load_image(index)
             if request.seeds:
-                batch[row] = train_image(pixels, self._config, request.seeds[row])
+                batch[row] = self._transform.for_training(pixels, request.seeds[row])
             else:
-                batch[row] = eval_image(pixels, self._config)
+                batch[row] = self._transform.for_evaluation(pixels)
         return batch
 
 
 class _Requests(Sampler[DecodeRequest]):
-    """Hands the requests of the current stream to the workers, drawing them only as workers come free."""
+    """Hands the requests of the current stream to the workers, one whenever a worker comes free."""
 
     def __init__(self) -> None:
         self.current: Iterable[DecodeRequest] = ()
@@ -64,18 +68,14 @@ class _Requests(Sampler[DecodeRequest]):
         return iter(self.current)
 
 
-def _unchanged(item: Any) -> Any:
-    return item
-
-
 class ImageDecoder:
     """Decodes batches of a split's images.
 
     Args:
         split: the images.
-        config: how they become squares.
+        config: their sizes and augmentation.
         num_workers: worker processes, which are kept from stream to stream and work two batches ahead each;
-            0 decodes in this process. The pixels are the same whatever the number.
+            0 decodes in this process. The pixels do not depend on it.
     """
 
     def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0) -> None:
@@ -124,9 +124,67 @@ class ImageDecoder:
                 sampler=self._requests,
                 batch_size=None,
                 num_workers=self._num_workers,
-                collate_fn=_unchanged,
                 persistent_workers=True,
                 # The loader draws a seed for its workers; from torch's global stream it would change the model's draws.
                 generator=torch.Generator(),
             )
         return self._loader
+
+
+class DecodedImages:
+    """A split's images as evaluation sees them, decoded once where memory allows.
+
+    If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded when it is
+    first asked for and then kept as uint8; otherwise each is decoded whenever it is asked for. The worker processes
+    stop once everything is kept.
+    """
+
+    def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0, ram_limit: int = RAM_LIMIT) -> None:
+        self._decoder = ImageDecoder(split, config, num_workers=num_workers)
+        shape = (split.num_images, 3, config.size, config.size)
+        self._kept = torch.empty(shape, dtype=torch.uint8) if math.prod(shape) <= ram_limit else None
+        self._done = np.zeros(split.num_images, dtype=bool)
+
+    def stream(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
+        """Images in any order, batch by batch; a new stream ends the one before it.
+
+        Args:
+            requests: image indices of each batch, (B,) int64.
+
+        Yields:
+            (B, 3, size, size) uint8 on the CPU, for each request.
+
+        Raises:
+            DataError: an image cannot be read.
+        """
+        if self._kept is None:
+            yield from self._decoder.stream(DecodeRequest(images=images) for images in requests)
+            return
+        fresh = self._first_uses(requests)
+        decoded = self._decoder.stream(DecodeRequest(images=images) for images in fresh if len(images))
+        for images, new in zip(requests, fresh, strict=True):
+            if len(new):
+                self._kept[torch.from_numpy(new)] = next(decoded)
+                self._done[new] = True
+                if self._done.all():
+                    self._decoder.close()
+            yield self._kept[torch.from_numpy(images)]
+
+    def chunks(self, chunk_size: int) -> Iterator[Tensor]:
+        """All images in order, ``chunk_size`` at a time (the last may be smaller), (B, 3, size, size) uint8."""
+        everything = np.arange(len(self._done), dtype=np.int64)
+        return self.stream([everything[start : start + chunk_size] for start in range(0, len(everything), chunk_size)])
+
+    def close(self) -> None:
+        """Stop the decoding processes, if any; kept images stay."""
+        self._decoder.close()
+
+    def _first_uses(self, requests: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """The images of each request that neither an earlier request nor an earlier stream has decoded."""
+        planned = self._done.copy()
+        fresh = []
+        for images in requests:
+            new = np.unique(images[~planned[images]])
+            planned[new] = True
+            fresh.append(new)
+        return fresh

@@ -1,9 +1,9 @@
-"""RandAugment as X-VLM uses it: two of ten operations, each done or not, at one strength.
+"""RandAugment as X-VLM uses it: two of ten operations, each applied or not, at one strength.
 
-The operations are torchvision's; which of them and in which direction comes from a generator that belongs to the image.
+The operations are torchvision's. A generator that belongs to the image chooses them and their direction.
 
 Source: X-VLM's training transform, RandAugment(2, 7) of Cubuk et al. 2020 (arXiv:1909.13719) with a chance of one half
-for each drawn operation. Deviates: X-VLM turns and shears with OpenCV, here torchvision does, bilinear as well.
+for each drawn operation. Deviates: X-VLM rotates and shears with OpenCV, here torchvision does, bilinear as well.
 """
 
 from __future__ import annotations
@@ -42,21 +42,11 @@ def rand_augment(image: Image.Image, generator: np.random.Generator) -> Image.Im
     return image
 
 
-def _enhance(kind: str) -> Callable[[Image.Image, int], Image.Image]:
+def _undirected(kind: str, *settings: float) -> Callable[[Image.Image, int], Image.Image]:
     def operation(image: Image.Image, sign: int) -> Image.Image:
         from torchvision.transforms import functional
 
-        changed: Image.Image = getattr(functional, kind)(image, _ENHANCE)
-        return changed
-
-    return operation
-
-
-def _plain(kind: str) -> Callable[[Image.Image, int], Image.Image]:
-    def operation(image: Image.Image, sign: int) -> Image.Image:
-        from torchvision.transforms import functional
-
-        changed: Image.Image = getattr(functional, kind)(image)
+        changed: Image.Image = getattr(functional, kind)(image, *settings)
         return changed
 
     return operation
@@ -84,14 +74,14 @@ def _move(
 
 OPERATIONS: dict[str, Callable[[Image.Image, int], Image.Image]] = {
     "Identity": lambda image, sign: image,
-    "AutoContrast": _plain("autocontrast"),
-    "Equalize": _plain("equalize"),
-    "Brightness": _enhance("adjust_brightness"),
-    "Sharpness": _enhance("adjust_sharpness"),
+    "AutoContrast": _undirected("autocontrast"),
+    "Equalize": _undirected("equalize"),
+    "Brightness": _undirected("adjust_brightness", _ENHANCE),
+    "Sharpness": _undirected("adjust_sharpness", _ENHANCE),
     "ShearX": _move(shear=(_SHEAR_DEGREES, 0.0)),
     "ShearY": _move(shear=(0.0, _SHEAR_DEGREES)),
     "TranslateX": _move(shift=(_SHIFT_PIXELS, 0)),
     "TranslateY": _move(shift=(0, _SHIFT_PIXELS)),
     "Rotate": _move(degrees=_TURN_DEGREES),
 }
-"""What is drawn from, in X-VLM's order; each takes an image and a direction, 1 or -1."""
+"""All that may be drawn, in X-VLM's order; each takes an image and a direction, 1 or -1."""

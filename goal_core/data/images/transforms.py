@@ -1,13 +1,16 @@
-"""Image files to RGB arrays, and arrays to the square that a backbone sees.
+"""Image files to RGB arrays, and arrays to the pixels that a backbone sees.
 
-Resizing is Pillow's antialiased bilinear and crops are placed as torchvision's, so the same weights see the same
-pixels as with ``torchvision.transforms`` on Pillow images.
+Resizing is Pillow's, with antialiasing, and crops lie where torchvision's do, so the same weights see the same pixels
+as with ``torchvision.transforms`` on Pillow images.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,16 +23,23 @@ from goal_core.data.images.rand_augment import rand_augment
 from goal_core.errors import DataError
 
 CROP_SCALE = (0.08, 1.0)
-"""Range of a random crop's share of the image area."""
+"""Range of a random crop's share of the image's area."""
 XVLM_CROP_SCALE = (0.5, 1.0)
-"""The same of X-VLM's crops."""
+"""The same for X-VLM's crops."""
 CROP_RATIO = (3 / 4, 4 / 3)
-"""Range of a random crop's width : height."""
+"""Range of a random crop's width divided by its height."""
 SIDE_SCALE = (0.6, 1.0)
-"""Range of a VSE-infinity crop's share of both sides."""
+"""Range of the share of both sides that a crop of VSE-infinity takes."""
 _CROP_TRIES = 10
+CropBox = tuple[int, int, int, int]
+"""Top, left, height and width, pixels."""
 _LONGEST_RATIO = 32
-"""Images longer than this many times their breadth lose their ends before the resize, which would blow them up."""
+"""Images longer than this many times their breadth lose their ends; resized whole, they would become huge."""
+
+LEVELS = (1, 2, 3)
+"""Levels of the window pyramid: n x n windows at level n, each spanning 2 / (n + 1) of both sides."""
+NUM_WINDOWS = sum(level**2 for level in LEVELS)
+"""14: the whole image, four windows of two thirds of its sides, nine of a half."""
 
 
 def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
@@ -37,13 +47,13 @@ def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 
     Transparency (RGBA, LA, a transparent colour or palette entry) is composited on white. 16-bit greyscale keeps its
     upper 8 bits. Palettes, greyscale and CMYK are converted. An EXIF orientation is not applied: the pixels stay as
-    they are stored, as in the published pipelines. Of an animation the first frame is taken.
+    they are stored, as in the published pipelines. Only the first frame of an animation is read.
 
     Returns:
         (H, W, 3) uint8.
 
     Raises:
-        DataError: the file is missing, is no image, or is damaged.
+        DataError: the file is missing, is not an image, or is damaged.
     """
     try:
         with Image.open(path) as image:
@@ -69,85 +79,86 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def eval_image(pixels_HW3: NDArray[np.uint8], config: ImageConfig) -> Tensor:
-    """Resize the shorter side to ``config.resize`` and cut the central ``config.size`` square.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageTransform:
+    """Turns images of any size into the square of pixels that a backbone sees; :func:`transform_of` makes one."""
 
-    With ``augment: vse_infty`` or ``xvlm`` the whole image is stretched to the square instead.
+    size: int
+    """Side of the square, pixels."""
+    resize: int
+    """The shorter side before the central crop, pixels; without meaning where the image is stretched."""
+    stretches: bool = False
+    """Whether evaluation stretches the whole image to the square, instead of cropping its centre."""
+    resampling: Image.Resampling = Image.Resampling.BILINEAR
+    crop: Callable[[int, int, np.random.Generator], CropBox] | None = None
+    """Draws the crop of a training image from its height and width; None trains on the pixels of evaluation."""
+    distort: Callable[[Image.Image, np.random.Generator], Image.Image] | None = None
+    """Changes a training image after the crop and the flip."""
 
-    Args:
-        pixels_HW3: RGB image of any size, (H, W, 3) uint8.
-        config: the sizes, pixels.
+    @property
+    def augments(self) -> bool:
+        """Whether every use of an image in training sees other pixels."""
+        return self.crop is not None
 
-    Returns:
-        (3, size, size) uint8.
-    """
-    if config.augment in ("vse_infty", "xvlm"):
-        return _to_tensor(_stretched(pixels_HW3, config))
-    height, width = pixels_HW3.shape[:2]
-    longest = _LONGEST_RATIO * min(height, width)
-    top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
-    pixels_HW3 = pixels_HW3[top : top + longest, left : left + longest]
-    height, width = pixels_HW3.shape[:2]
-    if width <= height:
-        new_width, new_height = config.resize, int(config.resize * height / width)
-    else:
-        new_width, new_height = int(config.resize * width / height), config.resize
-    image = Image.fromarray(pixels_HW3)
-    if (new_width, new_height) != (width, height):
-        image = image.resize((new_width, new_height), Image.Resampling.BILINEAR)
-    left, top = round((new_width - config.size) / 2.0), round((new_height - config.size) / 2.0)
-    return _to_tensor(image.crop((left, top, left + config.size, top + config.size)))
+    @property
+    def feature_key(self) -> dict[str, str | bool]:
+        """What the key of cached features must hold besides ``size`` and ``resize`` to identify their pixels."""
+        if not self.stretches:
+            return {}
+        return {"stretched": "bicubic" if self.resampling is Image.Resampling.BICUBIC else True}
 
+    def for_evaluation(self, pixels_HW3: NDArray[np.uint8]) -> Tensor:
+        """The central crop of the resized image, or the whole image stretched: (3, size, size) uint8 of (H, W, 3)."""
+        return _to_tensor(self._stretched(pixels_HW3) if self.stretches else self._centre(pixels_HW3))
 
-def train_image(pixels_HW3: NDArray[np.uint8], config: ImageConfig, generator_seed: int) -> Tensor:
-    """Augment an image for training, as ``config.augment`` says.
+    def for_training(self, pixels_HW3: NDArray[np.uint8], seed: int) -> Tensor:
+        """The image cropped, flipped and distorted at random, (3, size, size) uint8; without ``crop`` as in evaluation.
 
-    Args:
-        pixels_HW3: RGB image of any size, (H, W, 3) uint8.
-        config: the sizes and the augmentation.
-        generator_seed: seeds this image's draws, at least 0; equal seeds give equal pixels in every process.
+        Equal seeds (at least 0) give equal pixels in every process.
+        """
+        if self.crop is None:
+            return self.for_evaluation(pixels_HW3)
+        generator = np.random.Generator(np.random.PCG64(seed))
+        height, width = pixels_HW3.shape[:2]
+        top, left, height, width = self.crop(height, width, generator)
+        image = self._stretched(pixels_HW3[top : top + height, left : left + width])
+        if generator.random() < 0.5:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return _to_tensor(image if self.distort is None else self.distort(image, generator))
 
-    Returns:
-        (3, size, size) uint8.
+    def _stretched(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
+        return Image.fromarray(pixels_HW3).resize((self.size, self.size), self.resampling)
 
-    Source: VSE++'s training transform: RandomResizedCrop and RandomHorizontalFlip of torchvision, same parameters;
-        VSE-infinity's: one share of both sides, stretched to the square, flip. X-VLM's: RandomResizedCrop, flip,
-        :func:`~goal_core.data.images.rand_augment.rand_augment`.
-    Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
-    """
-    if config.augment == "none":
-        return eval_image(pixels_HW3, config)
-    generator = np.random.Generator(np.random.PCG64(generator_seed))
-    height, width = pixels_HW3.shape[:2]
-    if config.augment == "vse_infty":
-        top, left, height, width = scaled_crop_box(height, width, generator)
-    else:
-        scale = XVLM_CROP_SCALE if config.augment == "xvlm" else CROP_SCALE
-        top, left, height, width = random_crop_box(height, width, generator, scale)
-    square = _stretched(pixels_HW3[top : top + height, left : left + width], config)
-    if generator.random() < 0.5:
-        square = square.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    if config.augment == "xvlm":
-        square = rand_augment(square, generator)
-    return _to_tensor(square)
+    def _centre(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
+        height, width = pixels_HW3.shape[:2]
+        longest = _LONGEST_RATIO * min(height, width)
+        top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
+        pixels_HW3 = pixels_HW3[top : top + longest, left : left + longest]
+        height, width = pixels_HW3.shape[:2]
+        if width <= height:
+            new_width, new_height = self.resize, int(self.resize * height / width)
+        else:
+            new_width, new_height = int(self.resize * width / height), self.resize
+        image = Image.fromarray(pixels_HW3)
+        if (new_width, new_height) != (width, height):
+            image = image.resize((new_width, new_height), self.resampling)
+        left, top = round((new_width - self.size) / 2.0), round((new_height - self.size) / 2.0)
+        return image.crop((left, top, left + self.size, top + self.size))
 
 
 def random_crop_box(
     height: int, width: int, generator: np.random.Generator, scale: tuple[float, float] = CROP_SCALE
-) -> tuple[int, int, int, int]:
+) -> CropBox:
     """Draw a crop as torchvision's ``RandomResizedCrop`` does.
 
-    Ten tries of a uniform share of the area and a log-uniform ratio; when none fits, the largest central crop of an
-    allowed ratio. Only uniform doubles are drawn, whose stream numpy keeps the same from version to version.
+    Ten tries of a uniform share of the area and a log-uniform ratio; if none fits, the largest central crop of an
+    allowed ratio. Only uniform doubles are drawn, which numpy keeps the same from version to version.
 
     Args:
         height: of the image, pixels.
         width: of the image, pixels.
         generator: advanced by the draws.
         scale: range of the crop's share of the area.
-
-    Returns:
-        Top, left, height and width of the crop, pixels, within the image.
     """
     low, high = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
     for _ in range(_CROP_TRIES):
@@ -166,7 +177,7 @@ def random_crop_box(
     return (height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width
 
 
-def scaled_crop_box(height: int, width: int, generator: np.random.Generator) -> tuple[int, int, int, int]:
+def scaled_crop_box(height: int, width: int, generator: np.random.Generator) -> CropBox:
     """Draw a crop of .6 to 1 of both sides, anywhere in the image; see :func:`random_crop_box`."""
     low, high = SIDE_SCALE
     share = low + (high - low) * generator.random()
@@ -176,10 +187,60 @@ def scaled_crop_box(height: int, width: int, generator: np.random.Generator) -> 
     return top, left, crop_height, crop_width
 
 
-def _stretched(pixels_HW3: NDArray[np.uint8], config: ImageConfig) -> Image.Image:
-    how = Image.Resampling.BICUBIC if config.augment == "xvlm" else Image.Resampling.BILINEAR
-    return Image.fromarray(pixels_HW3).resize((config.size, config.size), how)
-
-
 def _to_tensor(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image).transpose(2, 0, 1).copy())
+
+
+_TRANSFORMS: Mapping[str, Callable[..., ImageTransform]] = {
+    "none": ImageTransform,
+    "crop_flip": partial(ImageTransform, crop=random_crop_box),
+    "vse_infty": partial(ImageTransform, stretches=True, crop=scaled_crop_box),
+    "xvlm": partial(
+        ImageTransform,
+        stretches=True,
+        resampling=Image.Resampling.BICUBIC,
+        crop=partial(random_crop_box, scale=XVLM_CROP_SCALE),
+        distort=rand_augment,
+    ),
+}
+
+
+def transform_of(config: ImageConfig) -> ImageTransform:
+    """The transform that ``config.augment`` names.
+
+    Source: VSE++'s training transform is RandomResizedCrop and RandomHorizontalFlip of torchvision, with the same
+        parameters; VSE-infinity's takes one share of both sides, stretches it to the square and flips it; X-VLM's is
+        RandomResizedCrop, a flip and :func:`~goal_core.data.images.rand_augment.rand_augment`.
+    Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
+    """
+    return _TRANSFORMS[config.augment](size=config.size, resize=config.resize)
+
+
+def window_boxes(height: int, width: int) -> list[tuple[int, int, int, int]]:
+    """The windows of an image, level by level and row by row, the whole image first; neighbours overlap by half.
+
+    Returns:
+        Left, top, right and bottom of each of the :data:`NUM_WINDOWS` windows, pixels, each at least one pixel large.
+    """
+    boxes = []
+    for level in LEVELS:
+        across, down = _spans(width, level), _spans(height, level)
+        boxes += [(left, top, right, bottom) for top, bottom in down for left, right in across]
+    return boxes
+
+
+def window_pixels(pixels_HW3: NDArray[np.uint8], size: int) -> Tensor:
+    """The windows of an RGB image (H, W, 3) uint8, stretched to squares: (NUM_WINDOWS, 3, size, size) uint8."""
+    image = Image.fromarray(pixels_HW3)
+    windows = [
+        np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box))
+        for box in window_boxes(*pixels_HW3.shape[:2])
+    ]
+    return torch.from_numpy(np.stack(windows).transpose(0, 3, 1, 2).copy())
+
+
+def _spans(length: int, level: int) -> list[tuple[int, int]]:
+    """Start and end of a level's windows along one side."""
+    span = max(1, round(length * 2 / (level + 1)))
+    starts = [round((length - span) * index / max(1, level - 1)) for index in range(level)]
+    return [(start, start + span) for start in starts]

@@ -1,12 +1,12 @@
-"""English captions of synthetic scenes: synonyms, changing word order, and only part of what there is to see."""
+"""English captions of synthetic scenes: synonyms, varied word order, and only part of what there is to see."""
 
 from __future__ import annotations
 
-from goal_core.data.scenes.description import GRID, Draws, Scene, SceneObject
+from goal_core.data.scenes.scene import GRID, Draws, Scene, SceneObject
 
 CAPTIONS_PER_SCENE = 5
 
-_SHAPE_WORDS = {
+SHAPE_WORDS = {
     "circle": ("circle", "disc", "round shape"),
     "square": ("square", "box"),
     "triangle": ("triangle",),
@@ -17,7 +17,7 @@ _SHAPE_WORDS = {
     "heart": ("heart",),
     "crescent": ("crescent", "moon"),
 }
-_COLOUR_WORDS = {
+COLOUR_WORDS = {
     "red": ("red", "crimson"),
     "orange": ("orange",),
     "yellow": ("yellow", "golden"),
@@ -44,21 +44,21 @@ _BACKGROUND_MENTIONED = 0.5
 
 
 def scene_captions(scene: Scene, draws: Draws) -> list[str]:
-    """Write five captions, each in another form; none mentions everything.
+    """Write five captions, each of another form. Everything they say is true, and none mentions everything.
 
     Args:
-        scene: what there is to see; everything a caption says of it is true.
+        scene: what there is to see.
         draws: the choice of words and of what to mention.
 
     Returns:
-        Five lower-case sentences without a full stop. They may also fit another, similar scene.
+        Five lower-case sentences without a full stop. They may also fit other, similar scenes.
     """
-    forms = (_relation, _listing, _places, _background_first, _one_object)
+    forms = (_relation, _listing, _two_positions, _background_first, _one_object)
     return [form(scene, draws) for form in draws.shuffled(forms)]
 
 
 def _relation(scene: Scene, draws: Draws) -> str:
-    """Two objects, one seen from the other."""
+    """Two objects and where one is as seen from the other."""
     first, second = draws.shuffled(scene.objects, 2)
     verb = draws.one_of((" is", " sits", ""))
     return f"{_object(first, draws)}{verb} {_seen_from(first, second, draws)} {_object(second, draws)}" + _maybe_on(
@@ -67,19 +67,21 @@ def _relation(scene: Scene, draws: Draws) -> str:
 
 
 def _listing(scene: Scene, draws: Draws) -> str:
-    """All objects, no places."""
+    """All objects, without their positions."""
     names = [_object(item, draws) for item in draws.shuffled(scene.objects)]
     opener = draws.one_of(_OPENERS)
     joined = f"{', '.join(names[:-1])} and {names[-1]}"
     return f"{opener} {joined}".strip() + _maybe_on(scene, draws)
 
 
-def _places(scene: Scene, draws: Draws) -> str:
-    """Two objects, each with its place."""
+def _two_positions(scene: Scene, draws: Draws) -> str:
+    """Two objects, each with its position."""
     first, second = draws.shuffled(scene.objects, 2)
     if draws.chance(0.5):
-        return f"{_object(first, draws)} {_place(first, draws)} and {_object(second, draws)} {_place(second, draws)}"
-    return f"{_place(first, draws)} {_object(first, draws)}, {_place(second, draws)} {_object(second, draws)}"
+        return (
+            f"{_object(first, draws)} {_position(first, draws)} and {_object(second, draws)} {_position(second, draws)}"
+        )
+    return f"{_position(first, draws)} {_object(first, draws)}, {_position(second, draws)} {_object(second, draws)}"
 
 
 def _background_first(scene: Scene, draws: Draws) -> str:
@@ -90,18 +92,18 @@ def _background_first(scene: Scene, draws: Draws) -> str:
 
 
 def _one_object(scene: Scene, draws: Draws) -> str:
-    """One object with its place, the others only named by their shape or counted."""
+    """One object with its position; the others are named by their shape alone, or counted."""
     first, *others = draws.shuffled(scene.objects)
     number = ("two", "three")[len(scene.objects) - 2]
     start = draws.one_of((f"{number} shapes, one of them", f"among {number} shapes there is"))
     if draws.chance(0.5):
-        return f"{start} {_object(first, draws)} {_place(first, draws)}" + _maybe_on(scene, draws)
-    rest = " and ".join(_with_article(draws.one_of(_SHAPE_WORDS[item.shape])) for item in others)
-    return f"{_object(first, draws)} {_place(first, draws)} with {rest}" + _maybe_on(scene, draws)
+        return f"{start} {_object(first, draws)} {_position(first, draws)}" + _maybe_on(scene, draws)
+    rest = " and ".join(_with_article(draws.one_of(SHAPE_WORDS[item.shape])) for item in others)
+    return f"{_object(first, draws)} {_position(first, draws)} with {rest}" + _maybe_on(scene, draws)
 
 
 def _object(item: SceneObject, draws: Draws) -> str:
-    words = [draws.one_of(_COLOUR_WORDS[item.colour]), draws.one_of(_SHAPE_WORDS[item.shape])]
+    words = [draws.one_of(COLOUR_WORDS[item.colour]), draws.one_of(SHAPE_WORDS[item.shape])]
     if draws.chance(_SIZE_MENTIONED):
         words.insert(0, draws.one_of(_SIZE_WORDS[item.size]))
     return _with_article(" ".join(words))
@@ -112,7 +114,7 @@ def _with_article(words: str) -> str:
 
 
 def _seen_from(item: SceneObject, other: SceneObject, draws: Draws) -> str:
-    """Where ``item`` is, seen from ``other``; of a diagonal one direction or both are told."""
+    """Where ``item`` is as seen from ``other``; a diagonal is described by one direction or both."""
     vertical = "above" if item.row < other.row else "below" if item.row > other.row else ""
     horizontal = "left" if item.column < other.column else "right" if item.column > other.column else ""
     if vertical and horizontal:
@@ -126,7 +128,7 @@ def _seen_from(item: SceneObject, other: SceneObject, draws: Draws) -> str:
     return draws.one_of(_RELATIONS[vertical or horizontal])
 
 
-def _place(item: SceneObject, draws: Draws) -> str:
+def _position(item: SceneObject, draws: Draws) -> str:
     """Where ``item`` is in the image."""
     middle = GRID // 2
     column = _COLUMN_WORDS[item.column]
@@ -141,7 +143,7 @@ def _place(item: SceneObject, draws: Draws) -> str:
 
 
 def _on(scene: Scene, draws: Draws) -> str:
-    """The background, as ``on a striped grey background`` and the like."""
+    """The background, such as ``on a striped grey background``."""
     ground = draws.one_of(("background", "backdrop"))
     if scene.pattern == "plain":
         return draws.one_of((f"on a {scene.tint} {ground}", f"on a plain {scene.tint} {ground}"))

@@ -1,1 +1,23 @@
-"""Captions to ids."""
+"""Captions to ids: the tokenizers of the three frameworks, padded batches, and augmentation.
+
+Frameworks choose a tokenizer, checkpoints store it, training and evaluation encode captions with it.
+"""
+
+from goal_core.data.text.pair_augment import PairAugment
+from goal_core.data.text.tokenizer import EncodedCaptions, Tokenizer, tokenizer_from_json
+from goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary, tokenize
+from goal_core.data.text.wordpieces import SPECIAL_PIECES, CleanedWordpieces, Wordpieces, clean_caption
+
+__all__ = [
+    "SPECIAL_PIECES",
+    "SPECIAL_WORDS",
+    "CleanedWordpieces",
+    "EncodedCaptions",
+    "PairAugment",
+    "Tokenizer",
+    "Vocabulary",
+    "Wordpieces",
+    "clean_caption",
+    "tokenize",
+    "tokenizer_from_json",
+]

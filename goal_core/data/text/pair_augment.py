@@ -1,6 +1,6 @@
 """Size augmentation of VSE-infinity: regions and words that are left out in training.
 
-Every draw belongs to one (seed, epoch, caption), so a pair is augmented alike whoever trains on it, and after a resume.
+Every random draw belongs to one (seed, epoch, caption), so all cells see a pair augmented alike, after a resume too.
 
 Source: VSE-infinity (Chen et al., CVPR 2021), section 3.3.
 """
@@ -19,7 +19,7 @@ from goal_core.data.text.wordpieces import Wordpieces
 from goal_core.seeding import derive_seed
 
 MASKED, REPLACED = 0.5, 0.6
-"""Of the words that are drawn, half are masked and a tenth replaced; the others are dropped."""
+"""Of the words drawn, half are masked and a tenth replaced; the others are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class PairAugment:
     """The cells' seed."""
 
     def keep_regions(self, epoch: int, caption: int, num_regions: int) -> NDArray[np.bool_]:
-        """Which of an image's regions a pair sees, (num_regions,); at least one."""
+        """Which of an image's regions a pair sees, (num_regions,) bool; at least one."""
         draws = _uniform(num_regions, self.seed, "regions", epoch, caption)
         kept = draws >= self.rate
         if not kept.any():
@@ -56,7 +56,7 @@ class PairAugment:
         return self.wordpieces.wrap(ids)
 
     def captions(self, epoch: int, captions: NDArray[np.int64], texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Augmented captions of a batch: ids (B, L) int64, padded with 0, and their numbers (B,) int64."""
+        """Augmented captions of a batch: ids (B, L) int64, padded with 0, and their lengths (B,) int64."""
         rows = [self.caption_ids(epoch, caption, texts[caption]) for caption in captions.tolist()]
         lengths = torch.tensor([len(row) for row in rows])
         padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
@@ -68,7 +68,7 @@ class PairAugment:
         """Kept regions of a batch, moved to the front and padded with zeros.
 
         Returns:
-            (B, R', F) float32, R' being the most that an image keeps, and how many each keeps, (B,) int64.
+            (B, R', F) float32, where R' is the most that an image keeps, and how many each keeps, (B,) int64.
         """
         kept = [self.keep_regions(epoch, caption, regions_BRF.shape[1]) for caption in captions.tolist()]
         lengths = np.array([mask.sum() for mask in kept])
@@ -78,8 +78,6 @@ class PairAugment:
         return torch.from_numpy(packed), torch.from_numpy(lengths)
 
 
-def _uniform(count: int, *purpose: object) -> NDArray[np.float64]:
-    """Uniform doubles in [0, 1), whose stream numpy keeps the same from version to version."""
-    seed, *rest = purpose
-    assert isinstance(seed, int)
-    return np.random.Generator(np.random.PCG64(derive_seed(seed, *rest))).random(count)
+def _uniform(count: int, seed: int, *purpose: object) -> NDArray[np.float64]:
+    """Uniform doubles in [0, 1), which numpy keeps the same from version to version."""
+    return np.random.Generator(np.random.PCG64(derive_seed(seed, *purpose))).random(count)

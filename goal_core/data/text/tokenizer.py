@@ -1,31 +1,37 @@
-"""What turns captions into ids, whichever the framework."""
+"""The interface of all tokenizers, and a split's captions as padded batches of ids."""
 
 from __future__ import annotations
 
 import json
+from array import array
+from collections.abc import Sequence
 from typing import Protocol
 
-from goal_core.data.text.clean_captions import CleanedWordpieces
-from goal_core.data.text.vocabulary import Vocabulary
-from goal_core.data.text.wordpieces import Wordpieces
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from goal_core.data.text.vocabulary import PAD, Vocabulary
+from goal_core.data.text.wordpieces import CleanedWordpieces, Wordpieces
 from goal_core.errors import DataError
 
 
 class Tokenizer(Protocol):
-    """Captions to ids; 0 is padding."""
+    """Turns captions into ids; 0 is padding."""
 
     def encode(self, caption: str) -> list[int]:
         """Ids of a caption, at least one."""
 
     def __len__(self) -> int:
-        """Number of ids."""
+        """Number of ids, special ones included."""
 
     def to_json(self) -> str:
-        """The tokenizer as text."""
+        """The tokenizer as text; equal tokenizers give equal text."""
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:
-    """Read what a tokenizer's ``to_json`` wrote.
+    """Read the text of a tokenizer's ``to_json``.
 
     Raises:
         DataError: the text is anything else.
@@ -34,8 +40,46 @@ def tokenizer_from_json(text: str) -> Tokenizer:
         stored = json.loads(text)
     except ValueError as error:
         raise DataError(f"the stored tokenizer is not JSON: {error}") from error
-    if isinstance(stored, dict) and Wordpieces.describes(stored):
-        return Wordpieces.from_stored(stored)
-    if isinstance(stored, dict) and CleanedWordpieces.describes(stored):
-        return CleanedWordpieces.from_stored(stored)
-    return Vocabulary.from_json(text)
+    if not isinstance(stored, dict):
+        raise DataError(f"the stored tokenizer must be an object, got {type(stored).__name__}")
+    kinds = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces, CleanedWordpieces)}
+    kind = kinds.get(str(stored.get("format")))
+    if kind is None:
+        raise DataError(f"the stored tokenizer must be an object whose 'format' is one of {', '.join(kinds)}")
+    return kind.from_stored(stored)
+
+
+class EncodedCaptions:
+    """All captions of a split, at least one, as ids (4 bytes each)."""
+
+    def __init__(self, captions: Sequence[str], tokenizer: Tokenizer) -> None:
+        ids = array("i")
+        ends = array("q")
+        for caption in captions:
+            ids.extend(tokenizer.encode(caption))
+            ends.append(len(ids))
+        self._ids = np.array(ids, dtype=np.int32)
+        self._starts = np.array([0, *ends[:-1]], dtype=np.int64)
+        self._lengths = np.array(ends, dtype=np.int64) - self._starts
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of ids of each caption, those of its start and end included, (N,) int64."""
+        return self._lengths
+
+    def batch(self, indices: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Ids of the captions at ``indices``, (B,) int64 in any order, B at least 1.
+
+        Returns:
+            Ids (B, L) int64, each row padded with 0 up to the longest of these captions, and the lengths (B,) int64,
+            all at least 2. Both are on the CPU.
+        """
+        lengths = self._lengths[indices]
+        columns = np.arange(lengths.max())
+        valid_BL = columns < lengths[:, None]
+        positions_BL = np.where(valid_BL, self._starts[indices][:, None] + columns, 0)
+        tokens_BL = np.where(valid_BL, self._ids[positions_BL], PAD).astype(np.int64)
+        return torch.from_numpy(tokens_BL), torch.from_numpy(lengths)

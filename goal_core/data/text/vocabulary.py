@@ -1,4 +1,4 @@
-"""Captions to word ids, as VSE++ does it: lower-case words, a count threshold, four special ids."""
+"""Captions to word ids as in VSE++: lower-case words, a count threshold, four special ids."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 
 from goal_core.errors import DataError
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")
-_FORMAT = "goal-vocabulary-1"
 
 _CLITIC = r"'(?:s|m|d|ll|re|ve)\b"
 _TOKEN = re.compile(
@@ -37,16 +37,16 @@ def tokenize(caption: str) -> list[str]:
     """Split a caption into lower-case words and signs.
 
     Close to NLTK's ``word_tokenize``, which VSE++ used, without its data files. ``don't`` gives ``do n't``, ``man's``
-    gives ``man 's``; hyphenated words and numbers stay whole; every other sign is a word of its own.
+    gives ``man 's``; hyphenated words and numbers stay whole; every other sign is a word by itself.
 
     Deviates: opening quotes stay ``"`` (NLTK rewrites them), ``gonna`` is not split, words joined by a slash are, a
-    full stop is always split off (NLTK keeps those inside), a typographic apostrophe counts as a plain one, and text
-    is NFC-normalised first.
+    full stop is always split off (NLTK keeps those inside a text), a typographic apostrophe counts as a plain one, and
+    text is NFC-normalised first.
     """
     return [word for part in unicodedata.normalize("NFC", caption).lower().split() for word in _split(part)]
 
 
-# No word reaches across a space, and captions repeat their words, so most are looked up.
+# Captions repeat their words, and no word reaches across a space, so most calls are answered from the cache.
 @lru_cache(maxsize=1 << 16)
 def _split(part: str) -> tuple[str, ...]:
     return tuple(_TOKEN.findall(part.translate(_APOSTROPHES)))
@@ -54,18 +54,19 @@ def _split(part: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The known words. Ids 0 to 3 are ``<pad> <start> <end> <unk>``; word ``words[i]`` has id ``i + 4``."""
+    """The known words. Ids 0 to 3 are ``<pad> <start> <end> <unk>``; word ``words[i]`` has id ``i + 4``.
+
+    Raises:
+        DataError: there is no word, or one occurs twice or is a special word.
+    """
+
+    stored_format: ClassVar[str] = "goal-vocabulary-1"
 
     words: tuple[str, ...]
-    """By falling count, then alphabetically; so equal corpora give equal ids."""
+    """By descending count, then alphabetically, so that equal corpora give equal ids."""
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Index the words.
-
-        Raises:
-            DataError: there is no word, or one occurs twice or is a special word.
-        """
         ids = {word: index for index, word in enumerate((*SPECIAL_WORDS, *self.words))}
         if not self.words:
             raise DataError("the vocabulary is empty")
@@ -79,11 +80,11 @@ class Vocabulary:
         """Collect the words of a corpus.
 
         Args:
-            captions: the train and val captions; never the test captions.
-            min_count: words seen fewer times than this become ``<unk>``, at least 1.
+            captions: the train and val captions, never the test captions.
+            min_count: words that occur fewer times than this become ``<unk>``, at least 1.
 
         Raises:
-            DataError: no word is seen that often.
+            DataError: no word occurs that often.
 
         Source: VSE++ (vsepp/vocab.py), threshold 4.
         """
@@ -97,30 +98,25 @@ class Vocabulary:
         return cls(tuple(word for _, word in kept))
 
     def encode(self, caption: str) -> list[int]:
-        """Word ids of a caption between ``<start>`` and ``<end>``; at least these two, no upper limit."""
+        """Word ids of a caption between ``<start>`` and ``<end>``; at least these two, without an upper limit."""
         return [START, *(self._ids.get(word, UNK) for word in tokenize(caption)), END]
 
     def __len__(self) -> int:
-        """Number of ids, the four special ones included."""
         return len(self.words) + len(SPECIAL_WORDS)
 
     def to_json(self) -> str:
         """The vocabulary as text; equal vocabularies give equal text."""
-        return json.dumps({"format": _FORMAT, "words": list(self.words)}, ensure_ascii=False)
+        return json.dumps({"format": self.stored_format, "words": list(self.words)}, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Vocabulary:
-        """Read what :meth:`to_json` wrote.
+    def from_stored(cls, stored: Mapping[str, object]) -> Vocabulary:
+        """Read the parsed text of :meth:`to_json`.
 
         Raises:
-            DataError: the text is anything else.
+            DataError: it is anything else.
         """
-        try:
-            stored = json.loads(text)
-        except ValueError as error:
-            raise DataError(f"vocabulary is not JSON: {error}") from error
-        if not isinstance(stored, dict) or set(stored) != {"format", "words"} or stored["format"] != _FORMAT:
-            raise DataError(f"vocabulary must be an object with 'words' and 'format': {_FORMAT!r}")
+        if set(stored) != {"format", "words"}:
+            raise DataError(f"vocabulary must be an object with 'words' and 'format': {cls.stored_format!r}")
         words = stored["words"]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise DataError("vocabulary 'words' must be a list of strings")

@@ -1,41 +1,50 @@
-"""BERT's tokens: basic tokens cut into word pieces, between `[CLS]` and `[SEP]`."""
+"""Captions to BERT's word pieces, as they are and as X-VLM cleans them first."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import ClassVar
 
-from tokenizers import models, normalizers, pre_tokenizers
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from goal_core.errors import DataError
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_FORMAT = "goal-wordpieces-1"
+MAX_WORDS = 30
+"""Words that cleaning keeps of a caption."""
+MAX_TOKENS = 40
+"""Ids of a cleaned caption, `[CLS]` and `[SEP]` included."""
 _LONGEST_WORD = 100
 """Longer basic tokens become `[UNK]`, as in BERT."""
+_DROPPED = str.maketrans("-/", "  ", ",.'!?\"()*#:;~")
+_SPLIT = pre_tokenizers.BertPreTokenizer()
 
 
 @dataclass(frozen=True, slots=True)
 class Wordpieces:
-    """A BERT vocabulary and how to cut captions with it.
+    """A BERT vocabulary, and how it cuts captions; a :class:`~goal_core.data.text.Tokenizer`.
 
     Raises:
         DataError: a special piece is missing, `[PAD]` is not the first, or a piece is listed twice.
     """
 
+    stored_format: ClassVar[str] = "goal-wordpieces-1"
+
     pieces: tuple[str, ...]
     """Piece `i` has id `i`; `[PAD]` is 0."""
     lowercase: bool = True
     """Whether captions lose capitals and accents first, as for the `uncased` models."""
-    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
-    _normalizer: normalizers.BertNormalizer = field(init=False, repr=False, compare=False)
-    _model: models.WordPiece = field(init=False, repr=False, compare=False)
+    _tokenizer: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Index the pieces."""
         ids = {piece: index for index, piece in enumerate(self.pieces)}
         if len(ids) != len(self.pieces):
             raise DataError(f"{len(self.pieces) - len(ids)} word pieces are listed twice")
@@ -44,23 +53,27 @@ class Wordpieces:
             raise DataError(f"the word pieces lack {', '.join(missing)}")
         if ids["[PAD]"] != 0:
             raise DataError(f"[PAD] must be the first word piece, it is number {ids['[PAD]'] + 1}")
-        object.__setattr__(self, "_ids", ids)
-        object.__setattr__(self, "_normalizer", normalizers.BertNormalizer(lowercase=self.lowercase))
         model = models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD)
-        object.__setattr__(self, "_model", model)
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=self.lowercase)
+        tokenizer.pre_tokenizer = _SPLIT
+        tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+        object.__setattr__(self, "_tokenizer", tokenizer)
 
     @classmethod
     def of_captions(cls, captions: Iterable[str], min_count: int) -> Wordpieces:
         """Whole words of a corpus as pieces, for a BERT that is trained from scratch.
 
         Args:
-            captions: the train and val captions; never the test captions.
-            min_count: words seen fewer times than this become `[UNK]`, at least 1.
+            captions: the train and val captions, never the test captions.
+            min_count: words that occur fewer times than this become `[UNK]`, at least 1.
 
         Raises:
-            DataError: no word is seen that often.
+            DataError: no word occurs that often.
         """
-        counts = Counter(word for caption in captions for word in basic_tokens(caption))
+        uncased = normalizers.BertNormalizer(lowercase=True)
+        split = (_SPLIT.pre_tokenize_str(uncased.normalize_str(caption)) for caption in captions)
+        counts = Counter(word for words in split for word, _ in words)
         kept = sorted((-count, word) for word, count in counts.items() if count >= min_count)
         if not kept:
             raise DataError(f"no word occurs {min_count} times or more in the train and val captions")
@@ -68,10 +81,10 @@ class Wordpieces:
 
     @classmethod
     def from_file(cls, path: Path, *, lowercase: bool = True) -> Wordpieces:
-        """Read a `vocab.txt`: one piece a line.
+        """Read a `vocab.txt`: one piece per line.
 
         Raises:
-            DataError: the file is missing or is no vocabulary.
+            DataError: the file is missing or is not a vocabulary.
         """
         try:
             lines = path.read_text(encoding="utf-8").split("\n")
@@ -79,37 +92,9 @@ class Wordpieces:
             raise DataError(f"cannot read the word pieces {path}: {error}") from error
         return cls(tuple(lines[:-1] if lines[-1] == "" else lines), lowercase)
 
-    def words(self, caption: str) -> list[list[int]]:
-        """Piece ids of each basic token, without specials."""
-        return [
-            [token.id for token in self._model.tokenize(word)]
-            for word in basic_tokens(caption, normalizer=self._normalizer)
-        ]
-
-    def wrap(self, ids: Sequence[int]) -> list[int]:
-        """Piece ids between `[CLS]` and `[SEP]`."""
-        return [self._ids["[CLS]"], *ids, self._ids["[SEP]"]]
-
-    def encode(self, caption: str) -> list[int]:
-        """Ids of a caption, `[CLS]` and `[SEP]` included, no upper limit."""
-        return self.wrap([piece for word in self.words(caption) for piece in word])
-
-    @property
-    def mask_id(self) -> int:
-        """Id of `[MASK]`."""
-        return self._ids["[MASK]"]
-
-    def __len__(self) -> int:
-        """Number of ids, specials included."""
-        return len(self.pieces)
-
-    def to_json(self) -> str:
-        """The pieces as text."""
-        return json.dumps({"format": _FORMAT, "lowercase": self.lowercase, "pieces": self.pieces}, ensure_ascii=False)
-
     @classmethod
     def from_stored(cls, stored: Mapping[str, object]) -> Wordpieces:
-        """Read what :meth:`to_json` wrote, parsed.
+        """Read the parsed text of :meth:`to_json`.
 
         Raises:
             DataError: it is anything else.
@@ -119,16 +104,92 @@ class Wordpieces:
             raise DataError("word pieces must be a list of strings")
         return cls(tuple(pieces), stored.get("lowercase") is not False)
 
-    @staticmethod
-    def describes(stored: Mapping[str, object]) -> bool:
-        """Whether parsed text is of :meth:`to_json`."""
-        return stored.get("format") == _FORMAT
+    def to_json(self) -> str:
+        """The pieces as text."""
+        stored = {"format": self.stored_format, "lowercase": self.lowercase, "pieces": self.pieces}
+        return json.dumps(stored, ensure_ascii=False)
+
+    def words(self, caption: str) -> list[list[int]]:
+        """Piece ids of each basic token, without special pieces."""
+        cut = self._tokenizer.encode(caption, add_special_tokens=False)
+        return [
+            [piece for _, piece in word] for _, word in groupby(zip(cut.word_ids, cut.ids, strict=True), itemgetter(0))
+        ]
+
+    def wrap(self, ids: Sequence[int]) -> list[int]:
+        """Piece ids between `[CLS]` and `[SEP]`."""
+        return [self._id("[CLS]"), *ids, self._id("[SEP]")]
+
+    def encode(self, caption: str) -> list[int]:
+        """Ids of a caption, `[CLS]` and `[SEP]` included, without an upper limit."""
+        ids: list[int] = self._tokenizer.encode(caption).ids
+        return ids
+
+    @property
+    def mask_id(self) -> int:
+        """Id of `[MASK]`."""
+        return self._id("[MASK]")
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def _id(self, special: str) -> int:
+        found = self._tokenizer.token_to_id(special)
+        assert found is not None
+        return found
 
 
-_UNCASED = normalizers.BertNormalizer(lowercase=True)
-_SPLIT = pre_tokenizers.BertPreTokenizer()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedWordpieces:
+    """Word pieces of cleaned captions; a :class:`~goal_core.data.text.Tokenizer`."""
+
+    stored_format: ClassVar[str] = "goal-cleaned-wordpieces-1"
+
+    wordpieces: Wordpieces
+
+    def encode(self, caption: str) -> list[int]:
+        """Ids between `[CLS]` and `[SEP]`, at most :data:`MAX_TOKENS` with both.
+
+        Raises:
+            DataError: nothing is left of the caption.
+        """
+        pieces = self.wordpieces.encode(clean_caption(caption))[1:-1]
+        return self.wordpieces.wrap(pieces[: MAX_TOKENS - 2])
+
+    def __len__(self) -> int:
+        return len(self.wordpieces)
+
+    def to_json(self) -> str:
+        """The pieces as text."""
+        stored = {"format": self.stored_format, "wordpieces": json.loads(self.wordpieces.to_json())}
+        return json.dumps(stored, ensure_ascii=False)
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, object]) -> CleanedWordpieces:
+        """Read the parsed text of :meth:`to_json`.
+
+        Raises:
+            DataError: it is anything else.
+        """
+        inner = stored.get("wordpieces")
+        if not isinstance(inner, dict) or inner.get("format") != Wordpieces.stored_format:
+            raise DataError("the stored tokenizer holds no word pieces")
+        return cls(wordpieces=Wordpieces.from_stored(inner))
 
 
-def basic_tokens(caption: str, *, normalizer: normalizers.BertNormalizer = _UNCASED) -> list[str]:
-    """Words and punctuation marks of a caption, as BERT's basic tokenizer gives them."""
-    return [word for word, _ in _SPLIT.pre_tokenize_str(normalizer.normalize_str(caption))]
+def clean_caption(caption: str) -> str:
+    """A caption in lower case without punctuation, at most :data:`MAX_WORDS` words.
+
+    Hyphens and slashes become blanks, ``<person>`` becomes `person`.
+
+    Raises:
+        DataError: nothing is left of it.
+
+    Source: X-VLM's published `pre_caption`.
+    """
+    cleaned = caption.lower().translate(_DROPPED).replace("<person>", "person")
+    words = re.sub(r"\s{2,}", " ", cleaned).strip(" \n").split(" ")
+    kept = " ".join(words[:MAX_WORDS])
+    if not kept:
+        raise DataError(f"caption {caption!r} is empty without its punctuation")
+    return kept

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,23 +12,18 @@ from hypothesis import strategies as st
 from goal_core.data import (
     Batch,
     BatchSource,
-    DecodedImages,
     ImageConfig,
     KarpathyConfig,
     ScenesConfig,
     Split,
     Vocabulary,
-    batch_indices,
-    epoch_order,
-    eval_image,
     num_batches,
     open_dataset,
-    sample_seed,
-    train_image,
+    transform_of,
 )
-from goal_core.data.images.decoding import DecodeRequest, ImageDecoder
-from goal_core.data.split import split_of
+from goal_core.data.batches import batch_indices, epoch_order, sample_seed
 from goal_core.errors import ConfigError, DataError
+from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 
 # Python 3.12 warns when a process with threads forks, which torch's worker processes do.
@@ -37,30 +31,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:
 
 PLAIN = ImageConfig(size=16, resize=20, augment="none")
 CROPS = ImageConfig(size=16, resize=20, augment="crop_flip")
-
-
-class CountingReader:
-    """Images of one colour each, which remembers what was read."""
-
-    def __init__(self, num_images: int) -> None:
-        self.reads: list[int] = []
-        self._num_images = num_images
-
-    def __len__(self) -> int:
-        return self._num_images
-
-    def read(self, index: int) -> np.ndarray:
-        self.reads.append(index)
-        return np.random.default_rng(index).integers(0, 256, (24, 30, 3), dtype=np.uint8)
-
-    def label(self, index: int) -> str:
-        return f"picture {index}"
-
-
-def counted(num_images: int = 11, captions: int = 3) -> tuple[Split, CountingReader]:
-    reader = CountingReader(num_images)
-    texts = [[f"picture {'very ' * (i % 4)}{i} {way}" for way in range(captions)] for i in range(num_images)]
-    return split_of("train", texts, reader), reader
 
 
 def source(
@@ -161,7 +131,9 @@ def test_a_batch_holds_its_pairs(image: ImageConfig) -> None:
             assert batch.lengths[row] == len(encoded)
             pixels = split.load_image(index)
             expected = (
-                eval_image(pixels, image) if image is PLAIN else train_image(pixels, image, sample_seed(3, 2, caption))
+                transform_of(image).for_evaluation(pixels)
+                if image is PLAIN
+                else transform_of(image).for_training(pixels, sample_seed(3, 2, caption))
             )
             assert torch.equal(batch.images[row], expected)
 
@@ -253,32 +225,6 @@ def test_an_unreadable_image_is_one_line_from_any_process(image: ImageConfig, nu
     broken.close()
 
 
-# Squares
-
-
-def test_squares_that_fit_are_read_once() -> None:
-    split, reader = counted()
-    squares = DecodedImages(split, CROPS)
-    assert squares.keeps
-    first = torch.cat(list(squares.chunks(4)))
-    assert [len(chunk) for chunk in squares.chunks(4)] == [4, 4, 3]
-    assert torch.equal(torch.cat(list(squares.chunks(11))), first)
-    assert reader.reads == list(range(11))
-    assert torch.equal(first[5], eval_image(split.load_image(5), PLAIN))
-
-
-def test_squares_over_the_limit_are_read_each_time() -> None:
-    split, reader = counted()
-    bytes_needed = 11 * 3 * 16 * 16
-    assert DecodedImages(split, PLAIN, ram_limit=bytes_needed).keeps
-    squares = DecodedImages(split, PLAIN, ram_limit=bytes_needed - 1)
-    assert not squares.keeps
-    first = torch.cat(list(squares.chunks(4)))
-    assert torch.equal(torch.cat(list(squares.chunks(4))), first)
-    assert len(reader.reads) == 22
-    assert torch.equal(first, torch.cat(list(DecodedImages(split, PLAIN).chunks(4))))
-
-
 def test_training_without_crops_reads_each_image_once() -> None:
     split, reader = counted()
     kept = source(split)
@@ -298,57 +244,6 @@ def test_a_caller_may_change_the_batch_it_was_given() -> None:
         batch.image_index.zero_()
         batch.caption_index.zero_()
     assert all_same(kept.batches(1), source(split).batches(1))
-
-
-@pytest.mark.parametrize("ram_limit", [0, 10**9])
-def test_squares_in_any_order_with_repeats_and_workers(ram_limit: int) -> None:
-    split, _ = counted()
-    requests = [np.array(rows) for rows in ([3, 3, 1], [1, 10], [0], [3, 10, 9])]
-    squares = DecodedImages(split, PLAIN, num_workers=2, ram_limit=ram_limit)
-    for _ in range(2):
-        for request, images in zip(requests, squares.stream(requests), strict=True):
-            expected = torch.stack([eval_image(split.load_image(int(index)), PLAIN) for index in request])
-            assert torch.equal(images, expected)
-    assert torch.equal(torch.cat(list(squares.chunks(5)))[7], eval_image(split.load_image(7), PLAIN))
-    squares.close()
-
-
-def test_workers_stop_once_everything_is_kept() -> None:
-    split, _ = counted()
-    before = {process.pid for process in multiprocessing.active_children()}
-    squares = DecodedImages(split, PLAIN, num_workers=2)
-    chunks = squares.chunks(4)
-    next(chunks)
-    assert len({process.pid for process in multiprocessing.active_children()} - before) == 2
-    list(chunks)
-    assert {process.pid for process in multiprocessing.active_children()} <= before
-
-
-def test_the_decoder_keeps_the_order_of_the_requests() -> None:
-    split, _ = counted()
-    decoder = ImageDecoder(split, PLAIN, num_workers=2)
-    requests = [DecodeRequest(images=np.array([index])) for index in (5, 2, 8, 0, 5, 1, 1, 9)]
-    for request, images in zip(requests, decoder.stream(iter(requests)), strict=True):
-        assert torch.equal(images[0], eval_image(split.load_image(int(request.images[0])), PLAIN))
-    decoder.close()
-
-
-# Splits
-
-
-def test_splits_check_that_captions_and_images_fit() -> None:
-    with pytest.raises(DataError, match="split 'val' has no images"):
-        split_of("val", [], CountingReader(0))
-    with pytest.raises(DataError, match="image picture 1 of split 'val' has no captions"):
-        split_of("val", [["a"], [], ["b"]], CountingReader(3))
-    for indices in ([0], [1, 0], [0, 2], [0, 0, 1]):
-        with pytest.raises(ValueError, match=r"captions|ascend"):
-            Split(
-                name="val",
-                captions=["a", "b"],
-                caption_image=np.array(indices, dtype=np.int64),
-                reader=CountingReader(2),
-            )
 
 
 def test_scenes_and_uneven_captions_train_too(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -11,11 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from goal_core.data import KarpathyConfig, open_dataset
-from goal_core.data.config import ImageConfig, RegionsConfig
-from goal_core.data.formats.feature_file import FeatureFile
-from goal_core.data.images.transforms import eval_image
-from goal_core.data.images.windows import NUM_WINDOWS, window_boxes, window_squares
+from goal_core.data import ImageConfig, KarpathyConfig, RegionsConfig, open_dataset, transform_of
+from goal_core.data.images import NUM_WINDOWS, window_pixels
 from goal_core.errors import DataError
 from goal_core.evaluation import extract
 from goal_core.evaluation.extract import extract_features
@@ -44,7 +40,9 @@ def test_grid_features_are_the_cells_of_each_image_with_its_captions(tmp_path: P
     for name, split in images.splits.items():
         assert regions.splits[name].captions == split.captions
         assert regions.splits[name].caption_image.tolist() == split.caption_image.tolist()
-        pixels = torch.stack([eval_image(split.load_image(index), IMAGE) for index in range(split.num_images)])
+        pixels = torch.stack(
+            [transform_of(IMAGE).for_evaluation(split.load_image(index)) for index in range(split.num_images)]
+        )
         with torch.inference_mode():
             expected = net(pixels).numpy()
         taken = regions.splits[name].load_regions(np.arange(split.num_images))
@@ -57,22 +55,9 @@ def test_window_features_are_those_of_each_window_the_whole_image_first(tmp_path
     net = build_backbone(BACKBONE, image_size=32, seed=3)
     image = open_dataset(KarpathyConfig(name="tiny", root=str(tmp_path / "images"))).splits["test"].load_image(2)
     with torch.inference_mode():
-        expected = net(window_squares(image, 32)).numpy()
+        expected = net(window_pixels(image, 32)).numpy()
     taken = open_dataset(RegionsConfig(name="t", root=str(tmp_path / "out"))).splits["test"].load_regions(np.array([2]))
     assert np.allclose(taken[0], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_windows_lie_in_the_image_and_cover_it() -> None:
-    for height, width in ((30, 40), (7, 500), (1, 1), (480, 640)):
-        boxes = window_boxes(height, width)
-        assert len(boxes) == NUM_WINDOWS
-        assert boxes[0] == (0, 0, width, height)
-        for left, top, right, bottom in boxes:
-            assert 0 <= left < right <= width
-            assert 0 <= top < bottom <= height
-        for first, last in ((1, 4), (5, 13)):
-            assert boxes[first][:2] == (0, 0)
-            assert boxes[last][2:] == (width, height)
 
 
 class KilledError(Exception):
@@ -145,69 +130,6 @@ def test_features_of_features_and_a_full_disk_are_refused(tmp_path: Path, monkey
 
 class _Usage:
     free = 0
-
-
-# The file
-
-
-ROWS = np.arange(5 * 2 * 3, dtype=np.float32).reshape(5, 2, 3)
-
-
-def test_rows_that_no_note_vouches_for_are_written_again(tmp_path: Path) -> None:
-    path = tmp_path / "x_ims.npy"
-    with FeatureFile(path, (5, 2, 3), "key") as file:
-        file.append(ROWS[:2])
-    assert not path.exists()
-    with (tmp_path / ".x_ims.npy.partial").open("ab") as torn:
-        torn.write(b"half a row")
-    with FeatureFile(path, (5, 2, 3), "key") as file:
-        assert file.num_rows == 2
-        file.append(ROWS[2:])
-    assert np.array_equal(np.load(path), ROWS)
-    assert [found.name for found in tmp_path.iterdir()] == ["x_ims.npy"]
-
-
-@pytest.mark.parametrize("damage", ["key", "shape", "note", "data"])
-def test_what_does_not_fit_begins_anew(tmp_path: Path, damage: str) -> None:
-    path, shape = tmp_path / "x_ims.npy", (5, 2, 3)
-    with FeatureFile(path, (6, 2, 3) if damage == "shape" else shape, "old" if damage == "key" else "key") as file:
-        file.append(ROWS[:2] + 100)
-    if damage == "note":
-        (tmp_path / ".x_ims.npy.partial.json").write_text("{")
-    if damage == "data":
-        os.truncate(tmp_path / ".x_ims.npy.partial", 140)
-    with FeatureFile(path, shape, "key") as file:
-        assert file.num_rows == 0
-        file.append(ROWS)
-    assert np.array_equal(np.load(path), ROWS)
-
-
-def test_two_writers_do_not_mix(tmp_path: Path) -> None:
-    path = tmp_path / "x_ims.npy"
-    with FeatureFile(path, (5, 2, 3), "key") as file:
-        file.append(ROWS[:2])
-        with (
-            pytest.raises(DataError, match=r"another process is writing .*x_ims\.npy"),
-            FeatureFile(path, (5, 2, 3), "key"),
-        ):
-            pass
-        file.append(ROWS[2:])
-    assert np.array_equal(np.load(path), ROWS)
-
-
-def test_a_writer_that_waited_does_not_touch_the_finished_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, lock = tmp_path / "x_ims.npy", fcntl.flock
-
-    def finished_meanwhile(file: Any, how: int) -> None:
-        os.replace(tmp_path / ".x_ims.npy.partial", path)
-        lock(file, how)
-
-    with FeatureFile(path, (5, 2, 3), "key") as file:
-        file.append(ROWS[:2])
-    monkeypatch.setattr(fcntl, "flock", finished_meanwhile)
-    with pytest.raises(DataError, match="another process is writing"), FeatureFile(path, (5, 2, 3), "key"):
-        pass
-    assert path.stat().st_size > 128
 
 
 def test_the_card_says_what_the_features_are(tmp_path: Path) -> None:

@@ -1,26 +1,15 @@
-"""Pooling, region dropping, cell dropping and caption augmentation against plain loops."""
+"""Pooling and cell dropping against plain loops."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections import Counter
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from goal_core.data.text.pair_augment import PairAugment
-from goal_core.data.text.tokenizer import tokenizer_from_json
-from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
-from goal_core.errors import DataError
 from goal_core.models.gpo import GeneralizedPooling
 from goal_core.models.grid import grid_features
 from goal_core.models.vse_infty import RegionMlp, drop_cells, unit
-
-PIECES = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s", "a", "small", "."))
-CAPTION = "A small red CARS zebra."
 
 
 def pooled_by_hand(pool: GeneralizedPooling, elements: list[list[float]]) -> list[float]:
@@ -82,73 +71,6 @@ def test_cells_drop_as_in_a_plain_loop() -> None:
         assert torch.equal(kept[row, : len(chosen)], cells[row, chosen])
         assert not kept[row, len(chosen) :].any()
     assert 0 < (lengths < 9).sum() < 40
-
-
-def test_regions_drop_as_in_a_plain_loop() -> None:
-    augment = PairAugment(rate=0.4, wordpieces=PIECES, seed=1)
-    regions = np.arange(1, 1 + 30 * 6 * 2, dtype=np.float32).reshape(30, 6, 2)
-    captions = np.arange(100, 130)
-    kept, lengths = augment.regions(4, captions, regions)
-    for row, caption in enumerate(captions.tolist()):
-        draws = np.random.Generator(np.random.PCG64(_seed("regions", caption, epoch=4))).random(6).tolist()
-        seen = [r for r in range(6) if draws[r] >= 0.4] or [draws.index(max(draws))]
-        chosen = [regions[row, r].tolist() for r in seen]
-        assert kept[row].tolist() == chosen + [[0.0, 0.0]] * (kept.shape[1] - len(chosen))
-        assert lengths[row] == len(chosen) >= 1
-    assert kept.shape[1] == lengths.max()
-    again, _ = augment.regions(4, captions[::-1].copy(), regions[::-1])
-    assert torch.equal(again[-1], kept[0])  # a pair's draws do not depend on its batch
-    share = np.mean([augment.keep_regions(1, caption, 36).mean() for caption in range(2000)])
-    assert share == pytest.approx(0.6, abs=0.01)
-    none = PairAugment(rate=0.999, wordpieces=PIECES, seed=1)
-    assert all(none.keep_regions(1, caption, 2).sum() >= 1 for caption in range(50))
-
-
-def test_captions_change_as_in_a_plain_loop() -> None:
-    augment = PairAugment(rate=0.2, wordpieces=PIECES, seed=1)
-    words = PIECES.words(CAPTION)
-    fates: Counter[str] = Counter()
-    for caption in range(4000):
-        ids = augment.caption_ids(2, caption, CAPTION)
-        draws = np.random.Generator(np.random.PCG64(_seed("words", caption))).random(2 * len(words))
-        fresh = np.random.Generator(np.random.PCG64(_seed("pieces", caption))).random(sum(map(len, words))).tolist()
-        expected = [PIECES.pieces.index("[CLS]")]
-        for index, word in enumerate(words):
-            if draws[index] >= 0.2:
-                fates["kept"] += 1
-                expected.extend(word)
-            elif draws[len(words) + index] < 0.5:
-                fates["masked"] += 1
-                expected.extend(PIECES.pieces.index("[MASK]") for _ in word)
-            elif draws[len(words) + index] < 0.6:
-                fates["replaced"] += 1
-                expected.extend(int(fresh.pop(0) * len(PIECES.pieces)) for _ in word)
-            else:
-                fates["dropped"] += 1
-        assert ids == [*expected, PIECES.pieces.index("[SEP]")]
-    total = sum(fates.values())
-    for fate, share in {"kept": 0.8, "masked": 0.1, "replaced": 0.02, "dropped": 0.08}.items():
-        assert fates[fate] / total == pytest.approx(share, abs=0.006)
-
-
-def _seed(purpose: str, caption: int, epoch: int = 2) -> int:
-    from hashlib import sha256
-
-    return int.from_bytes(sha256(f"1/{purpose}/{epoch}/{caption}".encode()).digest()[:8], "big") >> 1
-
-
-def test_wordpieces_cut_as_bert_and_survive_storage(tmp_path: Path) -> None:
-    from transformers import BertTokenizer
-
-    (tmp_path / "vocab.txt").write_text("\n".join(PIECES.pieces) + "\n")
-    assert Wordpieces.from_file(tmp_path / "vocab.txt") == PIECES
-    theirs = BertTokenizer(vocab={piece: index for index, piece in enumerate(PIECES.pieces)})
-    for caption in (CAPTION, "", "  réd   car,cars", "x" * 200):
-        assert PIECES.encode(caption) == theirs(caption)["input_ids"]
-    assert tokenizer_from_json(PIECES.to_json()) == PIECES
-    assert Wordpieces.of_captions(["b a a", "b c"], 2).pieces == (*SPECIAL_PIECES, "a", "b")
-    with pytest.raises(DataError, match="lack"):
-        tokenizer_from_json(json.dumps({**json.loads(PIECES.to_json()), "pieces": ["[PAD]", "a"]}))
 
 
 def test_padding_rows_enter_the_statistics_of_the_region_mlp() -> None:

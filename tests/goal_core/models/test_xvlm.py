@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 
-from goal_core.data.config import ImageConfig
-from goal_core.data.images.rand_augment import OPERATIONS, rand_augment
-from goal_core.data.images.transforms import eval_image, train_image
-from goal_core.data.text.clean_captions import CleanedWordpieces, clean_caption
-from goal_core.data.text.tokenizer import tokenizer_from_json
-from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
-from goal_core.errors import DataError
 from goal_core.evaluation import EmbeddingError, reranked_ranks, retrieval_ranks
 from goal_core.models import BackboneConfig, BertConfig, ModelConfig, XvlmConfig, XvlmHeads, build_backbone
 from goal_core.models.matching import NO_NEGATIVE, draw_negatives, matching_labels
@@ -282,56 +272,3 @@ def test_wrong_items_tied_at_the_last_candidate_are_out_whatever_their_order(ord
     owners = torch.tensor(order)
     ranks = reranked_ranks(torch.eye(5), torch.eye(5)[owners], owners, lambda i, t: (i != owners[t]).float(), 3)
     assert ranks.i2t.tolist() == ranks.t2i.tolist() == [0] * 5
-
-
-def test_captions_are_cleaned_and_cut() -> None:
-    assert (
-        clean_caption("  A <PERSON>'s well-known, red/blue  (small) hat!\n")
-        == "a persons well known red blue small hat"
-    )
-    assert clean_caption(" ".join(f"w{index}" for index in range(50))).split(" ")[-1] == "w29"
-    with pytest.raises(DataError, match=r"'\?!' is empty without its punctuation"):
-        clean_caption("?!")
-    pieces = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s"))
-    tokenizer = CleanedWordpieces(wordpieces=pieces)
-    assert tokenizer.encode("Red, cars!") == pieces.encode("red cars")
-    assert tokenizer_from_json(tokenizer.to_json()) == tokenizer
-    long = tokenizer.encode("cars " * 30)
-    assert (len(long), long[0], long[-1]) == (40, pieces.encode("")[0], pieces.encode("")[1])
-    with pytest.raises(DataError, match="holds no word pieces"):
-        tokenizer_from_json(json.dumps({**json.loads(tokenizer.to_json()), "wordpieces": []}))
-
-
-def test_images_are_augmented_by_their_own_seed() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (50, 80, 3), dtype=np.uint8)
-    config = ImageConfig(size=32, resize=32, augment="xvlm")
-    whole = Image.fromarray(pixels).resize((32, 32), Image.Resampling.BICUBIC)
-    assert np.array_equal(eval_image(pixels, config).permute(1, 2, 0).numpy(), np.asarray(whole))
-    seen = {train_image(pixels, config, seed).numpy().tobytes() for seed in range(12)}
-    assert len(seen) == 12
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    assert torch.equal(train_image(pixels, config, 3), train_image(pixels, config, 3))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_rand_augment_does_two_of_ten_operations_half_of_the_time() -> None:
-    pixels = np.random.default_rng(1).integers(0, 256, (24, 24, 3), dtype=np.uint8)
-    pixels[0, 0], pixels[0, 1] = 0, 255
-    image = Image.fromarray(pixels)
-    assert len(OPERATIONS) == 10
-    for name, operation in OPERATIONS.items():
-        there, back = operation(image, 1), operation(image, -1)
-        assert there.size == image.size
-        assert (there.tobytes() == back.tobytes()) == (name in list(OPERATIONS)[:5])
-        assert (there.tobytes() == image.tobytes()) == (
-            name in ("Identity", "AutoContrast")
-        )  # it is full range already
-    draws = (np.random.Generator(np.random.PCG64(seed)) for seed in range(400))
-    unchanged = np.mean([rand_augment(image, generator).tobytes() == image.tobytes() for generator in draws])
-    assert unchanged == pytest.approx(
-        0.6**2, abs=0.06
-    )  # each draw: not done, or done and one of the two that do nothing
-    shifted = np.asarray(OPERATIONS["TranslateX"](image, 1))
-    assert np.array_equal(shifted[:, 7:], np.asarray(image)[:, :-7])
-    assert (shifted[:, :7] == 128).all()

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 import pickle
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_core.data import Dataset, open_dataset
-from goal_core.data.config import IdMappedConfig, RegionsConfig
-from goal_core.data.formats.check import check_data
-from goal_core.errors import ConfigError, DataError
+from goal_core.data import Dataset, KarpathyConfig, RegionsConfig, check_data, open_dataset
+from goal_core.errors import DataError
 from tests.helpers.karpathy_fixture import write_dataset
-from tests.helpers.region_files import regions, write_id_mapped, write_regions
+from tests.helpers.region_files import regions, write_regions
 
 
 def opened(root: Path, **settings: Any) -> Dataset:
@@ -146,8 +142,6 @@ def test_images_and_regions_are_not_taken_for_each_other(tmp_path: Path) -> None
     split = opened(write_regions(tmp_path)).splits["train"]
     with pytest.raises(DataError, match="split 'train' holds precomputed regions and no images"):
         split.load_image(0)
-    from goal_core.data import KarpathyConfig
-
     images = open_dataset(KarpathyConfig(name="x", root=str(write_dataset(tmp_path / "images")))).splits["train"]
     assert images.region_shape is None
     with pytest.raises(DataError, match="split 'train' holds images and no precomputed regions"):
@@ -187,59 +181,3 @@ def test_the_fingerprint_sees_features_captions_and_ids(tmp_path: Path) -> None:
     ]
     assert len(set(seen)) == 6
     assert opened(write_regions(tmp_path / "moved")).fingerprint == seen[0]
-
-
-@pytest.mark.parametrize("kind", [RegionsConfig, IdMappedConfig])
-@pytest.mark.parametrize("settings", [{"min_word_count": 0}, {"max_val_images": -1}])
-def test_settings_out_of_range_are_refused(kind: Any, settings: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        kind(name="x", root="y", **settings)
-
-
-# Raw images by id
-
-
-def mapped(root: Path, **settings: Any) -> Dataset:
-    return open_dataset(IdMappedConfig(name="tiny", root=str(root), **settings))
-
-
-@pytest.mark.parametrize("ids_per", ["image", "caption"])
-def test_the_mapping_gives_the_image_of_each_id(tmp_path: Path, ids_per: str) -> None:
-    dataset = mapped(write_id_mapped(tmp_path, ids_per=ids_per), max_val_images=2)
-    assert [(split.num_images, split.num_captions) for split in dataset.splits.values()] == [(6, 30), (2, 10), (3, 15)]
-    assert dataset.splits["test"].load_image(1)[0, 0].tolist() == [10] * 3  # images 0-5 train, 6-8 dev
-    assert re.fullmatch(r"[0-9a-f]{16}", dataset.fingerprint)
-
-
-def change_mapping(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], Any]:
-    def apply(root: Path) -> None:
-        stored = json.loads((root / "id_mapping.json").read_text())
-        change(stored)
-        (root / "id_mapping.json").write_text(json.dumps(stored))
-
-    return apply
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda root: (root / "id_mapping.json").unlink(), r"id_mapping\.json is missing"),
-        (lambda root: (root / "id_mapping.json").write_text("{"), r"id_mapping\.json is not valid JSON"),
-        (lambda root: (root / "id_mapping.json").write_text("[]"), r"must be an object from image ids to file names"),
-        (change_mapping(lambda stored: stored.pop("103")), r"no file name for 1 of 6 image ids, the first is 103"),
-        (change_mapping(lambda stored: stored.update({"5": "../up.png"})), r"id 5 must have a file name below"),
-        (
-            change_mapping(lambda stored: stored.update({"110": stored["101"]})),
-            r"image train2014/0001\.png of .* is listed twice: in splits train and test",
-        ),
-        (
-            lambda root: (root / "images/train2014/0004.png").unlink(),
-            r"1 of 6 images are missing under .*: train2014/0004\.png",
-        ),
-    ],
-)
-def test_a_damaged_tree_gives_one_line(tmp_path: Path, damage: Callable[[Path], Any], message: str) -> None:
-    damage(write_id_mapped(tmp_path))
-    with pytest.raises(DataError, match=message) as caught:
-        mapped(tmp_path)
-    assert "\n" not in str(caught.value)

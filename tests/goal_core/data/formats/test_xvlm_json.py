@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from goal_core.data import open_dataset
-from goal_core.data.config import XvlmJsonConfig
-from goal_core.data.formats.check import check_data
+from goal_core.data import XvlmJsonConfig, check_data, open_dataset
 from goal_core.errors import ConfigError, DataError
 
 TRAIN = [

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision import transforms
 
-from goal_core.data import ImageConfig, decode_image, eval_image, train_image
-from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box
-from goal_core.errors import ConfigError, DataError
+from goal_core.data import ImageConfig, transform_of
+from goal_core.data.images import NUM_WINDOWS, decode_image
+from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box, window_boxes
+from goal_core.errors import DataError
 from tests.helpers.paths import ROOT
 
 CONFIG = ImageConfig(size=24, resize=32)
@@ -132,17 +134,17 @@ def torchvision_eval(pixels: np.ndarray, config: ImageConfig) -> torch.Tensor:
 
 @settings(deadline=None, max_examples=60)
 @given(height=st.integers(1, 90), width=st.integers(1, 90), size=st.integers(8, 40), extra=st.integers(0, 9))
-def test_eval_image_equals_torchvision(height: int, width: int, size: int, extra: int) -> None:
+def test_evaluation_pixels_equal_torchvisions(height: int, width: int, size: int, extra: int) -> None:
     if max(height, width) > 32 * min(height, width):
         width = height
     config = ImageConfig(size=size, resize=size + extra)
-    ours = eval_image(noise(height, width), config)
+    ours = transform_of(config).for_evaluation(noise(height, width))
     assert ours.dtype == torch.uint8
     assert ours.shape == (3, size, size)
     assert torch.equal(ours, torchvision_eval(noise(height, width), config))
 
 
-def test_eval_image_of_a_very_long_image_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_very_long_image_stays_small_when_it_is_resized(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     resize = Image.Image.resize
 
@@ -152,51 +154,53 @@ def test_eval_image_of_a_very_long_image_stays_small(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Image.Image, "resize", recorded)
     ramp = np.repeat(np.arange(60_000, dtype=np.uint16)[None, :] // 256, 1, axis=0).astype(np.uint8)
-    ours = eval_image(np.stack([ramp] * 3, axis=2), CONFIG)
+    ours = transform_of(CONFIG).for_evaluation(np.stack([ramp] * 3, axis=2))
     assert ours.shape == (3, 24, 24)
     assert set(ours.unique().tolist()) <= {116, 117, 118}  # the middle of the ramp, 30,000 / 256
     assert sizes == [(32 * 32, 32)]
 
 
-def test_eval_image_does_not_change_or_alias_its_input() -> None:
+def test_evaluation_pixels_do_not_change_or_alias_their_input() -> None:
     pixels = noise(32, 32)
-    result = eval_image(pixels, ImageConfig(size=32, resize=32))
+    result = transform_of(ImageConfig(size=32, resize=32)).for_evaluation(pixels)
     result.zero_()
     assert np.array_equal(pixels, noise(32, 32))
 
 
-def test_train_image_is_deterministic_in_its_seed_and_ignores_global_streams() -> None:
+def test_training_pixels_depend_on_their_seed_and_on_no_global_stream() -> None:
     pixels = noise(50, 40)
-    first = train_image(pixels, CONFIG, 7)
+    first = transform_of(CONFIG).for_training(pixels, 7)
     torch.rand(3)
     np.random.rand(3)
     state = torch.get_rng_state()
-    assert torch.equal(train_image(pixels, CONFIG, 7), first)
+    assert torch.equal(transform_of(CONFIG).for_training(pixels, 7), first)
     assert torch.equal(torch.get_rng_state(), state)
-    assert not torch.equal(train_image(pixels, CONFIG, 8), first)
+    assert not torch.equal(transform_of(CONFIG).for_training(pixels, 8), first)
     assert first.shape == (3, 24, 24)
     assert first.dtype == torch.uint8
 
 
-def test_train_image_is_the_same_in_another_process() -> None:
+def test_training_pixels_are_the_same_in_another_process() -> None:
     program = (
-        "import numpy as np; from goal_core.data import ImageConfig, train_image;"
+        "import numpy as np; from goal_core.data import ImageConfig, transform_of;"
         "pixels = np.arange(50 * 40 * 3, dtype=np.uint8).reshape(50, 40, 3);"
-        "print(train_image(pixels, ImageConfig(size=24, resize=32), 11).long().sum().item())"
+        "print(transform_of(ImageConfig(size=24, resize=32)).for_training(pixels, 11).long().sum().item())"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     pixels = np.arange(50 * 40 * 3, dtype=np.uint8).reshape(50, 40, 3)
-    assert int(done.stdout) == train_image(pixels, CONFIG, 11).long().sum().item()
+    assert int(done.stdout) == transform_of(CONFIG).for_training(pixels, 11).long().sum().item()
 
 
-def test_train_image_without_augmentation_is_the_evaluation_image() -> None:
+def test_training_pixels_without_augmentation_are_those_of_evaluation() -> None:
     config = ImageConfig(size=24, resize=32, augment="none")
-    assert torch.equal(train_image(noise(50, 40), config, 3), eval_image(noise(50, 40), config))
+    assert torch.equal(
+        transform_of(config).for_training(noise(50, 40), 3), transform_of(config).for_evaluation(noise(50, 40))
+    )
 
 
 def test_half_of_the_crops_are_flipped() -> None:
     ramp = np.repeat(np.arange(64, dtype=np.uint8)[None, :, None] * 4, 64, axis=0).repeat(3, axis=2)
-    crops = [train_image(ramp, CONFIG, seed)[0].float() for seed in range(400)]
+    crops = [transform_of(CONFIG).for_training(ramp, seed)[0].float() for seed in range(400)]
     flipped = np.mean([bool(crop[:, 0].mean() > crop[:, -1].mean()) for crop in crops])
     assert 0.42 < flipped < 0.58
 
@@ -231,12 +235,6 @@ def test_a_crop_that_cannot_fit_falls_back_to_the_centre() -> None:
     assert random_crop_box(10, 1000, np.random.default_rng(0)) == (0, 493, 10, 13)
 
 
-@pytest.mark.parametrize(("size", "resize", "message"), [(4, 32, "at least 8"), (64, 32, "resize=32 < size=64")])
-def test_sizes_that_do_not_fit_are_refused(size: int, resize: int, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ImageConfig(size=size, resize=resize)
-
-
 def test_decoding_warns_of_nothing(tmp_path: Path) -> None:
     image = Image.new("P", (4, 4))
     image.putpalette([10, 20, 30, 40, 50, 60])
@@ -244,3 +242,47 @@ def test_decoding_warns_of_nothing(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         decode_image(path)
+
+
+def test_images_are_augmented_by_their_own_seed() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 80, 3), dtype=np.uint8)
+    config = ImageConfig(size=32, resize=32, augment="xvlm")
+    whole = Image.fromarray(pixels).resize((32, 32), Image.Resampling.BICUBIC)
+    assert np.array_equal(transform_of(config).for_evaluation(pixels).permute(1, 2, 0).numpy(), np.asarray(whole))
+    seen = {transform_of(config).for_training(pixels, seed).numpy().tobytes() for seed in range(12)}
+    assert len(seen) == 12
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    assert torch.equal(transform_of(config).for_training(pixels, 3), transform_of(config).for_training(pixels, 3))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_windows_lie_in_the_image_and_cover_it() -> None:
+    for height, width in ((30, 40), (7, 500), (1, 1), (480, 640)):
+        boxes = window_boxes(height, width)
+        assert len(boxes) == NUM_WINDOWS
+        assert boxes[0] == (0, 0, width, height)
+        for left, top, right, bottom in boxes:
+            assert 0 <= left < right <= width
+            assert 0 <= top < bottom <= height
+        for first, last in ((1, 4), (5, 13)):
+            assert boxes[first][:2] == (0, 0)
+            assert boxes[last][2:] == (width, height)
+
+
+@pytest.mark.parametrize(
+    ("augment", "augments", "key"),
+    [
+        ("none", False, {}),
+        ("crop_flip", True, {}),
+        ("vse_infty", True, {"stretched": True}),
+        ("xvlm", True, {"stretched": "bicubic"}),
+    ],
+)
+def test_a_transform_says_whether_it_augments_and_what_identifies_its_evaluation_pixels(
+    augment: Literal["none", "crop_flip", "vse_infty", "xvlm"], augments: bool, key: dict[str, str | bool]
+) -> None:
+    transform = transform_of(ImageConfig(size=24, resize=32, augment=augment))
+    assert (transform.augments, transform.feature_key) == (augments, key)
+    same = torch.equal(transform.for_training(noise(50, 40), 3), transform.for_evaluation(noise(50, 40)))
+    assert same != augments

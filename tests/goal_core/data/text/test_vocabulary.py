@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 import random
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goal_core.data import EncodedCaptions, Vocabulary, tokenize
+from goal_core.data import Vocabulary, tokenize
+from goal_core.data.text import tokenizer_from_json
 from goal_core.errors import DataError
 
 CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]
@@ -79,7 +79,7 @@ def test_the_vocabulary_does_not_depend_on_the_order_of_the_corpus(
             Vocabulary.build(shuffled, min_count)
         return
     assert Vocabulary.build(shuffled, min_count) == vocabulary
-    assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
+    assert tokenizer_from_json(vocabulary.to_json()) == vocabulary
     for caption in captions:
         assert all(0 < word < len(vocabulary) for word in vocabulary.encode(caption))
 
@@ -91,7 +91,7 @@ def test_a_corpus_without_frequent_words_is_refused() -> None:
 
 def test_json_round_trip_keeps_ids() -> None:
     vocabulary = Vocabulary.build([*CORPUS, "café 家族"], 1)
-    again = Vocabulary.from_json(vocabulary.to_json())
+    again = tokenizer_from_json(vocabulary.to_json())
     assert again == vocabulary
     assert again.encode("a café") == vocabulary.encode("a café")
 
@@ -113,29 +113,4 @@ def test_json_round_trip_keeps_ids() -> None:
 )
 def test_json_of_anything_else_is_refused(text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        Vocabulary.from_json(text)
-
-
-def test_encoded_captions_pad_to_the_longest_of_the_batch() -> None:
-    vocabulary = Vocabulary.build(CORPUS, 1)
-    encoded = EncodedCaptions([*CORPUS, ""], vocabulary)
-    assert len(encoded) == 4
-    assert encoded.lengths.tolist() == [7, 8, 4, 2]
-    tokens, lengths = encoded.batch(np.array([3, 0, 2]))
-    assert lengths.tolist() == [2, 7, 4]
-    assert tokens.tolist() == [
-        [1, 2, 0, 0, 0, 0, 0],
-        vocabulary.encode(CORPUS[0]),
-        [*vocabulary.encode(CORPUS[2]), 0, 0, 0],
-    ]
-    assert str(tokens.dtype) == str(lengths.dtype) == "torch.int64"
-
-
-@given(st.lists(st.text(alphabet="ab ", max_size=9), min_size=1, max_size=12), st.integers(1, 5))
-def test_chunks_hold_every_caption_in_order(captions: list[str], chunk_size: int) -> None:
-    vocabulary = Vocabulary.build(["a b"], 1)
-    rows = []
-    for tokens, lengths in EncodedCaptions(captions, vocabulary).chunks(chunk_size):
-        assert len(tokens) <= chunk_size
-        rows += [row[:length].tolist() for row, length in zip(tokens, lengths.tolist(), strict=True)]
-    assert rows == [vocabulary.encode(caption) for caption in captions]
+        tokenizer_from_json(text)

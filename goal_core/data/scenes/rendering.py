@@ -1,4 +1,4 @@
-"""Pictures of synthetic scenes, with the noise that keeps equal words from meaning equal pixels."""
+"""Pictures of synthetic scenes, with noise, so that scenes described in equal words differ in their pixels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from goal_core.data.scenes.description import GRID, Draws, Scene, SceneObject
+from goal_core.data.scenes.scene import GRID, Draws, Scene, SceneObject
 
 _RGB = {
     "red": (214, 40, 40),
@@ -30,30 +30,31 @@ _TINT_RGB = {
     "lilac": (208, 192, 232),
 }
 _RADIUS = {"small": 0.12, "large": 0.19}
-"""Of the image's side."""
+"""Share of the image's side."""
 _OVERSAMPLING = 4
 _ROTATION = math.radians(14)
 _JITTER = 0.03
-"""Largest shift of an object off the middle of its cell, of the image's side."""
+"""Largest shift of an object off the centre of its cell, as a share of the image's side."""
 _SCALE_NOISE = 0.1
 _COLOUR_NOISE = 18
-"""Largest change of each channel of an object's colour, of 255."""
+"""Largest change of each channel of an object's colour, out of 255."""
 _TINT_NOISE = 8
 _PIXEL_NOISE = 9
 _PATTERN_DEPTH = 30
-"""How much darker a pattern's marks are than the ground, of 255."""
+"""How much darker a pattern's marks are than the ground, out of 255."""
 
 
-def draw_scene(scene: Scene, side: int, draws: Draws) -> NDArray[np.uint8]:
-    """Draw a scene.
+def render_scene(scene: Scene, side: int, draws: Draws) -> NDArray[np.uint8]:
+    """Render a scene.
 
-    Places, sizes, angles and colours vary a little, patterns have random pitch, phase and direction, and every pixel
-    carries noise. The same for the same draws, up to the rounding of a platform's sine and Pillow's polygon filling.
+    Positions, sizes, angles and colours vary a little, patterns have random pitch, phase and direction, and every
+    pixel carries noise. Equal draws give equal pixels, up to the rounding of a platform's sine and of Pillow's polygon
+    filling.
 
     Args:
-        scene: what to draw.
+        scene: what to show.
         side: of the square image, pixels, at least 8.
-        draws: the noise.
+        draws: the random choices.
 
     Returns:
         (side, side, 3) uint8 RGB.
@@ -76,7 +77,7 @@ def _background(scene: Scene, side: int, draws: Draws) -> NDArray[np.uint8]:
     """The tinted ground with its pattern, (side, side, 3)."""
     ground = np.array(_varied(_TINT_RGB[scene.tint], _TINT_NOISE, draws), dtype=np.int64)
     angle = draws.between(0, math.pi) if scene.pattern == "striped" else draws.between(-0.3, 0.3)
-    # Marks per image side: pitch and phase are drawn for plain grounds too, so the objects' noise is the same.
+    # Pitch (marks per image side) and phase are drawn for plain grounds too, so that the objects' noise stays the same.
     pitch, phase = draws.between(6, 9), draws.between(0, 1)
     rows, columns = np.mgrid[:side, :side] / side
     across = pitch * (columns * math.cos(angle) + rows * math.sin(angle)) + phase
@@ -95,7 +96,7 @@ def _background(scene: Scene, side: int, draws: Draws) -> NDArray[np.uint8]:
 
 
 def _object_mask(item: SceneObject, side: int, draws: Draws) -> Image.Image:
-    """Coverage of the object, mode L, (side, side), smooth at its edges."""
+    """How far the object covers each pixel, mode L, (side, side)."""
     large = side * _OVERSAMPLING
     radius = _RADIUS[item.size] * (1 + draws.between(-1, 1) * _SCALE_NOISE)
     centre_x = (item.column + 0.5) / GRID + draws.between(-1, 1) * _JITTER
@@ -107,14 +108,14 @@ def _object_mask(item: SceneObject, side: int, draws: Draws) -> Image.Image:
         x, y = points[:, 0] * radius, points[:, 1] * radius
         turned_x = (centre_x + x * math.cos(angle) - y * math.sin(angle)) * large
         turned_y = (centre_y + x * math.sin(angle) + y * math.cos(angle)) * large
-        # Whole coordinates keep a last digit that differs between platforms from moving an edge.
+        # Rounding keeps a last digit that differs between platforms from moving an edge.
         corners = np.rint(np.stack([turned_x, turned_y], axis=1)).astype(int)
         pen.polygon([(int(x), int(y)) for x, y in corners], fill=fill)
     return mask.reduce(_OVERSAMPLING)
 
 
 def _outlines(shape: str) -> list[tuple[NDArray[np.float64], int]]:
-    """Polygons (N, 2) about the origin, within radius 1, y downwards, each with what it fills: 255 solid, 0 a hole."""
+    """Polygons (N, 2) around the origin, about radius 1, y downwards, each with its fill: 255 solid, 0 a hole."""
     match shape:
         case "circle":
             return [(_arc(0, 360), 255)]
@@ -145,6 +146,6 @@ def _outlines(shape: str) -> list[tuple[NDArray[np.float64], int]]:
 
 
 def _arc(start: float, stop: float, num_points: int = 60) -> NDArray[np.float64]:
-    """Points on the unit circle from ``start`` to before ``stop`` degrees, clockwise from the right, (N, 2)."""
+    """Points on the unit circle from ``start`` up to ``stop`` degrees, exclusive, clockwise from the right, (N, 2)."""
     angles = np.radians(np.linspace(start, stop, num_points, endpoint=False))
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)

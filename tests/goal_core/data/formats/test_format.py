@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_core.data import KarpathyConfig, ScenesConfig
-from goal_core.data.config import IdMappedConfig, RegionsConfig, XvlmJsonConfig
+from goal_core.data import (
+    DataReport,
+    IdMappedConfig,
+    KarpathyConfig,
+    RegionsConfig,
+    ScenesConfig,
+    XvlmJsonConfig,
+    check_data,
+    published_counts,
+)
 from goal_core.data.formats.caption_files import precomp_folder
-from goal_core.data.formats.check import check_data
-from goal_core.data.formats.data_report import DataReport
-from goal_core.data.formats.published import published_counts
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_id_mapped, write_regions
 
@@ -157,7 +162,7 @@ def test_other_kinds_of_data_are_opened_and_counted(tmp_path: Path) -> None:
 def test_all_problems_of_mapped_ids_are_found_together(tmp_path: Path) -> None:
     root = write_id_mapped(tmp_path)
     (root / "images/train2014/0001.png").unlink()
-    folder = precomp_folder(root)
+    folder = precomp_folder(str(root))
     (folder / "dev_caps.txt").unlink()
     report = check_data(IdMappedConfig(name="tiny", root=str(root)))
     assert [state for state, _ in bad(report)] == ["missing", "missing"]
@@ -207,3 +212,11 @@ def test_published_counts_follow_the_settings() -> None:
     assert published_counts(KarpathyConfig(name="emoji", root="x")) == {}
     assert "test" not in published_counts(RegionsConfig(name="coco", root="x"))
     assert published_counts(RegionsConfig(name="coco", root="x", test_file="testall"))["test"].images == 5_000
+    everything = published_counts(KarpathyConfig(name="f30k", root="x", max_captions=0, max_val_images=10))
+    assert [(split.images, split.captions) for split in everything.values()] == [
+        (29_000, 145_000),
+        (10, 50),
+        (1_000, 5_000),
+    ]
+    assert published_counts(KarpathyConfig(name="coco", root="x", max_captions=0)) == {}
+    assert published_counts(ScenesConfig(name="coco")) == {}

@@ -1,4 +1,4 @@
-"""What a synthetic scene contains, and how scenes are drawn at random."""
+"""What a synthetic scene contains, and scenes chosen at random."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRID = 3
 
 
 class Draws:
-    """Random choices made from uniform doubles alone, a stream that numpy keeps the same from version to version.
+    """A stream of random choices. All come from uniform doubles, which numpy keeps the same from version to version.
 
     Args:
         seed: the data's seed.
@@ -87,14 +87,14 @@ class Scene:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the objects keep apart and can be told apart."""
+        """Whether no two objects share a cell or both shape and colour."""
         cells = {item.cell for item in self.objects}
         looks = {(item.shape, item.colour) for item in self.objects}
         return len(cells) == len(looks) == len(self.objects)
 
 
 def random_scene(draws: Draws) -> Scene:
-    """Draw a scene, all attributes independent and equally likely."""
+    """Choose a scene; all attributes are independent and equally likely."""
     cells = draws.shuffled(range(GRID * GRID), 2 + draws.below(2))
     while True:
         objects = [
@@ -115,7 +115,8 @@ def random_scene(draws: Draws) -> Scene:
 def similar_scene(scene: Scene, draws: Draws) -> Scene:
     """Change a scene in one respect.
 
-    That is an object's colour, shape, size or place, two objects' places or colours exchanged, or the background.
+    The change is of an object's colour, shape, size or position, of the background, or an exchange of two objects'
+    positions or colours.
     """
     while True:
         changed = _changed(scene, draws)
@@ -126,7 +127,9 @@ def similar_scene(scene: Scene, draws: Draws) -> Scene:
 def _changed(scene: Scene, draws: Draws) -> Scene:
     first, second, *_ = chosen = draws.shuffled(scene.objects)
     rest = chosen[2:]
-    change = draws.one_of(("colour", "shape", "size", "place", "exchange places", "exchange colours", "background"))
+    change = draws.one_of(
+        ("colour", "shape", "size", "position", "exchange positions", "exchange colours", "background")
+    )
     match change:
         case "colour":
             first = replace(first, colour=draws.one_of(COLOURS))
@@ -134,9 +137,9 @@ def _changed(scene: Scene, draws: Draws) -> Scene:
             first = replace(first, shape=draws.one_of(SHAPES))
         case "size":
             first = replace(first, size=draws.one_of(SIZES))
-        case "place":
+        case "position":
             first = replace(first, row=draws.below(GRID), column=draws.below(GRID))
-        case "exchange places":
+        case "exchange positions":
             first, second = (
                 replace(first, row=second.row, column=second.column),
                 replace(second, row=first.row, column=first.column),

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from goal_core.data import (
     Dataset,
@@ -18,25 +16,11 @@ from goal_core.data import (
     Split,
     Vocabulary,
     open_dataset,
-    scenes,
 )
-from goal_core.data.scenes import description as scene_description
-from goal_core.data.scenes.captions import _COLOUR_WORDS, _SHAPE_WORDS, scene_captions
-from goal_core.data.scenes.description import (
-    COLOURS,
-    PATTERNS,
-    SHAPES,
-    SIZES,
-    TINTS,
-    Draws,
-    Scene,
-    SceneObject,
-    random_scene,
-    similar_scene,
-)
-from goal_core.data.scenes.drawing import draw_scene
-from goal_core.data.scenes.scenes import SceneReader
-from goal_core.errors import ConfigError
+from goal_core.data.formats import scenes
+from goal_core.data.formats.scenes import SceneReader
+from goal_core.data.scenes import scene as scene_contents
+from goal_core.data.scenes.scene import Scene
 from tests.helpers.paths import ROOT
 
 SMALL = ScenesConfig(num_train=60, num_val=20, num_test=20)
@@ -102,8 +86,8 @@ def test_the_test_split_stays_when_the_training_split_grows(small: Dataset) -> N
 def test_descriptions_stay_apart_where_few_are_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     few = {"SHAPES": ("circle", "star"), "COLOURS": ("red", "blue"), "SIZES": ("small",), "TINTS": ("grey",)}
     for name, words in {**few, "PATTERNS": ("plain",)}.items():
-        monkeypatch.setattr(scene_description, name, words)
-    monkeypatch.setattr(scenes, "_TRIES_IN_FAMILY", 5)
+        monkeypatch.setattr(scene_contents, name, words)
+    monkeypatch.setattr(scenes, "TRIES_IN_FAMILY", 5)
     crowded = open_dataset(ScenesConfig(num_train=400, num_val=100, num_test=100))
     everything = [scene for split in crowded.splits.values() for scene in scenes_of(split)]
     assert len(set(everything)) == 600
@@ -160,101 +144,3 @@ def test_captions_read_like_english_and_need_few_words(small: Dataset) -> None:
         assert 5 <= len(caption.split()) <= 30
     assert len(Vocabulary.build(captions, 1)) < 130
     assert len(set(captions)) > 0.95 * len(captions)
-
-
-@settings(deadline=None, max_examples=150)
-@given(st.integers(0, 2**32))
-def test_captions_tell_the_truth(seed: int) -> None:
-    scene = random_scene(Draws(seed, "scene"))
-    present = {(item.colour, item.shape) for item in scene.objects}
-    colours = {word: colour for colour, words in _COLOUR_WORDS.items() for word in words}
-    shapes = {word: shape for shape, words in _SHAPE_WORDS.items() for word in words}
-    pattern = re.compile(rf"({'|'.join(colours)}) ({'|'.join(shapes)})\b")
-    for caption in scene_captions(scene, Draws(seed, "words")):
-        named = {(colours[colour], shapes[shape]) for colour, shape in pattern.findall(caption)}
-        assert named
-        assert named <= present
-        for tint in TINTS:
-            assert scene.tint == tint or not re.search(rf"{tint} (background|backdrop)", caption)
-        for other in PATTERNS:
-            assert scene.pattern == other or other not in caption
-
-
-def two(row: int, column: int, other_row: int, other_column: int) -> Scene:
-    first = SceneObject(row=row, column=column, shape="circle", colour="red", size="small")
-    second = SceneObject(row=other_row, column=other_column, shape="star", colour="blue", size="large")
-    return Scene(objects=(first, second), tint="white", pattern="plain")
-
-
-@pytest.mark.parametrize(
-    ("scene", "allowed"),
-    [
-        (two(0, 0, 0, 2), {"left"}),
-        (two(1, 2, 1, 0), {"right"}),
-        (two(0, 1, 2, 1), {"above", "over", "higher"}),
-        (two(2, 1, 1, 1), {"below", "under", "beneath"}),
-        (two(0, 0, 2, 2), {"left", "above", "over", "higher"}),
-    ],
-)
-def test_relations_point_the_right_way(scene: Scene, allowed: set[str]) -> None:
-    opposite = {"left": "right", "right": "left", "above": "below", "over": "under", "higher": "beneath"}
-    opposite |= {"below": "above", "under": "over", "beneath": "higher"}
-    words = re.compile(r"\b(left|right|above|below|over|under|higher|beneath)\b")
-    first = r"(?:red|crimson) (?:circle|disc|round shape)"
-    relation = re.compile(rf"{first} (.*)(?:blue|azure) star|(?:blue|azure) star (.*){first}")
-    seen = set()
-    for seed in range(60):
-        for caption in scene_captions(scene, Draws(seed, "words")):
-            if re.search(r"corner|\b(in|at)\b|on the \w+( side| edge)? and|on the \w+,", caption):
-                continue
-            for straight, turned in relation.findall(caption):
-                seen |= set(words.findall(straight)) | {opposite[word] for word in words.findall(turned)}
-    assert seen
-    assert seen <= allowed
-
-
-@settings(deadline=None, max_examples=100)
-@given(st.integers(0, 2**32))
-def test_random_and_similar_scenes_are_valid(seed: int) -> None:
-    draws = Draws(seed)
-    scene = random_scene(draws)
-    other = similar_scene(scene, draws)
-    assert other != scene
-    for each in (scene, other):
-        assert each.is_valid
-        assert list(each.objects) == sorted(each.objects)
-        assert len(each.objects) in (2, 3)
-        for item in each.objects:
-            assert (item.shape in SHAPES, item.colour in COLOURS, item.size in SIZES) == (True, True, True)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("side", [16, 64, 96])
-def test_every_shape_shows_in_its_colour_and_cell(shape: str, side: int) -> None:
-    scene = two(0, 2, 2, 1)
-    item = replace(scene.objects[0], shape=shape, size="large")
-    pixels = draw_scene(replace(scene, objects=(item, scene.objects[1])), side, Draws(0)).astype(int)
-    red = (pixels[..., 0] - np.maximum(pixels[..., 1], pixels[..., 2])) > 80
-    rows, columns = np.nonzero(red)
-    assert 0.01 < red.mean() < 0.11
-    assert rows.max() < 0.45 * side
-    assert columns.min() > 0.55 * side
-
-
-def test_patterns_and_sizes_differ_in_pixels() -> None:
-    scene = two(0, 0, 2, 2)
-    grounds = [draw_scene(replace(scene, pattern=pattern), 64, Draws(0)) for pattern in PATTERNS]
-    spread = [ground[24:40, 24:40].astype(float).std() for ground in grounds]
-    assert spread[0] < 8
-    assert min(spread[1:]) > 10
-    areas = []
-    for size in SIZES:
-        item = replace(scene.objects[0], size=size)
-        pixels = draw_scene(replace(scene, objects=(item, scene.objects[1])), 64, Draws(0)).astype(int)
-        areas.append(int(((pixels[..., 0] - pixels[..., 1]) > 80).sum()))
-    assert areas[1] > 2 * areas[0] > 0
-
-
-def test_empty_splits_are_refused() -> None:
-    with pytest.raises(ConfigError, match="num_val must be at least 1"):
-        ScenesConfig(num_val=0)

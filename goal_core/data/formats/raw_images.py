@@ -1,0 +1,207 @@
+"""What the formats of raw images share: JSON annotations, and the image files that they name."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goal_core.data.config import IdMappedConfig, KarpathyConfig, XvlmJsonConfig
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
+from goal_core.data.formats.format import DataReport
+from goal_core.data.images import decode_image
+from goal_core.errors import DataError
+
+WITH_FOLDER = ("", "images")
+"""Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
+WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
+"""Where an image name without a folder is looked for, relative to the root, the root itself last."""
+_NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRecord:
+    """One image of the annotations."""
+
+    split: str
+    """`train`, `val` or `test`."""
+    name: str
+    """Path of the image file, relative, with forward slashes."""
+    captions: tuple[str, ...]
+    """At least one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFile:
+    """An image file that exists."""
+
+    path: str
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReader:
+    """Reads a split's images from their files; an :class:`~goal_core.data.dataset.ImageReader`."""
+
+    paths: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def read(self, index: int) -> NDArray[np.uint8]:
+        """Decode one file; see :func:`~goal_core.data.images.decode_image`."""
+        return decode_image(self.paths[index])
+
+    def label(self, index: int) -> str:
+        """The file's path."""
+        return self.paths[index]
+
+    def first(self, num_images: int) -> Self:
+        """A reader of the first files only."""
+        return replace(self, paths=self.paths[:num_images])
+
+
+def image_dataset(
+    config: KarpathyConfig | IdMappedConfig | XvlmJsonConfig,
+    records: Sequence[ImageRecord],
+    files: Sequence[ImageFile],
+    corpus: tuple[str, ...] = (),
+) -> Dataset:
+    """Build a dataset of raw images.
+
+    The fingerprint covers the split, name, captions and number of bytes of each image, and the corpus. Content that
+    changes within a file of the same size is not noticed.
+
+    Args:
+        config: the dataset.
+        records: all images that are used, each split in its order.
+        files: the file of each record.
+        corpus: captions that the vocabulary is made of, where they are not those of train and val.
+    """
+    pairs = list(zip(records, files, strict=True))
+    described: Iterable[object] = ([record.split, record.name, record.captions, file.size] for record, file in pairs)
+    if corpus:
+        described = itertools.chain(described, [["vocabulary", corpus]])
+    fingerprint = fingerprint_of(config.image, config.min_word_count, described)
+    splits = {}
+    for name in SPLIT_NAMES:
+        mine = [(record.captions, file.path) for record, file in pairs if record.split == name]
+        reader = FileReader(paths=tuple(path for _, path in mine))
+        splits[name] = split_of(name, [captions for captions, _ in mine], reader)
+    return Dataset(name=config.name, splits=splits, fingerprint=fingerprint, corpus=corpus)
+
+
+def check_once(names: Mapping[str, Sequence[str]], source: str = "") -> None:
+    """Check that no image file is used twice, within a split or across splits.
+
+    Args:
+        names: the image files of each split.
+        source: words for the message that say where the names come from.
+
+    Raises:
+        DataError: an image is listed twice.
+    """
+    seen: dict[str, str] = {}
+    for split, listed in names.items():
+        for name in listed:
+            if name in seen:
+                raise DataError(f"image {name}{source} is listed twice: in splits {seen[name]} and {split}")
+            seen[name] = split
+
+
+def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
+    """Locate image files by listing each folder once; no image is opened.
+
+    A folder may lie at several paths (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that holds one of the
+    folder's images is taken for all of them.
+
+    Args:
+        root: folder of the dataset.
+        names: path of each image, relative, with forward slashes.
+
+    Returns:
+        One entry per name, in order.
+
+    Raises:
+        DataError: a folder is not found, or files are missing; the message counts them and names a few.
+    """
+    parts = [name.rpartition("/") for name in names]
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for folder, _, file in parts:
+        wanted[folder].add(file)
+    there = {folder: _files_in(root, folder, files) for folder, files in wanted.items()}
+    found = [there[folder].get(file) for folder, _, file in parts]
+    missing = [name for name, file in zip(names, found, strict=True) if file is None]
+    if missing:
+        more = ", ..." if len(missing) > _NAMES_SHOWN else ""
+        shown = ", ".join(missing[:_NAMES_SHOWN])
+        raise DataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
+    return [file for file in found if file is not None]
+
+
+def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
+    """The named files of one folder by their names, from the first path that holds any of them."""
+    paths = [root / parent / folder for parent in (WITH_FOLDER if folder else WITHOUT_FOLDER)]
+    existing = [path for path in paths if path.is_dir()]
+    if not existing:
+        raise DataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
+    for path in existing:
+        try:
+            with os.scandir(path) as entries:
+                files = [entry for entry in entries if entry.name in names and entry.is_file()]
+                there = {file.name: ImageFile(path=file.path, size=file.stat().st_size) for file in files}
+        except OSError as error:
+            raise DataError(f"cannot list image folder {path}: {error.strerror or error}") from error
+        if there:
+            return there
+    return {}
+
+
+def check_images(root: Path, names: Iterable[str], report: DataReport) -> None:
+    """Report for each folder of images how many are there, or which are not; arguments as :func:`find_images`."""
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        folders[name.rpartition("/")[0]].append(name)
+    for folder, listed in sorted(folders.items()):
+        item = f"{folder}/" if folder else "images"
+        located = report.attempt(item, partial(find_images, root, listed))
+        if located is not None:
+            size = sum(file.size for file in located) / 1e9
+            report.note(item, "ok", f"{len(located):,} files, {size:.2f} GB in {os.path.dirname(located[0].path)}")
+            for file in (file for file in located if not file.size):
+                report.note(item, "wrong", f"image {file.path} is empty")
+
+
+def read_json(path: Path) -> object:
+    """Parse a JSON file.
+
+    Raises:
+        DataError: it is missing, cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not valid JSON: {error}") from error
+
+
+def kind_of(item: Mapping[str, object], key: str) -> str:
+    """What a key holds instead of what it should, in words."""
+    if key not in item:
+        return "no such key"
+    if item[key] == "":
+        return "an empty text"
+    return "an empty list" if item[key] == [] else type(item[key]).__name__

@@ -1,0 +1,115 @@
+"""Synthetic pictures of coloured shapes, five captions each, generated from a seed.
+
+Scenes come in families of four that differ in one respect each, so every image has near misses in its own split.
+Captions leave things out, so no model reaches a recall of 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goal_core.data.config import ScenesConfig
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
+from goal_core.data.formats.format import DataReport, DatasetFormat, SplitCounts
+from goal_core.data.scenes.captions import CAPTIONS_PER_SCENE, scene_captions
+from goal_core.data.scenes.rendering import render_scene
+from goal_core.data.scenes.scene import Draws, Scene, random_scene, similar_scene
+
+GENERATOR_VERSION = 1
+"""Raised whenever the same parameters would give other pictures or captions."""
+FAMILY_SIZE = 4
+TRIES_IN_FAMILY = 50
+"""Similar scenes to try before one of another family is taken, where most descriptions are used up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SceneReader:
+    """Renders a split's images when they are asked for; an :class:`~goal_core.data.dataset.ImageReader`."""
+
+    split: str
+    scenes: tuple[Scene, ...]
+    side: int
+    """Of the square images, pixels."""
+    data_seed: int
+
+    def __len__(self) -> int:
+        return len(self.scenes)
+
+    def read(self, index: int) -> NDArray[np.uint8]:
+        """Render one scene, (side, side, 3) uint8, the same in every process."""
+        return render_scene(self.scenes[index], self.side, Draws(self.data_seed, self.split, "drawing", index))
+
+    def label(self, index: int) -> str:
+        """Split and number."""
+        return f"{self.split} scene {index}"
+
+    def first(self, num_images: int) -> Self:
+        """A reader of the first scenes only."""
+        return replace(self, scenes=self.scenes[:num_images])
+
+
+class Scenes(DatasetFormat[ScenesConfig]):
+    """`data.format: scenes`."""
+
+    name = "scenes"
+
+    def open(self, config: ScenesConfig) -> Dataset:
+        """Describe and caption all scenes; nothing is rendered yet.
+
+        No two images of the dataset, across splits too, have equal descriptions. The test split depends on the seed
+        and its own size alone, so sweeps with other numbers of training images are tested on the same images. All
+        images are squares of ``config.image.resize`` pixels.
+        """
+        counts = _counts(config)
+        taken: set[Scene] = set()
+        splits = {}
+        for name in reversed(SPLIT_NAMES):
+            scenes = _new_scenes(config.data_seed, name, counts[name], taken)
+            captions = [
+                scene_captions(scene, Draws(config.data_seed, name, "captions", index))
+                for index, scene in enumerate(scenes)
+            ]
+            reader = SceneReader(split=name, scenes=scenes, side=config.image.resize, data_seed=config.data_seed)
+            splits[name] = split_of(name, captions, reader)
+        parameters = {"scenes": GENERATOR_VERSION, "data_seed": config.data_seed, **counts}
+        return Dataset(
+            name=config.name,
+            splits={name: splits[name] for name in SPLIT_NAMES},
+            fingerprint=fingerprint_of(config.image, config.min_word_count, [parameters]),
+        )
+
+    def check(self, config: ScenesConfig, report: DataReport) -> None:
+        """Report on the splits' sizes; there are no files that could be missing."""
+        for name, images in _counts(config).items():
+            report.counts(name, SplitCounts(images=images, captions=CAPTIONS_PER_SCENE * images), None)
+
+    def published_counts(self, config: ScenesConfig) -> Mapping[str, SplitCounts]:
+        """None of the splits is published."""
+        return {}
+
+
+def _counts(config: ScenesConfig) -> dict[str, int]:
+    return {"train": config.num_train, "val": config.num_val, "test": config.num_test}
+
+
+def _new_scenes(data_seed: int, split: str, num_scenes: int, taken: set[Scene]) -> tuple[Scene, ...]:
+    """Scenes of one split, none of them in ``taken``, to which they are added."""
+    scenes = []
+    for index in range(num_scenes):
+        family = random_scene(Draws(data_seed, split, "family", index // FAMILY_SIZE))
+        scene = family
+        draws = Draws(data_seed, split, "scene", index)
+        for attempt in count():
+            if index % FAMILY_SIZE or attempt:
+                scene = similar_scene(family, draws) if attempt < TRIES_IN_FAMILY else random_scene(draws)
+            if scene not in taken:
+                break
+        taken.add(scene)
+        scenes.append(scene)
+    return tuple(scenes)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from goal_core.data import KarpathyConfig, RegionsConfig, ScenesConfig, Split, open_dataset
+from goal_core.data.dataset import split_of
+from goal_core.errors import DataError
+from tests.helpers.counting_reader import CountingReader
+from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.region_files import write_regions
+
+
+def test_splits_check_that_captions_and_images_fit() -> None:
+    with pytest.raises(DataError, match="split 'val' has no images"):
+        split_of("val", [], CountingReader(0))
+    with pytest.raises(DataError, match="image picture 1 of split 'val' has no captions"):
+        split_of("val", [["a"], [], ["b"]], CountingReader(3))
+    for indices in ([0], [1, 0], [0, 2], [0, 0, 1]):
+        with pytest.raises(ValueError, match=r"captions|ascend"):
+            Split(
+                name="val",
+                captions=["a", "b"],
+                caption_image=np.array(indices, dtype=np.int64),
+                reader=CountingReader(2),
+            )
+
+
+@pytest.mark.parametrize("layout", ["karpathy", "regions", "scenes"])
+def test_the_first_images_are_those_of_the_whole_split(tmp_path: Path, layout: str) -> None:
+    if layout == "karpathy":
+        whole = open_dataset(KarpathyConfig(name="t", root=str(write_dataset(tmp_path)))).splits["val"]
+    elif layout == "regions":
+        whole = open_dataset(RegionsConfig(name="t", root=str(write_regions(tmp_path)))).splits["val"]
+    else:
+        whole = open_dataset(ScenesConfig(num_train=1, num_val=3, num_test=1)).splits["val"]
+    first = whole.first(2)
+    assert (first.num_images, first.num_captions, first.name) == (2, 10, "val")
+    assert first.captions == whole.captions[:10]
+    assert first.caption_image.tolist() == [0] * 5 + [1] * 5
+    assert first.region_shape == whole.region_shape
+    for index in range(2):
+        assert first.reader.label(index) == whole.reader.label(index)
+        if layout == "regions":
+            assert np.array_equal(first.load_regions(np.array([index])), whole.load_regions(np.array([index])))
+        else:
+            assert np.array_equal(first.load_image(index), whole.load_image(index))
+    assert whole.first(3) is whole

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from goal_core.data.text import SPECIAL_PIECES, CleanedWordpieces, Wordpieces, clean_caption, tokenizer_from_json
+from goal_core.errors import DataError
+
+PIECES = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s", "a", "small", "."))
+CAPTION = "A small red CARS zebra."
+
+
+def test_wordpieces_cut_as_bert_and_survive_storage(tmp_path: Path) -> None:
+    from transformers import BertTokenizer
+
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES.pieces) + "\n")
+    assert Wordpieces.from_file(tmp_path / "vocab.txt") == PIECES
+    theirs = BertTokenizer(vocab={piece: index for index, piece in enumerate(PIECES.pieces)})
+    for caption in (CAPTION, "", "  réd   car,cars", "x" * 200):
+        assert PIECES.encode(caption) == theirs(caption)["input_ids"]
+    assert tokenizer_from_json(PIECES.to_json()) == PIECES
+    assert Wordpieces.of_captions(["b a a", "b c"], 2).pieces == (*SPECIAL_PIECES, "a", "b")
+    with pytest.raises(DataError, match="lack"):
+        tokenizer_from_json(json.dumps({**json.loads(PIECES.to_json()), "pieces": ["[PAD]", "a"]}))
+
+
+def test_captions_are_cleaned_and_cut() -> None:
+    assert (
+        clean_caption("  A <PERSON>'s well-known, red/blue  (small) hat!\n")
+        == "a persons well known red blue small hat"
+    )
+    assert clean_caption(" ".join(f"w{index}" for index in range(50))).split(" ")[-1] == "w29"
+    with pytest.raises(DataError, match=r"'\?!' is empty without its punctuation"):
+        clean_caption("?!")
+    pieces = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s"))
+    tokenizer = CleanedWordpieces(wordpieces=pieces)
+    assert tokenizer.encode("Red, cars!") == pieces.encode("red cars")
+    assert tokenizer_from_json(tokenizer.to_json()) == tokenizer
+    long = tokenizer.encode("cars " * 30)
+    assert (len(long), long[0], long[-1]) == (40, pieces.encode("")[0], pieces.encode("")[1])
+    with pytest.raises(DataError, match="holds no word pieces"):
+        tokenizer_from_json(json.dumps({**json.loads(tokenizer.to_json()), "wordpieces": []}))

@@ -1,0 +1,37 @@
+"""A split whose reader remembers which images were read."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from goal_core.data import Split
+from goal_core.data.dataset import split_of
+
+
+class CountingReader:
+    """Random images, and a record of those that were read."""
+
+    def __init__(self, num_images: int) -> None:
+        self.reads: list[int] = []
+        self._num_images = num_images
+
+    def __len__(self) -> int:
+        return self._num_images
+
+    def read(self, index: int) -> np.ndarray:
+        self.reads.append(index)
+        return np.random.default_rng(index).integers(0, 256, (24, 30, 3), dtype=np.uint8)
+
+    def label(self, index: int) -> str:
+        return f"picture {index}"
+
+    def first(self, num_images: int) -> Self:
+        return type(self)(num_images)
+
+
+def counted(num_images: int = 11, captions: int = 3) -> tuple[Split, CountingReader]:
+    reader = CountingReader(num_images)
+    texts = [[f"picture {'very ' * (i % 4)}{i} {way}" for way in range(captions)] for i in range(num_images)]
+    return split_of("train", texts, reader), reader
