@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from goal_core.errors import UnknownNameError
+from goal_core.numerics import source_digest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,6 +22,11 @@ class Entry(Generic[F]):
     source: str
     parameters: Mapping[str, Any]
     """Keyword-only arguments of the function and their defaults, in the order of its signature."""
+
+    @property
+    def digest(self) -> str:
+        """Hash of the function's code; see :func:`goal_core.numerics.source_digest`."""
+        return source_digest(self.function)
 
 
 class Registry(Generic[F]):

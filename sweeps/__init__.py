@@ -1,36 +1,28 @@
-"""What to run: sweep files, their checks, and their expansion into cells and units."""
+"""What to run: sweep files, their checks, and their expansion into cells, trainings and units."""
 
-from sweeps.cells import Cell, CellStage, expand
+from sweeps.cells import Block, Cell, ResolvedSweep, Training, expand
 from sweeps.checks import STAGE_ORDER
 from sweeps.identity import content_id
-from sweeps.mapping import config_from_mapping, config_to_mapping, from_mapping, to_mapping
-from sweeps.reading.load import load_sweep
-from sweeps.reading.problems import Problem, SweepError
-from sweeps.reading.shipped import SweepNotFoundError, find_sweep, list_shipped
-from sweeps.schema import (
-    ExecutionConfig,
-    ResourceConfig,
-    SweepConfig,
-    SweepModel,
-    SweepObjectives,
-)
+from sweeps.mapping import from_mapping, to_mapping
+from sweeps.reading import Problem, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
+from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
 from sweeps.units import Unit, pack
 
 __all__ = [
     "STAGE_ORDER",
+    "Block",
     "Cell",
-    "CellStage",
     "ExecutionConfig",
     "Problem",
+    "ResolvedSweep",
     "ResourceConfig",
     "SweepConfig",
     "SweepError",
     "SweepModel",
     "SweepNotFoundError",
     "SweepObjectives",
+    "Training",
     "Unit",
-    "config_from_mapping",
-    "config_to_mapping",
     "content_id",
     "expand",
     "find_sweep",

@@ -1,9 +1,11 @@
-"""A sweep into its cells."""
+"""A sweep into its cells and their trainings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from goal_core.data.config import DataConfig
 from goal_core.errors import ConfigError
@@ -11,24 +13,17 @@ from goal_core.models.config import ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 from sweeps.identity import cell_id, stage_key
-from sweeps.schema import DataSection, SweepConfig
+from sweeps.mapping import to_mapping
+from sweeps.schema import SweepConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellStage:
-    """One stage of one cell."""
+class Block(NamedTuple):
+    """What one table of the report holds: all objectives and seeds of these."""
 
-    config: StageConfig
-    """How the stage trains."""
-    key: str
-    """16 hex digits: the cell and the settings of the stages up to and including this one."""
-    precision: Precision = "fp32"
-    """Arithmetic of the training steps."""
-
-    @property
-    def name(self) -> str:
-        """`frozen` or `finetune`."""
-        return self.config.name
+    dataset: str
+    framework: str
+    backbone: str
+    stage: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,48 +32,127 @@ class Cell:
 
     id: str
     """16 hex digits of the content; the same for the same model in any sweep."""
-    data: DataSection
+    data: DataConfig
     model: ModelConfig
     objective: ObjectiveConfig
     seed: int
-    stages: tuple[CellStage, ...]
-    """The stages that this sweep trains, in order."""
-
-    @property
-    def block_label(self) -> str:
-        """Dataset, framework and backbone: `coco vsepp resnet152`. With a stage it names a block."""
-        return f"{self.data.name} {self.model.framework} {self.model.backbone.name}"
+    data_fingerprint: str
+    """Hash of the dataset's images and captions."""
+    weights_id: str
+    """What the initial weights are, by content."""
 
     @property
     def label(self) -> str:
         """Objective, backbone and seed: `sig-ms/cir resnet152 seed 1`."""
         return f"{self.objective.name} {self.model.backbone.name} seed {self.seed}"
 
-    def name(self, stage: CellStage | str) -> str:
-        """The cell in one of its stages, as people read it: `sig-ms/cir resnet152 seed 1 (frozen)`."""
-        return f"{self.label} ({stage if isinstance(stage, str) else stage.name})"
+    def describe(self) -> dict[str, Any]:
+        """What ``cell.json`` says of the cell."""
+        described = {"label": self.label, "data_fingerprint": self.data_fingerprint, "weights": self.weights_id}
+        own = {"id": self.id, "data": self.data, "model": self.model, "objective": self.objective, "seed": self.seed}
+        return described | {name: to_mapping(value) for name, value in own.items()}
 
 
-def expand(config: SweepConfig, data_fingerprint: str, weights_id: Mapping[str, str]) -> list[Cell]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Training:
+    """One stage of one cell: what is scheduled, leased, stored, tracked, shown and reported.
+
+    Trainings are equal when their keys are.
+    """
+
+    cell: Cell
+    stage: StageConfig
+    key: str
+    """The stage key: 16 hex digits of the cell and the settings of the stages up to and including this one."""
+    precision: Precision
+    """Arithmetic of the training steps."""
+    before: Training | None
+    """The stage whose best weights this one starts from; None for the first."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Training) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def name(self) -> str:
+        """As people read it: `sig-ms/cir resnet152 seed 1 (frozen)`."""
+        return f"{self.cell.label} ({self.stage.name})"
+
+    @property
+    def block(self) -> Block:
+        """The table that shows it."""
+        model = self.cell.model
+        return Block(self.cell.data.name, model.framework, model.backbone.name, self.stage.name)
+
+    @property
+    def stages(self) -> tuple[StageConfig, ...]:
+        """The stages up to and including this one, in order."""
+        return (*(self.before.stages if self.before else ()), self.stage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedSweep:
+    """A sweep with all that its cells' ids depend on."""
+
+    config: SweepConfig
+    data_fingerprint: str
+    """Hash of the dataset's images and captions."""
+    weights: Mapping[str, str]
+    """What the initial weights of each backbone are, by the backbone's name."""
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """All cells; see `expand`."""
+        return expand(self.config, self.data_fingerprint, self.weights)
+
+    @cached_property
+    def trainings(self) -> list[Training]:
+        """Every stage of every cell, stage by stage, each in the order of the cells."""
+        return [training for trainings in self.by_stage for training in trainings]
+
+    @cached_property
+    def by_stage(self) -> list[list[Training]]:
+        """The trainings of each stage."""
+        stages: list[list[Training]] = []
+        for index, stage in enumerate(self.config.stages):
+            before = stages[-1] if stages else [None] * len(self.cells)
+            stages.append(
+                [
+                    Training(
+                        cell=cell,
+                        stage=stage,
+                        key=stage_key(cell.id, self.config.stages[: index + 1], self.config.precision),
+                        precision=self.config.precision,
+                        before=earlier,
+                    )
+                    for cell, earlier in zip(self.cells, before, strict=True)
+                ]
+            )
+        return stages
+
+
+def expand(config: SweepConfig, data_fingerprint: str, weights: Mapping[str, str]) -> list[Cell]:
     """All cells of a sweep.
 
     Args:
         config: the sweep.
         data_fingerprint: hash of the dataset's images and captions.
-        weights_id: what the first weights of each backbone are, by the backbone's name.
+        weights: what the initial weights of each backbone are, by the backbone's name.
 
     Returns:
         backbones x seeds x objectives, the objective changing fastest. Backbones and seeds come in the order of the
         sweep file, objectives in the order of the table, row by row (each pair weight with every triplet weight).
 
     Raises:
-        ConfigError: `weights_id` lacks a backbone.
+        ConfigError: `weights` lacks a backbone.
     """
-    lacking = [item.name for item in config.model.backbones if item.name not in weights_id]
+    lacking = [item.name for item in config.model.backbones if item.name not in weights]
     if lacking:
-        raise ConfigError(f"the identity of the first weights is not known for {', '.join(lacking)}")
+        raise ConfigError(f"the initial weights of {', '.join(lacking)} are not known")
     return [
-        _cell(config, data_fingerprint, model, weights_id[model.backbone.name], objective, seed)
+        _cell(config.data, data_fingerprint, model, weights[model.backbone.name], objective, seed)
         for model in config.model.models
         for seed in config.seeds
         for objective in config.objectives.configs
@@ -86,14 +160,8 @@ def expand(config: SweepConfig, data_fingerprint: str, weights_id: Mapping[str, 
 
 
 def _cell(
-    config: SweepConfig,
-    data_fingerprint: str,
-    model: ModelConfig,
-    weights_id: str,
-    objective: ObjectiveConfig,
-    seed: int,
+    data: DataConfig, data_fingerprint: str, model: ModelConfig, weights_id: str, objective: ObjectiveConfig, seed: int
 ) -> Cell:
-    data: DataConfig = config.data
     identity = cell_id(
         data=data,
         data_fingerprint=data_fingerprint,
@@ -102,12 +170,12 @@ def _cell(
         objective=objective,
         seed=seed,
     )
-    stages = tuple(
-        CellStage(
-            config=stage,
-            key=stage_key(identity, config.stages[: index + 1], config.precision),
-            precision=config.precision,
-        )
-        for index, stage in enumerate(config.stages)
+    return Cell(
+        id=identity,
+        data=data,
+        model=model,
+        objective=objective,
+        seed=seed,
+        data_fingerprint=data_fingerprint,
+        weights_id=weights_id,
     )
-    return Cell(id=identity, data=data, model=model, objective=objective, seed=seed, stages=stages)

@@ -76,8 +76,11 @@ def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_store(place: str) -> str:
-    """A results folder without credentials."""
-    return _check_place("store", place)
+    """A results folder, without credentials."""
+    scheme, colon, _ = _check_place("store", place).partition("://")
+    if colon and scheme.lower() != "file":
+        raise ConfigError(f"store must be a folder; object stores ({scheme}://) are not supported, got {place!r}")
+    return place
 
 
 def check_tracking(place: str) -> str:

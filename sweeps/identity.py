@@ -1,4 +1,7 @@
-"""Content hashes: equal exactly where the trained model is meant to be equal."""
+"""Which settings make a trained model what it is, and the hashes of them.
+
+The lists here are the only ones: cell ids, stage keys, and the parameters and settings keys in MLflow all follow them.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 from sweeps.mapping import to_mapping
 
-_NOT_IN_CELL_ID = frozenset(
+_NOT_OF_THE_DATA = frozenset(
     {
-        # A label, and which files they are.
+        # A label, and where the files are.
         *("format", "name", "root", "annotations", "test_file", "train_files", "val_file", "image_root"),
         # The fingerprint holds the drawings themselves.
         *("num_train", "num_val", "num_test", "data_seed"),
@@ -26,15 +29,123 @@ _NOT_IN_CELL_ID = frozenset(
 )
 """Settings of the data that say nothing which the data's fingerprint does not say. A new setting counts by default."""
 
-_NOT_IN_STAGE_KEY = frozenset({"checkpoint_every", "collapse_patience"})
-"""Settings of a stage that cannot move a number of a finished cell: when it is saved, and when it is given up."""
+_NOT_OF_THE_STAGE = frozenset({"checkpoint_every", "collapse_patience"})
+"""Settings of a stage that cannot move a number of a finished training: when it is saved, and when it is given up."""
 
-_ADDED_LATER = {
+_NEUTRAL = {
     **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
-    "select_on": "val",
-    **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0, "bn_mode": "frozen_eval", "vocabulary": "train_val"},
+    **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0},
+    **{"select_on": "val", "bn_mode": "frozen_eval", "vocabulary": "train_val"},
 }
-"""Settings of a stage or the data, and the values at which they change nothing and leave ids as they were before."""
+"""Settings that came after the first results, and the values at which they change nothing. Hashes leave them out at
+these values, so that earlier results stay valid."""
+
+_NOT_TRACKED_AT_NEUTRAL = frozenset({"select_on", "bn_mode", "vocabulary"})
+"""Those of them that came after the first MLflow runs too, whose parameters cannot change any more."""
+
+
+def cell_id(
+    *,
+    data: DataConfig,
+    data_fingerprint: str,
+    model: ModelConfig,
+    weights_id: str,
+    objective: ObjectiveConfig,
+    seed: int,
+) -> str:
+    """The id of a cell: all that makes its model, except how its stages train it.
+
+    Args:
+        data: the dataset; of its settings those count that change what the model sees.
+        data_fingerprint: hash of the images and captions.
+        model: framework, backbone, text encoder, embedding; paths of weights and of `init_from` do not count.
+        weights_id: what the initial weights are, by content (`goal_core.checkpoints.initial_weights_id`).
+        objective: counts with all its parameters, so a default written out changes nothing.
+        seed: the cell's seed.
+    """
+    model_settings = _model_settings(model)
+    used = {key: value for key, value in model_settings.items() if key in framework_of(model).uses}
+    used["backbone"]["weights"] = weights_id
+    return content_id(
+        {
+            "numerics": NUMERICS_VERSION,
+            "data_fingerprint": data_fingerprint,
+            "data": _without_neutral(_data_settings(data)),
+            "model": used,
+            "objective": objective.resolved(),
+            "seed": seed,
+        }
+    )
+
+
+def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) -> str:
+    """The key of a training, which names its result.
+
+    Args:
+        cell: the cell's id.
+        stages: the settings of its stage and of those before it, in order.
+        precision: the arithmetic they train in.
+    """
+    settings = [_without_neutral(_stage_settings(stage)) for stage in stages]
+    return content_id({"cell": cell, "precision": precision, "stages": settings})
+
+
+def tracked_settings(
+    data: DataConfig, model: ModelConfig, stages: Sequence[StageConfig], precision: Precision
+) -> dict[str, Any]:
+    """The settings that ids hash, as a reader looks them up: what MLflow shows of a training beside its objective.
+
+    Args:
+        data: the dataset.
+        model: framework, backbone, text encoder, embedding.
+        stages: the settings of the training's stage and of those before it, in order.
+        precision: the arithmetic they train in.
+
+    Returns:
+        Settings by name, those of the data, the model and each stage as dicts of their own.
+    """
+    shown = {key: value for key, value in _model_settings(model).items() if key != "backbone"}
+    of_stages = {stage.name: _tracked(_stage_settings(stage)) for stage in stages}
+    return {
+        "numerics": NUMERICS_VERSION,
+        "data": _tracked(_data_settings(data)),
+        "model": {**shown, "backbone": model.backbone.name},
+        "precision": precision,
+        "stages": {name: {k: v for k, v in stage.items() if k != "name"} for name, stage in of_stages.items()},
+    }
+
+
+def _data_settings(data: DataConfig) -> dict[str, Any]:
+    return {key: value for key, value in to_mapping(data).items() if key not in _NOT_OF_THE_DATA}
+
+
+def _model_settings(model: ModelConfig) -> dict[str, Any]:
+    """A model's settings without the places of its weights, whose content has an id of its own."""
+    settings: dict[str, Any] = to_mapping(model)
+    del settings["init_from"], settings["backbone"]["weights"], settings["bert"]["weights"]
+    return settings
+
+
+def _stage_settings(stage: StageConfig) -> dict[str, Any]:
+    return {key: value for key, value in to_mapping(stage).items() if key not in _NOT_OF_THE_STAGE}
+
+
+def _without_neutral(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if not _is_neutral(key, value)}
+
+
+def _tracked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    hidden = _NOT_TRACKED_AT_NEUTRAL
+    return {key: value for key, value in settings.items() if not (key in hidden and _is_neutral(key, value))}
+
+
+def _is_neutral(key: str, value: Any) -> bool:
+    return key in _NEUTRAL and value == _NEUTRAL[key]
+
+
+def content_id(value: Any) -> str:
+    """The first 16 hex digits of the SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
 
 
 def canonical_json(value: Any) -> str:
@@ -57,64 +168,3 @@ def _by_value(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_by_value(item) for item in value]
     return value
-
-
-def content_id(value: Any) -> str:
-    """The first 16 hex digits of the SHA-256 of the canonical JSON."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
-
-
-def cell_id(
-    *,
-    data: DataConfig,
-    data_fingerprint: str,
-    model: ModelConfig,
-    weights_id: str,
-    objective: ObjectiveConfig,
-    seed: int,
-) -> str:
-    """The id of a cell: all that makes its model, except how its stages train it.
-
-    Args:
-        data: the dataset; of its settings those count that change what the model sees.
-        data_fingerprint: hash of the images and captions.
-        model: framework, backbone, text encoder, embedding; paths of weights and of `init_from` do not count.
-        weights_id: what the first weights are, by content (`goal_core.training.initial_weights_id`).
-        objective: counts with all its parameters, so a default written out changes nothing.
-        seed: the cell's seed.
-    """
-    uses = framework_of(model).uses
-    model_settings = {key: value for key, value in to_mapping(model).items() if key in uses}
-    model_settings["backbone"]["weights"] = weights_id
-    if "bert" in model_settings:
-        del model_settings["bert"]["weights"]  # the weights' id holds their content
-    settings = {
-        "numerics": NUMERICS_VERSION,
-        "data_fingerprint": data_fingerprint,
-        "data": _counting(to_mapping(data), _NOT_IN_CELL_ID),
-        "model": model_settings,
-        "objective": objective.resolved(),
-        "seed": seed,
-    }
-    return content_id(settings)
-
-
-def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) -> str:
-    """The key of a stage's result.
-
-    Args:
-        cell: the cell's id.
-        stages: the settings of the stage and of those before it, in order.
-        precision: the arithmetic they train in.
-    """
-    settings = [_counting(to_mapping(stage), _NOT_IN_STAGE_KEY) for stage in stages]
-    return content_id({"cell": cell, "precision": precision, "stages": settings})
-
-
-def _counting(settings: Mapping[str, Any], never: frozenset[str]) -> dict[str, Any]:
-    """The settings that count."""
-    return {
-        key: value
-        for key, value in settings.items()
-        if key not in never and not (key in _ADDED_LATER and value == _ADDED_LATER[key])
-    }

@@ -1,4 +1,4 @@
-"""Sweeps and cells to JSON and back, for the store and for MLflow."""
+"""Settings to plain JSON values and back, for ids, the store and archives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from goal_core.errors import ConfigError
-from sweeps.schema import SweepConfig
 
 T = TypeVar("T")
 
@@ -27,7 +26,7 @@ def to_mapping(value: object) -> Any:
 
 
 def from_mapping(kind: type[T], mapping: Mapping[str, Any]) -> T:
-    """The dataclass that `to_mapping` made a mapping of.
+    """The dataclass from which `to_mapping` made a mapping.
 
     Raises:
         ConfigError: keys are missing or unknown, or a value is of the wrong type or out of range.
@@ -38,18 +37,3 @@ def from_mapping(kind: type[T], mapping: Mapping[str, Any]) -> T:
         first = failure.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(f"not a stored {kind.__name__}: {place}: {first['msg']}") from failure
-
-
-def config_to_mapping(config: SweepConfig) -> dict[str, Any]:
-    """The resolved sweep, every default written out, as JSON can hold it."""
-    mapping: dict[str, Any] = to_mapping(config)
-    return mapping
-
-
-def config_from_mapping(mapping: Mapping[str, Any]) -> SweepConfig:
-    """The sweep that `config_to_mapping` made a mapping of; equal to the original.
-
-    Raises:
-        ConfigError: the mapping is not such a sweep.
-    """
-    return from_mapping(SweepConfig, mapping)

@@ -182,7 +182,7 @@ class ResourceConfig:
     cpus: int = 1
     """CPU cores of one unit."""
     gpus: float = 0.0
-    """GPUs of one unit; a fraction lets units share a GPU, 0 trains on the CPU."""
+    """GPUs of one unit, 0 to 1; a fraction lets units share a GPU, 0 trains on the CPU."""
     loader_workers: int = 0
     """Processes beside each unit that decode its images; 0 decodes in the unit itself. No number depends on it."""
     max_attempts: int = 3
@@ -199,8 +199,8 @@ class ResourceConfig:
         for name in ("gpus", "loader_workers", "watchdog"):
             if getattr(self, name) < 0:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")
-        if self.gpus > 1 and self.gpus != int(self.gpus):
-            problems.append(f"gpus must be a fraction of one or a whole number, got {self.gpus}")
+        if self.gpus > 1:
+            problems.append(f"gpus must be at most 1, for a unit trains on one GPU; got {self.gpus:g}")
         refuse(problems)
 
 
@@ -227,10 +227,10 @@ class SweepConfig:
     tracking: Annotated[str, AfterValidator(check_tracking)] = "sqlite:///{store}/mlflow.db"
     """MLflow tracking URI; `{store}` stands for the store's folder."""
     store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
-    """Results folder: a path or a URI such as `s3://bucket/folder`."""
+    """Results folder, on a local disk or a network folder."""
 
     def __post_init__(self) -> None:
-        """Check each setting, and the tracking against the store."""
+        """Check each setting, and the model against the data."""
         problems = failures(
             lambda: check_name(self.name),
             lambda: check_seeds(self.seeds),
@@ -238,17 +238,13 @@ class SweepConfig:
             lambda: check_store(self.store),
             lambda: check_tracking(self.tracking),
         )
-        if "{store}" in self.tracking and "://" in self.store:
-            problems.append(
-                "tracking must be given, for its default is a file in the store and the store is not a folder"
-            )
         framework = FRAMEWORKS[self.model.framework]
         for model in self.model.models:
             problems += [f"model: {text}" for text in failures(partial(framework.check, model, self.data))]
         problems += unused(self.model, framework.uses)
         if self.model.framework != "vsepp":
             problems += [
-                f"stages.{index}.bn_mode: legacy_quirk is of framework vsepp alone"
+                f"stages.{index}.bn_mode: only framework vsepp has legacy_quirk"
                 for index, stage in enumerate(self.stages)
                 if stage.bn_mode == "legacy_quirk"
             ]
@@ -256,7 +252,7 @@ class SweepConfig:
 
 
 def unused(model: SweepModel, uses: frozenset[str]) -> list[str]:
-    """Settings that the framework does not look at and that are not as they would be left out."""
+    """Settings that the framework does not use and that differ from their defaults."""
     return [
         f"model.{item.name}: framework {model.framework} has no such part; leave it out"
         for item in fields(ModelConfig)

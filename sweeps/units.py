@@ -1,4 +1,4 @@
-"""Cells into units: what one trial trains."""
+"""Trainings into units: what one trial trains."""
 
 from __future__ import annotations
 
@@ -7,75 +7,65 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from goal_core.training.config import StageConfig
-from sweeps.cells import Cell
-from sweeps.identity import canonical_json, content_id
+from sweeps.cells import Training
+from sweeps.identity import canonical_json
 from sweeps.mapping import to_mapping
 from sweeps.schema import ExecutionConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """Cells of one stage that run together on one device. They differ only in their objective."""
+    """Trainings of one stage that run together on one device. They differ only in their objective."""
 
-    cells: tuple[Cell, ...]
+    trainings: tuple[Training, ...]
     """At least one."""
-    stage_index: int
-    """Index of the stage in each cell's `stages`."""
-
-    @property
-    def id(self) -> str:
-        """16 hex digits of the stage keys of its cells."""
-        return content_id([cell.stages[self.stage_index].key for cell in self.cells])
 
     @property
     def stage(self) -> StageConfig:
-        """How the stage trains; the same for all its cells."""
-        return self.cells[0].stages[self.stage_index].config
+        """How the stage trains; the same for all its trainings."""
+        return self.trainings[0].stage
 
     @property
     def label(self) -> str:
-        """The cell's name, or for several `resnet152 seed 1 (frozen), 8 objectives`."""
-        first = self.cells[0]
-        if len(self.cells) == 1:
-            return first.name(self.stage.name)
-        return f"{first.model.backbone.name} seed {first.seed} ({self.stage.name}), {len(self.cells)} objectives"
+        """The training's name, or for several `resnet152 seed 1 (frozen), 8 objectives`."""
+        first, count = self.trainings[0], len(self.trainings)
+        if count == 1:
+            return first.name
+        return f"{first.cell.model.backbone.name} seed {first.cell.seed} ({self.stage.name}), {count} objectives"
 
 
-def pack(cells: Iterable[Cell], stage_index: int, execution: ExecutionConfig) -> list[Unit]:
-    """Units that train one stage of some cells.
+def pack(trainings: Iterable[Training], execution: ExecutionConfig) -> list[Unit]:
+    """Pack trainings into units.
 
-    With `sharing: trunk` the cells that differ only in their objective come together, in as few units as
-    `cells_per_unit` allows and of sizes that differ by one at most (15 cells at most 8 to a unit: 8 + 7). In a stage
-    that trains the backbone they share the decoded batches, and each holds a backbone of its own in memory.
+    With `sharing: trunk` the trainings of a stage that differ only in their objective come together, in as few units
+    as `cells_per_unit` allows and of sizes that differ by one at most (15 cells at most 8 to a unit: 8 + 7). In a
+    stage that trains the backbone they share the decoded batches, and each holds a backbone of its own in memory.
 
     Args:
-        cells: those still to train, any subset of a sweep's.
-        stage_index: which of their stages; cells without it are left out.
+        trainings: those still to train, any subset of a sweep's.
         execution: sharing and its limit.
 
     Returns:
-        The units, in the order of their first cells. Every cell is in exactly one.
+        The units, in the order of their first trainings. Every training is in exactly one.
     """
-    todo = [cell for cell in cells if stage_index < len(cell.stages)]
-    groups: dict[str, list[Cell]] = {}
-    for cell in todo:
-        groups.setdefault(_trunk(cell) if execution.sharing == "trunk" else cell.id, []).append(cell)
+    groups: dict[str, list[Training]] = {}
+    for training in trainings:
+        groups.setdefault(_trunk(training) if execution.sharing == "trunk" else training.key, []).append(training)
     return [
-        Unit(cells=tuple(part), stage_index=stage_index)
-        for group in groups.values()
-        for part in _balanced(group, execution.cells_per_unit)
+        Unit(trainings=tuple(part)) for group in groups.values() for part in _balanced(group, execution.cells_per_unit)
     ]
 
 
-def _trunk(cell: Cell) -> str:
-    """All that two cells must have in common to share a trunk."""
-    stages = [[stage.config, stage.precision] for stage in cell.stages]
-    return canonical_json(to_mapping([cell.data, cell.model, cell.seed, stages]))
+def _trunk(training: Training) -> str:
+    """All that two trainings must have in common to share a trunk."""
+    cell = training.cell
+    shared = [cell.data, cell.model, cell.seed, training.stages, training.precision]
+    return canonical_json(to_mapping(shared))
 
 
-def _balanced(cells: Sequence[Cell], limit: int) -> list[Sequence[Cell]]:
+def _balanced(trainings: Sequence[Training], limit: int) -> list[Sequence[Training]]:
     """Consecutive parts of at most `limit` (0: no limit), as few as can be, the larger ones first."""
-    parts = -(-len(cells) // limit) if limit else 1
-    size, larger = divmod(len(cells), parts)
+    parts = -(-len(trainings) // limit) if limit else 1
+    size, larger = divmod(len(trainings), parts)
     bounds = [index * size + min(index, larger) for index in range(parts + 1)]
-    return [cells[start:end] for start, end in pairwise(bounds)]
+    return [trainings[start:end] for start, end in pairwise(bounds)]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from goal_core.numerics import BUILT_IN_CODE
 from goal_core.objectives.gradient_objective import GradientObjective
+from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.parameters import Value
+from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.variants import Variant, resolve_parameters
 
 
@@ -43,10 +46,17 @@ class ObjectiveConfig:
     def resolved(self) -> dict[str, Value]:
         """Everything that decides the gradient: both names and all parameters, defaults filled in.
 
-        The variant is left out, for it acts only through the parameters: equal dictionaries train equal models.
+        The variant is left out, for it acts only through the parameters. A weight that does not come with goal-sweep,
+        or was edited, has the digest of its code as ``pair_code`` or ``triplet_code``. So equal dictionaries train
+        equal models.
         """
         values = resolve_parameters(self.pair, self.triplet, self.variant, self.params)
-        return {"pair": self.pair, "triplet": self.triplet, **values}
+        digests = {
+            "pair_code": pair_weights[self.pair].digest,
+            "triplet_code": triplet_weights[self.triplet].digest,
+        }
+        added = {name: digest for name, digest in digests.items() if digest not in BUILT_IN_CODE}
+        return {"pair": self.pair, "triplet": self.triplet, **values, **added}
 
     def build(self) -> GradientObjective:
         """The objective as a callable on embeddings."""

@@ -8,22 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 
 from goal_core.errors import ConfigError
+from runners.cli.options import AsJson, Set, Sweep, console, notes
 
-data_app = typer.Typer(help="Check a sweep's data, or compute features of it.", no_args_is_help=True)
-_console = Console(highlight=False)
-_notes = Console(highlight=False, stderr=True)
+data = typer.Typer(help="Check a sweep's data, or compute features of it.", no_args_is_help=True)
 _INCOMPLETE = 2
 
-Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: data.root=/data/coco")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-
-@data_app.command()
+@data.command()
 def check(
     sweep: Sweep,
     set_: Set = None,
@@ -40,7 +34,7 @@ def check(
     from sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or [])
-    with Progress(console=_notes, transient=True) as bar:
+    with Progress(console=notes, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         report = check_data(
             config.data, quick=quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
@@ -58,14 +52,14 @@ def _print_report(report: Any) -> None:
     for finding in report.findings:
         published = f"  [published: {finding.published}]" if finding.published else ""
         line = f"{finding.state:8s} {finding.item:{width}s}  {finding.found}{published}"
-        _console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True, markup=False)
     bad = sum(finding.state != "ok" for finding in report.findings)
-    _console.print(f"{report.name}: {f'{bad} not as it should be' if bad else 'complete'}")
+    console.print(f"{report.name}: {f'{bad} not as it should be' if bad else 'complete'}")
     for line in report.obtain:
-        _console.print(f"  {line}", soft_wrap=True, markup=False)
+        console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
-@data_app.command()
+@data.command()
 def features(
     sweep: Sweep,
     out: Annotated[Path, typer.Option(help="Folder of the features; goes on where an earlier call stopped.")],
@@ -93,7 +87,7 @@ def features(
     if config.data.image is None:
         raise ConfigError(f"{config.name} trains on features already (data.format regions); give a sweep of images")
     chosen = _one_backbone(config, backbone)
-    with Progress(console=_notes, transient=True) as bar:
+    with Progress(console=notes, transient=True) as bar:
         tasks: dict[str, Any] = {}
 
         def progress(split: str, done: int, total: int) -> None:
@@ -112,8 +106,8 @@ def features(
             workers=workers,
             progress=progress,
         )
-    _console.print(f"{out}: {images} images, {regions} regions of {width} numbers each", soft_wrap=True)
-    _console.print("train on them with: data: {format: regions, name: ..., root: " + str(out) + "}", soft_wrap=True)
+    console.print(f"{out}: {images} images, {regions} regions of {width} numbers each", soft_wrap=True)
+    console.print("train on them with: data: {format: regions, name: ..., root: " + str(out) + "}", soft_wrap=True)
 
 
 def _one_backbone(config: Any, name: str | None) -> Any:

@@ -1,4 +1,4 @@
-"""`goal-sweep logs`: what cells wrote while they trained, and why they failed."""
+"""What trainings wrote while they ran, and why they failed; for `goal-sweep logs`."""
 
 from __future__ import annotations
 
@@ -8,37 +8,41 @@ from pathlib import Path
 
 from goal_core.errors import GoalError
 from runners.launch.opened_sweep import OpenedSweep
-from runners.store.training_folder import LOG
-from sweeps import Cell
+from runners.store import LOG
+from sweeps import Cell, Training
 
 _POLL_SECONDS = 0.5
 
 
 def show_logs(
-    study: OpenedSweep, pattern: str | None, *, failed: bool, follow: bool, write: Callable[[str], None]
+    sweep: OpenedSweep, pattern: str | None, *, failed: bool, follow: bool, write: Callable[[str], None]
 ) -> None:
-    """Print logs, cell by cell and stage by stage.
+    """Print logs, stage by stage and cell by cell.
 
     Args:
-        study: the sweep.
+        sweep: the sweep.
         pattern: beginning of a cell id, or a part of a cell's name; None for all cells.
-        failed: only failed stages, with the traces of their last attempts.
+        failed: only failed trainings, with the traces of their last attempts.
         follow: go on until interrupted.
         write: takes one line.
 
     Raises:
         GoalError: no cell matches.
     """
-    cells = [cell for cell in study.cells if pattern is None or _matches(cell, pattern)]
-    if not cells:
-        raise GoalError(f"no cell of {study.config.name} has {pattern!r} in its id or name")
-    statuses, paths = study.statuses(), []
-    for cell, stage, ref in study.refs():
-        if cell not in cells or (failed and statuses[ref].state != "failed"):
-            continue
-        folder = study.store.folder(ref)
-        paths.append((f"{cell.name(cell.stages[stage].name)}  {cell.id}", folder.path(LOG)))
-        _print_file(*paths[-1], write)
+    chosen = [one for one in sweep.trainings if pattern is None or _matches(one.cell, pattern)]
+    if not chosen:
+        raise GoalError(f"no cell of {sweep.config.name} has {pattern!r} in its id or name")
+    if failed:
+        statuses = sweep.statuses()
+        chosen = [training for training in chosen if statuses[training].state == "failed"]
+    paths: list[tuple[Training, Path]] = []
+    for training in chosen:
+        folder = sweep.store.folder(training)
+        path = folder.path(LOG)
+        paths.append((training, path))
+        if path.exists():
+            write(f"== {training.name}  {training.cell.id}")
+            write(path.read_text(errors="replace").rstrip())
         if failed and (attempts := folder.attempts.all()):
             write(attempts[-1].trace)
     if follow:
@@ -51,21 +55,15 @@ def _matches(cell: Cell, pattern: str) -> bool:
     return cell.id.startswith(pattern) or pattern in cell.label
 
 
-def _print_file(name: str, path: Path, write: Callable[[str], None]) -> None:
-    if path.exists():
-        write(f"== {name}")
-        write(path.read_text(errors="replace").rstrip())
-
-
-def _follow(paths: list[tuple[str, Path]], write: Callable[[str], None]) -> None:
+def _follow(paths: list[tuple[Training, Path]], write: Callable[[str], None]) -> None:
     sizes = {path: path.stat().st_size if path.exists() else 0 for _, path in paths}
     while True:
         time.sleep(_POLL_SECONDS)
-        for name, path in paths:
+        for training, path in paths:
             if path.exists() and path.stat().st_size > sizes[path]:
                 with path.open("rb") as file:
                     file.seek(sizes[path])
                     added = file.read()
                 sizes[path] += len(added)
                 for line in added.decode(errors="replace").splitlines():
-                    write(f"{name.split('  ')[0]} | {line}")
+                    write(f"{training.name} | {line}")

@@ -2,50 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
+import typer
 from rich.table import Table
 
-from goal_core.objectives import VARIANTS, PointWeights, list_objectives, pair_weights, triplet_weights, weights_at
+from runners.cli.options import AsJson, console
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from goal_core.objectives import PointWeights
+
+    Array = NDArray[np.float64]
+
+listing = typer.Typer()
+
+
+@listing.command()
+def objectives(
+    plot: Annotated[Path | None, typer.Option(help="Draw the weights and gradient fields into this folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the 15 objectives, their names in the literature, and which are the gradient of a loss.
+
+    Example: goal-sweep objectives --plot figures
+    """
+    if plot is not None:
+        for path in draw_objectives(plot):
+            console.print(str(path), soft_wrap=True)
+        return
+    rows, table = objectives_table()
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    else:
+        console.print(table)
 
 
 def objectives_table() -> tuple[list[dict[str, Any]], Table]:
     """The objectives as rows and as a table; whether a loss exists is found numerically, for each variant."""
+    from goal_core.objectives import VARIANTS, list_objectives
+
     table = Table(box=None)
     for column in ("objective", "in the literature", *(f"loss ({variant})" for variant in VARIANTS)):
         table.add_column(column)
     rows = []
     for info in list_objectives():
         loss = {variant: bool(info.scalar_loss[variant]) for variant in VARIANTS}
-        name = f"{info.pair}/{info.triplet}"
         rows.append({"pair": info.pair, "triplet": info.triplet, "literature": info.literature, "loss": loss})
-        table.add_row(name, info.literature, *("yes" if loss[variant] else "no" for variant in VARIANTS))
+        table.add_row(info.name, info.literature, *("yes" if loss[variant] else "no" for variant in VARIANTS))
     return rows, table
 
 
-def plot_objectives(folder: Path, draw: Figures) -> list[Path]:
-    """Draw triplet weights, pair weights and the 15 gradient fields as PNG.
+def draw_objectives(folder: Path) -> list[Path]:
+    """Draw triplet weights, pair weights and the gradient fields as PNG.
 
     Args:
         folder: where to; made when missing.
-        draw: the drawing functions of `analysis`.
 
     Returns:
         The files.
     """
+    from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
+    from goal_core.objectives import pair_weights, triplet_weights
+
     folder.mkdir(parents=True, exist_ok=True)
     figures = {
-        "triplet-weights": draw.triplet_weights({name: partial(_triplet, name) for name in triplet_weights}),
-        "pair-weights": draw.pair_weights({name: partial(_pair, name) for name in pair_weights}),
-        "gradient-fields": draw.gradient_fields(
+        "triplet-weights": draw_triplet_weights({name: partial(_triplet, name) for name in triplet_weights}),
+        "pair-weights": draw_pair_weights({name: partial(_pair, name) for name in pair_weights}),
+        "gradient-fields": draw_gradient_fields(
             {(pair, triplet): partial(_field, pair, triplet) for pair in pair_weights for triplet in triplet_weights}
         ),
     }
@@ -56,15 +85,11 @@ def plot_objectives(folder: Path, draw: Figures) -> list[Path]:
     return paths
 
 
-class Figures(Protocol):
-    """The drawing functions, which this package does not import."""
-
-    triplet_weights: Callable[..., Any]
-    pair_weights: Callable[..., Any]
-    gradient_fields: Callable[..., Any]
-
-
 def _at(pair: str, triplet: str, pos: Array, neg: Array) -> PointWeights:
+    import torch
+
+    from goal_core.objectives import weights_at
+
     return weights_at(torch.from_numpy(pos), torch.from_numpy(neg), pair=pair, triplet=triplet)
 
 

@@ -1,14 +1,21 @@
-"""What the commands share: options, the console, and how a sweep is opened."""
+"""What the commands share: options, the console, and how a command names its sweep."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+if TYPE_CHECKING:
+    from runners.launch.opened_sweep import OpenedSweep
+
 console = Console(highlight=False)
+notes = Console(highlight=False, stderr=True)
+"""For progress bars, which are no part of a command's answer."""
 
 Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
@@ -17,14 +24,37 @@ Uri = Annotated[str | None, typer.Option("--tracking-uri", help="MLflow tracking
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def open_sweep(sweep: str, set_: list[str] | None, store: str | None, uri: str | None) -> Any:
-    """The sweep with its data and store, as `runners.launch.opened_sweep.OpenedSweep`."""
-    from runners.launch.opened_sweep import open_sweep_file
+@dataclass(frozen=True, slots=True)
+class SweepArguments:
+    """A sweep as the command line names it."""
 
-    return open_sweep_file(sweep, overrides=set_ or (), store=store, tracking_uri=uri)
+    sweep: str
+    set_: list[str] | None = None
+    store: str | None = None
+    tracking_uri: str | None = None
 
+    def open(self) -> OpenedSweep:
+        """The sweep with its data and store."""
+        from runners.launch.opened_sweep import open_sweep
 
-def overrides(set_: list[str] | None, store: str | None, uri: str | None) -> list[str]:
-    """The options as ``key=value`` settings."""
-    places = [f"{key}={json.dumps(value)}" for key, value in (("store", store), ("tracking", uri)) if value is not None]
-    return [*(set_ or ()), *places]
+        return open_sweep(self.sweep, self.overrides)
+
+    @property
+    def overrides(self) -> list[str]:
+        """The options as ``key=value`` settings."""
+        places = {"store": self.store, "tracking": self.tracking_uri}
+        given = [f"{key}={json.dumps(place)}" for key, place in places.items() if place is not None]
+        return [*(self.set_ or ()), *given]
+
+    def command(self, verb: str, *arguments: str, with_tracking: bool = False) -> str:
+        """Another command on the same sweep, as a user would type it.
+
+        Args:
+            verb: such as ``logs``.
+            arguments: what follows the sweep.
+            with_tracking: whether that command takes ``--tracking-uri``.
+        """
+        options = [word for text in self.set_ or () for word in ("--set", text)]
+        options += ["--store", self.store] if self.store is not None else []
+        options += ["--tracking-uri", self.tracking_uri] if with_tracking and self.tracking_uri is not None else []
+        return shlex.join(["goal-sweep", verb, self.sweep, *arguments, *options])

@@ -1,24 +1,30 @@
-"""The commands that read and carry results: `report`, `sync`, `export`, `import`."""
+"""The commands that read and carry results: `report`, `sync`, `export`, `import`, `ui`."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
+import psutil
 import typer
 
 from goal_core.errors import GoalError
-from runners.cli.options import Set, StoreDir, Sweep, Uri, console, open_sweep, overrides
+from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
 
 if TYPE_CHECKING:
-    from runners.cli.reporting import Scale
+    from runners.cli.reports import Scale
 
 results = typer.Typer()
-
-
-def _check(option: str, given: str | None, allowed: tuple[str | None, ...]) -> None:
-    if given not in allowed:
-        raise GoalError(f"{option} takes {' or '.join(f'`{name}`' for name in allowed if name)}, got {given!r}")
+_SYNC_WAIT_S = 600.0
+_START_WAIT_S = 120.0
 
 
 @results.command()
@@ -38,25 +44,26 @@ def report(
 
     Example: goal-sweep report quickstart.yaml --out report
     """
-    from runners.cli import reporting
+    from runners.cli import reports
 
-    for option, given, allowed in (
-        ("--compare", compare, (None, "published")),
-        ("--scale", scale, ("paper", "colour-blind")),
-    ):
-        if given not in allowed:
-            raise GoalError(f"{option} takes {' or '.join(f'`{name}`' for name in allowed if name)}, got {given!r}")
+    _check("--compare", compare, (None, "published"))
+    _check("--scale", scale, ("paper", "colour-blind"))
     if published is not None:
         if sweeps or out is None:
             raise GoalError("--published takes --out and no sweep: it renders the paper's numbers alone")
-        files = reporting.published(published, out, cast("Scale", scale))
+        files = reports.published(published, out, cast("Scale", scale))
         console.print(f"{len(files)} files in {out}", soft_wrap=True)
         return
     if not sweeps:
         raise GoalError("give a sweep, or --published goal_grid")
-    places = reporting.places_of(sweeps, overrides(set_, store, tracking_uri))
-    result = reporting.report(places, out, cast("Literal['published'] | None", compare), cast("Scale", scale))
-    reporting.print_result(result, console)
+    targets = reports.report_targets(sweeps, SweepArguments("", set_, store, tracking_uri).overrides)
+    result = reports.report(targets, out, cast("Literal['published'] | None", compare), cast("Scale", scale))
+    reports.print_result(result, console)
+
+
+def _check(option: str, given: str | None, allowed: tuple[str | None, ...]) -> None:
+    if given not in allowed:
+        raise GoalError(f"{option} takes {' or '.join(f'`{name}`' for name in allowed if name)}, got {given!r}")
 
 
 @results.command()
@@ -65,15 +72,15 @@ def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: U
 
     Example: goal-sweep sync quickstart.yaml
     """
-    from runners.cli import reporting
-    from runners.tracking.sync import track
+    from runners.cli import reports
+    from runners.tracking.sync import SweepTracking
 
-    study = open_sweep(sweep, set_, store, tracking_uri)
-    with track(study, live=False, thorough=True) as tracking:
-        tracking.sync_all(wait=600)
+    opened = SweepArguments(sweep, set_, store, tracking_uri).open()
+    with SweepTracking(opened, opened.store, live=False, thorough=True) as tracking:
+        tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:
             raise GoalError(tracking.trouble)
-    attached = reporting.restore(reporting.ReportPlace.of(study.config))
+    attached = reports.restore(reports.ReportTarget.of(opened.config))
     console.print(f"tracking is up to date{', and has the report' if attached else ''}")
 
 
@@ -90,7 +97,8 @@ def export_(
     """
     from runners.store.archive import export_results
 
-    done, asked = export_results(open_sweep(sweep, set_, store, None), file)
+    opened = SweepArguments(sweep, set_, store).open()
+    done, asked = export_results(opened, opened.store, file)
     left = f"; {asked - done} are not finished and not in it" if done < asked else ""
     console.print(f"{file}: {done} of {asked} results{left}", soft_wrap=True)
 
@@ -105,7 +113,101 @@ def import_(
 
     Example: goal-sweep import quickstart.zip --store results
     """
-    from runners.cli.import_archive import import_archive
-
     for line in import_archive(file, store, tracking_uri):
         console.print(line, soft_wrap=True)
+
+
+def import_archive(file: Path, store: str, tracking_uri: str | None) -> Iterator[str]:
+    """Check an archive, add its results to a store, and write their runs.
+
+    Args:
+        file: the archive.
+        store: the results folder.
+        tracking_uri: MLflow tracking URI; None takes the database in the store.
+
+    Yields:
+        What was done, a line each.
+
+    Raises:
+        GoalError: the archive is not whole or contradicts the store, or MLflow refuses.
+    """
+    from runners.store import Store
+    from runners.store.archive import import_results, read_archive, write_sweep_file
+    from runners.tracking.sync import SweepTracking
+    from runners.tracking.uri import resolve_uri
+
+    archive = read_archive(file)
+    target = Store(store)
+    outcome = import_results(archive, target)
+    yield f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already"
+    if outcome.begun:
+        yield f"  {len(outcome.begun)} left alone: begun in {target.root} and not finished; a launch continues them"
+    uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)
+    path = write_sweep_file(archive, target, uri)
+    tracked = replace(archive, config=replace(archive.config, tracking=uri))
+    with SweepTracking(tracked, target, live=False) as tracking:
+        tracking.sync_all(wait=_SYNC_WAIT_S)
+        if tracking.trouble:
+            raise GoalError(f"the results are imported, but {tracking.trouble}")
+    yield f"report: goal-sweep report {path}"
+
+
+@results.command()
+def ui(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    tracking_uri: Uri = None,
+    port: Annotated[int, typer.Option(help="Port on this machine.")] = 5000,
+) -> None:
+    """Open MLflow's web page on the sweep's tracking store (Ctrl-C ends it).
+
+    Example: goal-sweep ui quickstart.yaml --port 5001
+    """
+    from runners.cli.reports import report_targets
+    from runners.tracking.uri import sqlite_file
+
+    (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
+    database = sqlite_file(target.uri)
+    if database is not None and not database.is_file():
+        raise GoalError(f"no tracking database at {database}: launch the sweep first, or give its --store")
+    _require_free(port)
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", target.uri]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
+    server = psutil.Popen([*command, "--host", "127.0.0.1", "--port", str(port)])
+    try:
+        address = f"http://127.0.0.1:{port}"
+        _wait_until_it_answers(server, address)
+        console.print(f"{address}  ({target.uri})", soft_wrap=True)
+        raise typer.Exit(server.wait())
+    finally:
+        _end(server)
+
+
+def _end(server: psutil.Popen) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in [*server.children(recursive=True), server]:
+            process.terminate()
+    server.wait()
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            raise GoalError(f"port {port} cannot be used ({error}); choose another with --port") from error
+
+
+def _wait_until_it_answers(server: psutil.Popen, address: str) -> None:
+    deadline = time.monotonic() + _START_WAIT_S
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise GoalError(f"MLflow's page ended at once with status {server.returncode}")
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise GoalError(f"MLflow's page did not answer at {address} within {_START_WAIT_S:.0f} s")

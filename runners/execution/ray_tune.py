@@ -1,7 +1,7 @@
-"""Units as Ray Tune trials. The only file that imports ray.
+"""Units as Ray Tune trials. The only module that imports ray.
 
-Tune schedules, places and restarts; it is not asked to remember. What is done is in the store, so every launch hands
-Tune a fresh list of the units that are left, and nothing of Tune's own state is ever restored.
+Tune schedules, places and restarts. It is not asked to remember: what is done is in the store, so every launch hands
+Tune a fresh list of the units that are left, and none of Tune's own state is ever restored.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 from goal_core.errors import DeviceError, GoalError
 from goal_core.training import TrainingEvent
@@ -42,6 +43,11 @@ WORKER_DEATHS = 8
 """Times one unit's worker may die without an error of its own (a lost node, a kill) before the unit is given up."""
 
 
+MAX_RESTARTS = 3
+"""Times a command starts itself anew after its local Ray died."""
+_RESTARTS = "GOAL_SWEEP_RELAUNCHES"
+
+
 class RayLostError(GoalError):
     """No machine of Ray's is left: its node process was killed, or the whole cluster went away."""
 
@@ -54,19 +60,26 @@ class Resources:
     gpus: float
 
 
-class UnitObserver:
-    """What the driver hears while units run."""
+class UnitObserver(Protocol):
+    """What the driver is told while units run, in its own process."""
 
-    def __init__(
-        self,
-        *,
-        started: Callable[[UnitJob], None],
-        events: Callable[[Sequence[TrainingEvent]], None],
-        lost: Callable[[UnitJob, str], None],
-        tick: Callable[[], None],
-        stop: Callable[[], bool],
-    ) -> None:
-        self.started, self.events, self.lost, self.tick, self.stop = started, events, lost, tick, stop
+    def started(self, job: UnitJob) -> None:
+        """A worker has begun a unit."""
+
+    def events(self, events: Sequence[TrainingEvent]) -> None:
+        """What happened to the trainings of a unit."""
+
+    def lost(self, job: UnitJob, error: str) -> None:
+        """A unit's worker died.
+
+        Args:
+            job: the unit.
+            error: what it said last, when it is not started again; empty when it is.
+        """
+
+    @property
+    def stopping(self) -> bool:
+        """Whether every unit should be stopped."""
 
 
 class RayUnits:
@@ -75,11 +88,10 @@ class RayUnits:
     Args:
         address: a cluster's address, or None for a Ray of our own on this machine.
         resources: what each unit occupies.
-        max_concurrent: at most this many units at once; 0 for as many as fit.
     """
 
-    def __init__(self, address: str | None, resources: Resources, max_concurrent: int = 0) -> None:
-        self.address, self.resources, self.max_concurrent = address, resources, max_concurrent
+    def __init__(self, address: str | None, resources: Resources) -> None:
+        self.address, self.resources = address, resources
 
     def __enter__(self) -> RayUnits:
         """Start or join Ray, and check that a unit fits somewhere.
@@ -132,7 +144,7 @@ class RayUnits:
 
         Args:
             jobs: the units; Tune starts them in this order, as resources allow.
-            observer: hears of starts, events and losses, in this process.
+            observer: told of starts, events and losses.
 
         Raises:
             RayLostError: Ray has no machine left; Tune itself would wait for one forever.
@@ -147,7 +159,6 @@ class RayUnits:
                 tune_config=tune.TuneConfig(
                     trial_name_creator=_trial_name,
                     trial_dirname_creator=_trial_name,
-                    max_concurrent_trials=self.max_concurrent or None,
                     # A CUDA context is not trusted to come back clean; a CPU worker saves seconds of imports.
                     reuse_actors=self.resources.gpus == 0,
                 ),
@@ -196,7 +207,6 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
 
         def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
             nonlocal checked
-            observer.tick()
             if time.monotonic() - checked > NODE_CHECK_S:
                 _check_alive()
                 checked = time.monotonic()
@@ -223,7 +233,7 @@ def _stopper(observer: UnitObserver) -> Any:
             return False
 
         def stop_all(self) -> bool:
-            return observer.stop()
+            return observer.stopping
 
         def __reduce__(self) -> tuple[Any, tuple[()]]:
             return NoopStopper, ()  # as the callback above
@@ -256,3 +266,22 @@ def _terminate_like_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def restart_command(error: Exception) -> NoReturn:
+    """Replace this process by the same command, started anew.
+
+    When the node process of a local Ray is killed, the Ray inside the driver cannot be used again: native threads end
+    the process at some later moment. The store holds everything that a new launch needs, so the driver becomes one.
+    `--force` is left out, for what it asks for has been set aside already.
+
+    Args:
+        error: why; raised instead when the command has started itself anew often enough.
+    """
+    count = int(os.environ.get(_RESTARTS, "0"))
+    if count >= MAX_RESTARTS:
+        raise error
+    os.environ[_RESTARTS] = str(count + 1)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *(word for word in sys.orig_argv[1:] if word != "--force")])

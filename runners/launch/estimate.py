@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 from goal_core.data import SplitCounts, num_batches, published_counts
 from goal_core.training import measure_speed
 from runners.launch.opened_sweep import OpenedSweep
-from runners.store.training_folder import BEST
-from sweeps import Cell, SweepConfig, Unit, expand, pack
+from runners.store import BEST
+from sweeps import ResolvedSweep, SweepConfig, Training, Unit, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,68 +37,30 @@ class StagePlan:
     """Whether the data was not there, so that its published size stands for it and nothing can count as done."""
 
 
-def plan_stages(study: OpenedSweep, *, measure: bool = False) -> list[StagePlan]:
-    """Plan each stage from the data's size and from what the store's finished cells took.
+def plan_stages(sweep: OpenedSweep, *, measure: bool = False) -> list[StagePlan]:
+    """Plan each stage from the data's size and from what the store's finished trainings took.
 
     Args:
-        study: the sweep.
-        measure: train the first units of a stage of which no cell has finished for a few steps, to know its speed.
+        sweep: the sweep.
+        measure: train the first units of a stage of which nothing is finished for a few steps, to know its speed.
 
     Raises:
         GoalError: the speed was to be measured, and a unit does not train.
     """
-    statuses = study.statuses()
-    captions = study.dataset.splits["train"].num_captions
+    statuses = sweep.statuses()
+    captions = sweep.dataset.splits["train"].num_captions
     plans = []
-    for index, stage in enumerate(study.config.stages):
-        refs = {cell.id: study.ref(cell, index) for cell in study.cells}
-        done = [cell for cell in study.cells if statuses[refs[cell.id]].state == "done"]
-        seconds = [float(statuses[refs[cell.id]].result["seconds"]) for cell in done]
-        sizes = [
-            path.stat().st_size for cell in done if (path := study.store.folder(refs[cell.id]).path(BEST)).exists()
-        ]
-        left = [cell for cell in study.cells if cell not in done]
+    for trainings in sweep.by_stage:
+        done = [training for training in trainings if statuses[training].state == "done"]
+        left = [training for training in trainings if statuses[training].state != "done"]
+        seconds = [float(statuses[training].result["seconds"]) for training in done]
+        sizes = list(_sizes(sweep, done))
         hours = len(left) * statistics.fmean(seconds) / 3600 if seconds else None
         if hours is None and measure:
-            hours = _measured_hours(study, pack(left, index, study.config.execution), captions)
-        plans.append(
-            StagePlan(
-                name=stage.name,
-                cells=len(study.cells),
-                done=len(done),
-                **_rest(study.config, left, index, captions),
-                disk_mb=len(left) * statistics.fmean(sizes) / 1e6 if sizes else None,
-                hours=hours,
-                published=False,
-            )
-        )
+            hours = _measured_hours(sweep, pack(left, sweep.config.execution), captions)
+        disk_mb = len(left) * statistics.fmean(sizes) / 1e6 if sizes else None
+        plans.append(_plan(sweep.config, trainings, left, captions, disk_mb=disk_mb, hours=hours, published=False))
     return plans
-
-
-def _measured_hours(study: OpenedSweep, units: Sequence[Unit], captions: int) -> float:
-    """Hours of some units of one stage, each at the measured speed of the first of its backbone and number of cells."""
-    splits = study.dataset.splits
-    images = sum(split.num_images for split in splits.values())
-    seconds = 0.0
-    speeds = {}
-    for unit in units:
-        kind = (unit.cells[0].model, len(unit.cells))
-        if kind not in speeds:
-            speeds[kind] = measure_speed(study.job(unit, "", {}).plan, study.dataset)
-            # Features are kept in the store for all units of a backbone that is the same in each of them.
-            seconds += speeds[kind].feature_image_s * images
-        speed = speeds[kind]
-        steps = unit.stage.epochs * num_batches(captions, unit.stage.batch_size, unit.stage.drop_last)
-        evaluated = unit.stage.epochs * splits["val"].num_images + splits["test"].num_images
-        seconds += steps * speed.step_s + evaluated * speed.eval_image_s
-    return seconds / 3600
-
-
-def absent_but_published(config: SweepConfig) -> SplitCounts | None:
-    """The published size of the training split, where the sweep's data is not here at all; else None."""
-    if config.data.root is None or Path(config.data.root).exists():
-        return None
-    return published_counts(config.data).get("train")
 
 
 def plan_published(config: SweepConfig, train: SplitCounts) -> list[StagePlan]:
@@ -110,33 +71,68 @@ def plan_published(config: SweepConfig, train: SplitCounts) -> list[StagePlan]:
         train: size of its training split.
     """
     unknown = dict.fromkeys((backbone.name for backbone in config.model.backbones), "unknown")
-    cells = expand(config, "unknown", unknown)
+    stages = ResolvedSweep(config=config, data_fingerprint="unknown", weights=unknown).by_stage
     return [
-        StagePlan(
-            name=stage.name,
-            cells=len(cells),
-            done=0,
-            **_rest(config, cells, index, train.captions),
-            disk_mb=None,
-            hours=None,
-            published=True,
-        )
-        for index, stage in enumerate(config.stages)
+        _plan(config, trainings, trainings, train.captions, disk_mb=None, hours=None, published=True)
+        for trainings in stages
     ]
 
 
-class _Rest(TypedDict):
-    units: int
-    steps_per_epoch: int
-    steps: int
+def absent_but_published(config: SweepConfig) -> SplitCounts | None:
+    """The published size of the training split, where the sweep's data is not here at all; else None."""
+    if config.data.root is None or Path(config.data.root).exists():
+        return None
+    return published_counts(config.data).get("train")
 
 
-def _rest(config: SweepConfig, left: Sequence[Cell], index: int, captions: int) -> _Rest:
-    """What training one stage of some cells takes."""
-    stage = config.stages[index]
+def _plan(
+    config: SweepConfig,
+    trainings: Sequence[Training],
+    left: Sequence[Training],
+    captions: int,
+    *,
+    disk_mb: float | None,
+    hours: float | None,
+    published: bool,
+) -> StagePlan:
+    """The plan of one stage; ``left`` of its trainings are still to do, on a training split of so many captions."""
+    stage = trainings[0].stage
     steps = num_batches(captions, stage.batch_size, stage.drop_last)
-    return _Rest(
-        units=len(pack(left, index, config.execution)),
+    return StagePlan(
+        name=stage.name,
+        cells=len(trainings),
+        done=len(trainings) - len(left),
+        units=len(pack(left, config.execution)),
         steps_per_epoch=steps,
         steps=len(left) * stage.epochs * steps,
+        disk_mb=disk_mb,
+        hours=hours,
+        published=published,
     )
+
+
+def _sizes(sweep: OpenedSweep, trainings: Sequence[Training]) -> Iterator[int]:
+    """Bytes of the best weights that are there; imported results have none."""
+    for training in trainings:
+        path = sweep.store.folder(training).path(BEST)
+        if path.exists():
+            yield path.stat().st_size
+
+
+def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) -> float:
+    """Hours of some units of one stage, each at the measured speed of the first of its backbone and number of cells."""
+    splits = sweep.dataset.splits
+    images = sum(split.num_images for split in splits.values())
+    seconds = 0.0
+    speeds = {}
+    for unit in units:
+        kind = (unit.trainings[0].cell.model, len(unit.trainings))
+        if kind not in speeds:
+            speeds[kind] = measure_speed(sweep.plan_unit(unit), sweep.dataset)
+            # Features are kept in the store for all units of a backbone that is the same in each of them.
+            seconds += speeds[kind].feature_image_s * images
+        speed = speeds[kind]
+        steps = unit.stage.epochs * num_batches(captions, unit.stage.batch_size, unit.stage.drop_last)
+        evaluated = unit.stage.epochs * splits["val"].num_images + splits["test"].num_images
+        seconds += steps * speed.step_s + evaluated * speed.eval_image_s
+    return seconds / 3600

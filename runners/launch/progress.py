@@ -1,4 +1,4 @@
-"""How a sweep stands: one entry for each cell and stage, and the 5x3 grids they fill. Draws nothing, writes nothing."""
+"""How a sweep stands: its trainings and the 5x3 grids they fill. Draws nothing, writes nothing."""
 
 from __future__ import annotations
 
@@ -6,50 +6,36 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from sweeps import Cell
-from sweeps.identity import content_id
-
-State = Literal["waiting", "running", "done", "failed"]
+from runners.store import State
+from sweeps import Block, Training, content_id
 
 
-@dataclass(slots=True, kw_only=True)
-class Entry:
-    """One cell in one stage."""
+@dataclass(slots=True)
+class Standing:
+    """How one training stands."""
 
-    cell: Cell
-    stage: int
+    training: Training
     state: State = "waiting"
     epoch: int = 0
+    """Epochs done."""
     val_rsum: float = float("nan")
+    """Of the last epoch."""
     test: Mapping[str, float] = field(default_factory=dict)
+    """Final metrics, when done."""
     reason: str = ""
+    """Why it failed."""
 
     @property
     def epochs(self) -> int:
         """Epochs of the stage."""
-        return self.cell.stages[self.stage].config.epochs
-
-    @property
-    def name(self) -> str:
-        """The entry's name, as its MLflow run has it."""
-        return self.cell.name(self.stage_name)
-
-    @property
-    def stage_name(self) -> str:
-        """The stage's name."""
-        return self.cell.stages[self.stage].config.name
-
-    @property
-    def key(self) -> str:
-        """The stage's key in the store."""
-        return self.cell.stages[self.stage].key
+        return self.training.stage.epochs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Square:
-    """One square of a 5x3 grid: an objective in a block, over its seeds."""
+class GridCell:
+    """One objective in a block's 5x3 grid, over its seeds."""
 
     asked: int
     done: int
@@ -61,73 +47,69 @@ class Square:
     """Standard deviation over them (ddof=1); NaN with fewer than two."""
 
 
-BlockKey = tuple[str, str, str, str]
-"""Dataset, framework, backbone, stage."""
-
-
 class SweepProgress:
-    """The state of every cell and stage of one sweep.
+    """The state of every training of one sweep.
 
     Args:
-        cells: all cells, in order.
+        trainings: all of them, in the sweep's order.
     """
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self.cells = list(cells)
-        self.entries: dict[tuple[str, str], Entry] = {}
-        for cell in cells:
-            for stage in range(len(cell.stages)):
-                entry = Entry(cell=cell, stage=stage)
-                self.entries[cell.id, entry.stage_name] = entry
+    def __init__(self, trainings: Sequence[Training]) -> None:
+        self._standings = {training: Standing(training) for training in trainings}
         self.started = time.monotonic()
         self._epochs_here = 0
 
-    def __getitem__(self, key: tuple[str, str]) -> Entry:
-        """The entry of a cell id and stage name."""
-        return self.entries[key]
+    def __getitem__(self, training: Training) -> Standing:
+        """How a training stands."""
+        return self._standings[training]
 
-    def of_stage(self, stage: int) -> list[Entry]:
-        """The entries of one stage, in the cells' order."""
-        return [entry for entry in self.entries.values() if entry.stage == stage]
+    @property
+    def standings(self) -> list[Standing]:
+        """How every training stands, in the sweep's order."""
+        return list(self._standings.values())
 
-    def running(self, cell_id: str, stage: str, epoch: int) -> None:
-        """A cell is in training, with some epochs done already."""
-        entry = self.entries[cell_id, stage]
-        entry.state, entry.epoch = "running", epoch
+    def running(self, training: Training, epoch: int) -> None:
+        """A training is at work, with some epochs done already."""
+        standing = self[training]
+        standing.state, standing.epoch = "running", epoch
 
-    def epoch_done(self, cell_id: str, stage: str, epoch: int, metrics: Mapping[str, float]) -> None:
-        """A cell finished an epoch."""
-        entry = self.entries[cell_id, stage]
-        self._epochs_here += max(0, epoch - entry.epoch)
-        entry.state, entry.epoch, entry.val_rsum = "running", epoch, metrics.get("val/rsum", float("nan"))
+    def epoch_done(self, training: Training, epoch: int, metrics: Mapping[str, float]) -> None:
+        """A training finished an epoch."""
+        standing = self[training]
+        self._epochs_here += max(0, epoch - standing.epoch)
+        standing.state, standing.epoch, standing.val_rsum = "running", epoch, metrics.get("val/rsum", float("nan"))
 
-    def done(self, cell_id: str, stage: str, result: Mapping[str, Any]) -> None:
-        """A cell finished the stage."""
-        entry = self.entries[cell_id, stage]
-        entry.state, entry.epoch, entry.test = "done", entry.epochs, result["metrics"]
+    def done(self, training: Training, result: Mapping[str, Any]) -> None:
+        """A training is finished."""
+        standing = self[training]
+        standing.state, standing.epoch, standing.test = "done", standing.epochs, result["metrics"]
 
-    def failed(self, cell_id: str, stage: str, reason: str) -> None:
-        """A cell failed; the stages after it cannot start."""
-        entry = self.entries[cell_id, stage]
-        entry.state, entry.reason = "failed", reason
-        for later in self.entries.values():
-            if later.cell.id == cell_id and later.stage > entry.stage:
-                later.state, later.reason = "failed", f"its {stage} stage failed"
+    def failed(self, training: Training, reason: str) -> None:
+        """A training failed; the stages after it cannot start."""
+        standing = self[training]
+        standing.state, standing.reason = "failed", reason
+        for later in self._standings.values():
+            if later.training.before == training:
+                self.failed(later.training, f"its {training.stage.name} stage failed")
 
-    def waiting(self, cell_id: str, stage: str) -> None:
-        """A cell will be tried again."""
-        self.entries[cell_id, stage].state = "waiting"
+    def waiting(self, training: Training) -> None:
+        """A training will be tried again."""
+        self[training].state = "waiting"
 
-    def counts(self, entries: Iterable[Entry] | None = None) -> dict[State, int]:
-        """How many entries are in each state."""
-        chosen = list(self.entries.values() if entries is None else entries)
+    def restart(self, training: Training) -> None:
+        """A finished training will be done anew, from its first epoch."""
+        self._standings[training] = Standing(training)
+
+    def counts(self, trainings: Iterable[Training] | None = None) -> dict[State, int]:
+        """How many trainings are in each state."""
+        chosen = [self[training].state for training in (self._standings if trainings is None else trainings)]
         states: tuple[State, ...] = ("done", "running", "waiting", "failed")
-        return {state: sum(entry.state == state for entry in chosen) for state in states}
+        return {state: chosen.count(state) for state in states}
 
-    def progress(self) -> float:
-        """Share of the epochs that are done, 0 to 1; the stages of failed cells count as over."""
-        total = sum(entry.epochs for entry in self.entries.values())
-        gone = sum(entry.epochs if entry.state == "failed" else entry.epoch for entry in self.entries.values())
+    def share_done(self) -> float:
+        """Share of the epochs that are done, 0 to 1; failed trainings count as over."""
+        total = sum(standing.epochs for standing in self.standings)
+        gone = sum(one.epochs if one.state == "failed" else one.epoch for one in self.standings)
         return gone / total if total else 1.0
 
     def eta_seconds(self) -> float | None:
@@ -135,53 +117,44 @@ class SweepProgress:
 
         An epoch of one stage may cost more than one of another; the estimate mends itself as they come.
         """
-        left = sum(e.epochs - e.epoch for e in self.entries.values() if e.state in ("waiting", "running"))
+        left = sum(one.epochs - one.epoch for one in self.standings if one.state in ("waiting", "running"))
         if not left:
             return 0.0
         if not self._epochs_here:
             return None
         return (time.monotonic() - self.started) / self._epochs_here * left
 
-    def blocks(self) -> list[BlockKey]:
-        """The blocks, in the order of the cells and stages."""
-        keys = dict.fromkeys(_block(entry) for stage in range(self.num_stages) for entry in self.of_stage(stage))
-        return list(keys)
-
-    @property
-    def num_stages(self) -> int:
-        """Stages of the sweep."""
-        return max((len(cell.stages) for cell in self.cells), default=0)
+    def blocks(self) -> list[Block]:
+        """The blocks, stage by stage, in the order of the cells."""
+        return list(dict.fromkeys(training.block for training in self._standings))
 
     def digest(self) -> str:
         """16 hex digits that change with what is asked for and with how any of it ended."""
-        return content_id(sorted([entry.cell.id, entry.key, entry.state] for entry in self.entries.values()))
+        return content_id(sorted([one.training.cell.id, one.training.key, one.state] for one in self.standings))
 
-    def grid(self, block: BlockKey, metric: str) -> dict[tuple[str, str], Square]:
-        """The squares of a block by (pair, triplet).
+    def grid(self, block: Block, metric: str) -> dict[tuple[str, str], GridCell]:
+        """A block's grid by (pair, triplet).
 
         Args:
             block: which block.
             metric: name of a final metric, such as ``test/i2t_r1``.
         """
-        squares: dict[tuple[str, str], list[Entry]] = {}
-        for entry in self.entries.values():
-            if _block(entry) == block:
-                squares.setdefault((entry.cell.objective.pair, entry.cell.objective.triplet), []).append(entry)
-        return {objective: _square(entries, metric) for objective, entries in squares.items()}
+        cells: dict[tuple[str, str], list[Standing]] = {}
+        for standing in self.standings:
+            objective = standing.training.cell.objective
+            if standing.training.block == block:
+                cells.setdefault((objective.pair, objective.triplet), []).append(standing)
+        return {objective: _grid_cell(standings, metric) for objective, standings in cells.items()}
 
 
-def _block(entry: Entry) -> BlockKey:
-    cell = entry.cell
-    return cell.data.name, cell.model.framework, cell.model.backbone.name, entry.stage_name
-
-
-def _square(entries: Sequence[Entry], metric: str) -> Square:
-    values = [entry.test[metric] for entry in entries if entry.state == "done"]
-    return Square(
-        asked=len(entries),
+def _grid_cell(standings: Sequence[Standing], metric: str) -> GridCell:
+    values = [standing.test[metric] for standing in standings if standing.state == "done"]
+    states = [standing.state for standing in standings]
+    return GridCell(
+        asked=len(standings),
         done=len(values),
-        failed=sum(entry.state == "failed" for entry in entries),
-        running=sum(entry.state == "running" for entry in entries),
+        failed=states.count("failed"),
+        running=states.count("running"),
         mean=statistics.fmean(values) if values else float("nan"),
         std=statistics.stdev(values) if len(values) > 1 else float("nan"),
     )

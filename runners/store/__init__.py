@@ -1,1 +1,41 @@
-"""The results folder, which is the truth about what has been trained."""
+"""The results folder, which is the truth about what has been trained: who may write to it, and what it holds.
+
+`runners.launch`, `runners.execution`, `runners.tracking` and `runners.cli` import it; it imports none of them.
+"""
+
+from runners.store.attempts import Attempt, Outcome
+from runners.store.heartbeat import Heartbeat, LeaseHeldError
+from runners.store.lease import LeaseLostError
+from runners.store.status import State, TrainingStatus
+from runners.store.store import Store
+from runners.store.training_folder import (
+    BEST,
+    LOG,
+    METRICS,
+    RESULT,
+    AlreadyDoneError,
+    TrainingFolder,
+    charged_failures,
+    digest,
+    end_attempt,
+)
+
+__all__ = [
+    "BEST",
+    "LOG",
+    "METRICS",
+    "RESULT",
+    "AlreadyDoneError",
+    "Attempt",
+    "Heartbeat",
+    "LeaseHeldError",
+    "LeaseLostError",
+    "Outcome",
+    "State",
+    "Store",
+    "TrainingFolder",
+    "TrainingStatus",
+    "charged_failures",
+    "digest",
+    "end_attempt",
+]

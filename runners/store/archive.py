@@ -5,9 +5,9 @@
     manifest.json                            what is in it, and the SHA-256 of every other file
     sweep.json                               the resolved sweep, its data's fingerprint and its weights' identities
     cells/<cell id>/cell.json
-    cells/<cell id>/<stage>-<key>/...        a finished stage, all but its weights
+    cells/<cell id>/<stage>-<key>/...        a finished training, all but its weights
 
-An import checks every byte before it writes anything, takes whole stages only, and never replaces a finished result.
+An import checks every byte before it writes anything, takes whole trainings only, and never replaces a finished result.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from typing import Any
 from goal_core.atomic import json_bytes, replace_bytes, replace_with, storage_errors
 from goal_core.errors import GoalError
 from goal_core.training.triplet_histogram import TRIPLETS
-from runners.launch.opened_sweep import OpenedSweep
-from runners.store.store import StageRef, Store
+from runners.store.store import Store
 from runners.store.training_folder import LOG, METRICS, RESULT, TrainingFolder
-from sweeps import Cell, SweepConfig, config_from_mapping, config_to_mapping, expand
+from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping, to_mapping
 
 _VERSION = 1
 _MANIFEST, _SWEEP = "manifest.json", "sweep.json"
@@ -46,48 +45,40 @@ class ArchiveError(GoalError):
     """An archive of results is not whole, not one, or contradicts what the store holds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archive:
-    """What an archive holds, checked."""
+@dataclass(frozen=True, kw_only=True)
+class Archive(ResolvedSweep):
+    """A sweep and its finished results, checked."""
 
-    config: SweepConfig
-    data_fingerprint: str
-    weights: Mapping[str, str]
-    """Identity of each backbone's first weights."""
     files: Mapping[str, bytes]
     """Every member but the manifest, by name."""
 
     @property
-    def cells(self) -> list[Cell]:
-        """All cells of the sweep, those without a result too."""
-        return expand(self.config, self.data_fingerprint, self.weights)
-
-    def stages(self) -> list[tuple[Cell, StageRef]]:
-        """The finished stages it holds, in the sweep's order."""
-        refs = [(cell, StageRef(cell.id, stage.name, stage.key)) for cell in self.cells for stage in cell.stages]
-        return [(cell, ref) for cell, ref in refs if f"{_folder(ref)}/{RESULT}" in self.files]
+    def finished(self) -> list[Training]:
+        """The trainings whose results it holds, in the sweep's order."""
+        return [training for training in self.trainings if f"{_folder(training)}/{RESULT}" in self.files]
 
 
 @dataclass(slots=True, kw_only=True)
 class ImportOutcome:
-    """What an import did with each stage of an archive."""
+    """What an import did with each training of an archive."""
 
-    added: list[StageRef] = field(default_factory=list)
-    known: list[StageRef] = field(default_factory=list)
+    added: list[Training] = field(default_factory=list)
+    known: list[Training] = field(default_factory=list)
     """There already, with the same numbers."""
-    begun: list[StageRef] = field(default_factory=list)
+    begun: list[Training] = field(default_factory=list)
     """Begun in this store and not finished; left alone, for a launch here continues it."""
 
 
-def export_results(study: OpenedSweep, path: Path) -> tuple[int, int]:
-    """Write every finished stage of a sweep, without weights, to one file. The same results give the same bytes.
+def export_results(sweep: ResolvedSweep, store: Store, path: Path) -> tuple[int, int]:
+    """Write every finished training of a sweep, without weights, to one file. The same results give the same bytes.
 
     Args:
-        study: the sweep.
+        sweep: the sweep.
+        store: the results folder that holds them.
         path: the file, a zip; replaced whole.
 
     Returns:
-        How many stages are in it, and how many the sweep has.
+        How many trainings are in it, and how many the sweep has.
 
     Raises:
         ArchiveError: nothing is finished.
@@ -95,19 +86,20 @@ def export_results(study: OpenedSweep, path: Path) -> tuple[int, int]:
     """
     description = {
         # Where it was trained is nobody's concern, and a tracking URI may hold a password.
-        "sweep": config_to_mapping(replace(study.config, store=_STORE, tracking=_TRACKING)),
-        "data_fingerprint": study.dataset.fingerprint,
-        "weights": dict(study.weights),
+        "sweep": to_mapping(replace(sweep.config, store=_STORE, tracking=_TRACKING)),
+        "data_fingerprint": sweep.data_fingerprint,
+        "weights": dict(sweep.weights),
     }
     files = {_SWEEP: json_bytes(description)}
-    statuses = study.statuses()
-    done = [(cell, ref) for cell, _, ref in study.refs() if statuses[ref].state == "done"]
+    statuses = store.status(sweep.trainings)
+    done = [training for training in sweep.trainings if statuses[training].state == "done"]
     if not done:
-        raise ArchiveError(f"nothing of {study.config.name!r} is finished in {study.store.root}: nothing to export")
-    for cell, ref in done:
-        files[f"cells/{cell.id}/cell.json"] = json_bytes(study.store.read_cell(cell.id) or study.describe(cell))
-        for name, content in _stage_files(study.store.folder(ref)):
-            files[f"{_folder(ref)}/{name}"] = content
+        raise ArchiveError(f"nothing of {sweep.config.name!r} is finished in {store.root}: nothing to export")
+    for training in done:
+        cell = training.cell
+        files[f"cells/{cell.id}/cell.json"] = json_bytes(store.read_cell(cell.id) or cell.describe())
+        for name, content in _carried_files(store.folder(training)):
+            files[f"{_folder(training)}/{name}"] = content
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     files[_MANIFEST] = json_bytes({"format": "goal-sweep results", "version": _VERSION, "sha256": digests})
     replace_with(path.absolute(), lambda temporary: _write_zip(temporary, files))
@@ -133,17 +125,17 @@ def read_archive(path: Path) -> Archive:
         _check(path, files, digests)
         described = json.loads(files[_SWEEP])
         archive = Archive(
-            config=config_from_mapping(described["sweep"]),
+            config=from_mapping(SweepConfig, described["sweep"]),
             data_fingerprint=str(described["data_fingerprint"]),
             weights=dict(described["weights"]),
             files=files,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ArchiveError(f"{path} is no archive of results: {type(error).__name__} {error}") from error
-    expected = {_folder(ref) for _, ref in archive.stages()}
+    expected = {_folder(training) for training in archive.finished}
     strangers = {name.rpartition("/")[0] for name in files if name.endswith(f"/{RESULT}")} - expected
     if strangers:
-        raise ArchiveError(f"{path} holds results that are not of its sweep: {', '.join(sorted(strangers)[:3])}")
+        raise ArchiveError(f"{path} holds results of another sweep: {', '.join(sorted(strangers)[:3])}")
     return archive
 
 
@@ -155,23 +147,23 @@ def import_results(archive: Archive, store: Store) -> ImportOutcome:
         store: where to; made when it is not there.
 
     Returns:
-        What was done with each stage.
+        What was done with each training.
 
     Raises:
-        ArchiveError: the store has another result of the same stage; nothing was written.
+        ArchiveError: the store has another result of the same training; nothing was written.
         StorageError: the disk refuses; what was added so far is whole.
     """
     outcome, contradictions = ImportOutcome(), []
-    for cell, ref in archive.stages():
-        folder = store.folder(ref)
+    for training in archive.finished:
+        folder = store.folder(training)
         ours = folder.result()
-        theirs = json.loads(archive.files[f"{_folder(ref)}/{RESULT}"])
+        theirs = json.loads(archive.files[f"{_folder(training)}/{RESULT}"])
         if ours is None:
-            (outcome.begun if folder.folder.exists() else outcome.added).append(ref)
+            (outcome.begun if folder.folder.exists() else outcome.added).append(training)
         elif ours["metrics"] == theirs["metrics"]:
-            outcome.known.append(ref)
+            outcome.known.append(training)
         else:
-            contradictions.append(f"{cell.name(ref.stage)} ({ref.cell_id}): {_difference(ours, theirs)}")
+            contradictions.append(f"{training.name} ({training.cell.id}): {_difference(ours, theirs)}")
     if contradictions:
         more = f" and {len(contradictions) - 3} more" if len(contradictions) > 3 else ""
         raise ArchiveError(
@@ -180,16 +172,17 @@ def import_results(archive: Archive, store: Store) -> ImportOutcome:
         )
     if outcome.added:
         store.prepare()
-    for ref in outcome.added:
-        store.write_cell(ref.cell_id, json.loads(archive.files[f"cells/{ref.cell_id}/cell.json"]))
-        _place(archive, ref, store.folder(ref).folder)
+    for training in outcome.added:
+        cell = training.cell.id
+        store.write_description(cell, json.loads(archive.files[f"cells/{cell}/cell.json"]))
+        _place(archive, training, store.folder(training).folder)
     return outcome
 
 
-def _place(archive: Archive, ref: StageRef, folder: Path) -> None:
-    """Put a stage in place in one step: it is there with all its files, or not at all."""
+def _place(archive: Archive, training: Training, folder: Path) -> None:
+    """Put a training in place in one step: it is there with all its files, or not at all."""
     fresh = folder.with_name(f".{folder.name}.import-{os.getpid()}")
-    prefix = f"{_folder(ref)}/"
+    prefix = f"{_folder(training)}/"
     with storage_errors(folder, "import"):
         try:
             for name, content in archive.files.items():
@@ -206,7 +199,7 @@ def _place(archive: Archive, ref: StageRef, folder: Path) -> None:
             shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _stage_files(folder: TrainingFolder) -> Iterator[tuple[str, bytes]]:
+def _carried_files(folder: TrainingFolder) -> Iterator[tuple[str, bytes]]:
     for name in _CARRIED:
         content = folder.load(name)
         if content is not None:
@@ -235,8 +228,8 @@ def _check(path: Path, files: Mapping[str, bytes], digests: Mapping[str, Any]) -
         raise ArchiveError(f"{path} is not whole, nothing is imported: {'; '.join(sorted(problems)[:3])}")
 
 
-def _folder(ref: StageRef) -> str:
-    return f"cells/{ref.cell_id}/{ref.stage}-{ref.key}"
+def _folder(training: Training) -> str:
+    return f"cells/{training.cell.id}/{training.stage.name}-{training.key}"
 
 
 def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
@@ -262,5 +255,5 @@ def write_sweep_file(archive: Archive, store: Store, tracking: str) -> Path:
     path = store.root / "imported" / f"{config.name}.yaml"
     with storage_errors(path.parent, "create"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    replace_bytes(path, json_bytes(config_to_mapping(config)))  # JSON is YAML
+    replace_bytes(path, json_bytes(to_mapping(config)))  # JSON is YAML
     return path

@@ -1,8 +1,8 @@
-"""The numbered tries at one stage of a cell: who, where, with what, and how each ended.
+"""The numbered tries at a training: who, where, with what, and how each ended.
 
-``attempts/<n>.json`` is created once and belongs to its attempt until the next number exists. An attempt that is
-still `running` though its launch has ended was cut off by something that is no fault of the cell (a killed driver, a
-lost node); the next claim writes it down as `lost`, which costs the cell nothing.
+``attempts/<n>.json`` is created once and belongs to its attempt until the next number exists. An attempt that is still
+`running` though its driver has ended was cut off through no fault of the cell (a killed driver, a lost node). The next
+claim writes it down as `lost`, which costs the cell nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Attempt:
     """One try."""
 
     n: int
-    """Counts from 1 within its stage of its cell."""
+    """Counts from 1."""
     launch_id: str
     host: str
     pid: int
@@ -49,18 +49,7 @@ class Attempt:
     @classmethod
     def begin(cls, n: int, *, launch_id: str, host: str, pid: int, started: float, provenance: Provenance) -> Attempt:
         """A new, running attempt of the calling process."""
-        return cls(
-            n=n,
-            launch_id=launch_id,
-            host=host,
-            pid=pid,
-            started=started,
-            versions=provenance.versions,
-            git_commit=provenance.git_commit,
-            git_diff=provenance.git_diff,
-            git_diff_sha256=provenance.git_diff_sha256,
-            device=provenance.device,
-        )
+        return cls(n=n, launch_id=launch_id, host=host, pid=pid, started=started, **asdict(provenance))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Attempt:
@@ -101,10 +90,10 @@ class Attempt:
 
 
 class AttemptFolder:
-    """The attempts at one stage of one cell.
+    """The attempts at a training.
 
     Args:
-        folder: the stage's folder; attempts are in ``attempts/`` below it. Neither needs to exist for reading.
+        folder: the training's folder; attempts are in ``attempts/`` below it. Neither needs to exist for reading.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,45 +1,110 @@
-"""Which launches are at work on a store: one small file each, renewed by a heartbeat.
+"""Which drivers are at work on a store: one small file each, renewed by a heartbeat.
 
-A launch is one run of `goal-sweep launch`. Its record says who and where it is; every attempt on a cell names its
-launch, so one heartbeat keeps hundreds of leases alive. Whether a launch lives is decided thus:
+A driver is the process of one `goal-sweep launch`. Its record says who and where it is. Every attempt names the launch
+it belongs to, so one heartbeat keeps hundreds of leases alive. A driver is alive or not by these rules:
 
-1. its record is gone: it has ended;
-2. its process is of this machine: it lives exactly as long as the process does, whatever any clock says, so a
-   killed driver is succeeded at once and a stopped one is never overrun;
-3. otherwise it lives while its record is no older than the time to live. Ages are differences between file times that
-   one file system gave, so clocks of different machines need not agree. A record from the future by more than
-   the time to live counts as dead: after its clock was set back, a living launch renews within seconds.
-   (`status`, which writes nothing, compares with this machine's clock instead.)
+1. Its record is gone: it has ended.
+2. It ran on this machine: it is alive exactly as long as its process is, whatever any clock says. A killed driver is
+   succeeded at once, and a stopped one is never overrun.
+3. Otherwise it is alive while its record is no older than the time to live. Ages are differences between file times
+   of one file system, so the clocks of different machines need not agree. A record that lies further in the future
+   than the time to live counts as dead: a living driver whose clock was set back renews it within seconds.
+   (`status` writes nothing, and compares with this machine's clock instead.)
 """
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import logging
+import os
 import random
 import secrets
+import socket
 import threading
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
+
 from goal_core.atomic import DamagedError, StorageError, json_bytes, read_json, replace_bytes, storage_errors
 from goal_core.errors import GoalError
-from runners.store.process import ProcessIdentity
 
 _log = logging.getLogger(__name__)
 
 
 class LeaseHeldError(GoalError):
-    """A living launch is at work on what was asked for."""
+    """A living driver is at work on what was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A process, told apart from any later one that gets its number."""
+
+    user: str
+    host: str
+    machine: str
+    """The boot of the kernel and its namespace of process numbers; a number means nothing outside them."""
+    pid: int
+    process_started: str
+    """Clock ticks from the boot to the start of the process, so that no clock can change it."""
+
+    @classmethod
+    def of_this_process(cls) -> ProcessIdentity:
+        """The identity of the calling process."""
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):  # containers run under user numbers that no password file knows
+            user = f"uid{os.getuid()}"
+        pid = os.getpid()
+        started = _process_started(pid) or ""
+        return cls(user=user, host=socket.gethostname(), machine=_machine(), pid=pid, process_started=started)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> ProcessIdentity:
+        """The identity in a driver's record; missing fields are empty, which no living process matches."""
+        return cls(
+            user=str(content.get("user", "?")),
+            host=str(content.get("host", "?")),
+            machine=str(content.get("machine", "")),
+            pid=int(content.get("pid", 0)),
+            process_started=str(content.get("process_started", "")),
+        )
+
+    def exists(self) -> bool | None:
+        """Whether the process still runs; None where it cannot be seen from here (another machine or container)."""
+        if self.machine != _machine() or self.host != socket.gethostname():
+            return None
+        return _process_started(self.pid) == self.process_started
+
+
+def _machine() -> str:
+    parts = []
+    with contextlib.suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    with contextlib.suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(parts) or socket.gethostname()
+
+
+def _process_started(pid: int) -> str | None:
+    """When a process of this machine started, in clock ticks since the boot; None when there is no such process."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return str(round((process.create_time() - psutil.boot_time()) * os.sysconf("SC_CLK_TCK")))
+    except psutil.Error:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverState:
-    """What a store tells of one launch."""
+    """What a store tells of one driver."""
 
     launch_id: str
     process: ProcessIdentity
@@ -57,7 +122,7 @@ class DriverState:
 
 
 class DriverRecords:
-    """The launch records of a store, for reading.
+    """The records of a store's drivers, for reading.
 
     Args:
         folder: ``STORE/launches``; need not exist.
@@ -67,7 +132,7 @@ class DriverRecords:
         self.folder = folder
 
     def state(self, launch_id: str, *, now: float | None = None) -> DriverState | None:
-        """One launch, or None when it has ended.
+        """One driver, or None when it has ended.
 
         Args:
             launch_id: as in an attempt's record.
@@ -90,25 +155,25 @@ class DriverRecords:
         )
 
     def all(self, *, now: float | None = None) -> list[DriverState]:
-        """Every launch that left a record, oldest name first."""
+        """Every driver that left a record, oldest first."""
         found = (self.state(path.stem, now=now) for path in sorted(self.folder.glob("*.json")))
         return [state for state in found if state is not None]
 
     def planned(self, launch_id: str) -> frozenset[str]:
-        """The stage keys that a launch set out to train."""
+        """The keys of the trainings that a driver set out to do."""
         try:
             return frozenset((self.folder / f"{launch_id}.keys").read_text().split())
         except OSError:
             return frozenset()
 
     def bury(self, launch_id: str) -> None:
-        """Remove the record of a launch, so that every machine sees at once that it has ended."""
+        """Remove the record of a driver, so that every machine sees at once that it has ended."""
         for suffix in ("keys", "json"):
             with contextlib.suppress(OSError):
                 (self.folder / f"{launch_id}.{suffix}").unlink()
 
     def file_time(self) -> float:
-        """The time of the store's own file system, in seconds; it differs from ours on network folders."""
+        """The time of the store's own file system, in seconds; on network folders it differs from this machine's."""
         probe = self.folder / f".clock-{secrets.token_hex(4)}.tmp"
         with storage_errors(probe, "write"):
             probe.touch()
@@ -119,7 +184,7 @@ class DriverRecords:
 
 
 class Heartbeat:
-    """This driver's presence on a store, from `start` to `close`; also a context manager.
+    """This driver's presence on a store. As a context manager it ends with the block.
 
     Args:
         folder: ``STORE/launches``; must exist.
@@ -129,10 +194,10 @@ class Heartbeat:
     """
 
     def __init__(self, folder: Path, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> None:
-        self._launches = DriverRecords(folder)
+        self._drivers = DriverRecords(folder)
         self._process = ProcessIdentity.of_this_process()
         self._content: dict[str, Any] = {
-            **self._process.to_json(),
+            **asdict(self._process),
             "sweep": sweep,
             "ttl": ttl,
             "started": time.time(),
@@ -143,36 +208,36 @@ class Heartbeat:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         self.id = f"{stamp}-{self._process.pid}-{secrets.token_hex(4)}"
 
-    def start(self, stage_keys: Iterable[str] = ()) -> None:
-        """Announce what will be trained, and refuse to begin when a living launch is at it already.
+    def start(self, keys: Iterable[str] = ()) -> None:
+        """Announce what will be trained, and refuse to begin when a living driver is at it already.
 
         Args:
-            stage_keys: the stage keys that this launch means to train.
+            keys: the keys of the trainings that this driver means to do.
 
         Raises:
-            LeaseHeldError: a living launch planned some of them; the message names it.
+            LeaseHeldError: a living driver planned some of them; the message names it.
             StorageError: the store cannot be written.
         """
-        keys = frozenset(stage_keys)
+        wanted = frozenset(keys)
         for tries_left in (2, 1, 0):
-            replace_bytes(self._launches.folder / f"{self.id}.keys", "\n".join(sorted(keys)).encode())
+            replace_bytes(self._drivers.folder / f"{self.id}.keys", "\n".join(sorted(wanted)).encode())
             self._write()
-            rival = self._rival(keys)
+            rival = self._rival(wanted)
             if rival is None:
                 self._thread.start()
                 return
-            self._launches.bury(self.id)
-            # Two launches begun in the same instant see each other and both step back; chance decides who returns.
+            self._drivers.bury(self.id)
+            # Two drivers that begin in the same instant see each other and both step back; chance decides who returns.
             if not tries_left or time.time() - self._started(rival) > 5:
-                raise LeaseHeldError(self._refusal(rival, keys))
+                raise LeaseHeldError(self._refusal(rival, wanted))
             time.sleep(random.uniform(0.1, 1.5))
 
     def close(self) -> None:
-        """End the heartbeat and take the record away; what this launch left unfinished is free for others."""
+        """End the heartbeat and remove the record; what this driver left unfinished is free for others."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
-        self._launches.bury(self.id)
+        self._drivers.bury(self.id)
 
     def __enter__(self) -> Heartbeat:
         return self
@@ -183,18 +248,18 @@ class Heartbeat:
         self.close()
 
     def _rival(self, keys: frozenset[str]) -> DriverState | None:
-        for other in self._launches.all(now=self._launches.file_time()):
+        for other in self._drivers.all(now=self._drivers.file_time()):
             if other.launch_id == self.id:
                 continue
             if not other.alive:
                 # Only the dead driver's own machine can tell at once; with the record gone, workers elsewhere know too.
-                self._launches.bury(other.launch_id)
-            elif keys & self._launches.planned(other.launch_id):
+                self._drivers.bury(other.launch_id)
+            elif keys & self._drivers.planned(other.launch_id):
                 return other
         return None
 
     def _refusal(self, rival: DriverState, keys: frozenset[str]) -> str:
-        shared = len(keys & self._launches.planned(rival.launch_id))
+        shared = len(keys & self._drivers.planned(rival.launch_id))
         return (
             f"{shared} of the {len(keys)} trainings asked for already belong to {rival.describe()}; "
             f"wait for it to end, or stop it there with: kill {rival.process.pid}"
@@ -202,7 +267,7 @@ class Heartbeat:
 
     def _started(self, other: DriverState) -> float:
         try:
-            record = read_json(self._launches.folder / f"{other.launch_id}.json") or {}
+            record = read_json(self._drivers.folder / f"{other.launch_id}.json") or {}
         except DamagedError:
             record = {}
         return float(record.get("started", 0))
@@ -214,11 +279,11 @@ class Heartbeat:
                 self._write()
             except StorageError as error:
                 if not failing:
-                    _log.warning("the heartbeat of this launch fails, another launch may take over: %s", error)
+                    _log.warning("the heartbeat of this launch fails, so another may take over: %s", error)
                 failing = True
             else:
                 failing = False
 
     def _write(self) -> None:
         content = json_bytes({"launch_id": self.id, **self._content, "renewed": time.time()})
-        replace_bytes(self._launches.folder / f"{self.id}.json", content)
+        replace_bytes(self._drivers.folder / f"{self.id}.json", content)

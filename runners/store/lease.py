@@ -1,4 +1,4 @@
-"""Who may write to one stage of one cell.
+"""Who may write to a training's folder.
 
 To claim is to create ``attempts/<n>.json`` for the next number n, which of several processes exactly one can.
 Nothing is ever taken away first, so there is no moment at which a rival could slip in, or remove the new owner's claim
@@ -33,10 +33,9 @@ class LeaseLostError(FencedError):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of one attempt to write to one stage of one cell."""
+    """The right of one attempt to write to a training's folder."""
 
     folder: Path
-    """The stage's folder."""
     launch_id: str
     attempt: int
 
@@ -71,18 +70,18 @@ class Lease:
             return None
 
 
-def acquire(folder: Path, launch_id: str, launches: DriverRecords) -> Lease:
-    """Begin a new attempt at one stage of one cell.
+def acquire(folder: Path, launch_id: str, drivers: DriverRecords) -> Lease:
+    """Begin a new attempt at a training.
 
-    An attempt of the same launch is superseded (the driver decided to try again); so is one whose launch has ended.
+    An attempt of the same launch is superseded (the driver decided to try again); so is one whose driver has ended.
 
     Args:
-        folder: the stage's folder; made when missing.
+        folder: the training's folder; made when missing.
         launch_id: the launch that this attempt belongs to.
-        launches: the store's launch records.
+        drivers: the records of the store's drivers.
 
     Raises:
-        LeaseHeldError: an attempt of a living launch is at work; the message names it.
+        LeaseHeldError: an attempt of a living driver is at work; the message names it.
         LeaseLostError: another claim overtook this one before it was complete.
         StorageError: the disk refuses.
     """
@@ -92,7 +91,7 @@ def acquire(folder: Path, launch_id: str, launches: DriverRecords) -> Lease:
     for _ in range(_RIVALS):
         newest = attempts.newest()
         if newest is not None:
-            _refuse_if_held(folder, newest, launch_id, launches)
+            _refuse_if_held(folder, newest, launch_id, drivers)
         attempt = Attempt.begin(
             1 if newest is None else newest.n + 1,
             launch_id=launch_id,
@@ -108,12 +107,12 @@ def acquire(folder: Path, launch_id: str, launches: DriverRecords) -> Lease:
     raise LeaseHeldError(f"too many processes claim {folder} at the same time")
 
 
-def _refuse_if_held(folder: Path, newest: Attempt, launch_id: str, launches: DriverRecords) -> None:
+def _refuse_if_held(folder: Path, newest: Attempt, launch_id: str, drivers: DriverRecords) -> None:
     if newest.outcome != "running" or newest.launch_id == launch_id:
         return
-    holder = launches.state(newest.launch_id)
+    holder = drivers.state(newest.launch_id)
     if holder is not None and holder.process.exists() is None:
-        holder = launches.state(newest.launch_id, now=launches.file_time())
+        holder = drivers.state(newest.launch_id, now=drivers.file_time())
     if holder is None or not holder.alive:
         return
     raise LeaseHeldError(

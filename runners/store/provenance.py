@@ -7,12 +7,14 @@ import hashlib
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 _PACKAGES = ("goal-sweep", "torch", "torchvision", "timm", "numpy", "ray", "mlflow")
+_SOURCE = ("goal_core", "sweeps", "runners")
+"""Packages whose uncommitted changes can move a number; those of documents and tests cannot."""
 _MAX_DIFF = 60_000
 
 
@@ -25,7 +27,7 @@ class Provenance:
     git_commit: str
     """Commit of the goal-sweep checkout that runs; empty when it was installed without one."""
     git_diff: str
-    """Uncommitted changes to it, at most 60,000 characters; empty when there are none."""
+    """Uncommitted changes to its source, at most 60,000 characters; empty when there are none."""
     git_diff_sha256: str
     """Digest of the whole diff, also when the text was cut; empty when there is none."""
     device: str
@@ -58,15 +60,17 @@ def _versions() -> Mapping[str, str]:
 
 @functools.cache
 def _checkout() -> tuple[str, str]:
-    return checkout_state(Path(__file__).resolve())
+    this = Path(__file__).resolve()
+    return checkout_state(this, [str(this.parents[2] / package) for package in _SOURCE])
 
 
-def checkout_state(file: Path) -> tuple[str, str]:
+def checkout_state(file: Path, within: Sequence[str] = ()) -> tuple[str, str]:
     """Commit and uncommitted changes of the git checkout that tracks a file.
 
     Args:
         file: absolute path. That it lies inside somebody's checkout is not enough (a virtual environment often
             does): git must track it.
+        within: folders whose changes count; all when none is given.
 
     Returns:
         The commit's hash and the diff against it; both empty without a checkout, or without git.
@@ -76,7 +80,7 @@ def checkout_state(file: Path) -> tuple[str, str]:
     commit = _git(file.parent, "rev-parse", "HEAD")
     if commit is None:
         return "", ""
-    diff = _git(file.parent, "diff", "HEAD", "--no-ext-diff", "--no-color")
+    diff = _git(file.parent, "diff", "HEAD", "--no-ext-diff", "--no-color", "--", *within)
     return commit.strip(), diff or ""
 
 

@@ -1,4 +1,4 @@
-"""How far a stage is, from its files alone, without changing them."""
+"""How far a training is, from its files alone, without changing them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any, Literal
 from goal_core.atomic import DamagedError, StorageError
 from runners.store.attempts import Attempt
 from runners.store.heartbeat import DriverRecords, DriverState
-from runners.store.training_folder import BEST, METRICS, TrainingFolder, charged_failures, digest
-from runners.store.weights_file import check_safetensors
+from runners.store.training_folder import METRICS, TrainingFolder, charged_failures
 
-State = Literal["waiting", "running", "failed", "done"]
+State = Literal["waiting", "running", "done", "failed"]
+"""How a training stands; `running` means that a living driver is at it, and what a dead one left is `waiting`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStatus:
-    """How far one stage of one cell is."""
+    """How far one training is."""
 
     state: State
-    """`running` means that a living launch is at it; what a dead one left is `waiting`."""
     reason: str = ""
     """Why it failed, last failed, was interrupted, or must be done again."""
     damaged: bool = False
@@ -37,20 +36,20 @@ class TrainingStatus:
 
 
 class StatusReader:
-    """Reads many stages, and each launch record once.
+    """Reads many trainings, and each driver's record once.
 
     Args:
-        launches: the store's launch records.
-        max_attempts: charged failures after which a stage counts as failed.
+        drivers: the records of the store's drivers.
+        max_attempts: charged failures after which a training counts as failed rather than waiting for its next try.
     """
 
-    def __init__(self, launches: DriverRecords, max_attempts: int) -> None:
-        self._launches = launches
+    def __init__(self, drivers: DriverRecords, max_attempts: int) -> None:
+        self._drivers = drivers
         self._max_attempts = max_attempts
         self._known: dict[str, DriverState | None] = {}
 
     def read(self, folder: TrainingFolder) -> TrainingStatus:
-        """The status of one stage."""
+        """The status of one training; a damaged file is named in it and raises nothing."""
         problem = ""
         try:
             result = folder.result()
@@ -71,34 +70,17 @@ class StatusReader:
         newest, charged = attempts[-1], charged_failures(attempts)
         counts: dict[str, Any] = {"attempts": newest.n, "charged": charged, "damaged": bool(problem)}
         if newest.outcome == "running":
-            launch = self._launch(newest)
-            if launch is not None and launch.alive:
+            driver = self._driver(newest)
+            if driver is not None and driver.alive:
                 epochs = (folder.load(METRICS) or b"").count(b"\n")
                 return TrainingStatus(
-                    state="running", holder=launch.describe(), epochs=epochs, reason=problem, **counts
+                    state="running", holder=driver.describe(), epochs=epochs, reason=problem, **counts
                 )
             return TrainingStatus(state="waiting", reason=problem or "its launch ended without a word", **counts)
         failed = newest.outcome == "failed" and (newest.final or charged >= self._max_attempts)
         return TrainingStatus(state="failed" if failed else "waiting", reason=problem or newest.reason, **counts)
 
-    def _launch(self, attempt: Attempt) -> DriverState | None:
+    def _driver(self, attempt: Attempt) -> DriverState | None:
         if attempt.launch_id not in self._known:
-            self._known[attempt.launch_id] = self._launches.state(attempt.launch_id)
+            self._known[attempt.launch_id] = self._drivers.state(attempt.launch_id)
         return self._known[attempt.launch_id]
-
-
-def find_damage(folder: TrainingFolder) -> str:
-    """What is wrong with a finished stage's files, in words; empty when nothing is, or it is not finished."""
-    try:
-        result = folder.result()
-        if result is None:
-            return ""
-        folder.records()
-        path = folder.path(BEST)
-        problem = check_safetensors(path)
-        recorded = result.get("files", {}).get(BEST, {}).get("sha256")
-        if not problem and recorded is not None and digest(path) != recorded:
-            problem = f"{path} is damaged: its content is not what was saved (SHA-256 differs)"
-        return problem
-    except (DamagedError, StorageError) as error:
-        return str(error)

@@ -5,7 +5,7 @@
     STORE/store.json                        the layout's version
     STORE/launches/<launch id>.json|.keys   who is at work (runners.store.heartbeat)
     STORE/cells/<cell id>/cell.json         what the cell is, written once
-    STORE/cells/<cell id>/<stage>-<key>/    one stage of it (runners.store.training_folder)
+    STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training_folder)
         metrics.jsonl  last.safetensors  best.safetensors  log.txt  attempts/<n>.json  lease.json  result.json
 
 ``result.json`` comes last and alone means done. Reading, `status` included, changes nothing.
@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +29,11 @@ from goal_core.atomic import (
     storage_errors,
 )
 from runners.store.heartbeat import DriverRecords, Heartbeat
-from runners.store.status import StatusReader, TrainingStatus, find_damage
+from runners.store.status import StatusReader, TrainingStatus
 from runners.store.training_folder import TrainingFolder
+from sweeps import Cell, Training
 
 _VERSION = 1
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class StageRef:
-    """Names one stage of one cell."""
-
-    cell_id: str
-    """16 hex digits."""
-    stage: str
-    """`frozen` or `finetune`."""
-    key: str
-    """The stage key, 16 hex digits."""
 
 
 class Store:
@@ -62,13 +50,11 @@ class Store:
         text = str(root)
         scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
         if scheme and scheme[1].lower() != "file":
-            raise StorageError(
-                f"store {text!r}: object stores ({scheme[1]}://) are not supported yet; use a local or network folder"
-            )
+            raise StorageError(f"store {text!r} must be a folder; object stores ({scheme[1]}://) are not supported")
         self.root = Path(text[len("file://") :] if scheme else text).expanduser().absolute()
         if self.root.exists() and not self.root.is_dir():
             raise StorageError(f"store {self.root} is a file, not a folder")
-        self.launches = DriverRecords(self.root / "launches")
+        self.drivers = DriverRecords(self.root / "launches")
         self._check_version()
 
     def _check_version(self) -> None:
@@ -90,40 +76,39 @@ class Store:
             StorageError: it cannot.
         """
         with storage_errors(self.root, "create"):
-            for folder in (self.root / "cells", self.launches.folder):
+            for folder in (self.root / "cells", self.drivers.folder):
                 folder.mkdir(parents=True, exist_ok=True)
         marker = self.root / "store.json"
         if not marker.exists():
             create_bytes(marker, json_bytes({"version": _VERSION}))
 
-    def launch(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> Heartbeat:
+    def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> Heartbeat:
         """This process's presence on the store; see `runners.store.heartbeat.Heartbeat`."""
         self.prepare()
-        return Heartbeat(self.launches.folder, sweep, ttl=ttl, renew=renew)
+        return Heartbeat(self.drivers.folder, sweep, ttl=ttl, renew=renew)
 
-    def cell_folder(self, cell_id: str) -> Path:
-        """Where everything about a cell is."""
+    def folder(self, training: Training) -> TrainingFolder:
+        """A training's folder, for reading, and for writing after `TrainingFolder.claim`."""
+        return self.folder_of(training.cell.id, training.stage.name, training.key)
+
+    def folder_of(self, cell_id: str, stage: str, key: str) -> TrainingFolder:
+        """The folder of a training of which no more is known than its names."""
+        return TrainingFolder(self._cell_folder(cell_id) / f"{stage}-{key}", self.drivers)
+
+    def _cell_folder(self, cell_id: str) -> Path:
         return self.root / "cells" / cell_id
 
-    def stage_folder(self, cell_id: str, stage: str, key: str) -> TrainingFolder:
-        """One stage of a cell, for reading, and for writing after `TrainingFolder.claim`."""
-        return TrainingFolder(self.cell_folder(cell_id) / f"{stage}-{key}", self.launches)
-
-    def folder(self, ref: StageRef) -> TrainingFolder:
-        """`stage_folder` of a reference."""
-        return self.stage_folder(ref.cell_id, ref.stage, ref.key)
-
-    def write_cell(self, cell_id: str, description: Mapping[str, Any]) -> None:
+    def write_cell(self, cell: Cell) -> None:
         """Write ``cell.json``, unless it is there already; a damaged one is replaced.
-
-        Args:
-            cell_id: the cell.
-            description: what the cell is, as JSON.
 
         Raises:
             StorageError: the disk refuses.
         """
-        path = self.cell_folder(cell_id) / "cell.json"
+        self.write_description(cell.id, cell.describe())
+
+    def write_description(self, cell_id: str, description: Mapping[str, Any]) -> None:
+        """`write_cell` for a description that is at hand."""
+        path = self._cell_folder(cell_id) / "cell.json"
         with contextlib.suppress(DamagedError):
             if read_json(path) is not None:
                 return
@@ -137,32 +122,27 @@ class Store:
         Raises:
             DamagedError: the file is there but cannot be read.
         """
-        return read_json(self.cell_folder(cell_id) / "cell.json")
+        return read_json(self._cell_folder(cell_id) / "cell.json")
 
-    def status(self, refs: Iterable[StageRef], *, max_attempts: int = 1) -> dict[StageRef, TrainingStatus]:
-        """How far stages are. Writes nothing, and never fails on a damaged file: it says so in the answer.
+    def status(self, trainings: Iterable[Training], *, max_attempts: int = 1) -> dict[Training, TrainingStatus]:
+        """How far trainings are. Writes nothing, and never fails on a damaged file: it says so in the answer.
 
         Args:
-            refs: the stages to look up.
-            max_attempts: charged failures after which a stage counts as failed rather than waiting for its next try.
+            trainings: those to look up.
+            max_attempts: charged failures after which a training counts as failed rather than waiting for its next try.
 
         Returns:
-            One entry for each reference, in the order given.
+            One entry for each training, in the order given.
         """
-        reader = StatusReader(self.launches, max_attempts)
-        return {ref: reader.read(self.folder(ref)) for ref in refs}
+        reader = StatusReader(self.drivers, max_attempts)
+        return {training: reader.read(self.folder(training)) for training in trainings}
 
-    def verify(self, refs: Iterable[StageRef]) -> dict[StageRef, str]:
-        """Check results and weights of finished stages against what was recorded of them, reading every byte.
+    def is_running(self, folder: TrainingFolder) -> bool:
+        """Whether a living driver is at work in a training's folder."""
+        return StatusReader(self.drivers, max_attempts=1).read(folder).state == "running"
 
-        Returns:
-            What is wrong, for those where something is.
-        """
-        found = {ref: find_damage(self.folder(ref)) for ref in refs}
-        return {ref: problem for ref, problem in found.items() if problem}
-
-    def set_aside(self, ref: StageRef) -> Path | None:
-        """Move a damaged stage out of the way, so that the next launch trains it again; nothing is deleted.
+    def set_aside(self, training: Training) -> Path | None:
+        """Move a training's folder out of the way, so that the next launch trains it again. Nothing is deleted.
 
         Returns:
             Where it is now, or None when there is nothing to move.
@@ -170,14 +150,14 @@ class Store:
         Raises:
             StorageError: the disk refuses.
         """
-        folder = self.folder(ref).folder
+        folder = self.folder(training).folder
         with storage_errors(folder, "move"):
             for number in range(1, 1000):
-                target = folder.with_name(f"{folder.name}.damaged-{number}")
+                target = folder.with_name(f"{folder.name}.replaced-{number}")
                 if target.exists():
                     continue
                 try:
                     return folder.rename(target)
                 except FileNotFoundError:
                     return None
-        raise StorageError(f"{folder.parent} holds a thousand damaged copies of {folder.name}; remove some")
+        raise StorageError(f"{folder.parent} holds a thousand replaced copies of {folder.name}; remove some")

@@ -1,4 +1,4 @@
-"""The folder of one stage of one cell: what a trainer reads and writes there."""
+"""The folder of a training: what a trainer reads and writes there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from goal_core import atomic
 from goal_core.atomic import (
@@ -26,7 +28,6 @@ from goal_core.errors import GoalError
 from runners.store.attempts import Attempt, AttemptFolder, Outcome
 from runners.store.heartbeat import DriverRecords
 from runners.store.lease import Lease, LeaseLostError, acquire
-from runners.store.weights_file import check_safetensors
 
 RESULT = "result.json"
 METRICS = "metrics.jsonl"
@@ -35,23 +36,23 @@ LOG = "log.txt"
 
 
 class AlreadyDoneError(GoalError):
-    """The stage has its result; there is nothing left to claim."""
+    """The training has its result; there is nothing left to claim."""
 
 
 class TrainingFolder:
-    """One stage of one cell in the store. Anybody may read; `claim` gives the right to write.
+    """A training's folder in the store. Anybody may read; `claim` gives the right to write.
 
     Files that this class does not name itself (checkpoints) are the trainer's to name.
 
     Args:
         folder: ``STORE/cells/<cell id>/<stage>-<stage key>``; need not exist.
-        launches: the store's launch records.
+        drivers: the records of the store's drivers.
     """
 
-    def __init__(self, folder: Path, launches: DriverRecords) -> None:
+    def __init__(self, folder: Path, drivers: DriverRecords) -> None:
         self.folder = folder
         self.attempts = AttemptFolder(folder)
-        self._launches = launches
+        self._drivers = drivers
         self._lease: Lease | None = None
         self.attempt = 0
         """The number of the attempt that writes here, or did last; 0 before `claim`."""
@@ -63,7 +64,7 @@ class TrainingFolder:
     # Reading.
 
     def path(self, name: str) -> Path:
-        """Where a file of this stage is, or would be."""
+        """Where a file of this training is, or would be."""
         return self.folder / name
 
     def load(self, name: str) -> bytes | None:
@@ -80,7 +81,7 @@ class TrainingFolder:
                 return None
 
     def result(self) -> dict[str, Any] | None:
-        """The result, which alone means that the stage is done; None before.
+        """The result, which alone means that the training is done; None before.
 
         Raises:
             DamagedError: the file is there but is not a result.
@@ -94,7 +95,7 @@ class TrainingFolder:
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise DamagedError(f"{self.path(RESULT)} is damaged: it has no metrics") from error
         if result.get("status") != "done":
-            raise DamagedError(f"{self.path(RESULT)} is damaged: it is not the result of a finished stage")
+            raise DamagedError(f"{self.path(RESULT)} is damaged: it is not the result of a finished training")
         return result
 
     def records(self) -> list[dict[str, Any]]:
@@ -121,7 +122,7 @@ class TrainingFolder:
     def claim(self, launch_id: str) -> int:
         """Begin an attempt; every write from now on is its own.
 
-        A damaged result is set aside as ``result.json.damaged``, for the stage is not done.
+        A damaged result is set aside as ``result.json.damaged``, for the training is not done.
 
         Args:
             launch_id: the launch on whose behalf the caller works.
@@ -131,12 +132,12 @@ class TrainingFolder:
 
         Raises:
             AlreadyDoneError: the result is there.
-            LeaseHeldError: a living launch is at work here.
+            LeaseHeldError: a living driver is at work here.
             LeaseLostError: a later claim of the same launch overtook this one.
             StorageError: the disk refuses.
         """
         self._refuse_if_done()
-        self._lease = acquire(self.folder, launch_id, self._launches)
+        self._lease = acquire(self.folder, launch_id, self._drivers)
         self.attempt = self._lease.attempt
         try:
             self._refuse_if_done()
@@ -199,7 +200,7 @@ class TrainingFolder:
                 os.close(descriptor)
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result: from here on the stage is done, and nothing in the folder changes any more.
+        """Write the result: from here on the training is done, and nothing in the folder changes any more.
 
         Added to it: ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``, the digest
         of the weights that it speaks for.
@@ -227,7 +228,7 @@ class TrainingFolder:
         self._finished = True
 
     def discard(self, name: str) -> None:
-        """Remove a file that a finished stage no longer needs; one that cannot be removed stays for `gc`.
+        """Remove a file that a finished training no longer needs; one that cannot be removed stays.
 
         Raises:
             LeaseLostError: another attempt has taken over.
@@ -251,10 +252,6 @@ class TrainingFolder:
             StorageError: the disk refuses.
         """
         self._end("failed", reason=reason, trace=trace, charged=charged, final=final)
-
-    def interrupt(self, reason: str) -> None:
-        """End the attempt as interrupted (Ctrl-C, pre-emption), which costs the cell nothing."""
-        self._end("interrupted", reason=reason)
 
     # How it is done.
 
@@ -302,22 +299,19 @@ class TrainingFolder:
 
     def _digests(self) -> dict[str, dict[str, Any]]:
         path = self.path(BEST)
-        problem = check_safetensors(path)
+        problem = weights_problem(path)
         if problem:
             raise StorageError(f"cannot finish {self.folder}: {problem}")
         return {BEST: {"sha256": digest(path), "bytes": path.stat().st_size}}
 
 
-def end_attempt(
-    folder: TrainingFolder, n: int, launch_id: str, outcome: Outcome, reason: str, *, charged: bool
-) -> bool:
-    """Write down, from outside, how an attempt ended whose process is gone.
+def end_attempt(folder: TrainingFolder, launch_id: str, outcome: Outcome, reason: str, *, charged: bool) -> bool:
+    """Write down, from outside, how the newest attempt ended whose process is gone.
 
     The driver calls this when a worker died; the worker cannot.
 
     Args:
-        folder: the stage.
-        n: the attempt's number, as far as the driver knows it; 0 for the newest.
+        folder: the training's.
         launch_id: the driver's launch; attempts of others are left alone.
         outcome: `failed`, `interrupted` or `lost`.
         reason: one line.
@@ -326,11 +320,27 @@ def end_attempt(
     Returns:
         Whether there was a running attempt of that launch to end.
     """
-    record = folder.attempts.read(n) if n else folder.attempts.newest()
+    record = folder.attempts.newest()
     if record is None or record.launch_id != launch_id or record.outcome != "running":
         return False
     folder.attempts.update(record.ending(outcome, ended=time.time(), reason=reason, charged=charged))
     return True
+
+
+def weights_problem(path: Path) -> str:
+    """What is wrong with a weights file, without loading it; empty when it is whole.
+
+    A flipped bit inside a tensor does not show here: that takes the digest in the result.
+    """
+    try:
+        with safe_open(path, framework="np"):
+            return ""
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except SafetensorError as error:
+        return f"{path} is damaged: {error}"
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror or error}"
 
 
 def digest(path: Path) -> str:

@@ -1,36 +1,27 @@
-"""MLflow, which people browse and `analysis` reads. The only file of runners that imports mlflow.
+"""MLflow, which people browse and `analysis` reads. The only module of runners that imports mlflow.
 
-The driver alone writes, through a queue with a thread of its own: a slow, locked or absent MLflow never holds up
-training, and is tried again until the launch ends. What is written is `runners.tracking.sync`'s to say, from the store.
+The driver alone writes, through a queue with a thread of its own. A slow, locked or absent MLflow never holds up
+training, and is tried again until the launch ends. `runners.tracking.sync` decides what is written, from the store.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-# Read by mlflow when it is imported, below.
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-# The queue repeats calls itself; the client's own four minutes per call would only delay the first warning.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from goal_core.errors import GoalError
 from runners.tracking import schema as names
-from runners.tracking.database import file_identity, network_warning, prepare_database
 from runners.tracking.queue import CallQueue, Verdict, one_line
-from runners.tracking.runs import Entities, RunWriter
-from runners.tracking.uri import TrackingError, sqlite_file
-from runners.tracking.values import TrackedSweep
+from runners.tracking.runs import RunWriter
+from runners.tracking.uri import TrackingError, file_identity, network_warning, prepare_database, sqlite_file
+from sweeps import ResolvedSweep
 
 _log = logging.getLogger(__name__)
 Outcome = Literal["done", "failed", "interrupted"]
@@ -42,7 +33,6 @@ _PARENT_STATUS: Mapping[Outcome, Literal["FINISHED", "FAILED", "KILLED"]] = {
 _REFUSALS = frozenset(
     {"RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "INVALID_PARAMETER_VALUE", "INVALID_STATE", "BAD_REQUEST"}
 )
-_ENTITIES = Entities(metric=Metric, param=Param, tag=RunTag)
 
 
 class Tracking:
@@ -50,16 +40,17 @@ class Tracking:
 
     Args:
         uri: from `runners.tracking.uri.resolve_uri`.
-        sweep: what the experiment and its parent run say.
+        sweep: what the experiment and its parent run are about.
         live: whether this process trains: the parent run is then shown as running.
         warn: told in one line of trouble and of its end, on another thread; they are kept in `warnings` too.
     """
 
     def __init__(
-        self, uri: str, sweep: TrackedSweep, *, live: bool = True, warn: Callable[[str], None] = _log.warning
+        self, uri: str, sweep: ResolvedSweep, *, live: bool = True, warn: Callable[[str], None] = _log.warning
     ) -> None:
         self.warnings: list[str] = []
         self._uri, self._sweep, self._live, self._warn = uri, sweep, live, warn
+        self._name = sweep.config.name
         self._file = sqlite_file(uri)
         self._identity: tuple[int, int] | None = None
         self._client: Any = None
@@ -68,10 +59,6 @@ class Tracking:
         self._opened = threading.Event()
         self._queue = CallQueue(_judge, self._trouble)
         self._submit(lambda runs: None)
-
-    def attach(self, path: Path, folder: str = "report") -> None:
-        """Copy a file, or what is in a folder, to the parent run's artifacts."""
-        self._submit(lambda runs: runs.attach(path, folder))
 
     def update(self, call: Callable[[RunWriter], None]) -> None:
         """Have something done to the runs, after what was said before.
@@ -149,12 +136,12 @@ class Tracking:
         self._runs = None
         if self._client is None or replaced:
             self._client = self._connect()
-        runs = RunWriter(self._client, _ENTITIES, self._experiment(), self._sweep)
+        runs = RunWriter(self._client, self._experiment(), self._sweep)
         if self._live:
             runs.set_parent_status("RUNNING")
-        if not self._known <= runs.keys:
+        if not self._known <= runs.runs.keys():
             self._trouble("runs have vanished from tracking; they are written again from the store")
-        self._known |= runs.keys
+        self._known |= runs.runs.keys()
         self._runs = runs
         self._opened.set()
         return runs
@@ -165,7 +152,7 @@ class Tracking:
             return MlflowClient(self._uri)
         if self._client is None and (warning := network_warning(self._file)):
             self._trouble(warning)
-        prepare_database(self._file, _create_database)
+        prepare_database(self._file, create_database)
         if self._client is not None:
             _let_go(self._client)  # of the file that had the name before
         self._identity = file_identity(self._file)
@@ -179,19 +166,19 @@ class Tracking:
             raise
 
     def _experiment(self) -> str:
-        found = self._client.get_experiment_by_name(self._sweep.name) or self._renamed()
+        found = self._client.get_experiment_by_name(self._name) or self._renamed()
         if found is None:
-            artifacts = None if self._file is None else (self._file.parent / "artifacts" / self._sweep.name).as_uri()
-            tags = {names.SWEEP: self._sweep.name}
-            return str(self._client.create_experiment(self._sweep.name, artifact_location=artifacts, tags=tags))
+            artifacts = None if self._file is None else (self._file.parent / "artifacts" / self._name).as_uri()
+            tags = {names.SWEEP: self._name}
+            return str(self._client.create_experiment(self._name, artifact_location=artifacts, tags=tags))
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
-            self._trouble(f"the MLflow experiment {self._sweep.name!r} had been deleted; it is restored")
+            self._trouble(f"the MLflow experiment {self._name!r} had been deleted; it is restored")
         return str(found.experiment_id)
 
     def _renamed(self) -> Any:
         """The sweep's experiment under the name that somebody gave it, or None."""
-        mine = f"tags.`{names.SWEEP}` = '{self._sweep.name}'"
+        mine = f"tags.`{names.SWEEP}` = '{self._name}'"
         found = self._client.search_experiments(filter_string=mine, max_results=1)
         return found[0] if found else None
 
@@ -217,7 +204,8 @@ def _judge(error: Exception) -> Verdict:
     return Verdict.DROP if ours else Verdict.RETRY
 
 
-def _create_database(path: Path) -> None:
+def create_database(path: Path) -> None:
+    """Create an empty tracking database with all its tables, and let go of it."""
     client = MlflowClient(f"sqlite:///{path}")
     client.search_experiments(max_results=1)
     _let_go(client)

@@ -1,20 +1,24 @@
-"""Calls that run in order on a thread of their own, again and again while the other side is down.
+"""Calls made in order on a thread of their own, again and again while the other side is down.
 
-The driver must never wait for MLflow: a server that does not answer holds its caller for minutes, a locked database
-for a minute, while units wait to be scheduled.
+The driver must never wait for MLflow: a server that does not answer holds its caller for minutes, a locked database for
+a minute, while units wait to be scheduled. The thread is a daemon, unlike those of a pool, which Python joins when it
+exits: a call that hangs must not keep a finished launch alive.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
-import time
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_when_event_set, wait_chain, wait_fixed
+from tenacity.nap import sleep_using_event
+
 _log = logging.getLogger(__name__)
-_DELAYS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+RETRY_WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds before each further try of a call; the last one repeats."""
 
 
 class Verdict(Enum):
@@ -38,26 +42,21 @@ class CallQueue:
 
     def __init__(self, judge: Callable[[Exception], Verdict], report: Callable[[str], None]) -> None:
         self._judge, self._report = judge, report
-        self._calls: deque[Callable[[], None]] = deque()
-        self._changed = threading.Condition()
-        self._closing = False
+        self._calls: queue.Queue[Callable[[], None]] = queue.Queue()
+        self._closing = threading.Event()
         self.stopped: Exception | None = None
         """The error after which no call is made any more."""
-        self._thread = threading.Thread(target=self._work, name="goal-sweep tracking", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._work, name="goal-sweep tracking", daemon=True).start()
 
     @property
     def pending(self) -> int:
-        """Calls not made yet."""
-        return len(self._calls)
+        """Calls not made yet, the current one included."""
+        return self._calls.unfinished_tasks
 
     def submit(self, call: Callable[[], None]) -> None:
         """Have a call made after those before it. Returns at once."""
-        with self._changed:
-            if self.stopped is not None or self._closing:
-                return
-            self._calls.append(call)
-            self._changed.notify_all()
+        if self.stopped is None and not self._closing.is_set():
+            self._calls.put(call)
 
     def flush(self, timeout: float) -> bool:
         """Wait until every call is made.
@@ -68,11 +67,11 @@ class CallQueue:
         Returns:
             Whether they all are.
         """
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._calls, timeout) and self.stopped is None
+        with self._calls.all_tasks_done:
+            return self._calls.all_tasks_done.wait_for(lambda: not self.pending, timeout) and self.stopped is None
 
     def close(self, timeout: float) -> int:
-        """Make the calls that are left, for as long as allowed, and end the thread.
+        """Make the calls that are left, for as long as allowed, and make no more.
 
         Args:
             timeout: seconds.
@@ -81,64 +80,55 @@ class CallQueue:
             How many calls were never made.
         """
         self.flush(timeout)
-        with self._changed:
-            self._closing = True
-            left = len(self._calls)
-            self._changed.notify_all()
-        self._thread.join(timeout=1.0)
+        left = self.pending
+        self._closing.set()
+        self._calls.put(lambda: None)  # wakes the thread
         return left
 
     def _work(self) -> None:
-        failures = 0
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: bool(self._calls) or self._closing)
-                if self._closing:
-                    return
-                call = self._calls[0]
-            try:
-                call()
-            except Exception as error:
-                _log.debug("tracking call failed", exc_info=True)
-                if self._settle(error, failures):
-                    failures = 0
-                else:
-                    failures += 1
-                continue
-            self._made()
-            if failures:
-                self._report(f"tracking works again; {self.pending} updates to catch up")
-            failures = 0
+            call = self._calls.get()
+            if self._closing.is_set():
+                return
+            if self.stopped is None:
+                self._make(call)
+            self._calls.task_done()
 
-    def _settle(self, error: Exception, failures: int) -> bool:
-        """Deal with a failed call; whether it is off the queue."""
+    def _make(self, call: Callable[[], None]) -> None:
+        tries = Retrying(
+            retry=retry_if_exception(self._is_temporary),
+            wait=wait_chain(*map(wait_fixed, RETRY_WAITS_S)),
+            sleep=sleep_using_event(self._closing),
+            stop=stop_when_event_set(self._closing),
+            before_sleep=self._report_trouble,
+            reraise=True,
+        )
+        try:
+            tries(call)
+        except Exception as error:
+            self._settle(error)
+        else:
+            if tries.statistics["attempt_number"] > 1:
+                self._report(f"tracking works again; {self.pending - 1} updates to catch up")
+
+    def _is_temporary(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and self._judge(error) is Verdict.RETRY
+
+    def _report_trouble(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        _log.debug("tracking call failed", exc_info=error)
+        if state.attempt_number == 1 and isinstance(error, Exception):
+            self._report(f"tracking does not answer; training goes on and tracking catches up: {one_line(error)}")
+
+    def _settle(self, error: Exception) -> None:
+        """Deal with a call that will not be made."""
+        _log.debug("tracking call given up", exc_info=error)
         verdict = self._judge(error)
-        if verdict is Verdict.RETRY:
-            if failures == 0:
-                self._report(f"tracking does not answer; training goes on and tracking catches up: {one_line(error)}")
-            self._pause(_DELAYS[min(failures, len(_DELAYS) - 1)])
-            return False
         if verdict is Verdict.STOP:
+            self.stopped = error
             self._report(f"tracking is off for this launch: {one_line(error)}")
-            with self._changed:
-                self.stopped = error
-                self._calls.clear()
-                self._changed.notify_all()
-            return True
-        self._report(f"a tracking update was refused and left out: {one_line(error)}")
-        self._made()
-        return True
-
-    def _made(self) -> None:
-        with self._changed:
-            if self._calls:
-                self._calls.popleft()
-            self._changed.notify_all()
-
-    def _pause(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        with self._changed:
-            self._changed.wait_for(lambda: self._closing, max(0.0, deadline - time.monotonic()))
+        elif verdict is Verdict.DROP:
+            self._report(f"a tracking update was refused and left out: {one_line(error)}")
 
 
 def one_line(error: Exception) -> str:

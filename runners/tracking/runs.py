@@ -1,45 +1,27 @@
-"""The runs of one sweep in an MLflow experiment, written so that doing anything twice changes nothing.
-
-It knows MLflow by the client it is handed; `runners.tracking.client` is the file that imports it.
-"""
+"""The runs of one sweep in an MLflow experiment, written so that doing anything twice changes nothing."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+from mlflow.entities import Metric, Param, RunTag
+
+from runners.store import State
 from runners.tracking import schema as names
-from runners.tracking.values import TrackedSweep, cell_params, cell_tags
-from sweeps import Cell, CellStage
+from runners.tracking.values import sweep_tags, training_params, training_tags
+from sweeps import ResolvedSweep, Training
 
-Status = Literal["waiting", "running", "done", "failed"]
-_RUN_STATUS = {names.WAITING: "KILLED", names.RUNNING: "RUNNING", names.DONE: "FINISHED", names.FAILED: "FAILED"}
-_MAX_BATCH = 1000
+_RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
+MAX_BATCH = 1000
+"""Metrics that MLflow takes in one call."""
 _MAX_TAG = 4000
 _PAGE = 1000
-
-
-class MetricMaker(Protocol):
-    """Makes the client's metric entity."""
-
-    def __call__(self, key: str, value: float, timestamp: int, step: int) -> Any:
-        """The value of a metric at a step; the timestamp is in milliseconds since 1970."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entities:
-    """The entities of the client's library that are handed to it."""
-
-    metric: MetricMaker
-    param: Any
-    """Takes key and value."""
-    tag: Any
-    """Takes key and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,68 +34,69 @@ class Point:
     """Seconds since 1970. The same point always has the same time, so the database itself drops a repetition."""
 
 
-@dataclass(slots=True)
-class _Child:
-    run_id: str
+@dataclass(slots=True, kw_only=True)
+class TrackedRun:
+    """What is known of a run in MLflow."""
+
+    id: str
     status: str
-    run_status: str
+    """MLflow's own."""
+    started: int
+    """Milliseconds since 1970."""
     tags: dict[str, str]
-    params: set[str]
-    keys: set[str]
-    """Metrics that have values."""
-    test: dict[str, float] = field(default_factory=dict)
-    """The final metrics that the run had when it was read, or was given since."""
+    params: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The last value of each metric, as it was read or has been written since."""
     logged: set[tuple[str, int]] | None = None
     """(metric, step) that the run has; None until its history is read."""
     skipped: set[str] = field(default_factory=set)
+    """Metrics that were not finite, as ``metric@step``."""
 
 
 class RunWriter:
-    """The parent run and the child runs of a sweep.
+    """Writes the parent run of a sweep and a run for each of its trainings.
 
     Args:
-        client: an ``MlflowClient``.
-        entities: MLflow's entities.
+        client: an ``MlflowClient``, or what stands for one in tests.
         experiment_id: the sweep's experiment.
         sweep: what the parent run says.
     """
 
-    def __init__(self, client: Any, entities: Entities, experiment_id: str, sweep: TrackedSweep) -> None:
-        self._client, self._make, self._experiment, self._sweep = client, entities, experiment_id, sweep
-        self._children: dict[str, _Child] = {}
+    def __init__(self, client: Any, experiment_id: str, sweep: ResolvedSweep) -> None:
+        self._client, self._experiment, self._sweep = client, experiment_id, sweep
+        self._runs: dict[str, TrackedRun] = {}
         self._parent_id, self._parent_status = "", ""
         self._read()
 
     @property
-    def keys(self) -> frozenset[str]:
-        """The stage keys that have a run."""
-        return frozenset(self._children)
+    def runs(self) -> Mapping[str, TrackedRun]:
+        """Every run of a training in the experiment, by its key; also those that the sweep no longer asks for."""
+        return self._runs
 
     def _read(self) -> None:
-        """Read every run of the experiment, make the parent if there is none, and put away duplicates."""
-        parents, children = [], []
+        """Read every run of the experiment, make the parent if there is none, and delete duplicates."""
+        parents, found = [], []
         for run in self._pages():
             role = run.data.tags.get(names.ROLE)
             if role == names.ROLE_SWEEP:
                 parents.append(run)
             elif role == names.ROLE_CELL and names.STAGE_KEY in run.data.tags:
-                children.append(run)
+                found.append(run)
         self._open_parent(parents)
         # Best first: a finished one, else the oldest. The others can only come from restoring a deleted experiment.
-        for run in sorted(children, key=lambda run: (run.info.status != "FINISHED", run.info.start_time)):
+        for run in sorted(found, key=lambda run: (run.info.status != "FINISHED", run.info.start_time)):
             key = run.data.tags[names.STAGE_KEY]
-            if key in self._children:
+            if key in self._runs:
                 self._client.delete_run(run.info.run_id)
                 continue
             tags = dict(run.data.tags)
-            self._children[key] = _Child(
-                run_id=run.info.run_id,
-                status=tags.get(names.STATUS, ""),
-                run_status=run.info.status,
+            self._runs[key] = TrackedRun(
+                id=run.info.run_id,
+                status=run.info.status,
+                started=run.info.start_time,
                 tags=tags,
-                params=set(run.data.params),
-                keys=set(run.data.metrics),
-                test={key: value for key, value in run.data.metrics.items() if key.startswith(names.TEST_PREFIX)},
+                params=dict(run.data.params),
+                metrics=dict(run.data.metrics),
                 skipped=_names_in(tags.get(names.NONFINITE, "[]")),
             )
 
@@ -127,9 +110,9 @@ class RunWriter:
                 return
 
     def _open_parent(self, found: list[Any]) -> None:
-        tags = self._sweep.tags()
+        tags = sweep_tags(self._sweep)
         if not found:
-            run = self._client.create_run(self._experiment, run_name=self._sweep.name, tags=tags)
+            run = self._client.create_run(self._experiment, run_name=self._sweep.config.name, tags=tags)
             self._parent_id, self._parent_status = run.info.run_id, run.info.status
             return
         first, *others = sorted(found, key=lambda run: run.info.start_time)
@@ -145,181 +128,174 @@ class RunWriter:
         self._set_run_status(self._parent_id, status, None)
         self._parent_status = status
 
-    def attach(self, path: Path, folder: str) -> None:
-        """Copy a file, or what is in a folder, to the parent run's artifacts."""
-        log = self._client.log_artifacts if path.is_dir() else self._client.log_artifact
-        log(self._parent_id, str(path), artifact_path=folder)
+    def state(self, training: Training) -> str:
+        """What a training's run says of it, as `goal.status`; empty when there is no run."""
+        run = self._runs.get(training.key)
+        return "" if run is None else run.tags.get(names.STATUS, "")
 
-    def status(self, stage: CellStage) -> str:
-        """What the run of a stage says of it, as `goal.status`; empty when there is none."""
-        child = self._children.get(stage.key)
-        return "" if child is None else child.status
-
-    def is_settled(self, cell: Cell, stage: CellStage) -> bool:
-        """Whether the run of a stage is finished, and lacks no tag and no parameter."""
-        child = self._children.get(stage.key)
-        return (
-            child is not None
-            and child.status == names.DONE
-            and child.run_status == _RUN_STATUS[names.DONE]
-            and cell_tags(cell, stage, self._sweep).keys() <= child.tags.keys()
-            and cell_params(cell, stage, self._sweep.weights).keys() <= child.params
-        )
-
-    def has_triplets(self, stage: CellStage, sha256: str = "", *, look: bool = False) -> bool:
-        """Whether the run of a stage has a triplet record.
+    def is_settled(self, training: Training, metrics: Collection[str]) -> bool:
+        """Whether a training's run is finished, and lacks no tag, parameter or final metric.
 
         Args:
-            stage: the stage.
+            training: the training.
+            metrics: names of its final metrics.
+        """
+        run = self._runs.get(training.key)
+        return (
+            run is not None
+            and self.state(training) == names.DONE
+            and run.status == _RUN_STATUS[names.DONE]
+            and training_tags(training).items() <= run.tags.items()
+            and training_params(training).keys() <= run.params.keys()
+            and set(metrics) <= run.metrics.keys()
+        )
+
+    def has_triplets(self, training: Training, sha256: str = "", *, look: bool = False) -> bool:
+        """Whether a training's run has its triplet record.
+
+        Args:
+            training: the training.
             sha256: of the record; any will do when not given.
             look: look for the artifact itself, which the tag outlives when somebody deletes it.
         """
-        child = self._children.get(stage.key)
-        tag = "" if child is None else child.tags.get(names.TRIPLETS, "")
-        if child is None or not tag or sha256 not in ("", tag):
+        run = self._runs.get(training.key)
+        tag = "" if run is None else run.tags.get(names.TRIPLETS, "")
+        if run is None or not tag or sha256 not in ("", tag):
             return False
-        return not look or bool(self._client.list_artifacts(child.run_id, names.TRIPLETS_FOLDER))
+        return not look or bool(self._client.list_artifacts(run.id, names.TRIPLETS_FOLDER))
 
-    def attach_triplets(self, stage: CellStage, path: Path, sha256: str) -> None:
-        """Give the run of a stage its triplet record, in place of an older one."""
-        child = self._children[stage.key]
-        self._client.log_artifact(child.run_id, str(path), artifact_path=names.TRIPLETS_FOLDER)
-        self._set_tags(child.run_id, {names.TRIPLETS: sha256})
-        child.tags[names.TRIPLETS] = sha256
+    def attach_triplets(self, training: Training, path: Path, sha256: str) -> None:
+        """Give a training's run its triplet record, in place of an older one."""
+        run = self._runs[training.key]
+        self._client.log_artifact(run.id, str(path), artifact_path=names.TRIPLETS_FOLDER)
+        self._update_tags(run, {names.TRIPLETS: sha256})
 
-    def contradicts(self, stage: CellStage, metrics: Mapping[str, float]) -> bool:
-        """Whether the run of a stage has final metrics, and others than these (the cell was trained anew)."""
-        child = self._children.get(stage.key)
-        return child is not None and any(
-            key in metrics and not math.isclose(value, metrics[key], rel_tol=1e-9) for key, value in child.test.items()
+    def contradicts(self, training: Training, metrics: Mapping[str, float]) -> bool:
+        """Whether a training's run has final metrics, and others than these (it was trained anew)."""
+        run = self._runs.get(training.key)
+        return run is not None and any(
+            key in metrics and not math.isclose(value, metrics[key], rel_tol=1e-9)
+            for key, value in run.metrics.items()
+            if key.startswith(names.TEST_PREFIX)
         )
 
-    def discard(self, stage: CellStage) -> None:
-        """Delete the run of a stage, whose numbers are no longer those of the store (MLflow can restore it)."""
-        child = self._children.pop(stage.key, None)
-        if child is not None:
-            self._client.delete_run(child.run_id)
+    def discard(self, training: Training) -> None:
+        """Delete a training's run, whose numbers are no longer those of the store (MLflow can restore it)."""
+        run = self._runs.pop(training.key, None)
+        if run is not None:
+            self._client.delete_run(run.id)
 
-    def ensure(self, cell: Cell, stage: CellStage, started: float) -> None:
-        """Make the run of a stage if there is none.
+    def running(self) -> dict[str, tuple[str, str]]:
+        """Cell id and stage of the runs that show as running, by key."""
+        return {
+            key: (run.tags[names.CELL], run.tags[names.STAGE])
+            for key, run in self._runs.items()
+            if run.status == _RUN_STATUS["running"] and run.tags.keys() >= {names.CELL, names.STAGE}
+        }
+
+    def end_abandoned(self, key: str) -> None:
+        """Show a run as interrupted that nobody trains any more."""
+        run = self._runs[key]
+        self._update_tags(run, {names.STATUS: names.WAITING})
+        self._set_run_status(run.id, _RUN_STATUS["waiting"], None)
+        run.status = _RUN_STATUS["waiting"]
+
+    def ensure(self, training: Training, started: float) -> None:
+        """Make a training's run if there is none, and bring its tags and parameters up to date.
 
         Args:
-            cell: the cell.
-            stage: its stage.
+            training: the training.
             started: when its first attempt began, in seconds since 1970.
         """
-        self._child(cell, stage, started)
+        run = self._runs.get(training.key)
+        tags, params = training_tags(training), training_params(training)
+        if run is None:
+            tags |= {names.STATUS: names.RUNNING, names.PARENT_RUN: self._parent_id}
+            began = int(started * 1000)
+            made = self._client.create_run(self._experiment, start_time=began, run_name=training.name, tags=tags)
+            run = TrackedRun(id=made.info.run_id, status=made.info.status, started=began, tags=dict(tags), logged=set())
+            self._runs[training.key] = run
+        self._update_tags(run, tags)
+        missing = {key: text for key, text in params.items() if key not in run.params}
+        if missing:
+            made = [Param(key, text) for key, text in missing.items()]
+            self._client.log_batch(run.id, params=made)
+            run.params |= missing
 
-    def log(self, cell: Cell, stage: CellStage, points: Iterable[Point]) -> None:
-        """Add the points that the run does not have. A NaN or an infinity is named in a tag instead.
+    def log(self, training: Training, points: Iterable[Point]) -> None:
+        """Add the points that a training's run does not have. A NaN or an infinity is named in a tag instead.
 
         MLflow would turn an infinity into 1.8e308, a number like any other in a table.
         """
-        child = self._child(cell, stage)
-        if child.logged is None:
-            child.logged = self._history(child)
+        run = self._runs[training.key]
+        if run.logged is None:
+            run.logged = self._history(run)
         fresh = [
             (point, key, value)
             for point in points
             for key, value in point.metrics.items()
-            if (key, point.step) not in child.logged
+            if (key, point.step) not in run.logged
         ]
-        child.skipped |= {f"{key}@{point.step}" for point, key, value in fresh if not math.isfinite(value)}
+        run.skipped |= {f"{key}@{point.step}" for point, key, value in fresh if not math.isfinite(value)}
         finite = [(point, key, value) for point, key, value in fresh if math.isfinite(value)]
-        for start in range(0, len(finite), _MAX_BATCH):
-            part = finite[start : start + _MAX_BATCH]
-            metrics = [self._make.metric(key, value, int(point.time * 1000), point.step) for point, key, value in part]
-            child.keys |= {key for _, key, _ in part}
-            logged, child.logged = child.logged, None  # after an error nobody knows what arrived: read again
-            self._client.log_batch(child.run_id, metrics=metrics)
-            child.logged = logged | {(key, point.step) for point, key, _ in part}
-            child.test |= {key: value for _, key, value in part if key.startswith(names.TEST_PREFIX)}
-        self._tag_skipped(child)
+        for start in range(0, len(finite), MAX_BATCH):
+            part = finite[start : start + MAX_BATCH]
+            metrics = [Metric(key, value, int(point.time * 1000), point.step) for point, key, value in part]
+            run.metrics |= {key: value for _, key, value in part}
+            logged, run.logged = run.logged, None  # after an error nobody knows what arrived: read again
+            self._client.log_batch(run.id, metrics=metrics)
+            run.logged = logged | {(key, point.step) for point, key, _ in part}
+        self._tag_skipped(run)
 
-    def set_status(
+    def set_state(
         self,
-        cell: Cell,
-        stage: CellStage,
-        status: Status,
+        training: Training,
+        state: State,
         *,
         reason: str = "",
         ended: float | None = None,
-        git_commit: str = "",
+        code: Mapping[str, str] | None = None,
     ) -> None:
-        """Set how a stage stands, last of all that is written about it, unless it stands so already.
+        """Set how a training stands, last of all that is written about it, unless it stands so already.
 
         Args:
-            cell: the cell.
-            stage: its stage.
-            status: `waiting` is for an interrupted stage; MLflow shows it as KILLED.
+            training: the training.
+            state: `waiting` is for an interrupted one; MLflow shows it as KILLED.
             reason: why it failed.
             ended: when, in seconds since 1970, for a run that is over; now when not given.
-            git_commit: of the code that trained it; the launch's when not given.
+            code: tags that say which code trained it.
         """
-        child = self._child(cell, stage)
-        tags = {names.STATUS: status, **({names.GIT_COMMIT: git_commit} if git_commit else {})}
-        if status == names.FAILED:
+        run = self._runs[training.key]
+        tags = {names.STATUS: str(state), **(code or {})}
+        if state == names.FAILED:
             tags[names.REASON] = reason[:_MAX_TAG]
-        elif names.REASON in child.tags:
-            self._client.delete_tag(child.run_id, names.REASON)
-            del child.tags[names.REASON]
-        self._set_tags(child.run_id, {key: text for key, text in tags.items() if child.tags.get(key) != text})
-        child.tags |= tags
-        child.status = status
-        if child.run_status != _RUN_STATUS[status]:
-            self._set_run_status(child.run_id, _RUN_STATUS[status], ended)
-            child.run_status = _RUN_STATUS[status]
+        elif names.REASON in run.tags:
+            self._client.delete_tag(run.id, names.REASON)
+            del run.tags[names.REASON]
+        self._update_tags(run, tags)
+        if run.status != _RUN_STATUS[state]:
+            self._set_run_status(run.id, _RUN_STATUS[state], ended)
+            run.status = _RUN_STATUS[state]
 
-    def _child(self, cell: Cell, stage: CellStage, started: float | None = None) -> _Child:
-        child = self._children.get(stage.key)
-        if child is None:
-            tags = cell_tags(cell, stage, self._sweep)
-            tags |= {names.STATUS: names.RUNNING, names.PARENT_RUN: self._parent_id}
-            run = self._client.create_run(
-                self._experiment,
-                start_time=int((time.time() if started is None else started) * 1000),
-                run_name=cell.name(stage),
-                tags=tags,
-            )
-            child = _Child(
-                run_id=run.info.run_id,
-                status=names.RUNNING,
-                run_status=run.info.status,
-                tags=tags,
-                params=set(),
-                keys=set(),
-                logged=set(),
-            )
-            self._children[stage.key] = child
-        untagged = {key: text for key, text in cell_tags(cell, stage, self._sweep).items() if key not in child.tags}
-        self._set_tags(child.run_id, untagged)
-        child.tags |= untagged
-        wanted = cell_params(cell, stage, self._sweep.weights)
-        missing = {key: text for key, text in wanted.items() if key not in child.params}
-        if missing:
-            params = [self._make.param(key, text) for key, text in missing.items()]
-            self._client.log_batch(child.run_id, params=params)
-            child.params |= set(missing)
-        return child
+    def _history(self, run: TrackedRun) -> set[tuple[str, int]]:
+        return {(key, metric.step) for key in run.metrics for metric in self._client.get_metric_history(run.id, key)}
 
-    def _history(self, child: _Child) -> set[tuple[str, int]]:
-        return {
-            (key, metric.step) for key in child.keys for metric in self._client.get_metric_history(child.run_id, key)
-        }
-
-    def _tag_skipped(self, child: _Child) -> None:
-        if not child.skipped:
+    def _tag_skipped(self, run: TrackedRun) -> None:
+        if not run.skipped:
             return
-        text = json.dumps(sorted(child.skipped))
+        text = json.dumps(sorted(run.skipped))
         if len(text) > _MAX_TAG:
-            text = json.dumps([*sorted(child.skipped)[:50], f"and {len(child.skipped) - 50} more"])
-        if child.tags.get(names.NONFINITE) != text:
-            self._set_tags(child.run_id, {names.NONFINITE: text})
-            child.tags[names.NONFINITE] = text
+            text = json.dumps([*sorted(run.skipped)[:50], f"and {len(run.skipped) - 50} more"])
+        self._update_tags(run, {names.NONFINITE: text})
+
+    def _update_tags(self, run: TrackedRun, tags: Mapping[str, str]) -> None:
+        changed = {key: text for key, text in tags.items() if run.tags.get(key) != text}
+        self._set_tags(run.id, changed)
+        run.tags |= changed
 
     def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         if tags:
-            self._client.log_batch(run_id, tags=[self._make.tag(key, text) for key, text in tags.items()])
+            self._client.log_batch(run_id, tags=[RunTag(key, text) for key, text in tags.items()])
 
     def _set_run_status(self, run_id: str, status: str, ended: float | None) -> None:
         if status == "RUNNING":

@@ -34,6 +34,8 @@ VARIANT = "goal.variant"
 STATUS = "goal.status"
 REASON = "goal.reason"
 GIT_COMMIT = "goal.git_commit"
+GIT_DIFF = "goal.git_diff"
+"""On a run of a modified source tree: the first 12 hex digits of the SHA-256 of its uncommitted changes."""
 DATA_FINGERPRINT = "goal.data_fingerprint"
 NONFINITE = "goal.nonfinite"
 """On a run some of whose metrics were NaN or infinite: a JSON list of ``metric@step``. They are not logged."""
@@ -47,8 +49,8 @@ CELL_TAGS = (
     *(ROLE, CELL, STAGE, STAGE_KEY, PAIR, TRIPLET, SEED, BACKBONE, FRAMEWORK, DATASET, VARIANT),
     *(OBJECTIVE, OBJECTIVE_KEY, SETTINGS_KEY, STATUS, GIT_COMMIT, DATA_FINGERPRINT),
 )
-"""Tags of every child run; besides them `goal.reason` when failed, `goal.nonfinite` when it applies, and
-`goal.triplets` once its record is attached."""
+"""Tags of every training's run. Beside them: `goal.reason` when it failed, `goal.git_diff` and `goal.nonfinite` where
+they apply, and `goal.triplets` once its record is attached."""
 
 SWEEP = "goal.sweep"
 SEEDS = "goal.seeds"
@@ -68,9 +70,13 @@ SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES, OBJECTIVE_KEYS, SETTINGS_K
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 STATUSES = (WAITING, RUNNING, DONE, FAILED)
 
-EPOCH_PREFIXES = ("train/", "val/", "time/")
+VAL_PREFIX = "val/"
+EPOCH_PREFIXES = ("train/", VAL_PREFIX, "time/")
 """Metrics with step = epoch."""
 TEST_PREFIX = "test/"
 """Metrics of the best epoch's weights, step = that epoch."""
+SELECTED_PREFIX = "selected/val_"
+"""The same epoch's metrics on the val split: to rank runs by them and read their test metrics speaks of one model."""
+SELECTED_RSUM = f"{SELECTED_PREFIX}rsum"
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
 """What follows `val/` and `test/` at least; percent, except `rsum`, their sum."""

@@ -1,70 +1,42 @@
-"""What goal-sweep writes about a cell to MLflow: its tags and parameters."""
+"""What goal-sweep writes to MLflow about a sweep and its trainings: tags and parameters."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from goal_core.numerics import NUMERICS_VERSION
 from runners.tracking import schema as names
-from sweeps import Cell, CellStage, content_id, to_mapping
+from sweeps import Cell, ResolvedSweep, Training, content_id
+from sweeps.identity import tracked_settings
 
-_NOT_OF_THE_CELL = frozenset(
-    {
-        *("format", "name", "root", "annotations", "num_train", "num_val", "num_test", "data_seed"),
-        *("weights", "init_from"),
-    }
-)
-"""Labels, places, and what the data's fingerprint says already: equal cells may differ in them, parameters may not."""
-_NOT_OF_THE_STAGE = frozenset({"name", "checkpoint_every", "collapse_patience"})
-"""Settings of a stage that are no part of its key, so that runs of one key may differ in them."""
-_UNSAID = {"bn_mode": "frozen_eval", "vocabulary": "train_val", "select_on": "val"}
-"""Settings added later, which at these values leave runs as they were before them."""
 _MAX_TEXT = 4000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackedSweep:
-    """A sweep, as its MLflow experiment and parent run describe it."""
-
-    name: str
-    """Also the experiment's name."""
-    seeds: tuple[int, ...]
-    objectives: tuple[str, ...]
-    """``pair/triplet``, in the table's order."""
-    stages: tuple[str, ...]
-    data_fingerprint: str
-    git_commit: str = ""
-    """Commit of the goal-sweep checkout that launches; attempts carry their own."""
-    weights: Mapping[str, str] = field(default_factory=dict)
-    """Identity of each backbone's first weights, by the backbone's name."""
-    objective_keys: tuple[str, ...] = ()
-    """In the order of the objectives; empty when not known."""
-    settings_keys: tuple[str, ...] = ()
-    """Of every backbone and stage; empty when not known."""
-
-    def tags(self) -> dict[str, str]:
-        """The parent run's tags."""
-        return {
-            names.ROLE: names.ROLE_SWEEP,
-            names.SWEEP: self.name,
-            names.SEEDS: json.dumps(list(self.seeds)),
-            names.OBJECTIVES: json.dumps(list(self.objectives)),
-            names.STAGES: json.dumps(list(self.stages)),
-            names.OBJECTIVE_KEYS: json.dumps(list(self.objective_keys)),
-            names.SETTINGS_KEYS: json.dumps(list(self.settings_keys)),
-        }
+def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
+    """Tags of the parent run: what the sweep asks for."""
+    config = sweep.config
+    objectives = [objective.name for objective in config.objectives.configs]
+    keys = {cell.objective.name: objective_key(cell) for cell in sweep.cells}
+    return {
+        names.ROLE: names.ROLE_SWEEP,
+        names.SWEEP: config.name,
+        names.SEEDS: json.dumps(list(config.seeds)),
+        names.OBJECTIVES: json.dumps(objectives),
+        names.STAGES: json.dumps([stage.name for stage in config.stages]),
+        names.OBJECTIVE_KEYS: json.dumps([keys[name] for name in objectives]),
+        names.SETTINGS_KEYS: json.dumps(list(dict.fromkeys(map(settings_key, _by_cell(sweep))))),
+    }
 
 
-def cell_tags(cell: Cell, stage: CellStage, sweep: TrackedSweep) -> dict[str, str]:
-    """Tags of a child run, all but its status."""
+def training_tags(training: Training) -> dict[str, str]:
+    """Tags of a training's run that follow from what it is; its status and its code come with its attempts."""
+    cell = training.cell
     return {
         names.ROLE: names.ROLE_CELL,
         names.CELL: cell.id,
-        names.STAGE: stage.name,
-        names.STAGE_KEY: stage.key,
+        names.STAGE: training.stage.name,
+        names.STAGE_KEY: training.key,
         names.PAIR: cell.objective.pair,
         names.TRIPLET: cell.objective.triplet,
         names.SEED: str(cell.seed),
@@ -74,22 +46,15 @@ def cell_tags(cell: Cell, stage: CellStage, sweep: TrackedSweep) -> dict[str, st
         names.VARIANT: cell.objective.variant,
         names.OBJECTIVE: cell.objective.name,
         names.OBJECTIVE_KEY: objective_key(cell),
-        names.SETTINGS_KEY: settings_key(cell, stage, sweep.weights),
-        names.GIT_COMMIT: sweep.git_commit,
-        names.DATA_FINGERPRINT: sweep.data_fingerprint,
+        names.SETTINGS_KEY: settings_key(training),
+        names.DATA_FINGERPRINT: cell.data_fingerprint,
     }
 
 
-def cell_params(cell: Cell, stage: CellStage, weights: Mapping[str, str]) -> dict[str, str]:
-    """Parameters of a child run: what its stage key is made of, so that they never change. Keys are dotted paths.
-
-    Args:
-        cell: the cell.
-        stage: its stage.
-        weights: identity of the first weights by backbone; one that is not there is left out.
-    """
-    own = {"objective": cell.objective.resolved(), "seed": cell.seed}
-    return dict(_flat(own, "")) | _shared_settings(cell, stage, weights)
+def training_params(training: Training) -> dict[str, str]:
+    """Parameters of a training's run: what its key hashes, so that they never change. Names are dotted paths."""
+    own = {"objective": training.cell.objective.resolved(), "seed": training.cell.seed}
+    return dict(_flat(own, "")) | _shared_params(training)
 
 
 def objective_key(cell: Cell) -> str:
@@ -97,40 +62,28 @@ def objective_key(cell: Cell) -> str:
     return content_id(cell.objective.resolved())
 
 
-def settings_key(cell: Cell, stage: CellStage, weights: Mapping[str, str]) -> str:
+def settings_key(training: Training) -> str:
     """Hash of all that a result depends on but the data's content, the objective and the seed: 16 hex digits."""
-    return content_id(_shared_settings(cell, stage, weights))
+    return content_id(_shared_params(training))
 
 
-def _shared_settings(cell: Cell, stage: CellStage, weights: Mapping[str, str]) -> dict[str, str]:
-    past = cell.stages[: cell.stages.index(stage) + 1]
-    stages = {
-        one.name: {key: value for key, value in to_mapping(one.config).items() if key not in _NOT_OF_THE_STAGE}
-        for one in past
-    }
-    settings = {
-        "numerics": NUMERICS_VERSION,
-        "data": to_mapping(cell.data),
-        "model": to_mapping(cell.model),
-        "precision": stage.precision,
-        "stages": stages,
-    }
-    found = dict(_flat(settings, ""))
-    backbone = cell.model.backbone.name
-    return found | ({"model.backbone_weights": weights[backbone]} if backbone in weights else {})
+def _by_cell(sweep: ResolvedSweep) -> Iterator[Training]:
+    for stages in zip(*sweep.by_stage, strict=True):
+        yield from stages
+
+
+def _shared_params(training: Training) -> dict[str, str]:
+    cell = training.cell
+    settings = tracked_settings(cell.data, cell.model, training.stages, training.precision)
+    return {**dict(_flat(settings, "")), "model.backbone_weights": cell.weights_id}
 
 
 def _flat(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
     for key, value in settings.items():
-        path = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            # A backbone's name is its identity, a dataset's is a label.
-            if "backbone" in path:
-                yield path, str(value["name"])
-                continue
-            yield from _flat(value, f"{path}.")
-        elif key not in _NOT_OF_THE_CELL and not (key in _UNSAID and value == _UNSAID[key]):
-            yield path, _text(value)
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", _text(value)
 
 
 def _text(value: Any) -> str:

@@ -1,1 +1,9 @@
-"""Sweep files in: strict YAML, extends, overrides and the environment into one checked SweepConfig."""
+"""Sweep files in: strict YAML, `extends`, `--set` and the environment into one checked `SweepConfig`.
+
+Only `sweeps` itself imports this room; everybody else imports `load_sweep` and its errors from `sweeps`.
+"""
+
+from sweeps.reading.load import SweepNotFoundError, find_sweep, list_shipped, load_sweep
+from sweeps.reading.problems import Problem, SweepError
+
+__all__ = ["Problem", "SweepError", "SweepNotFoundError", "find_sweep", "list_shipped", "load_sweep"]

@@ -1,4 +1,4 @@
-"""A sweep file, its `extends` and the `--set`s into one checked `SweepConfig`."""
+"""Find a sweep, and turn its file, what it extends and the overrides into one checked `SweepConfig`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from goal_core.errors import GoalError, nearest
 from goal_core.objectives import pair_weights, triplet_weights
-from sweeps.reading.environment import expand_environment
-from sweeps.reading.merge import as_named, merge
-from sweeps.reading.overrides import apply_override
-from sweeps.reading.paths import make_absolute
+from sweeps.reading.merging import apply_override, as_named, merge
+from sweeps.reading.paths import expand_environment, make_absolute
 from sweeps.reading.problems import Problem, SweepError, Where
-from sweeps.reading.shipped import SweepNotFoundError, find_sweep
 from sweeps.reading.validation import validate
 from sweeps.reading.yaml_source import Node, parse_yaml
 from sweeps.schema import SweepConfig
+
+_FOLDER = Path(__file__).parent.parent
+
+
+class SweepNotFoundError(GoalError):
+    """Neither a file nor a shipped sweep has this name."""
 
 
 def load_sweep(
@@ -48,6 +52,33 @@ def load_sweep(
     if problems or config is None:
         raise SweepError(problems, sources)
     return make_absolute(config)
+
+
+def list_shipped() -> list[str]:
+    """Names of the sweeps that ship with the project, in alphabetical order, without `.yaml`."""
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+
+
+def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
+    """The file that a SWEEP argument, or an `extends`, means.
+
+    Args:
+        sweep: a path, or the name of a shipped sweep with or without `.yaml`. An existing file wins.
+        folder: relative paths start here; the current directory when not given.
+
+    Raises:
+        SweepNotFoundError: there is no such file and no such shipped sweep.
+    """
+    path = (folder or Path()) / Path(sweep).expanduser()
+    if path.is_file():
+        return path
+    name = str(sweep).removesuffix(".yaml").removesuffix(".yml")
+    names = list_shipped()
+    if name in names:
+        return _FOLDER / f"{name}.yaml"
+    kind = "is a folder" if path.is_dir() else "is neither a file nor the name of a shipped sweep"
+    hint = nearest(Path(name).name, names)
+    raise SweepNotFoundError(f"sweep {str(sweep)!r} {kind}{hint}; shipped sweeps: {', '.join(names)}")
 
 
 def _read(path: Path, above: tuple[Path, ...], problems: list[Problem], sources: list[str]) -> Node | None:

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
 
 from runners.tracking import schema as names
-from runners.tracking.client import _create_database
-from runners.tracking.values import TrackedSweep
+from runners.tracking.client import create_database
+from sweeps import ResolvedSweep, ResourceConfig
+from tests.helpers.sweep_cases import resolved
 
-SWEEP = TrackedSweep(
-    name="s",
-    seeds=(1, 2),
-    objectives=("con/con", "sig-ms/cir"),
-    stages=("frozen",),
-    data_fingerprint="f",
-    git_commit="abc",
-)
+SWEEP = resolved("con/con", "sig-ms/cir", resources=ResourceConfig(max_attempts=1))
+"""Two trainings, tracked in whatever database a test says."""
+
+
+def tracked_at(uri: str, sweep: ResolvedSweep = SWEEP) -> ResolvedSweep:
+    """The sweep with another tracking URI."""
+    return replace(sweep, config=replace(sweep.config, tracking=uri))
 
 
 def template(folder: Path) -> Path:
     """Creating the tables takes seconds; copying them does not."""
     path = folder / "template.db"
-    _create_database(path)
+    create_database(path)
     return path
 
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from runners.launch.progress import SweepProgress
-from tests.helpers.store_cases import cell
+from sweeps import Training
+from tests.helpers.sweep_cases import resolved
 
 
 def half_done() -> SweepProgress:
     """Fifteen objectives and three seeds: wide numbers, a failure, runs in progress, and the rest waiting."""
-    pairs, triplets = ("con", "lin", "sig", "lin-ms", "sig-ms"), ("con", "nca", "cir")
-    asked = [cell(pair, triplet, seed) for pair in pairs for triplet in triplets for seed in (1, 2, 3)]
-    board = SweepProgress([replace(one, id=f"{number:016x}") for number, one in enumerate(asked)])
-    for number, one in enumerate(board.cells[:20]):
+    sweep = resolved(seeds=(1, 2, 3))
+    # Seeds side by side, so that the first objectives have all of theirs.
+    trainings = sorted(sweep.trainings, key=lambda one: sweep.config.objectives.names.index(_objective(one)))
+    progress = SweepProgress(trainings)
+    for number, training in enumerate(trainings[:20]):
         if number == 4:
-            board.failed(one.id, "frozen", "NaN in the gradient at epoch 2, step 17: " + "long reason " * 12)
+            progress.failed(training, "NaN in the gradient at epoch 2, step 17: " + "long reason " * 12)
         elif number in (8, 12, 13, 14):
-            board.running(one.id, "frozen", 1)
+            progress.running(training, 1)
         else:
             numbers = {"test/i2t_r1": 100.0 - number * 7 % 30, "test/t2i_r1": 3.0 + number, "test/rsum": 300.0}
-            board.done(one.id, "frozen", {"metrics": numbers})
-    return board
+            progress.done(training, {"metrics": numbers})
+    return progress
+
+
+def _objective(training: Training) -> tuple[str, str]:
+    objective = training.cell.objective
+    return objective.pair, objective.triplet

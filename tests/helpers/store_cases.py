@@ -1,4 +1,4 @@
-"""A small sweep's cells, and weights and records to put into a store for them."""
+"""Trainings without a sweep, and weights and records to put into a store for them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import StageConfig
-from runners.store.training_folder import TrainingFolder
-from sweeps import Cell, CellStage
+from runners.store import TrainingFolder
+from sweeps import Cell, Training
 
 
-def cell(pair: str = "con", triplet: str = "con", seed: int = 1, stages: tuple[str, ...] = ("frozen",)) -> Cell:
-    identity = f"{pair}{triplet}{seed}".encode().hex()[:16].ljust(16, "0")
-    return Cell(
-        id=identity,
+def named(cell_id: str, key: str = "k" * 16) -> Training:
+    """A frozen training of `con/con` under names of the test's choice."""
+    cell = Cell(
+        id=cell_id,
         data=ScenesConfig(name="scenes"),
         model=ModelConfig(backbone=BackboneConfig(name="test_byobnet", weights="random")),
-        objective=ObjectiveConfig(pair=pair, triplet=triplet),
-        seed=seed,
-        stages=tuple(
-            CellStage(config=StageConfig(name=name, epochs=3, lr=0.1), key=f"{index}{identity[1:]}")
-            for index, name in enumerate(stages)
-        ),
+        objective=ObjectiveConfig(pair="con", triplet="con"),
+        seed=1,
+        data_fingerprint="f",
+        weights_id="random",
     )
+    stage = StageConfig(name="frozen", epochs=3, lr=0.1)
+    return Training(cell=cell, stage=stage, key=key, precision="fp32", before=None)
 
 
 def write_weights(path: Path, value: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""A small sweep opened without its data."""
+"""Small sweeps, resolved or opened without their data."""
 
 from __future__ import annotations
 
@@ -6,17 +6,35 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from goal_core.data.config import ScenesConfig
+from goal_core.models.config import BackboneConfig
+from goal_core.training.config import StageConfig
 from runners.launch.opened_sweep import OpenedSweep
-from runners.store.store import Store
-from sweeps import expand, load_sweep
+from runners.store import Store
+from sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, load_sweep
 
 SETTINGS = ["seeds=[1]", "objectives={only: [con/con, sig/cir]}"]
 
 
-def study_in(folder: Path) -> OpenedSweep:
-    config = load_sweep("quickstart", [*SETTINGS, f"store={folder}"])
-    cells = expand(config, "print", {"test_byobnet": "random"})
+def resolved(*objectives: str, seeds: tuple[int, ...] = (1,), **settings: Any) -> ResolvedSweep:
+    """A sweep called `s` of one stage; all objectives when none is named."""
+    config = SweepConfig(
+        name="s",
+        data=ScenesConfig(name="scenes"),
+        model=SweepModel(backbones=(BackboneConfig(name="test_byobnet", weights="random"),)),
+        objectives=SweepObjectives(only=objectives),
+        seeds=seeds,
+        stages=(StageConfig(name="frozen", epochs=3, lr=0.1),),
+        **settings,
+    )
+    return ResolvedSweep(config=config, data_fingerprint="f", weights={"test_byobnet": "random"})
+
+
+def opened_in(folder: Path, *more: str) -> OpenedSweep:
+    """The quickstart with two objectives and one seed, without its drawings."""
+    config = load_sweep("quickstart", [*SETTINGS, f"store={folder}", *more])
     store = Store(folder)
     store.prepare()
     dataset: Any = SimpleNamespace(fingerprint="print", name="scenes")
-    return OpenedSweep(config=config, dataset=dataset, weights={"test_byobnet": "random"}, cells=cells, store=store)
+    weights = {"test_byobnet": "random"}
+    return OpenedSweep(config=config, data_fingerprint="print", weights=weights, dataset=dataset, store=store)

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from sweeps import SweepConfig, SweepError, load_sweep
+from sweeps import ResolvedSweep, SweepConfig, SweepError, load_sweep
 
 SMALL = """\
 name: small
@@ -49,6 +49,12 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
 @pytest.fixture
 def small(write: Callable[..., Path]) -> SweepConfig:
     return load_sweep(write())
+
+
+@pytest.fixture
+def resolved(small: SweepConfig) -> ResolvedSweep:
+    """The small sweep with its cells: 2 backbones x 2 seeds x every objective."""
+    return ResolvedSweep(config=small, data_fingerprint="f", weights={"resnet10t": "random", "resnet18": "timm"})
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import pickle
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from goal_core.errors import ConfigError
 from goal_core.models.config import BackboneConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
-from sweeps import SweepConfig, SweepModel, SweepObjectives, expand
+from sweeps import ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, expand
 
 WEIGHTS = {"resnet10t": "random", "resnet18": "timm:resnet18.a1_in1k"}
 
@@ -31,20 +34,45 @@ def test_cells_carry_what_trains_them(small: SweepConfig) -> None:
     cell = expand(small, "f", WEIGHTS)[0]
     assert cell.data == small.data
     assert cell.model == small.model.models[0]
-    assert tuple(stage.config for stage in cell.stages) == small.stages
-    assert {stage.precision for stage in cell.stages} == {"fp32"}
+    assert (cell.data_fingerprint, cell.weights_id) == ("f", "random")
 
 
-def test_names(small: SweepConfig) -> None:
-    cell = next(cell for cell in expand(small, "f", WEIGHTS)[::-1] if cell.objective.name == "sig-ms/cir")
-    assert cell.name(cell.stages[0]) == "sig-ms/cir resnet18 seed 2 (frozen)"
-    assert cell.name("finetune") == "sig-ms/cir resnet18 seed 2 (finetune)"
-    assert cell.label == "sig-ms/cir resnet18 seed 2"
-    assert cell.block_label == "scenes vsepp resnet18"
+def test_trainings_are_the_stages_of_every_cell_stage_by_stage(resolved: ResolvedSweep) -> None:
+    cells, stages = resolved.cells, resolved.config.stages
+    assert [(t.cell, t.stage) for t in resolved.trainings] == [(cell, stage) for stage in stages for cell in cells]
+    assert {training.precision for training in resolved.trainings} == {"fp32"}
+    frozen, finetune = resolved.by_stage
+    assert {training.before for training in frozen} == {None}
+    assert [training.before for training in finetune] == frozen
+    assert finetune[0].stages == stages
+
+
+def test_trainings_are_equal_when_their_keys_are(resolved: ResolvedSweep) -> None:
+    first, second = resolved.trainings[:2]
+    again = ResolvedSweep(config=resolved.config, data_fingerprint="f", weights=resolved.weights).trainings[0]
+    assert again == first != second
+    assert len({first, again, second}) == 2
+    assert pickle.loads(pickle.dumps(resolved.trainings)) == resolved.trainings
+
+
+def test_names(resolved: ResolvedSweep) -> None:
+    frozen, finetune = ([t for t in stage if t.cell.objective.name == "sig-ms/cir"][-1] for stage in resolved.by_stage)
+    assert frozen.name == "sig-ms/cir resnet18 seed 2 (frozen)"
+    assert finetune.name == "sig-ms/cir resnet18 seed 2 (finetune)"
+    assert frozen.cell.label == "sig-ms/cir resnet18 seed 2"
+    assert frozen.block == ("scenes", "vsepp", "resnet18", "frozen")
+
+
+def test_a_cell_describes_itself(resolved: ResolvedSweep) -> None:
+    described = resolved.cells[0].describe()
+    assert list(described) == ["label", "data_fingerprint", "weights", "id", "data", "model", "objective", "seed"]
+    assert described["label"] == "con/con resnet10t seed 1"
+    assert described["objective"]["pair"] == "con"
+    assert json.loads(json.dumps(described)) == described
 
 
 def test_unknown_weights(small: SweepConfig) -> None:
-    with pytest.raises(ConfigError, match="not known for resnet18"):
+    with pytest.raises(ConfigError, match="initial weights of resnet18 are not known"):
         expand(small, "f", {"resnet10t": "random"})
 
 
@@ -66,6 +94,6 @@ def test_count_is_the_product_and_ids_are_unique(
         seeds=tuple(seeds),
         stages=(StageConfig(name="frozen", epochs=1, lr=1.0),),
     )
-    cells = expand(config, "f", dict.fromkeys(backbones, "same"))
-    assert len(cells) == len(seeds) * len(backbones) * len(pairs) * len(triplets)
-    assert len({cell.id for cell in cells}) == len({cell.stages[0].key for cell in cells}) == len(cells)
+    sweep = ResolvedSweep(config=config, data_fingerprint="f", weights=dict.fromkeys(backbones, "same"))
+    assert len(sweep.cells) == len(seeds) * len(backbones) * len(pairs) * len(triplets)
+    assert len({cell.id for cell in sweep.cells}) == len(set(sweep.trainings)) == len(sweep.cells)

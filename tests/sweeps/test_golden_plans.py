@@ -14,9 +14,9 @@ import pytest
 from goal_core.data import published_counts
 from goal_core.frameworks import FRAMEWORKS
 from runners.launch.estimate import plan_published
-from sweeps import expand, list_shipped, load_sweep, pack
+from sweeps import ResolvedSweep, list_shipped, load_sweep, pack
 from sweeps.identity import content_id
-from sweeps.mapping import config_to_mapping
+from sweeps.mapping import to_mapping
 
 GOLDEN = Path(__file__).parent / "golden"
 PLACES = {"GOAL_DATA": "/data", "GOAL_COCO": "/coco", "GOAL_F30K": "/f30k", "GOAL_WEIGHTS": "/weights.safetensors"}
@@ -25,20 +25,22 @@ PLACES = {"GOAL_DATA": "/data", "GOAL_COCO": "/coco", "GOAL_F30K": "/f30k", "GOA
 def plan_of(name: str) -> dict[str, Any]:
     config = load_sweep(name, ["store=/store"], environ=PLACES)
     weights = {backbone.name: f"weights of {backbone.name}" for backbone in config.model.backbones}
-    cells = expand(config, "fingerprint", weights)
+    resolved = ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
+    cells, stages = resolved.cells, resolved.by_stage
+    keys = [[training.key for training in of_cell] for of_cell in zip(*stages, strict=True)]
     train = published_counts(config.data).get("train")
-    sweep = config_to_mapping(config)
+    sweep = to_mapping(config)
     parts = FRAMEWORKS[config.model.framework].uses | {"backbones", "init_from"}  # the other frameworks' say nothing
     sweep["model"] = {key: value for key, value in sweep["model"].items() if key in parts}
     planned = [] if train is None else plan_published(config, train)
     return {
         "sweep": sweep,
         "cells": len(cells),
-        "first_cell": {"id": cells[0].id, "label": cells[0].label, "keys": [stage.key for stage in cells[0].stages]},
-        "all_cells": content_id([[cell.id, [stage.key for stage in cell.stages]] for cell in cells]),
+        "first_cell": {"id": cells[0].id, "label": cells[0].label, "keys": keys[0]},
+        "all_cells": content_id([[cell.id, of_cell] for cell, of_cell in zip(cells, keys, strict=True)]),
         "units": {
-            stage.name: [len(unit.cells) for unit in pack(cells, index, config.execution)]
-            for index, stage in enumerate(config.stages)
+            stage.name: [len(unit.trainings) for unit in pack(trainings, config.execution)]
+            for stage, trainings in zip(config.stages, stages, strict=True)
         },
         "steps": {stage.name: [stage.steps_per_epoch, stage.steps] for stage in planned},
     }

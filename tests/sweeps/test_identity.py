@@ -16,7 +16,7 @@ from goal_core.data.config import ImageConfig, KarpathyConfig, ScenesConfig
 from goal_core.models.config import BackboneConfig, GruConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig, triplet_weights
 from goal_core.training.config import StageConfig
-from sweeps import SweepConfig, expand, load_sweep
+from sweeps import ResolvedSweep, SweepConfig, load_sweep
 from sweeps.identity import canonical_json, cell_id, stage_key
 
 KARPATHY = KarpathyConfig(name="coco", root="/data/coco")
@@ -177,7 +177,8 @@ def test_all_settings_are_plain_data() -> None:
 
 def keys_of(config: SweepConfig) -> list[tuple[str, tuple[str, ...]]]:
     weights = {backbone.name: f"of {backbone.name}" for backbone in config.model.backbones}
-    return [(cell.id, tuple(stage.key for stage in cell.stages)) for cell in expand(config, "f", weights)]
+    sweep = ResolvedSweep(config=config, data_fingerprint="f", weights=weights)
+    return [(stages[0].cell.id, tuple(one.key for one in stages)) for stages in zip(*sweep.by_stage, strict=True)]
 
 
 def test_spelling_of_numbers_does_not_count(small: SweepConfig, write: Callable[..., Path], small_text: str) -> None:

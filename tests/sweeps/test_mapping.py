@@ -13,7 +13,7 @@ from goal_core.errors import ConfigError
 from goal_core.models.config import BackboneConfig, GruConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
-from sweeps import Cell, SweepConfig, SweepModel, SweepObjectives, config_from_mapping, config_to_mapping, expand
+from sweeps import Cell, SweepConfig, SweepModel, SweepObjectives, expand
 from sweeps.mapping import from_mapping, to_mapping
 from sweeps.schema import ExecutionConfig, ResourceConfig
 
@@ -73,7 +73,7 @@ configs = st.builds(
 @given(configs)
 @settings(max_examples=40, deadline=None)
 def test_sweep_survives_json(config: SweepConfig) -> None:
-    assert config_from_mapping(json.loads(json.dumps(config_to_mapping(config)))) == config
+    assert from_mapping(SweepConfig, json.loads(json.dumps(to_mapping(config)))) == config
 
 
 @given(configs)
@@ -85,7 +85,7 @@ def test_cell_survives_json(config: SweepConfig) -> None:
 
 
 def test_every_default_is_written_out(small: SweepConfig) -> None:
-    mapping = config_to_mapping(small)
+    mapping = to_mapping(small)
     assert list(mapping) == ["name", "data", "model", "objectives", "seeds", "stages", "precision", "execution",
                              "resources", "tracking", "store"]  # fmt: skip
     assert mapping["stages"][0]["grad_clip"] == 2.0
@@ -103,4 +103,4 @@ def test_every_default_is_written_out(small: SweepConfig) -> None:
 )
 def test_damaged_mapping(small: SweepConfig, change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        config_from_mapping({**config_to_mapping(small), **change})
+        from_mapping(SweepConfig, {**to_mapping(small), **change})

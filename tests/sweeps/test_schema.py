@@ -106,7 +106,7 @@ def test_models_are_one_for_each_backbone() -> None:
         SweepModel(backbones=())
 
 
-@pytest.mark.parametrize("wrong", [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 2.5}, {"max_attempts": 0}, {"watchdog": -1}])
+@pytest.mark.parametrize("wrong", [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 2}, {"max_attempts": 0}, {"watchdog": -1}])
 def test_resources(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ResourceConfig(**wrong)  # type: ignore[arg-type]

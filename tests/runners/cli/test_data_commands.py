@@ -76,4 +76,4 @@ def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pyt
     assert lines[7].split() == ["all", *(f"{value:.2f}" for value in printed["metrics"].values())]
     assert max(map(len, lines)) <= 80
     assert run(["evaluate", *map(str, two), "--weights", "x"]) == 2
-    assert "--weights is of one backbone" in capsys.readouterr().err
+    assert "--weights goes with one checkpoint" in capsys.readouterr().err

@@ -9,11 +9,11 @@ import pytest
 from mlflow import MlflowClient
 
 from runners.cli.app import run
-from runners.cli.reporting import places_of, restore
+from runners.cli.reports import report_targets, restore
 from runners.store.archive import export_results
 from tests.helpers.mlflow_cases import template
 from tests.helpers.store_cases import write_weights
-from tests.helpers.sweep_cases import study_in
+from tests.helpers.sweep_cases import opened_in
 
 pytestmark = pytest.mark.integration
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
@@ -38,15 +38,15 @@ def test_wrong_usage_is_one_line(arguments: list[str], said: str, capsys: pytest
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    study = study_in(tmp_path / "there")
-    for number, (_, _, ref) in enumerate(study.refs()):
-        folder = study.store.folder(ref)
+    sweep = opened_in(tmp_path / "there")
+    for number, training in enumerate(sweep.trainings):
+        folder = sweep.store.folder(training)
         folder.claim("L")
         folder.save_with("best.safetensors", write_weights)
         folder.write_metrics([{"epoch": 1, "time": 1.7e9, "metrics": {"val/rsum": 10.0, "train/pos_sim": 0.5}}])
         metrics = {f"test/{name}": 10.0 + number for name in RECALLS}
         folder.finish({"status": "done", "best_epoch": 1, "metrics": metrics | {"test/rsum": sum(metrics.values())}})
-    export_results(study, tmp_path / "results.zip")
+    export_results(sweep, sweep.store, tmp_path / "results.zip")
     return tmp_path / "results.zip"
 
 
@@ -66,13 +66,13 @@ def test_imported_results_are_reported_attached_and_restored(
     sweep = str(here / "imported" / "quickstart.yaml")
     assert run(["report", sweep]) == 0
     assert "report: 4 of 4 results" in capsys.readouterr().out
-    (place,) = places_of([sweep], [])
-    assert place.folder == here / "reports" / "quickstart"
-    client = MlflowClient(place.uri)
+    (target,) = report_targets([sweep], [])
+    assert target.folder == here / "reports" / "quickstart"
+    client = MlflowClient(target.uri)
     (parent,) = client.search_runs(["1"], "tags.`goal.role` = 'sweep'")
     assert "report/report.html" in artifacts(client, parent.info.run_id)
     assert "sig/cir" in parent.data.tags["mlflow.note.content"]
-    text = (place.folder / "report.md").read_text()
+    text = (target.folder / "report.md").read_text()
     assert "## Stages and sweeps side by side" in text
     assert "| stages.frozen.lr | 0.004 |" in text
 
@@ -80,8 +80,8 @@ def test_imported_results_are_reported_attached_and_restored(
     shutil.rmtree(here / "artifacts")
     shutil.copy(empty, here / "mlflow.db")
     assert run(["import", str(archive), "--store", str(here)]) == 0
-    assert restore(place)
-    again = MlflowClient(place.uri)
+    assert restore(target)
+    again = MlflowClient(target.uri)
     (rebuilt,) = again.search_runs(["1"], "tags.`goal.role` = 'sweep'")
     assert "report/report.html" in artifacts(again, rebuilt.info.run_id)
     assert rebuilt.data.tags["mlflow.note.content"] == parent.data.tags["mlflow.note.content"]

@@ -15,7 +15,7 @@ from runners.launch.live import LiveView, block_table, overview, plus_minus
 from runners.launch.progress import SweepProgress
 from tests.helpers.paths import ROOT
 from tests.helpers.progress_cases import half_done
-from tests.helpers.store_cases import cell
+from tests.helpers.sweep_cases import resolved
 
 CSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*\b(3[0-7]|4[0-7]|9[0-7]|38|48)\b[0-9;]*m")
@@ -25,15 +25,14 @@ import time
 from rich.console import Console
 from runners.launch.live import LiveView
 from tests.helpers.progress_cases import half_done
-from tests.helpers.paths import ROOT
-board = half_done()
+progress = half_done()
 console = Console(highlight=False)
-with LiveView(board, "quickstart", console) as view:
+with LiveView(progress, "quickstart", console, str) as view:
     view.note("frozen: 45 of 45 cells to train")
     time.sleep(1.2)
-    first = board.cells[3]
-    board.epoch_done(first.id, "frozen", 2, {"val/rsum": 250.0})
-    view.epoch(board[first.id, "frozen"])
+    first = progress.standings[3].training
+    progress.epoch_done(first, 2, {"val/rsum": 250.0})
+    view.epoch(first)
     time.sleep(1.2)
 print("the end")
 """
@@ -110,12 +109,13 @@ def test_through_a_pipe_it_is_plain_text_of_80_columns(encoding: str, sign: str)
     ]
 
 
-def test_the_best_square_is_one_whose_seeds_are_all_in() -> None:
-    board = SweepProgress([cell("con", "con", seed) for seed in (1, 2)] + [cell("con", "nca", seed) for seed in (1, 2)])
-    for one, value in zip(board.cells[:3], (10.0, 20.0, 90.0), strict=True):
-        board.done(one.id, "frozen", {"metrics": {"test/i2t_r1": value}})
+def test_the_best_cell_is_one_whose_seeds_are_all_in() -> None:
+    one, other, best, _ = resolved("con/con", "con/nca", seeds=(1, 2)).trainings
+    progress = SweepProgress([one, other, best, _])
+    for training, value in ((one, 10.0), (best, 20.0), (other, 90.0)):
+        progress.done(training, {"metrics": {"test/i2t_r1": value}})
     console = Console(file=io.StringIO(), width=80)
-    console.print(block_table(board, board.blocks()[0], "test/i2t_r1", "R@1"))
+    console.print(block_table(progress, progress.blocks()[0], "test/i2t_r1", "R@1"))
     text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
     assert "*15.0 ± 7.1" in text
     assert "*90" not in text
@@ -123,14 +123,15 @@ def test_the_best_square_is_one_whose_seeds_are_all_in() -> None:
 
 
 def test_where_nothing_is_redrawn_events_are_lines() -> None:
-    board = half_done()
+    progress = half_done()
     console = Console(file=io.StringIO(), highlight=False)
-    with LiveView(board, "quickstart", console) as view:
-        entry = board[board.cells[8].id, "frozen"]
-        board.epoch_done(entry.cell.id, "frozen", 2, {"val/rsum": 250.0})
-        view.epoch(entry)
-        view.failed(board[board.cells[4].id, "frozen"])
+    running, failed = progress.standings[8].training, progress.standings[4].training
+    with LiveView(progress, "quickstart", console, lambda cell_id: f"goal-sweep logs x.yaml {cell_id}") as view:
+        progress.epoch_done(running, 2, {"val/rsum": 250.0})
+        view.epoch(running)
+        view.failed(failed)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
     assert lines[0].startswith("con/cir test_byobnet seed 3 (frozen): epoch 2/3, val rsum 250.0 (left about ")
     assert lines[1].startswith("con/nca test_byobnet seed 2 (frozen): failed, NaN in the gradient")
+    assert lines[1].endswith(f"(goal-sweep logs x.yaml {failed.cell.id})")
     assert len(lines) == 2

@@ -1,4 +1,4 @@
-"""The board's states, and the grid that the terminal shows of them."""
+"""The states of trainings, and the grid that the terminal shows of them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from rich.console import Console
 
 from runners.launch.live import overview
 from runners.launch.progress import SweepProgress
-from sweeps import Cell, expand, load_sweep
+from sweeps import ResolvedSweep, load_sweep
 
 
-def cells(*overrides: str) -> list[Cell]:
+def quickstart(*overrides: str) -> ResolvedSweep:
     config = load_sweep("quickstart.yaml", overrides)
-    return expand(config, "fingerprint", {item.name: "random" for item in config.model.backbones})
+    weights = {item.name: "random" for item in config.model.backbones}
+    return ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
 
 
-def shown(board: SweepProgress) -> list[str]:
+def shown(progress: SweepProgress) -> list[str]:
     console = Console(width=80, no_color=True)
     with console.capture() as capture:
-        console.print(overview(board, "sweep", live=False))
+        console.print(overview(progress, "sweep", live=False))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
@@ -27,37 +28,41 @@ def result(r1: float) -> dict[str, dict[str, float]]:
 
 
 def test_columns_and_rows_stand_in_the_tables_order_whatever_the_objectives() -> None:
-    lines = shown(SweepProgress(cells("objectives.only=[con/cir, con/con, sig-ms/cir, lin-ms/nca]", "seeds=[1]")))
+    lines = shown(
+        SweepProgress(quickstart("objectives.only=[con/cir, con/con, sig-ms/cir, lin-ms/nca]", "seeds=[1]").trainings)
+    )
     head = next(line for line in lines if "con" in line and "nca" in line)
     assert head.split() == ["con", "nca", "cir"]
     assert [line.split()[0] for line in lines[4:7]] == ["con", "lin-ms", "sig-ms"]
 
 
-def test_a_square_shows_mean_and_std_and_says_which_seeds_are_missing() -> None:
-    chosen = cells("objectives.only=[con/con]", "seeds=[1, 2, 3]")
-    board = SweepProgress(chosen)
-    board.done(chosen[0].id, "frozen", result(50.0))
-    board.done(chosen[1].id, "frozen", result(52.0))
-    board.running(chosen[2].id, "frozen", 3)
-    assert "51.0 ± 1.4 (2/3)" in " ".join(shown(board))
-    board.failed(chosen[2].id, "frozen", "diverged")
-    lines = shown(board)
+def test_a_cell_of_the_grid_shows_mean_and_std_and_says_which_seeds_are_missing() -> None:
+    sweep = quickstart("objectives.only=[con/con]", "seeds=[1, 2, 3]")
+    chosen = sweep.by_stage[0]
+    progress = SweepProgress(sweep.trainings)
+    progress.done(chosen[0], result(50.0))
+    progress.done(chosen[1], result(52.0))
+    progress.running(chosen[2], 3)
+    assert "51.0 ± 1.4 (2/3)" in " ".join(shown(progress))
+    progress.failed(chosen[2], "diverged")
+    lines = shown(progress)
     assert any("51.0 ± 1.4 (2/3) x" in line for line in lines)
-    assert any(chosen[2].id in line and "diverged" in line for line in lines)
+    assert any(chosen[2].cell.id in line and "diverged" in line for line in lines)
     # Its finetune stage cannot start any more.
-    assert board.counts() == {"done": 2, "running": 0, "waiting": 2, "failed": 2}
+    assert progress.counts() == {"done": 2, "running": 0, "waiting": 2, "failed": 2}
 
 
 def test_progress_and_time_left_follow_the_epochs() -> None:
-    chosen = cells("objectives.only=[con/con]", "seeds=[1]")
-    board = SweepProgress(chosen)
-    assert board.eta_seconds() is None
-    board.running(chosen[0].id, "frozen", 0)
-    board.epoch_done(chosen[0].id, "frozen", 1, {"val/rsum": 12.0})
-    total = sum(stage.config.epochs for stage in chosen[0].stages)
-    assert board.progress() == pytest.approx(1 / total)
-    assert board.eta_seconds() is not None
-    for stage in chosen[0].stages:
-        board.done(chosen[0].id, stage.config.name, result(50.0))
-    assert board.progress() == 1.0
-    assert board.eta_seconds() == 0.0
+    frozen, finetune = quickstart("objectives.only=[con/con]", "seeds=[1]").trainings
+    progress = SweepProgress([frozen, finetune])
+    assert progress.eta_seconds() is None
+    progress.running(frozen, 0)
+    progress.epoch_done(frozen, 1, {"val/rsum": 12.0})
+    assert progress.share_done() == pytest.approx(1 / (frozen.stage.epochs + finetune.stage.epochs))
+    assert progress.eta_seconds() is not None
+    for training in (frozen, finetune):
+        progress.done(training, result(50.0))
+    assert progress.share_done() == 1.0
+    assert progress.eta_seconds() == 0.0
+    progress.restart(frozen)
+    assert progress.counts() == {"done": 1, "running": 0, "waiting": 1, "failed": 0}

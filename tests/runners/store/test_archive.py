@@ -11,35 +11,33 @@ from pathlib import Path
 import pytest
 
 from goal_core.training.triplet_histogram import TRIPLETS
-from runners.cli.import_archive import import_archive
-from runners.cli.reporting import places_of
+from runners.cli.reports import report_targets
+from runners.cli.results import import_archive
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store.archive import ArchiveError, export_results, import_results, read_archive
 from runners.store.store import Store
 from tests.helpers.mlflow_cases import Content, template
 from tests.helpers.store_cases import record, result, train, write_weights
-from tests.helpers.sweep_cases import study_in
+from tests.helpers.sweep_cases import opened_in
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> OpenedSweep:
-    """Three of four stages are finished."""
-    study = study_in(tmp_path / "there")
-    for _, stage, ref in study.refs():
-        if stage == 1 and ref.cell_id == study.cells[1].id:
-            continue
-        folder = study.store.folder(ref)
+def sweep(tmp_path: Path) -> OpenedSweep:
+    """Three of four trainings are finished."""
+    sweep = opened_in(tmp_path / "there")
+    for training in sweep.trainings[:3]:
+        folder = sweep.store.folder(training)
         folder.claim("L")
         folder.save(TRIPLETS, b"record")
         folder.log("hello")
         train(folder, 2)
-    return study
+    return sweep
 
 
 @pytest.fixture
-def archive(study: OpenedSweep, tmp_path: Path) -> Path:
+def archive(sweep: OpenedSweep, tmp_path: Path) -> Path:
     path = tmp_path / "results.zip"
-    assert export_results(study, path) == (3, 4)
+    assert export_results(sweep, sweep.store, path) == (3, 4)
     return path
 
 
@@ -49,26 +47,26 @@ def files_of(root: Path) -> dict[str, bytes]:
     }
 
 
-def test_everything_but_the_weights_arrives_byte_for_byte(study: OpenedSweep, archive: Path, tmp_path: Path) -> None:
+def test_everything_but_the_weights_arrives_byte_for_byte(sweep: OpenedSweep, archive: Path, tmp_path: Path) -> None:
     target = Store(tmp_path / "here")
     outcome = import_results(read_archive(archive), target)
     assert (len(outcome.added), outcome.known, outcome.begun) == (3, [], [])
-    theirs = {name: data for name, data in files_of(study.store.root).items() if not name.endswith(".safetensors")}
+    theirs = {name: data for name, data in files_of(sweep.store.root).items() if not name.endswith(".safetensors")}
     carried = {name: data for name, data in theirs.items() if not name.endswith(("lease.json", "owner.json"))}
     here = files_of(target.root)
     assert {name: here.get(name) for name in carried if "cell.json" not in name} == {
         name: data for name, data in carried.items() if "cell.json" not in name
     }
     assert not [name for name in here if name.endswith(".safetensors")]
-    states = [status.state for status in target.status([ref for _, _, ref in study.refs()]).values()]
+    states = [status.state for status in target.status(sweep.trainings).values()]
     assert sorted(states) == ["done", "done", "done", "waiting"]
 
 
 def test_the_same_results_give_the_same_archive_and_importing_again_changes_nothing(
-    study: OpenedSweep, archive: Path, tmp_path: Path
+    sweep: OpenedSweep, archive: Path, tmp_path: Path
 ) -> None:
     again = tmp_path / "again.zip"
-    export_results(study, again)
+    export_results(sweep, sweep.store, again)
     assert again.read_bytes() == archive.read_bytes()
     target = Store(tmp_path / "here")
     import_results(read_archive(archive), target)
@@ -80,11 +78,10 @@ def test_the_same_results_give_the_same_archive_and_importing_again_changes_noth
 
 
 def test_a_different_result_is_never_replaced_and_nothing_else_is_added(
-    study: OpenedSweep, archive: Path, tmp_path: Path
+    sweep: OpenedSweep, archive: Path, tmp_path: Path
 ) -> None:
-    target = study_in(tmp_path / "here")
-    ref = target.ref(target.cells[0], 0)
-    folder = target.store.folder(ref)
+    target = opened_in(tmp_path / "here")
+    folder = target.store.folder(target.trainings[0])
     folder.claim("M")
     folder.save_with("best.safetensors", write_weights)
     folder.write_metrics([record(1)])
@@ -96,8 +93,8 @@ def test_a_different_result_is_never_replaced_and_nothing_else_is_added(
 
 
 def test_what_was_begun_here_is_left_to_the_launch(archive: Path, tmp_path: Path) -> None:
-    target = study_in(tmp_path / "here")
-    folder = target.store.folder(target.ref(target.cells[0], 0))
+    target = opened_in(tmp_path / "here")
+    folder = target.store.folder(target.trainings[0])
     folder.claim("M")
     folder.write_metrics([record(1)])
     outcome = import_results(read_archive(archive), target.store)
@@ -165,30 +162,30 @@ def test_a_file_that_is_no_archive_and_a_sweep_without_results_are_one_line(tmp_
     with pytest.raises(ArchiveError, match="no archive of results"):
         read_archive(path)
     with pytest.raises(ArchiveError, match="nothing of 'quickstart' is finished"):
-        export_results(study_in(tmp_path / "empty"), path)
+        export_results(empty := opened_in(tmp_path / "empty"), empty.store, path)
 
 
-def test_the_archive_says_nothing_of_where_it_was_trained(study: OpenedSweep, archive: Path) -> None:
+def test_the_archive_says_nothing_of_where_it_was_trained(sweep: OpenedSweep, archive: Path) -> None:
     described = json.loads(read_archive(archive).files["sweep.json"])
     assert described["sweep"]["tracking"] == "sqlite:///{store}/mlflow.db"
-    assert str(study.store.root) not in json.dumps(described)
+    assert str(sweep.store.root) not in json.dumps(described)
 
 
 @pytest.mark.integration
 def test_an_import_fills_mlflow_and_leaves_a_sweep_file_to_report_by(
-    study: OpenedSweep, archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    sweep: OpenedSweep, archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path / "here"
     root.mkdir()
     shutil.copy(template(tmp_path_factory.mktemp("tracking")), root / "mlflow.db")
     lines = list(import_archive(archive, str(root), None))
     assert lines[0] == "quickstart: 3 results added, 0 were there already"
-    (place,) = places_of([lines[-1].rpartition(" ")[2]], [])
-    assert (place.name, place.uri) == ("quickstart", f"sqlite:///{root / 'mlflow.db'}")
-    content = Content(place.uri, "quickstart")
+    (target,) = report_targets([lines[-1].rpartition(" ")[2]], [])
+    assert (target.name, target.uri) == ("quickstart", f"sqlite:///{root / 'mlflow.db'}")
+    content = Content(target.uri, "quickstart")
     assert len(content.children) == 3
     assert {run.data.tags["goal.status"] for run in content.children} == {"done"}
     assert json.loads(content.parents[0].data.tags["goal.seeds"]) == [1]
     dump = content.dump()
     assert [*import_archive(archive, str(root), None)][:1] == ["quickstart: 0 results added, 3 were there already"]
-    assert Content(place.uri, "quickstart").dump() == dump
+    assert Content(target.uri, "quickstart").dump() == dump

@@ -7,16 +7,16 @@ import socket
 import pytest
 
 from goal_core.atomic import DamagedError
+from runners.store import Store, end_attempt
 from runners.store.attempts import Attempt, AttemptFolder
 from runners.store.provenance import gather
-from runners.store.store import Store
 
 
 @pytest.fixture
 def folder(tmp_path):
     store = Store(tmp_path)
     store.prepare()
-    return store.stage_folder("c", "frozen", "k")
+    return store.folder_of("c", "frozen", "k")
 
 
 def test_record_says_who_where_and_with_what(folder):
@@ -41,7 +41,7 @@ def test_record_says_who_where_and_with_what(folder):
         (lambda folder: folder.fail("bad", "Traceback\n  line"), "failed", True, False),
         (lambda folder: folder.fail("node lost", charged=False), "failed", False, False),
         (lambda folder: folder.fail("NaN", final=True), "failed", True, True),
-        (lambda folder: folder.interrupt("Ctrl-C"), "interrupted", False, False),
+        (lambda folder: end_attempt(folder, "L", "interrupted", "Ctrl-C", charged=False), "interrupted", False, False),
     ],
 )
 def test_ends(folder, end, outcome, charged, final):

@@ -7,22 +7,21 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from goal_core import atomic
+from runners.store import BEST, Store, digest
 from runners.store.attempts import AttemptFolder
-from runners.store.heartbeat import DriverRecords, Heartbeat, LeaseHeldError
+from runners.store.heartbeat import DriverRecords, Heartbeat, LeaseHeldError, ProcessIdentity
 from runners.store.lease import LeaseLostError
-from runners.store.process import ProcessIdentity
-from runners.store.store import StageRef, Store
 from runners.store.training_folder import AlreadyDoneError
 from tests.helpers.paths import ROOT
-from tests.helpers.store_cases import record, result, train, write_weights
+from tests.helpers.store_cases import named, record, result, train, write_weights
 
-REF = StageRef("c" * 16, "frozen", "k" * 16)
+TRAINING = named("c" * 16)
 
 
 @pytest.fixture
@@ -35,10 +34,10 @@ def store(tmp_path):
 def foreign_launch(store, launch_id, *, age=0.0, keys=(), **changes):
     """The record of a launch on a machine that this one cannot look into."""
     identity = replace(ProcessIdentity.of_this_process(), host="elsewhere", machine="other boot", pid=4711)
-    content = {**identity.to_json(), "launch_id": launch_id, "sweep": "theirs", "ttl": 60, "started": 0, **changes}
-    path = store.launches.folder / f"{launch_id}.json"
+    content = {**asdict(identity), "launch_id": launch_id, "sweep": "theirs", "ttl": 60, "started": 0, **changes}
+    path = store.drivers.folder / f"{launch_id}.json"
     path.write_text(json.dumps(content))
-    (store.launches.folder / f"{launch_id}.keys").write_text("\n".join(keys))
+    (store.drivers.folder / f"{launch_id}.keys").write_text("\n".join(keys))
     then = time.time() - age
     os.utime(path, (then, then))
     return path
@@ -48,7 +47,7 @@ def foreign_launch(store, launch_id, *, age=0.0, keys=(), **changes):
 
 
 def test_attempts_count_up_and_each_fences_the_one_before(store):
-    first, second = store.folder(REF), store.folder(REF)
+    first, second = store.folder(TRAINING), store.folder(TRAINING)
     assert first.claim("L") == 1
     first.save("x", b"first")
     assert second.claim("L") == 2
@@ -57,7 +56,6 @@ def test_attempts_count_up_and_each_fences_the_one_before(store):
         lambda: first.save_with("best.safetensors", write_weights),
         lambda: first.write_metrics([record(1)]),
         lambda: first.fail("late"),
-        lambda: first.interrupt("late"),
         lambda: first.discard("x"),
     ):
         with pytest.raises(LeaseLostError, match=r"attempt 1 .* attempt 2"):
@@ -70,7 +68,7 @@ def test_attempts_count_up_and_each_fences_the_one_before(store):
 
 
 def test_late_finish_is_refused(store):
-    first, second = store.folder(REF), store.folder(REF)
+    first, second = store.folder(TRAINING), store.folder(TRAINING)
     first.claim("L")
     first.save_with("best.safetensors", write_weights)
     second.claim("M")
@@ -83,7 +81,7 @@ def test_late_finish_is_refused(store):
 
 def test_succession_between_content_and_rename_is_seen(store):
     """The moment that a stopped process is most likely to sleep in: its content is written, the rename is to come."""
-    first, second = store.folder(REF), store.folder(REF)
+    first, second = store.folder(TRAINING), store.folder(TRAINING)
     first.claim("L")
     first.save("x", b"old")
 
@@ -97,7 +95,7 @@ def test_succession_between_content_and_rename_is_seen(store):
 
 
 def test_a_damaged_or_stale_pointer_is_put_right_by_the_owner(store):
-    owner = store.folder(REF)
+    owner = store.folder(TRAINING)
     owner.claim("L")
     for content in ("", "{", '{"launch_id": "L", "attempt": 0}', '{"launch_id": "M", "attempt": 1}'):
         owner.path("lease.json").write_text(content)
@@ -110,7 +108,7 @@ def test_a_damaged_or_stale_pointer_is_put_right_by_the_owner(store):
 
 def test_one_of_many_claimants_wins_each_number(store):
     """Threads of one launch, all claiming at once: every number is given once, and one of them ends up as the owner."""
-    folders = [store.folder(REF) for _ in range(8)]
+    folders = [store.folder(TRAINING) for _ in range(8)]
     start, claimed = threading.Barrier(8), []
 
     def claim(folder):
@@ -138,16 +136,16 @@ def test_one_of_many_claimants_wins_each_number(store):
 
 
 def test_finishing_first_beats_a_claim(store):
-    done = store.folder(REF)
+    done = store.folder(TRAINING)
     done.claim("L")
     train(done)
     with pytest.raises(AlreadyDoneError):
-        store.folder(REF).claim("M")
+        store.folder(TRAINING).claim("M")
     assert done.attempts.numbers() == [1]
 
 
 def test_a_claim_on_a_stage_that_finishes_meanwhile_ends_itself(store, monkeypatch):
-    done, late = store.folder(REF), store.folder(REF)
+    done, late = store.folder(TRAINING), store.folder(TRAINING)
     done.claim("gone")
     done.save_with("best.safetensors", write_weights)
     real = AttemptFolder.newest
@@ -160,7 +158,7 @@ def test_a_claim_on_a_stage_that_finishes_meanwhile_ends_itself(store, monkeypat
     monkeypatch.setattr(AttemptFolder, "newest", finish_first)
     with pytest.raises(AlreadyDoneError):
         late.claim("M")
-    assert store.status([REF])[REF].state == "done"
+    assert store.status([TRAINING])[TRAINING].state == "done"
     assert late.attempts.newest().outcome == "interrupted"
 
 
@@ -168,37 +166,37 @@ def test_a_claim_on_a_stage_that_finishes_meanwhile_ends_itself(store, monkeypat
 
 
 def test_a_living_launch_is_named_and_not_overrun(store):
-    with store.launch("mine") as launch:
-        launch.start([REF.key])
-        store.folder(REF).claim(launch.id)
+    with store.heartbeat("mine") as launch:
+        launch.start([TRAINING.key])
+        store.folder(TRAINING).claim(launch.id)
         with pytest.raises(
             LeaseHeldError, match=rf"being trained by .*pid {os.getpid()}, sweep mine, last sign of life \d"
         ):
-            store.folder(REF).claim("other")
-    assert store.folder(REF).claim("other") == 2
+            store.folder(TRAINING).claim("other")
+    assert store.folder(TRAINING).claim("other") == 2
 
 
 def test_second_driver_of_the_same_sweep_is_refused_at_the_start(store):
-    with store.launch("a") as one:
+    with store.heartbeat("a") as one:
         one.start(["k1", "k2", "k3"])
-        with store.launch("b") as disjoint:
+        with store.heartbeat("b") as disjoint:
             disjoint.start(["k4"])
         time.sleep(0.1)
         began = time.monotonic()
-        with store.launch("c") as two, pytest.raises(LeaseHeldError, match=rf"2 of the 3 .*pid {os.getpid()}.*kill"):
+        with store.heartbeat("c") as two, pytest.raises(LeaseHeldError, match=rf"2 of the 3 .*pid {os.getpid()}.*kill"):
             two.start(["k2", "k3", "k9"])
         assert time.monotonic() - began < 10
-        assert [state.launch_id for state in store.launches.all()] == [one.id]
-    with store.launch("d") as after:
+        assert [state.launch_id for state in store.drivers.all()] == [one.id]
+    with store.heartbeat("d") as after:
         after.start(["k1"])
-    assert store.launches.all() == []
+    assert store.drivers.all() == []
 
 
 def test_drivers_started_in_the_same_instant_do_not_both_run(store):
     start, running = threading.Barrier(2), []
 
     def drive():
-        launch = store.launch("s")
+        launch = store.heartbeat("s")
         start.wait()
         try:
             launch.start(["k"])
@@ -222,32 +220,32 @@ def test_drivers_started_in_the_same_instant_do_not_both_run(store):
 def test_a_launch_elsewhere_lives_by_its_heartbeat(store, age, taken_over):
     """Including a clock that was set back by a day: a living launch would have renewed its record since."""
     foreign_launch(store, "F", age=age)
-    store.folder(REF).claim("F")
+    store.folder(TRAINING).claim("F")
     if taken_over:
-        assert store.folder(REF).claim("M") == 2
+        assert store.folder(TRAINING).claim("M") == 2
     else:
         with pytest.raises(LeaseHeldError, match=r"@elsewhere \(pid 4711, sweep theirs"):
-            store.folder(REF).claim("M")
+            store.folder(TRAINING).claim("M")
 
 
 def test_this_machines_clock_does_not_matter_to_a_claim(store, monkeypatch):
     foreign_launch(store, "F")
-    store.folder(REF).claim("F")
+    store.folder(TRAINING).claim("F")
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 86_400)
     with pytest.raises(LeaseHeldError):
-        store.folder(REF).claim("M")
+        store.folder(TRAINING).claim("M")
 
 
 def test_a_process_of_this_machine_lives_whatever_the_clock_says(store):
-    with store.launch("s") as launch:
+    with store.heartbeat("s") as launch:
         launch.start()
-        store.folder(REF).claim(launch.id)
-        path = store.launches.folder / f"{launch.id}.json"
+        store.folder(TRAINING).claim(launch.id)
+        path = store.drivers.folder / f"{launch.id}.json"
         for age in (86_400, -86_400):
             os.utime(path, (time.time() - age,) * 2)
             with pytest.raises(LeaseHeldError):
-                store.folder(REF).claim("M")
+                store.folder(TRAINING).claim("M")
 
 
 def test_a_recycled_process_number_is_not_the_launch(store):
@@ -260,9 +258,9 @@ def test_a_recycled_process_number_is_not_the_launch(store):
 
 
 def test_heartbeat_renews_and_ends(store):
-    launch = Heartbeat(store.launches.folder, "s", ttl=60, renew=0.05)
+    launch = Heartbeat(store.drivers.folder, "s", ttl=60, renew=0.05)
     launch.start()
-    path = store.launches.folder / f"{launch.id}.json"
+    path = store.drivers.folder / f"{launch.id}.json"
     before = path.stat().st_mtime_ns
     deadline = time.monotonic() + 5
     while path.stat().st_mtime_ns == before and time.monotonic() < deadline:
@@ -270,11 +268,11 @@ def test_heartbeat_renews_and_ends(store):
     assert path.stat().st_mtime_ns > before
     launch.close()
     time.sleep(0.15)
-    assert not list(store.launches.folder.iterdir())
+    assert not list(store.drivers.folder.iterdir())
 
 
 def test_heartbeat_survives_a_refusing_disk(store, monkeypatch, caplog):
-    launch = Heartbeat(store.launches.folder, "s", ttl=60, renew=0.02)
+    launch = Heartbeat(store.drivers.folder, "s", ttl=60, renew=0.02)
     launch.start()
 
     def full(*_: object) -> None:
@@ -285,7 +283,7 @@ def test_heartbeat_survives_a_refusing_disk(store, monkeypatch, caplog):
     monkeypatch.undo()
     assert len(caplog.records) == 1
     assert "the heartbeat of this launch fails" in caplog.text
-    path = store.launches.folder / f"{launch.id}.json"
+    path = store.drivers.folder / f"{launch.id}.json"
     before = path.stat().st_mtime_ns
     time.sleep(0.2)
     assert path.stat().st_mtime_ns > before
@@ -293,8 +291,8 @@ def test_heartbeat_survives_a_refusing_disk(store, monkeypatch, caplog):
 
 
 def test_damaged_launch_record_counts_as_ended(store):
-    (store.launches.folder / "x.json").write_text("{")
-    assert DriverRecords(store.launches.folder).all() == []
+    (store.drivers.folder / "x.json").write_text("{")
+    assert DriverRecords(store.drivers.folder).all() == []
 
 
 # Real processes.
@@ -302,11 +300,12 @@ def test_damaged_launch_record_counts_as_ended(store):
 _DRIVER = """
 import sys, time
 from pathlib import Path
-from runners.store.store import StageRef, Store
-store, ref = Store(sys.argv[1]), StageRef("c" * 16, "frozen", "k" * 16)
-launch = store.launch("first", ttl=1, renew=0.2)
-launch.start([ref.key])
-folder = store.folder(ref)
+from runners.store import BEST, Store, digest
+from tests.helpers.store_cases import named
+store, training = Store(sys.argv[1]), named("c" * 16)
+launch = store.heartbeat("first", ttl=1, renew=0.2)
+launch.start([training.key])
+folder = store.folder(training)
 folder.claim(launch.id)
 folder.save("x", b"first")
 print("ready", flush=True)
@@ -336,33 +335,33 @@ def driver(store):
 
 
 def test_a_killed_driver_is_succeeded_at_once(store, driver):
-    with store.launch("second") as launch:
+    with store.heartbeat("second") as launch:
         with pytest.raises(LeaseHeldError, match=f"pid {driver.pid}"):
-            launch.start([REF.key])
+            launch.start([TRAINING.key])
     driver.kill()
     driver.wait()
-    with store.launch("second") as launch:
+    with store.heartbeat("second") as launch:
         began = time.monotonic()
-        launch.start([REF.key])
-        folder = store.folder(REF)
+        launch.start([TRAINING.key])
+        folder = store.folder(TRAINING)
         assert folder.claim(launch.id) == 2
         assert time.monotonic() - began < 1
-        assert len(store.launches.all()) == 1
+        assert len(store.drivers.all()) == 1
         assert folder.attempts.read(1).outcome == "lost"
         train(folder)
-    assert store.status([REF])[REF].state == "done"
+    assert store.status([TRAINING])[TRAINING].state == "done"
 
 
 def test_a_stopped_driver_is_not_overrun_on_its_machine_and_harmless_when_it_wakes_elsewhere(store, driver):
     driver.send_signal(signal.SIGSTOP)
     time.sleep(1.3)  # longer than its time to live
     with pytest.raises(LeaseHeldError, match=f"pid {driver.pid}"):
-        store.folder(REF).claim("M")
+        store.folder(TRAINING).claim("M")
     # Seen from another machine it has expired.
-    path = next(iter(store.launches.folder.glob("*.json")))
+    path = next(iter(store.drivers.folder.glob("*.json")))
     path.write_text(json.dumps({**json.loads(path.read_text()), "machine": "another", "host": "elsewhere"}))
     os.utime(path, (time.time() - 5,) * 2)
-    successor = store.folder(REF)
+    successor = store.folder(TRAINING)
     assert successor.claim("M") == 2
     successor.save("x", b"second")
     driver.send_signal(signal.SIGCONT)
@@ -403,9 +402,9 @@ def test_every_crash_point_leaves_a_store_that_goes_on(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             passed = crash_at(patch, number)
             patch.setattr(os, "getpid", lambda: 2**22 + 1)  # no process has this number: the writer will be dead
-            folder = store.folder(REF)
+            folder = store.folder(TRAINING)
             try:
-                store.write_cell(REF.cell_id, {"seed": 1})
+                store.write_cell(TRAINING.cell)
                 folder.claim("killed")
                 train(folder, 2)
                 survived = True
@@ -414,15 +413,16 @@ def test_every_crash_point_leaves_a_store_that_goes_on(tmp_path, monkeypatch):
         check_nothing_wrong_is_readable(store)
         if survived:
             break
-        died_done = store.status([REF])[REF].state == "done"
-        successor = store.folder(REF)
-        store.write_cell(REF.cell_id, {"seed": 1})
+        died_done = store.status([TRAINING])[TRAINING].state == "done"
+        successor = store.folder(TRAINING)
+        store.write_cell(TRAINING.cell)
         if not died_done:
             successor.claim("next")
             train(successor, 2)
-        assert store.status([REF])[REF].state == "done", passed[-1]
-        assert store.verify([REF]) == {}
-        assert store.read_cell(REF.cell_id) == {"seed": 1}
+        assert store.status([TRAINING])[TRAINING].state == "done", passed[-1]
+        weights = successor.path(BEST)
+        assert digest(weights) == successor.result()["files"][BEST]["sha256"]
+        assert store.read_cell(TRAINING.cell.id) == TRAINING.cell.describe()
         assert [attempt.charged for attempt in successor.attempts.all() if attempt.charged] == []
         if not died_done:
             assert not [path for path in successor.folder.rglob("*.tmp")]
@@ -431,14 +431,14 @@ def test_every_crash_point_leaves_a_store_that_goes_on(tmp_path, monkeypatch):
 
 
 def check_nothing_wrong_is_readable(store):
-    folder = store.folder(REF)
-    status = store.status([REF])[REF]
+    folder = store.folder(TRAINING)
+    status = store.status([TRAINING])[TRAINING]
     assert not status.damaged
     assert len(folder.records()) in (0, 1, 2)
     for path in folder.folder.rglob("*.json"):
         json.loads(path.read_text())
     if status.state == "done":
-        assert store.verify([REF]) == {}
+        assert digest(folder.path(BEST)) == folder.result()["files"][BEST]["sha256"]
 
 
 def test_launch_dies_at_every_point_of_its_start(tmp_path, monkeypatch):
@@ -447,18 +447,18 @@ def test_launch_dies_at_every_point_of_its_start(tmp_path, monkeypatch):
         store.prepare()
         with monkeypatch.context() as patch:
             passed = crash_at(patch, number)
-            launch = store.launch("s")
+            launch = store.heartbeat("s")
             # As a record of a process that is gone, which this one is not.
             launch._content["process_started"] = "never"
             try:
-                launch.start([REF.key])
+                launch.start([TRAINING.key])
             except Dead:
                 pass
             else:
                 launch._stop.set()
-        with store.launch("s") as next_launch:
-            next_launch.start([REF.key])
-            assert store.folder(REF).claim(next_launch.id) == 1
+        with store.heartbeat("s") as next_launch:
+            next_launch.start([TRAINING.key])
+            assert store.folder(TRAINING).claim(next_launch.id) == 1
         if len(passed) < number:
             break
     assert number > 6

@@ -4,20 +4,55 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runners.tracking.values import cell_params, settings_key
-from sweeps import expand, load_sweep
+import pytest
+
+from goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig, XvlmJsonConfig
+from goal_core.models.config import BackboneConfig, ModelConfig
+from runners.tracking.values import settings_key, training_params
+from sweeps import ResolvedSweep, SweepConfig, load_sweep
+
+
+def resolved(config: SweepConfig, weights: str = "timm") -> ResolvedSweep:
+    weights_of = {backbone.name: weights for backbone in config.model.backbones}
+    return ResolvedSweep(config=config, data_fingerprint="f", weights=weights_of)
 
 
 def test_the_keys_of_a_published_sweep_stay_what_they_were() -> None:
-    config = load_sweep("coco_vsepp", environ={})
-    cell = expand(config, "f", {backbone.name: "timm" for backbone in config.model.backbones})[0]
-    assert [settings_key(cell, stage, {}) for stage in cell.stages] == ["093e5cc816fd91db", "3bd5400b419f1e87"]
+    sweep = resolved(load_sweep("coco_vsepp", environ={}))
+    keys = [settings_key(trainings[0]) for trainings in sweep.by_stage]
+    assert keys == ["4cefe6325db09ca0", "d803e3e6ca23a8a4"]
 
 
 def test_selection_on_test_is_a_setting_of_the_run_and_on_val_is_unsaid() -> None:
     config = load_sweep("quickstart", environ={})
     changed = replace(config, stages=(replace(config.stages[0], select_on="test"), *config.stages[1:]))
     for sweep, said in ((config, None), (changed, "test")):
-        cell = expand(sweep, "f", {"test_byobnet": "random"})[0]
-        for stage in cell.stages:  # finetuning starts from what the first stage selected
-            assert cell_params(cell, stage, {}).get("stages.frozen.select_on") == said
+        for trainings in resolved(sweep, "random").by_stage:  # finetuning starts from what the first stage selected
+            assert training_params(trainings[0]).get("stages.frozen.select_on") == said
+
+
+REGIONS = ModelConfig(framework="vse_infty", backbone=BackboneConfig(name="butd", weights="precomputed"))
+
+
+@pytest.mark.parametrize(
+    ("data", "moved"),
+    [
+        (KarpathyConfig(name="a", root="/a"), {"name": "b", "root": "/b", "annotations": "x.json"}),
+        (RegionsConfig(name="a", root="/a"), {"name": "b", "root": "/b", "test_file": "testall"}),
+        (IdMappedConfig(name="a", root="/a"), {"name": "b", "root": "/b", "test_file": "testall"}),
+        (
+            XvlmJsonConfig(name="a", root="/a", train_files=("t.json",), val_file="v.json", test_file="x.json"),
+            {"image_root": "pictures", "train_files": ("u.json",), "val_file": "w.json", "test_file": "y.json"},
+        ),
+    ],
+)
+def test_what_no_id_hashes_is_in_no_key_and_no_parameter_either(data, moved) -> None:
+    """The data's fingerprint holds what these settings say; a renamed folder must not part equal runs."""
+    config = load_sweep("coco_vsepp", environ={})
+    first = resolved(config).trainings[0]
+    model = REGIONS if isinstance(data, RegionsConfig) else first.cell.model
+    here, there = (
+        replace(first, cell=replace(first.cell, data=d, model=model)) for d in (data, replace(data, **moved))
+    )
+    assert settings_key(here) == settings_key(there)
+    assert training_params(here) == training_params(there)

@@ -12,7 +12,6 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from mlflow import MlflowClient
@@ -21,23 +20,25 @@ from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 
 from goal_core.data.config import KarpathyConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
-from runners.store.store import StageRef, Store
+from runners.store import Store
+from runners.store.provenance import gather
 from runners.tracking import schema as names
-from runners.tracking.client import _ENTITIES, Tracking, _create_database
-from runners.tracking.database import prepare_database
+from runners.tracking.client import Tracking, create_database
 from runners.tracking.runs import RunWriter
-from runners.tracking.sync import SweepTracking, reconcile, track
-from runners.tracking.uri import TrackingError, resolve_uri, sqlite_file
-from runners.tracking.values import cell_params, objective_key, settings_key
-from sweeps import expand, load_sweep
-from tests.helpers.mlflow_cases import SWEEP, Content, database, template
+from runners.tracking.sync import SweepTracking, reconcile
+from runners.tracking.uri import TrackingError, prepare_database, resolve_uri, sqlite_file
+from runners.tracking.values import objective_key, settings_key, training_params
+from sweeps import ResolvedSweep, load_sweep
+from tests.helpers.mlflow_cases import SWEEP, Content, database, template, tracked_at
 from tests.helpers.paths import ROOT
-from tests.helpers.store_cases import cell, record, result, train, write_weights
+from tests.helpers.store_cases import record, result, train, write_weights
+from tests.helpers.sweep_cases import resolved
 
 pytestmark = pytest.mark.integration
-CELLS = [cell("con", "con"), cell("sig-ms", "cir", seed=2)]
-KEY = CELLS[0].stages[0].key
-OTHER = CELLS[1].stages[0].key
+TRAINING = SWEEP.trainings[0]
+KEY = TRAINING.key
+ALONE = resolved("con/con", resources=SWEEP.config.resources)
+"""The same sweep with its first training only."""
 
 
 @pytest.fixture(scope="session")
@@ -58,11 +59,11 @@ def store(tmp_path):
 
 
 def folder_of(store, which=0):
-    return store.stage_folder(CELLS[which].id, "frozen", CELLS[which].stages[0].key)
+    return store.folder(SWEEP.trainings[which])
 
 
-def synced(uri, store, cells=CELLS, **settings):
-    with SweepTracking(uri, SWEEP, store, cells, **settings) as tracking:
+def synced(uri, store, sweep=SWEEP, **settings):
+    with SweepTracking(tracked_at(uri, sweep), store, **settings) as tracking:
         assert tracking.sync_all(wait=30)
         assert tracking.trouble == ""
     return Content(uri)
@@ -72,20 +73,20 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 3)
-    content = synced(uri, store, CELLS[:1])
+    content = synced(uri, store, ALONE)
     run = content.child(KEY)
     tags = run.data.tags
     assert run.info.run_name == "con/con test_byobnet seed 1 (frozen)"
     assert run.info.status == "FINISHED"
     assert {name: tags[name] for name in names.CELL_TAGS} == {
-        "goal.role": "cell", "goal.cell": CELLS[0].id, "goal.stage": "frozen", "goal.stage_key": KEY,
+        "goal.role": "cell", "goal.cell": TRAINING.cell.id, "goal.stage": "frozen", "goal.stage_key": KEY,
         "goal.pair": "con",
         "goal.triplet": "con", "goal.seed": "1", "goal.backbone": "test_byobnet", "goal.framework": "vsepp",
         "goal.dataset": "scenes", "goal.variant": "paper", "goal.status": "done",
         "goal.git_commit": tags["goal.git_commit"],
         "goal.data_fingerprint": "f",
-        "goal.objective": "con/con", "goal.objective_key": objective_key(CELLS[0]),
-        "goal.settings_key": settings_key(CELLS[0], CELLS[0].stages[0], {}),
+        "goal.objective": "con/con", "goal.objective_key": objective_key(TRAINING.cell),
+        "goal.settings_key": settings_key(TRAINING),
     }  # fmt: skip
     assert names.REASON not in tags
     (parent,) = content.parents
@@ -93,28 +94,31 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
     assert parent.info.status == "FINISHED"
     assert parent.info.run_name == "s"
     assert {name: parent.data.tags[name] for name in names.SWEEP_TAGS} == {
-        "goal.role": "sweep", "goal.sweep": "s", "goal.seeds": "[1, 2]", "goal.objectives": '["con/con", "sig-ms/cir"]',
-        "goal.stages": '["frozen"]', "goal.objective_keys": "[]", "goal.settings_keys": "[]",
+        "goal.role": "sweep", "goal.sweep": "s", "goal.seeds": "[1]", "goal.objectives": '["con/con"]',
+        "goal.stages": '["frozen"]', "goal.objective_keys": json.dumps([objective_key(TRAINING.cell)]),
+        "goal.settings_keys": json.dumps([settings_key(TRAINING)]),
     }  # fmt: skip
-    assert run.data.params == cell_params(CELLS[0], CELLS[0].stages[0], {})
+    assert run.data.params == training_params(TRAINING)
     at = [1_700_000_001_000, 1_700_000_002_000, 1_700_000_003_000]
     history = content.history(KEY)
     assert history["val/rsum"] == [(1, 10.0, at[0]), (2, 20.0, at[1]), (3, 30.0, at[2])]
     assert [value for _, value, _ in history["train/hinge"]] == [1.0, 0.5, 1 / 3]
     assert [(step, value) for step, value, _ in history["test/rsum"]] == [(3, 42.0)]
-    assert sorted(history) == ["test/i2t_r1", "test/rsum", "test/t2i_r1", "train/hinge", "val/rsum"]
+    names_of = ["selected/val_rsum", "test/i2t_r1", "test/rsum", "test/t2i_r1", "train/hinge", "val/rsum"]
+    assert sorted(history) == names_of
+    assert [(step, value) for step, value, _ in history["selected/val_rsum"]] == [(3, 30.0)]
     assert run.info.end_time == int(folder.result()["finished"] * 1000)
 
 
 def test_epochs_arrive_as_they_come_and_once_each(uri, store):
     folder = folder_of(store)
-    with store.launch("s") as launch, SweepTracking(uri, SWEEP, store, CELLS) as tracking:
+    with store.heartbeat("s") as launch, SweepTracking(tracked_at(uri), store) as tracking:
         launch.start()
         folder.claim(launch.id)
         for epoch in (1, 2):
             folder.write_metrics([record(number) for number in range(1, epoch + 1)])
             for _ in range(3):
-                tracking.sync(CELLS[0].id, "frozen")
+                tracking.sync(TRAINING)
             assert tracking.tracking.flush(10)
             content = Content(uri)
             assert [step for step, _, _ in content.history(KEY)["val/rsum"]] == list(range(1, epoch + 1))
@@ -163,16 +167,16 @@ def open_runs(uri, client=None):
     plain = MlflowClient(uri)
     found = plain.get_experiment_by_name("s")
     experiment = found.experiment_id if found else plain.create_experiment("s")
-    return RunWriter(client or plain, _ENTITIES, experiment, SWEEP)
+    return RunWriter(client or plain, experiment, SWEEP)
 
 
 def reconciled(runs, store, which=0):
-    ref = StageRef(CELLS[which].id, "frozen", CELLS[which].stages[0].key)
-    reconcile(runs, CELLS[which], CELLS[which].stages[0], store.folder(ref), store.status([ref])[ref])
+    training = SWEEP.trainings[which]
+    reconcile(runs, training, store.folder(training), store.status([training])[training])
 
 
 def test_nothing_is_lost_or_logged_twice_wherever_the_driver_dies(empty_database, store, tmp_path, monkeypatch):
-    monkeypatch.setattr("runners.tracking.runs._MAX_BATCH", 2)  # several batches for one cell
+    monkeypatch.setattr("runners.tracking.runs.MAX_BATCH", 2)  # several batches for one cell
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 3)
@@ -187,10 +191,10 @@ def test_nothing_is_lost_or_logged_twice_wherever_the_driver_dies(empty_database
         reconciled(open_runs(uri), store)
         content = Content(uri)
         steps = {metric: [step for step, _, _ in points] for metric, points in content.history(KEY).items()}
-        finals = {metric: [3] for metric in result(3)["metrics"] if metric != "val/rsum"}
+        finals = {metric: [3] for metric in [*result(3)["metrics"], "selected/val_rsum"] if metric != "val/rsum"}
         assert steps == {"train/hinge": [1, 2, 3], "val/rsum": [1, 2, 3]} | finals, dies_at
         assert content.child(KEY).info.status == "FINISHED"
-        assert content.child(KEY).data.params == cell_params(CELLS[0], CELLS[0].stages[0], {})
+        assert content.child(KEY).data.params == training_params(TRAINING)
         assert len(content.parents) == 1
         if survived:
             break
@@ -204,7 +208,7 @@ def test_what_arrived_though_it_failed_is_not_repeated(empty_database, store, tm
             if self._left == 0:
                 raise ConnectionError("the answer got lost")
 
-    monkeypatch.setattr("runners.tracking.queue._DELAYS", (0.01,))
+    monkeypatch.setattr("runners.tracking.queue.RETRY_WAITS_S", (0.01,))
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)
@@ -212,7 +216,7 @@ def test_what_arrived_though_it_failed_is_not_repeated(empty_database, store, tm
         uri = database(empty_database, tmp_path / str(fails_at))
         with monkeypatch.context() as patch:
             patch.setattr("runners.tracking.client.MlflowClient", lambda uri, n=fails_at: Flaky(MlflowClient(uri), n))
-            content = synced(uri, store, CELLS[:1])
+            content = synced(uri, store, ALONE)
         assert [step for step, _, _ in content.history(KEY)["val/rsum"]] == [1, 2], fails_at
         assert content.child(KEY).info.status == "FINISHED"
         assert len(content.parents) == 1
@@ -248,7 +252,7 @@ def test_failure_has_its_reason_and_loses_it_when_mended(uri, store):
     folder.claim("L")
     folder.write_metrics([record(1)])
     folder.fail("NaN in epoch 2", "Traceback")
-    run = synced(uri, store, CELLS[:1]).child(KEY)
+    run = synced(uri, store, ALONE).child(KEY)
     assert run.info.status == "FAILED"
     assert run.data.tags[names.STATUS] == "failed"
     assert run.data.tags[names.REASON] == "NaN in epoch 2"
@@ -257,7 +261,7 @@ def test_failure_has_its_reason_and_loses_it_when_mended(uri, store):
     again = folder_of(store)
     again.claim("M")
     train(again, 2)
-    run = synced(uri, store, CELLS[:1]).child(KEY)
+    run = synced(uri, store, ALONE).child(KEY)
     assert run.info.run_id == before
     assert run.info.status == "FINISHED"
     assert names.REASON not in run.data.tags
@@ -287,7 +291,7 @@ def test_a_cell_trained_anew_replaces_its_run(uri, store, tracked_before):
     folder.claim("L")
     train(folder, 3)
     old = synced(uri, store).child(KEY).info.run_id
-    store.set_aside(StageRef(CELLS[0].id, "frozen", KEY))
+    store.set_aside(TRAINING)
     if tracked_before:
         assert KEY not in [run.data.tags[names.STAGE_KEY] for run in synced(uri, store).children]
     again = folder_of(store)
@@ -304,7 +308,7 @@ def test_params_do_not_depend_on_what_the_cells_id_ignores():
     data = {"name": "coco", "root": "/a", "annotations": "x.json"}
     elsewhere = {"name": "mine", "root": "/b", "annotations": "y.json"}
     one, two = (
-        cell_params(replace(CELLS[0], data=KarpathyConfig(**where), model=model), CELLS[0].stages[0], {})
+        training_params(replace(TRAINING, cell=replace(TRAINING.cell, data=KarpathyConfig(**where), model=model)))
         for where, model in (
             (data, ModelConfig(backbone=BackboneConfig(name="resnet50", weights="/a/w.safetensors"))),
             (elsewhere, ModelConfig(backbone=BackboneConfig(name="resnet50", weights="/b/w.safetensors"))),
@@ -320,16 +324,13 @@ def test_params_do_not_depend_on_what_the_cells_id_ignores():
 
 def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
     config = load_sweep("quickstart", [f"store={store.root}"])
-    cells = expand(config, "print", {"test_byobnet": "random"})
-    study = SimpleNamespace(
-        config=config, dataset=SimpleNamespace(fingerprint="print"), cells=cells, store=store, weights={}
-    )
+    sweep = ResolvedSweep(config=config, data_fingerprint="print", weights={"test_byobnet": "random"})
     shutil.copy(empty_database, store.root / "mlflow.db")
-    first = cells[0]
-    folder = store.stage_folder(first.id, "frozen", first.stages[0].key)
+    first = sweep.trainings[0]
+    folder = store.folder(first)
     folder.claim("L")
     train(folder, 2)
-    with track(study) as tracking:
+    with SweepTracking(sweep, store) as tracking:
         assert tracking.sync_all(wait=30)
     content = Content(f"sqlite:///{store.root / 'mlflow.db'}", "quickstart")
     (parent,) = content.parents
@@ -337,10 +338,61 @@ def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
     assert len(json.loads(parent.data.tags[names.OBJECTIVES])) == 15
     assert json.loads(parent.data.tags[names.STAGES]) == ["frozen", "finetune"]
     assert parent.info.status == "KILLED"  # 89 of 90 have yet to be trained
-    run = content.child(first.stages[0].key)
+    run = content.child(first.key)
     assert run.info.run_name == "con/con test_byobnet seed 1 (frozen)"
     assert run.data.tags[names.DATA_FINGERPRINT] == "print"
     assert len(content.children) == 1
+
+
+def test_a_run_of_other_labels_is_told_anew_what_it_is(uri, store):
+    """Its settings key may be that of an earlier version, its dataset may have been renamed: its cell is the same."""
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    content = synced(uri, store, ALONE)
+    before = content.child(KEY)
+    content.client.set_tag(before.info.run_id, names.SETTINGS_KEY, "of an earlier version")
+    content.client.set_tag(before.info.run_id, names.DATASET, "old name")
+    after = synced(uri, store, ALONE).child(KEY)
+    assert after.info.run_id == before.info.run_id
+    assert after.data.tags == before.data.tags
+
+
+def test_a_finished_run_of_an_earlier_version_is_given_its_selected_metrics(uri, store, monkeypatch):
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(names, "VAL_PREFIX", "none of these/")
+        content = synced(uri, store, ALONE)
+        assert "selected/val_rsum" not in content.history(KEY)
+    after = synced(uri, store, ALONE)
+    assert [(step, value) for step, value, _ in after.history(KEY)["selected/val_rsum"]] == [(2, 20.0)]
+    assert after.child(KEY).info.run_id == content.child(KEY).info.run_id
+
+
+def test_what_a_modified_tree_trained_says_so(uri, store, monkeypatch):
+    modified = replace(gather(), git_commit="c0ffee", git_diff="+1", git_diff_sha256="ab" * 32)
+    monkeypatch.setattr("runners.store.lease.gather", lambda: modified)
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    tags = synced(uri, store, ALONE).child(KEY).data.tags
+    assert (tags[names.GIT_COMMIT], tags[names.GIT_DIFF]) == ("c0ffee", "abababababab")
+
+
+def test_a_run_that_an_edit_abandoned_does_not_stay_running(uri, store):
+    edited = replace(SWEEP, config=replace(SWEEP.config, stages=(replace(SWEEP.config.stages[0], lr=0.2),)))
+    folder = folder_of(store)
+    with store.heartbeat("s") as launch:
+        launch.start()
+        folder.claim(launch.id)
+        folder.write_metrics([record(1)])
+        assert synced(uri, store).child(KEY).info.status == "RUNNING"
+        assert synced(uri, store, edited).child(KEY).info.status == "RUNNING"  # its driver is alive
+    assert Content(uri).child(KEY).info.status == "RUNNING"
+    run = synced(uri, store, edited).child(KEY)
+    assert (run.info.status, run.data.tags[names.STATUS]) == ("KILLED", "waiting")
 
 
 # Trouble.
@@ -348,7 +400,7 @@ def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
 
 def test_deleted_experiment_and_run_come_back(uri, store):
     folder = folder_of(store)
-    with store.launch("s") as launch, SweepTracking(uri, SWEEP, store, CELLS) as tracking:
+    with store.heartbeat("s") as launch, SweepTracking(tracked_at(uri), store) as tracking:
         launch.start()
         folder.claim(launch.id)
         folder.write_metrics([record(1)])
@@ -369,9 +421,9 @@ def test_deleted_experiment_and_run_come_back(uri, store):
 
 def test_deleted_database_is_made_again_from_the_store(uri, store, monkeypatch, empty_database):
     file = sqlite_file(uri)
-    monkeypatch.setattr("runners.tracking.client._create_database", lambda path: shutil.copy(empty_database, path))
+    monkeypatch.setattr("runners.tracking.client.create_database", lambda path: shutil.copy(empty_database, path))
     folder = folder_of(store)
-    with store.launch("s") as launch, SweepTracking(uri, SWEEP, store, CELLS) as tracking:
+    with store.heartbeat("s") as launch, SweepTracking(tracked_at(uri), store) as tracking:
         launch.start()
         folder.claim(launch.id)
         folder.write_metrics([record(1)])
@@ -386,7 +438,7 @@ def test_deleted_database_is_made_again_from_the_store(uri, store, monkeypatch, 
 def test_one_process_can_make_a_database_twice(tmp_path):
     file = tmp_path / "mlflow.db"
     for _ in range(2):
-        prepare_database(file, _create_database)
+        prepare_database(file, create_database)
         with sqlite3.connect(file) as database:
             assert database.execute("select count(*) from experiments").fetchone() == (1,)
         file.unlink()
@@ -400,11 +452,11 @@ def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch
                 raise MlflowException("(sqlite3.OperationalError) database is locked", TEMPORARILY_UNAVAILABLE)
 
     down, said = threading.Event(), []
-    monkeypatch.setattr("runners.tracking.queue._DELAYS", (0.05,))
+    monkeypatch.setattr("runners.tracking.queue.RETRY_WAITS_S", (0.05,))
     monkeypatch.setattr("runners.tracking.client.MlflowClient", lambda uri: Down(MlflowClient(uri), 0))
     folder = folder_of(store)
     folder.claim("L")
-    tracking = SweepTracking(uri, SWEEP, store, CELLS, warn=said.append)
+    tracking = SweepTracking(tracked_at(uri), store, warn=said.append)
     assert tracking.tracking.wait_open(10)
     down.set()
     for epoch in range(1, 40):
@@ -429,7 +481,7 @@ def test_a_locked_database_holds_nobody_up_and_is_caught_up_with(uri, store):
     folder.claim("L")
     train(folder, 3)
     said = []
-    tracking = SweepTracking(uri, SWEEP, store, CELLS, warn=said.append)
+    tracking = SweepTracking(tracked_at(uri), store, warn=said.append)
     assert tracking.tracking.wait_open(10)
     with contextlib.closing(sqlite3.connect(sqlite_file(uri), isolation_level=None)) as lock:
         lock.execute("BEGIN EXCLUSIVE")
@@ -455,12 +507,11 @@ def test_a_server_that_is_down_stops_nothing(store, monkeypatch):
     folder.claim("L")
     train(folder, 1)
     said = []
-    tracking = SweepTracking("http://127.0.0.1:9", SWEEP, store, CELLS, warn=said.append)
+    tracking = SweepTracking(tracked_at("http://127.0.0.1:9"), store, warn=said.append, closing_s=0.2)
     assert not tracking.tracking.wait_open(1.5)
     assert not tracking.sync_all(wait=0.2)
     assert tracking.trouble.startswith("2 of 2 runs are not up to date: tracking does not answer")
     assert len(said) == 1
-    monkeypatch.setattr("runners.tracking.sync._CLOSING", 0.2)
     tracking.close()
 
 
@@ -485,26 +536,6 @@ def test_a_bug_in_one_update_does_not_block_the_next(uri):
     tracking.close("done")
     assert len(reached) == 1
     assert "refused" in said[0]
-
-
-def test_reports_are_attached_to_the_parent_run(uri, tmp_path):
-    (tmp_path / "report").mkdir()
-    (tmp_path / "report" / "table.md").write_text("| a |")
-    tracking = Tracking(uri, SWEEP, live=False)
-    tracking.attach(tmp_path / "report")
-    tracking.attach(tmp_path / "report" / "table.md", "single")
-    assert tracking.flush(10)
-    tracking.close("done")
-    (parent,) = Content(uri).parents
-    assert parent.info.artifact_uri.startswith(
-        str(sqlite_file(uri).parent) if "://" not in parent.info.artifact_uri else "file://"
-    )
-    found = [
-        item.path
-        for folder in ("report", "single")
-        for item in Content(uri).client.list_artifacts(parent.info.run_id, folder)
-    ]
-    assert found == ["report/table.md", "single/table.md"]
 
 
 def test_mlflow_is_quiet(uri, store, capfd):

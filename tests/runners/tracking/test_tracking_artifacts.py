@@ -13,12 +13,13 @@ from goal_core.training.triplet_histogram import TRIPLETS
 from runners.store.store import Store
 from runners.tracking import schema as names
 from runners.tracking.sync import SweepTracking
-from tests.helpers.mlflow_cases import SWEEP, Content, database, template
-from tests.helpers.store_cases import cell, train
+from tests.helpers.mlflow_cases import Content, database, template, tracked_at
+from tests.helpers.store_cases import train
+from tests.helpers.sweep_cases import resolved
 
 pytestmark = pytest.mark.integration
-CELL = cell("con", "con")
-KEY = CELL.stages[0].key
+SWEEP = resolved("con/con")
+KEY = SWEEP.trainings[0].key
 RECORD = b"a record"
 
 
@@ -31,7 +32,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(tmp_path: Path) -> Store:
     store = Store(tmp_path / "store")
     store.prepare()
-    folder = store.stage_folder(CELL.id, "frozen", KEY)
+    folder = store.folder(SWEEP.trainings[0])
     folder.claim("L")
     folder.save(TRIPLETS, RECORD)
     train(folder, 2)
@@ -39,7 +40,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def synced(uri: str, store: Store, *, thorough: bool = False) -> Content:
-    with SweepTracking(uri, SWEEP, store, [CELL], live=False, thorough=thorough) as tracking:
+    with SweepTracking(tracked_at(uri, SWEEP), store, live=False, thorough=thorough) as tracking:
         assert tracking.sync_all(wait=30)
         assert tracking.trouble == ""
     return Content(uri)
@@ -81,7 +82,7 @@ def test_an_artifact_store_that_refuses_keeps_no_number_out(
     monkeypatch.setattr(MlflowClient, "log_artifact", refuse)
     uri = database(empty_database, tmp_path / "tracking")
     told: list[str] = []
-    with SweepTracking(uri, SWEEP, store, [CELL], live=False, warn=told.append) as tracking:
+    with SweepTracking(tracked_at(uri, SWEEP), store, live=False, warn=told.append) as tracking:
         assert tracking.sync_all(wait=30)
     run = Content(uri).child(KEY)
     assert run.info.status == "FINISHED"
@@ -97,7 +98,7 @@ def test_a_renamed_experiment_stays_the_sweeps(empty_database: Path, store: Stor
     before = synced(uri, store).dump()
     client = MlflowClient(uri)
     client.rename_experiment(client.get_experiment_by_name("s").experiment_id, "my favourite")
-    with SweepTracking(uri, SWEEP, store, [CELL], live=False) as tracking:
+    with SweepTracking(tracked_at(uri, SWEEP), store, live=False) as tracking:
         assert tracking.sync_all(wait=30)
     assert client.get_experiment_by_name("s") is None
     assert Content(uri, "my favourite").dump() == before

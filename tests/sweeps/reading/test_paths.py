@@ -51,3 +51,89 @@ def test_home_directory(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_tracking(write: Write, tmp_path: Path, given: str, absolute: str) -> None:
     assert load_sweep(write(), [f"tracking={given}"]).tracking == absolute.replace("{cwd}", str(tmp_path))
+
+
+Write = Callable[..., Path]
+Errors = Callable[..., list[str]]
+
+TEXT = """\
+name: env
+data:
+  format: karpathy
+  name: coco
+  root: ${ROOT}/coco
+  annotations: ${ANNOTATIONS:-auto}
+model:
+  backbones: [{name: resnet18, weights: "${WEIGHTS:-random}"}]
+seeds: [1]
+stages: [{name: frozen, epochs: 1, lr: 1e-3}]
+store: ${STORE:-here}
+tracking: ${TRACKING:-http://127.0.0.1:5000}
+"""
+
+
+def test_set_variables_are_expanded(write: Write) -> None:
+    environ = {"ROOT": "/data", "ANNOTATIONS": "x.json", "WEIGHTS": "/w.pt", "STORE": "/s", "TRACKING": "databricks"}
+    config = load_sweep(write("a.yaml", TEXT), environ=environ)
+    assert isinstance(config.data, KarpathyConfig)
+    assert (config.data.root, config.data.annotations) == ("/data/coco", "x.json")
+    assert config.model.backbones[0].weights == "/w.pt"
+    assert (config.store, config.tracking) == ("/s", "databricks")
+
+
+def test_defaults_of_unset_and_empty_variables(write: Write, tmp_path: Path) -> None:
+    config = load_sweep(write("a.yaml", TEXT), environ={"ROOT": "/data", "WEIGHTS": ""})
+    assert config.model.backbones[0].weights == "random"
+    assert config.store == str(tmp_path / "here")
+    assert config.tracking == "http://127.0.0.1:5000"
+
+
+def test_the_process_environment_is_the_default(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOT", "/from/environment")
+    config = load_sweep(write("a.yaml", TEXT))
+    assert isinstance(config.data, KarpathyConfig)
+    assert config.data.root == "/from/environment/coco"
+
+
+@pytest.mark.parametrize("environ", [{}, {"ROOT": ""}])
+def test_unset_variable_names_key_variable_and_set(write: Write, errors_of: Errors, environ: dict[str, str]) -> None:
+    assert errors_of(write("a.yaml", TEXT), environ=environ) == [
+        "a.yaml:5: data.root: the environment variable ROOT is not set; set it, or give the value with "
+        "--set data.root=..."
+    ]
+
+
+def test_an_overridden_value_needs_no_variable(write: Write) -> None:
+    config = load_sweep(write("a.yaml", TEXT), ["data.root=${OTHER}/x"], environ={"OTHER": "/o"})
+    assert isinstance(config.data, KarpathyConfig)
+    assert config.data.root == "/o/x"
+
+
+def test_a_value_replaced_by_an_extending_file_needs_no_variable(write: Write) -> None:
+    write("a.yaml", TEXT)
+    config = load_sweep(write("b.yaml", "extends: a.yaml\ndata: {root: /r}\n"), environ={})
+    assert isinstance(config.data, KarpathyConfig)
+    assert config.data.root == "/r"
+
+
+def test_variables_elsewhere_are_refused(write: Write, errors_of: Errors) -> None:
+    path = write("a.yaml", TEXT.replace("name: coco", "name: ${SET}"))
+    assert errors_of(path, environ={"ROOT": "/", "SET": "coco"}) == [
+        "a.yaml:4: data.name: environment variables are allowed only in data.root, data.annotations, weights of a "
+        "backbone, store and tracking"
+    ]
+
+
+@pytest.mark.parametrize("value", ["${}", "${A", "${A B}", "${A-b}"])
+def test_malformed_variable(write: Write, errors_of: Errors, value: str) -> None:
+    path = write("a.yaml", TEXT.replace("${ROOT}/coco", f"'{value}'"))
+    assert errors_of(path, environ={"A": "/"}) == [
+        "a.yaml:5: data.root: write an environment variable as ${NAME} or ${NAME:-default}"
+    ]
+
+
+def test_secret_from_the_environment_is_refused_and_not_repeated(write: Write, errors_of: Errors) -> None:
+    environ = {"ROOT": "/", "TRACKING": "https://me:hunter2@host"}
+    (line,) = errors_of(write("a.yaml", TEXT), environ=environ)
+    assert line.startswith("a.yaml:12: tracking: tracking must not carry credentials")
+    assert "hunter2" not in line

@@ -21,7 +21,7 @@ Scale = Literal["paper", "colour-blind"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportPlace:
+class ReportTarget:
     """Where a sweep's numbers are, and where its report goes."""
 
     name: str
@@ -30,36 +30,36 @@ class ReportPlace:
     folder: Path
 
     @classmethod
-    def of(cls, config: SweepConfig) -> ReportPlace:
-        """The place of a sweep; its data need not be here."""
+    def of(cls, config: SweepConfig) -> ReportTarget:
+        """The target of a sweep; its data need not be here."""
         root = Path(config.store)
         uri = resolve_uri(config.tracking, root)
         return cls(name=config.name, uri=uri, folder=root / "reports" / config.name)
 
 
-def places_of(sweeps: Sequence[str], overrides: Sequence[str]) -> list[ReportPlace]:
-    """The places of several sweeps, by path or shipped name.
+def report_targets(sweeps: Sequence[str], overrides: Sequence[str]) -> list[ReportTarget]:
+    """The targets of several sweeps, by path or shipped name.
 
     Raises:
         GoalError: a sweep file is not as it should be, or one is given twice.
     """
-    places = [ReportPlace.of(load_sweep(sweep, overrides)) for sweep in sweeps]
-    if len({(place.uri, place.name) for place in places}) < len(places):
-        raise GoalError(f"the same sweep is given twice: {', '.join(place.name for place in places)}")
-    return places
+    targets = [ReportTarget.of(load_sweep(sweep, overrides)) for sweep in sweeps]
+    if len({(target.uri, target.name) for target in targets}) < len(targets):
+        raise GoalError(f"the same sweep is given twice: {', '.join(target.name for target in targets)}")
+    return targets
 
 
 def report(
-    places: Sequence[ReportPlace], out: Path | None, compare: Literal["published"] | None, scale: Scale
+    targets: Sequence[ReportTarget], out: Path | None, compare: Literal["published"] | None, scale: Scale
 ) -> ReportResult:
     """Write the report of the first sweep, with the others beside it, and attach it to its MLflow run.
 
     Raises:
         GoalError: tracking does not hold what a report needs, or refuses it.
     """
-    first, *others = places
+    first, *others = targets
     folder = out or first.folder
-    beside = [(place.uri, place.name) for place in others]
+    beside = [(target.uri, target.name) for target in others]
     try:
         result = write_report(first.uri, first.name, folder, compare, beside=beside, scale=scale)
         if result.parent_run_id is not None:
@@ -70,27 +70,27 @@ def report(
     return result
 
 
-def is_of(place: ReportPlace, outcome: str) -> bool:
+def is_current(target: ReportTarget, outcome: str) -> bool:
     """Whether the report in the store was written by a launch that ended with this outcome."""
-    mark = _mark(place)
-    return (place.folder / "report.html").is_file() and mark.is_file() and mark.read_text() == outcome
+    mark = _mark(target)
+    return (target.folder / "report.html").is_file() and mark.is_file() and mark.read_text() == outcome
 
 
-def mark(place: ReportPlace, outcome: str) -> None:
+def mark_current(target: ReportTarget, outcome: str) -> None:
     """Note which outcome of a launch the report in the store shows.
 
     Args:
-        place: the sweep's.
+        target: the sweep's.
         outcome: digest of its cells and how each ended.
 
     Raises:
         StorageError: the disk refuses.
     """
-    replace_bytes(_mark(place), outcome.encode())
+    replace_bytes(_mark(target), outcome.encode())
 
 
-def _mark(place: ReportPlace) -> Path:
-    return place.folder.with_name(f"{place.name}.of")
+def _mark(target: ReportTarget) -> Path:
+    return target.folder.with_name(f"{target.name}.of")
 
 
 def print_result(result: ReportResult, console: Console) -> None:
@@ -112,7 +112,7 @@ def published(name: str, out: Path, scale: Scale) -> tuple[Path, ...]:
         raise GoalError(str(error)) from error
 
 
-def restore(place: ReportPlace) -> bool:
+def restore(target: ReportTarget) -> bool:
     """After tracking was rebuilt: attach the report that lies in the store, and describe the sweep again.
 
     Returns:
@@ -121,11 +121,11 @@ def restore(place: ReportPlace) -> bool:
     Raises:
         GoalError: tracking refuses.
     """
-    has_report = (place.folder / REPORT_LIST).is_file()
+    has_report = (target.folder / REPORT_LIST).is_file()
     try:
-        parent = refresh_summary(place.uri, place.name)
+        parent = refresh_summary(target.uri, target.name)
         if has_report and parent is not None:
-            attach_report(place.uri, parent, place.folder)
+            attach_report(target.uri, parent, target.folder)
     except AnalysisError as error:
         if "holds no run of a cell yet" in str(error):
             return False

@@ -1,0 +1,120 @@
+"""The commands on checkpoints: `evaluate` trained cells, `convert` published ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import typer
+
+from goal_core.errors import GoalError
+from runners.cli.options import AsJson, Set, console
+
+checkpoints = typer.Typer()
+_SHOWN = 5
+_RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
+
+
+@checkpoints.command()
+def evaluate(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CHECKPOINT...", help="A best.safetensors, or the folder it lies in; of several, an ensemble."
+        ),
+    ],
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    root: Annotated[str | None, typer.Option(help="The data's folder, if it has moved.")] = None,
+    weights: Annotated[str | None, typer.Option(help="The backbone's weights file, if it has moved.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Recall of one trained cell, or of several by the mean of their similarities.
+
+    Splits of several thousand images are ranked whole and as the mean of folds of 1,000 (COCO's 5K and 1K).
+
+    Example: goal-sweep evaluate goal-sweep-store/cells/CELL/frozen-KEY
+
+    Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
+    """
+    from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
+
+    if split not in ("train", "val", "test"):
+        raise GoalError(f"--split must be train, val or test, got {split!r}")
+    chosen = cast(Literal["train", "val", "test"], split)
+    if len(files) == 1:
+        result = evaluate_checkpoint(files[0], split=chosen, root=root, weights=weights, device=device)
+    elif weights is not None:
+        raise GoalError("--weights goes with one checkpoint; evaluate several one by one, or where their weights are")
+    else:
+        result = evaluate_ensemble(files, split=chosen, root=root, device=device)
+    if as_json:
+        print(json.dumps(result, indent=2))
+        return
+    console.print(f"{split}: {result['images']} images, {result['captions']} captions", soft_wrap=True)
+    for line in _lines(result, split):
+        console.print(line, soft_wrap=True)
+
+
+def _lines(result: Mapping[str, Any], split: str) -> Iterator[str]:
+    """Two or three lines for each model, the ensemble last; 80 columns hold them."""
+    yield " " * 17 + "".join(f"{name:>9s}" for name in ("i2t R@1", "R@5", "R@10", "t2i R@1", "R@5", "R@10", "rsum"))
+    members = result.get("members", [result])
+    models = [(f"{one['objective']} seed {one['seed']} {one['stage']}, epoch {one['epoch']}", one) for one in members]
+    models += [(f"ensemble of {len(members)}", result)] if len(members) > 1 else []
+    for label, one in models:
+        yield label
+        folds = f"1K, {one['images'] // 1000} folds"
+        for prefix, protocol in ((split, "all"), (f"{split}_1k", folds), (f"{split}_embed", "not re-ranked")):
+            values = [one["metrics"].get(f"{prefix}/{name}") for name in _RECALLS]
+            if values[0] is not None:
+                yield f"  {protocol:15s}" + "".join(f"{value:9.2f}" for value in values)
+
+
+@checkpoints.command()
+def convert(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="The published file: VSE++'s .pth.tar, VSE-infinity's .pth, X-VLM's .th.")
+    ],
+    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    vocabulary: Annotated[
+        Path,
+        typer.Option(help="The vocabulary it was trained with: VSE++'s coco_vocab.pkl or .json; BERT's vocab.txt."),
+    ],
+    sweep: Annotated[str, typer.Option(help="A sweep of its framework, on whose `data` it is to be evaluated.")],
+    set_: Set = None,
+) -> None:
+    """Convert a public checkpoint of VSE++, VSE-infinity or X-VLM; nothing in its pickle is run.
+
+    Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
+    """
+    from goal_core.data import open_dataset
+    from goal_core.data.text.wordpieces import Wordpieces
+    from goal_core.frameworks import framework_of
+    from goal_core.official import read_vocabulary, read_vse_infty, read_vsepp, read_xvlm, write_published
+    from sweeps import load_sweep
+
+    config = load_sweep(sweep, set_ or ())
+    data, image = config.data, getattr(config.data, "image", None)
+    size = {} if image is None else {"image_size": image.size}
+    if config.model.framework == "vse_infty":
+        official = read_vse_infty(checkpoint, Wordpieces.from_file(vocabulary), **size)
+    elif config.model.framework == "xvlm":
+        official = read_xvlm(checkpoint, Wordpieces.from_file(vocabulary), **size)
+    else:
+        official = read_vsepp(checkpoint, read_vocabulary(vocabulary), **size)
+    framework_of(official.model).check(official.model, data)
+    write_published(official, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
+    model = official.model
+    console.print(
+        f"{out}: {model.framework} {model.backbone.name}, {len(official.renamed.tensors)} tensors, all used; "
+        f"{len(official.vocabulary)} words, epoch {official.epoch}",
+        soft_wrap=True,
+    )
+    if not official.renamed.leftover:
+        console.print("nothing left over")
+    for part in official.renamed.leftover:
+        names = ", ".join(part.names[:_SHOWN]) + (", ..." if len(part.names) > _SHOWN else "")
+        console.print(f"left over, {part.reason}: {len(part.names)} ({names})", soft_wrap=True)

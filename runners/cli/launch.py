@@ -1,0 +1,207 @@
+"""The commands that run and watch a sweep: `launch`, `plan`, `validate`, `status`, `logs`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.table import Table
+
+from goal_core.errors import GoalError
+from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
+
+if TYPE_CHECKING:
+    from runners.launch.estimate import StagePlan
+    from runners.launch.launcher import LaunchOutcome
+    from runners.launch.opened_sweep import OpenedSweep
+    from sweeps import SweepConfig
+
+launching = typer.Typer()
+
+
+@launching.command()
+def launch(
+    sweep: Sweep,
+    set_: Set = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster; without it, this machine.")] = None,
+    store: StoreDir = None,
+    tracking_uri: Uri = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; train nothing.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also try failed cells again.")] = False,
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="Try failed cells again, nothing else.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train finished cells anew; old results are kept.")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
+) -> None:
+    """Train what is missing of a sweep, then write its report.
+
+    Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
+    """
+    from runners.execution.ray_tune import RayLostError, restart_command
+    from runners.launch.launcher import INTERRUPTED, LaunchOptions, launch_sweep
+
+    if retry_failed and only_failed:
+        raise GoalError("--retry-failed and --only-failed exclude each other")
+    arguments = SweepArguments(sweep, set_, store, tracking_uri)
+    opened = arguments.open()
+    if dry_run:
+        opened.check_trainable()
+        _print_plan(opened)
+        return
+    failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
+    options = LaunchOptions(address=address, failed=failed, force=force, fail_fast=fail_fast)
+    try:
+        outcome = launch_sweep(opened, options, console, lambda cell_id: arguments.command("logs", cell_id))
+    except RayLostError as error:
+        if address is not None:
+            raise
+        console.print("Ray died on this machine; starting again from the last finished epochs", soft_wrap=True)
+        restart_command(error)
+    if outcome.status != INTERRUPTED:
+        _report(opened, outcome, arguments)
+    raise typer.Exit(outcome.status)
+
+
+def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArguments) -> None:
+    from runners.cli import reports
+
+    target, digest = reports.ReportTarget.of(sweep.config), outcome.progress.digest()
+    if outcome.found_nothing_to_do and reports.is_current(target, digest):
+        console.print(f"nothing to train; report: {target.folder / 'report.html'}", soft_wrap=True)
+        return
+    try:
+        reports.print_result(reports.report([target], None, None, "paper"), console)
+        reports.mark_current(target, digest)
+    except GoalError as error:
+        if outcome.status == 0:
+            raise
+        # The exit status is that of the failed cells, whose reason may well be the report's too (a full disk).
+        print(f"error: no report: {error}", file=sys.stderr)
+        return
+    console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}", soft_wrap=True)
+
+
+@launching.command()
+def plan(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Train a few steps here to estimate the time of stages never run before."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show cells, units, steps, disk and time of each stage, before anything runs.
+
+    Where COCO or Flickr30K are not there, their published sizes stand for them.
+
+    Example: goal-sweep plan emoji_vsepp.yaml --measure
+    """
+    from runners.launch.estimate import absent_but_published, plan_published
+    from sweeps import load_sweep
+
+    arguments = SweepArguments(sweep, set_, store)
+    config = load_sweep(sweep, arguments.overrides)
+    train = absent_but_published(config)
+    if train is not None and not measure:
+        data = f"not here: planned from its published size, {train} to train on"
+        _print_stages(config, plan_published(config, train), data, as_json=as_json)
+        return
+    opened = arguments.open()
+    if measure:
+        opened.check_trainable()
+    _print_plan(opened, as_json=as_json, measure=measure)
+
+
+def _print_plan(sweep: OpenedSweep, *, as_json: bool = False, measure: bool = False) -> None:
+    from runners.launch.estimate import plan_stages
+
+    _print_stages(sweep.config, plan_stages(sweep, measure=measure), sweep.data_fingerprint, as_json=as_json)
+
+
+def _print_stages(config: SweepConfig, stages: list[StagePlan], data: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([asdict(stage) for stage in stages], indent=2))
+        return
+    console.print(
+        f"{config.name}: {stages[0].cells} cells = {len(config.model.backbones)} backbones x "
+        f"{len(config.seeds)} seeds x {len(config.objectives.names)} objectives; data {data}",
+        soft_wrap=True,
+    )
+    table = Table(box=None)
+    for column in ("stage", "cells", "done", "units", "steps/epoch", "steps", "disk MB", "device hours"):
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    for stage in stages:
+        disk = "--" if stage.disk_mb is None else f"{stage.disk_mb:.0f}"
+        hours = "--" if stage.hours is None else f"{stage.hours:.2f}"
+        counts = [f"{count:,}" for count in (stage.cells, stage.done, stage.units, stage.steps_per_epoch, stage.steps)]
+        table.add_row(stage.name, *counts, disk, hours)
+    console.print(table)
+    if any(stage.hours is None and stage.done < stage.cells for stage in stages):
+        console.print("-- not known until a cell of the stage has finished; --measure tries a few steps")
+
+
+@launching.command()
+def validate(sweep: Sweep, set_: Set = None) -> None:
+    """Check a sweep file, its data and its weights, without running.
+
+    Example: goal-sweep validate my_sweep.yaml
+    """
+    opened = SweepArguments(sweep, set_).open()
+    opened.check_trainable()
+    splits = ", ".join(
+        f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
+    )
+    console.print(
+        f"{opened.config.name}: valid. {len(opened.cells)} cells. {opened.dataset.name}: {splits}", soft_wrap=True
+    )
+
+
+@launching.command()
+def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJson = False) -> None:
+    """Show the 5x3 grid of each block as it stands. Changes nothing.
+
+    Example: goal-sweep status quickstart.yaml
+    """
+    from runners.launch.live import overview, plus_minus
+
+    opened = SweepArguments(sweep, set_, store).open()
+    progress = opened.progress()
+    if as_json:
+        rows = [
+            {
+                "cell": one.training.cell.id,
+                "name": one.training.name,
+                "stage": one.training.stage.name,
+                "state": one.state,
+                "epoch": one.epoch,
+                "epochs": one.epochs,
+                "reason": one.reason,
+                "test": dict(one.test),
+            }
+            for one in progress.standings
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    console.print(overview(progress, opened.config.name, live=False, sign=plus_minus(console)))
+
+
+@launching.command()
+def logs(
+    sweep: Sweep,
+    cell: Annotated[str | None, typer.Argument(help="Cell id (or its beginning), or part of its name.")] = None,
+    set_: Set = None,
+    store: StoreDir = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Failed cells only, with their traces.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing as lines are added.")] = False,
+) -> None:
+    """Print the logs of a sweep's cells.
+
+    Example: goal-sweep logs quickstart.yaml sig-ms/cir --follow
+    """
+    from runners.cli.logs import show_logs
+
+    show_logs(SweepArguments(sweep, set_, store).open(), cell, failed=failed, follow=follow, write=print)

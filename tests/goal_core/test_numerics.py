@@ -1,0 +1,129 @@
+"""Code under an id: built-in weights are guarded by the version, all others by their own source."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from goal_core.numerics import BUILT_IN_CODE, NUMERICS_VERSION, source_digest
+from goal_core.objectives import ObjectiveConfig, pair_weights, triplet_weights
+from tests.helpers.paths import ROOT
+
+WEIGHT = """
+from goal_core.objectives import Triplets
+from goal_core.registry import Registry
+
+weights = Registry("triplet weight")
+SLOPE = 2.0
+
+def helper(x):
+    return x * SLOPE
+
+@weights.register("soft", source="a test")
+def weight(triplets: Triplets, *, width: float = 0.2):
+    '''A docstring.'''
+    return helper(triplets.neg) + width  # a comment
+"""
+numbers = itertools.count()
+
+
+@pytest.fixture
+def module_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a module of the given source."""
+
+    def load(source: str) -> ModuleType:
+        name = f"added_{next(numbers)}"
+        path = tmp_path / f"{name}.py"
+        path.write_text(source)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.mark.parametrize("weights", [pair_weights, triplet_weights], ids=lambda registry: registry.kind)
+def test_the_code_of_the_built_in_weights_is_the_recorded_one(weights) -> None:
+    for name in weights:
+        assert weights[name].digest in BUILT_IN_CODE, (
+            f"{weights.kind} {name!r} has other code than goal_core.numerics records: raise NUMERICS_VERSION "
+            f"({NUMERICS_VERSION}) if that can move a number, and record {weights[name].digest}"
+        )
+    assert len(BUILT_IN_CODE) == len(pair_weights) + len(triplet_weights)
+
+
+def test_a_built_in_objective_says_nothing_of_its_code() -> None:
+    assert not [key for key in ObjectiveConfig(pair="sig-ms", triplet="cir").resolved() if key.endswith("_code")]
+
+
+ADDED = """
+import json
+from goal_core.objectives import ObjectiveConfig, triplet_weights
+from goal_core.numerics import source_digest
+
+@triplet_weights.register("soft", source="a test")
+def soft(triplets, *, width: float = 0.2):
+    return triplets.neg + width
+
+resolved = ObjectiveConfig(pair="con", triplet="soft").resolved()
+print(json.dumps([resolved.get("pair_code"), resolved["triplet_code"] == source_digest(soft)]))
+"""
+
+
+def test_an_added_weight_has_its_code_in_what_ids_hash(tmp_path: Path) -> None:
+    (tmp_path / "added.py").write_text(ADDED)
+    command = [sys.executable, str(tmp_path / "added.py")]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True)
+    assert json.loads(done.stdout) == [None, True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        ("+ width", "- width", True),
+        ("x * SLOPE", "x + SLOPE", True),
+        ("SLOPE = 2.0", "SLOPE = 3.0", True),
+        ("  # a comment", "  # another one", False),
+        ("A docstring.", "Another one,\n\n    longer.", False),
+        ('source="a test"', 'source="a better one"', False),
+        ("\ndef helper", "\n\n\ndef helper", False),
+    ],
+)
+def test_code_counts_and_prose_does_not(
+    module_of: Callable[[str], ModuleType], old: str, new: str, counts: bool
+) -> None:
+    assert old in WEIGHT
+    before, after = module_of(WEIGHT), module_of(WEIGHT.replace(old, new))
+    assert (source_digest(before.weight) != source_digest(after.weight)) is counts
+
+
+def test_an_edited_built_in_weight_is_no_longer_built_in(
+    module_of: Callable[[str], ModuleType],
+) -> None:
+    source = Path(inspect.getfile(triplet_weights["nca"].function)).read_text()
+    assert "tau * (triplets.neg - triplets.pos)" in source
+    registered = source.replace("triplet_weights: Registry", "own: Registry").replace("@triplet_weights", "@own")
+    same = module_of(registered)
+    edited = module_of(registered.replace("tau * (triplets.neg - triplets.pos)", "tau * (triplets.neg + triplets.pos)"))
+    assert source_digest(same.nca) in BUILT_IN_CODE
+    assert source_digest(edited.nca) not in BUILT_IN_CODE
+    assert source_digest(edited.con) in BUILT_IN_CODE
+
+
+def test_what_has_no_source_is_told_by_its_bytecode() -> None:
+    one, two, same = (eval(f"lambda x: x + {number}") for number in (1, 2, 1))
+    assert source_digest(one) == source_digest(same) != source_digest(two)

@@ -1,0 +1,71 @@
+"""`goal-sweep logs`: what is shown of whom, and following."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from goal_core.errors import GoalError
+from runners.cli.logs import show_logs
+from runners.launch.opened_sweep import OpenedSweep
+from tests.helpers.sweep_cases import opened_in
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> OpenedSweep:
+    """Two cells: the first logged and failed for good, the second only logged."""
+    sweep = opened_in(tmp_path / "store", "resources.max_attempts=1")
+    for number, training in enumerate(sweep.by_stage[0]):
+        folder = sweep.store.folder(training)
+        folder.claim("L")
+        folder.log(f"line {number}")
+        if number == 0:
+            folder.fail("it broke", "Traceback of it")
+    return sweep
+
+
+def shown(sweep: OpenedSweep, pattern: str | None = None, *, failed: bool = False) -> list[str]:
+    lines: list[str] = []
+    show_logs(sweep, pattern, failed=failed, follow=False, write=lines.append)
+    return [line.rpartition(" | ")[2] for line in lines]
+
+
+def test_every_log_stands_under_its_training(sweep: OpenedSweep) -> None:
+    first, second = sweep.by_stage[0]
+    heads = [f"== {training.name}  {training.cell.id}" for training in (first, second)]
+    assert shown(sweep) == [heads[0], "line 0", heads[1], "line 1"]
+
+
+def test_a_cell_is_named_by_its_id_or_by_a_part_of_its_name(sweep: OpenedSweep) -> None:
+    second = sweep.cells[1]
+    assert shown(sweep, second.id[:10]) == shown(sweep, second.objective.name) == shown(sweep)[2:]
+    with pytest.raises(GoalError, match="no cell of quickstart has 'nobody' in its id or name"):
+        shown(sweep, "nobody")
+
+
+def test_failed_trainings_come_with_their_trace(sweep: OpenedSweep) -> None:
+    assert shown(sweep, failed=True)[1:] == ["line 0", "Traceback of it"]
+    assert shown(sweep, sweep.cells[1].id, failed=True) == ["no failed cell"]
+
+
+def test_before_anything_ran_there_is_nothing(tmp_path: Path) -> None:
+    assert shown(opened_in(tmp_path / "empty")) == ["nothing has been logged yet"]
+
+
+def test_following_prints_what_is_added(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = sweep.store.folder(sweep.trainings[1])
+    turns = iter([lambda: folder.log("more"), lambda: None])
+
+    def sleep(seconds: float) -> None:
+        turn = next(turns, None)
+        if turn is None:
+            raise KeyboardInterrupt
+        turn()
+
+    monkeypatch.setattr("runners.cli.logs.time.sleep", sleep)
+    lines: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        show_logs(sweep, sweep.cells[1].id, failed=False, follow=True, write=lines.append)
+    assert lines[-1].startswith(f"{sweep.trainings[1].name} | ")
+    assert lines[-1].endswith(" | more")

@@ -1,0 +1,32 @@
+"""`goal-sweep objectives`: the list, the same as JSON, and the figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from goal_core.objectives import list_objectives
+from runners.cli.app import run
+
+
+def test_every_objective_is_listed_with_whether_it_has_a_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["objectives", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [f"{row['pair']}/{row['triplet']}" for row in rows] == [info.name for info in list_objectives()]
+    assert {f"{row['pair']}/{row['triplet']}" for row in rows if row["loss"]["paper"]} == {
+        *("con/con", "con/nca", "lin/cir"),
+    }
+    assert run(["objectives"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(rows) + 1
+    assert any(line.split()[0] == "sig-ms/cir" and line.split()[-2:] == ["no", "no"] for line in lines)
+
+
+@pytest.mark.slow
+def test_the_figures_are_drawn_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["objectives", "--plot", str(tmp_path / "new")]) == 0
+    names = ["triplet-weights.png", "pair-weights.png", "gradient-fields.png"]
+    assert [Path(line).name for line in capsys.readouterr().out.splitlines()] == names
+    assert all((tmp_path / "new" / name).read_bytes().startswith(b"\x89PNG") for name in names)

@@ -1,0 +1,59 @@
+"""`goal-sweep ui`: the page of a sweep that is there, on a port that is free."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from runners.cli.app import run
+from tests.helpers.launches import command
+from tests.helpers.mlflow_cases import template
+
+
+def test_a_store_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ui", "quickstart", "--store", str(tmp_path / "nowhere")]) == 2
+    assert "error: no tracking database at" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.integration
+def test_a_port_that_is_taken_is_one_line(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(template(tmp_path_factory.mktemp("tracking")), tmp_path / "mlflow.db")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(["ui", "quickstart", "--store", str(tmp_path), "--port", str(port)]) == 2
+    shown = capsys.readouterr()
+    assert f"error: port {port} cannot be used" in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_the_address_is_printed_once_the_page_answers_and_the_server_ends_with_the_command(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shutil.copy(template(tmp_path_factory.mktemp("tracking")), tmp_path / "mlflow.db")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = command("ui", "quickstart", "--store", str(tmp_path), "--port", str(port))
+    ui = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert ui.stdout is not None
+    line = next(line for line in ui.stdout if re.match(r"http://127", line))
+    assert line.startswith(f"http://127.0.0.1:{port}  (sqlite:///")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
+        assert answer.status == 200
+    servers = psutil.Process(ui.pid).children(recursive=True)
+    ui.send_signal(signal.SIGTERM)
+    assert ui.wait(timeout=60) == 130
+    gone, alive = psutil.wait_procs(servers, timeout=30)
+    assert (len(gone), alive) == (len(servers), [])

@@ -1,0 +1,91 @@
+"""What a launch tries and what it gives up: no weights to start from, a disk that refuses, options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from goal_core.training import TrainingFailed
+from runners.execution.worker import UnitListener
+from runners.launch.launcher import Launcher, LaunchOptions, LaunchPlan
+from runners.launch.live import LiveView
+from runners.launch.opened_sweep import OpenedSweep
+from runners.store import BEST, charged_failures
+from sweeps import Training
+from tests.helpers.store_cases import train
+from tests.helpers.sweep_cases import opened_in
+
+
+class NoTracking:
+    """Tracking that nobody looks at."""
+
+    def sync(self, training: Training) -> None:
+        assert training.key
+
+
+def launcher_of(sweep: OpenedSweep, plan: LaunchPlan, options: LaunchOptions) -> Launcher:
+    view = LiveView(plan.progress, "s", Console(quiet=True), str)
+    return Launcher(sweep, options, plan, view, NoTracking(), "L")  # type: ignore[arg-type]
+
+
+def finish(sweep: OpenedSweep, trainings: list[Training]) -> None:
+    for training in trainings:
+        folder = sweep.store.folder(training)
+        folder.claim("L")
+        train(folder, 2)
+
+
+def test_what_has_no_weights_to_start_from_is_failed_with_the_reason_and_the_rest_stays(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path / "store")
+    frozen, finetune = sweep.by_stage
+    finish(sweep, frozen)
+    sweep.store.folder(frozen[0]).path(BEST).unlink()
+    plan = LaunchPlan(sweep, LaunchOptions())
+    assert [plan.progress[training].state for training in finetune] == ["failed", "waiting"]
+    assert plan.progress[finetune[0]].reason.startswith("its frozen stage has no best.safetensors to start from")
+    assert plan.startable(sweep.trainings, ahead=True) == [finetune[1]]
+
+
+def test_a_disk_that_refuses_is_not_tried_over_and_over_and_costs_no_attempt(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path / "store")
+    (training, other), _ = sweep.by_stage
+    plan = LaunchPlan(sweep, LaunchOptions())
+    launcher = launcher_of(sweep, plan, LaunchOptions())
+    folder = sweep.store.folder(training)
+    folder.claim("L")
+    failed = TrainingFailed(key=training.key, kind="storage", reason="no space", trace="")
+    UnitListener({training.key: folder}, launcher.events, 0).events([failed])
+    assert charged_failures(folder.attempts.all()) == 0
+    assert plan.progress[training].state == "failed"
+    assert plan.startable(sweep.by_stage[0], ahead=False) == [other]
+    # The next launch finds it waiting.
+    assert sweep.progress()[training].state == "waiting"
+
+
+@pytest.mark.parametrize("failed", ["keep", "retry", "only"])
+def test_failed_trainings_stay_failed_are_tried_too_or_are_all_that_is_tried(tmp_path: Path, failed: str) -> None:
+    sweep = opened_in(tmp_path / "store", "resources.max_attempts=1")
+    (training, other), (after, _) = sweep.by_stage
+    folder = sweep.store.folder(training)
+    folder.claim("L")
+    folder.fail("it broke")
+    plan = LaunchPlan(sweep, LaunchOptions(failed=failed))  # type: ignore[arg-type]
+    tried = {"keep": [other], "retry": [training, other], "only": [training]}[failed]
+    assert plan.startable(sweep.by_stage[0], ahead=False) == tried
+    assert plan.progress[after].state == ("failed" if failed == "keep" else "waiting")
+    assert plan.forgiven == ({} if failed == "keep" else {training: 1})
+
+
+def test_force_trains_finished_trainings_anew_and_keeps_their_results_aside(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path / "store")
+    finish(sweep, sweep.trainings)
+    assert LaunchPlan(sweep, LaunchOptions()).startable(sweep.trainings, ahead=True) == []
+    plan = LaunchPlan(sweep, LaunchOptions(force=True))
+    assert plan.startable(sweep.trainings, ahead=True) == sweep.trainings
+    assert plan.startable(sweep.by_stage[1], ahead=False) == []  # it waits for the new first stage
+    assert {status.state for status in sweep.statuses().values()} == {"done"}  # nothing has moved yet
+    plan.set_aside_finished()
+    assert {status.state for status in sweep.statuses().values()} == {"waiting"}
+    assert len(list(tmp_path.glob("store/cells/*/*.replaced-1/result.json"))) == len(sweep.trainings)

@@ -1,0 +1,69 @@
+"""What a launch says of edits since an earlier one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from goal_core.training.config import StageConfig
+from runners.tracking import schema as names
+from runners.tracking.edits import describe_code, describe_edits
+from runners.tracking.runs import TrackedRun
+from runners.tracking.values import training_params, training_tags
+from sweeps import ResolvedSweep, Training
+from tests.helpers.sweep_cases import resolved
+
+SWEEP = resolved("con/con", "sig-ms/cir", seeds=(1, 2))
+
+
+def tracked(sweep: ResolvedSweep, started: int = 0, **tags: str) -> dict[str, TrackedRun]:
+    """Runs of an earlier launch of a sweep, finished unless the tags say otherwise."""
+
+    def run(training: Training) -> TrackedRun:
+        own = training_tags(training) | {names.STATUS: names.DONE} | tags
+        return TrackedRun(id="x", status="FINISHED", started=started, tags=own, params=training_params(training))
+
+    return {training.key: run(training) for training in sweep.trainings}
+
+
+def with_lr(lr: float) -> ResolvedSweep:
+    stage = StageConfig(name="frozen", epochs=3, lr=lr)
+    return replace(SWEEP, config=replace(SWEEP.config, stages=(stage,)))
+
+
+def test_an_edited_setting_is_named_with_both_values() -> None:
+    assert describe_edits(SWEEP.trainings, tracked(with_lr(0.2))) == [
+        "edited since an earlier launch: stages.frozen.lr 0.2 -> 0.1; 4 trainings start anew, and the earlier results "
+        "are kept"
+    ]
+
+
+def test_the_newest_of_several_earlier_launches_is_compared_with() -> None:
+    runs = tracked(with_lr(0.3), started=1) | tracked(with_lr(0.2), started=2)
+    (line,) = describe_edits(SWEEP.trainings, runs)
+    assert "stages.frozen.lr 0.2 -> 0.1" in line
+
+
+def test_nothing_is_said_of_what_was_there_or_is_asked_for_beside_it() -> None:
+    assert describe_edits(SWEEP.trainings, {}) == []
+    assert describe_edits(SWEEP.trainings, tracked(SWEEP) | tracked(with_lr(0.2))) == []
+    more = resolved("con/con", "sig-ms/cir", "lin/nca", seeds=(1, 2, 3))
+    assert describe_edits(more.trainings, tracked(SWEEP)) == []
+
+
+def test_a_parameter_of_another_version_is_no_edit_but_edited_code_and_data_are() -> None:
+    earlier = tracked(replace(SWEEP, data_fingerprint="before"))
+    for run in earlier.values():
+        run.params["stages.frozen.since_then"] = "1"
+        run.params["objective.triplet_code"] = "1a2b3c4d5e6f"
+    (line,) = describe_edits(SWEEP.trainings, earlier)
+    assert "objective.triplet_code 1a2b3c4d5e6f -> as shipped, the data (before -> f); 4 trainings" in line
+
+
+def test_uncommitted_changes_that_results_lack_are_told() -> None:
+    runs = tracked(SWEEP, **{names.GIT_DIFF: "aaaa"})
+    assert describe_code(SWEEP.trainings, runs, "aaaa") == ""
+    assert describe_code(SWEEP.trainings, runs, "") == ""
+    assert describe_code(SWEEP.trainings, {}, "bbbb") == ""
+    assert describe_code(SWEEP.trainings, runs, "bbbb").startswith(
+        "the source tree has uncommitted changes that 4 finished trainings ran without"
+    )
