@@ -70,7 +70,7 @@ def test_frozen_statistics_move_and_weights_stay(tmp_path: Path, monkeypatch: py
 
 
 def test_the_legacy_mode_is_vsepps_alone() -> None:
-    with pytest.raises(SweepError, match="vsepp.*legacy_quirk|legacy_quirk.*vsepp"):
+    with pytest.raises(SweepError, match=r"vsepp.*legacy_quirk|legacy_quirk.*vsepp"):
         load_sweep("coco_vse_infty_wsl", ["stages.finetune.bn_mode=legacy_quirk"], environ={})
 
 
