@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.report.chapter import Chapter
@@ -54,7 +54,7 @@ def to_markdown_document(document: Document) -> str:
         for metric in SHOWN_METRICS:
             picture = f"![Heatmap of {metric}: {block.key.title}]({heatmap_name(block, metric)})"
             parts += [f"### {metric}", to_markdown(block, metric, with_gaps=False).strip(), picture]
-    parts += _section("", [t for t in (document.missing, document.excluded) if t])
+    parts += _section("Missing, and not counted", [t for t in (document.missing, document.excluded) if t])
     parts += _section("Each weight on its own", document.marginals)
     parts += _section("Differences from con/con", document.differences)
     parts += _section("Beside the published numbers", document.comparisons)
@@ -67,16 +67,17 @@ def _chapter(chapter: Chapter) -> list[str]:
     parts = [f"## {chapter.title}", *chapter.paragraphs]
     for figure in chapter.figures:
         parts += [f"![{figure.title}]({figure.path})", *([figure.note] if figure.note else [])]
-    return parts + _section("", list(chapter.tables))
+    return parts + _tables(chapter.tables)
 
 
-def _section(title: str, tables: list[TextTable] | tuple[TextTable, ...]) -> list[str]:
-    if not tables:
-        return []
-    level = "###" if title else "##"
-    parts = [f"## {title}"] if title else []
+def _section(title: str, tables: Sequence[TextTable]) -> list[str]:
+    return [f"## {title}", *_tables(tables)] if tables else []
+
+
+def _tables(tables: Sequence[TextTable]) -> list[str]:
+    parts = []
     for table in tables:
-        parts += [f"{level} {table.title}", text_table_to_markdown(table)]
+        parts += [f"### {table.title}", text_table_to_markdown(table)]
         if table.note:
             parts.append(table.note)
     return parts
