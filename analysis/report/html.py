@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.figures.colours import scale_of, text_colour
-from analysis.report.document import Document, heatmap_name
-from analysis.report.sections import objective_table
-from analysis.report.tables import caption, halves
-from analysis.tracking.blocks import Block, Grid, direction_title, gap_text, number_text
-from analysis.tracking.run_schema import METRICS, RSUM
+from analysis.blocks import Grid, gap_text, number_text
+from analysis.figures import scale_of, text_colour
+from analysis.report.document import GridTable, Report, Section
+from analysis.run_schema import DIRECTION_TITLES
 
 
-def to_html(document: Document, folder: Path) -> str:
+def report_to_html(report: Report, folder: Path) -> str:
     """The report as a self-contained page.
 
     Args:
-        document: what to show.
-        folder: the report's folder, in which the heatmaps lie; they are inlined.
+        report: what to show.
+        folder: the report's folder, in which its pictures lie; they are inlined.
     """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -31,34 +28,30 @@ def to_html(document: Document, folder: Path) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    blocks = [_block(block, document.colours[block.key], folder) for block in document.blocks]
-    pictures = {f.path: _inlined(folder / f.path) for chapter in document.chapters for f in chapter.figures}
-    page = environment.get_template("report.html.j2")
-    return page.render(document=document, blocks=blocks, pictures=pictures)
+    sections = [_section(section, folder) for section in report.sections]
+    return environment.get_template("report.html.j2").render(report=report, sections=sections)
 
 
-def _block(block: Block, full: str, folder: Path) -> dict[str, Any]:
-    metrics = [metric for metric in (*METRICS, RSUM[1]) if halves(block, metric)]
+def _section(section: Section, folder: Path) -> dict[str, Any]:
+    """A section as the template takes it."""
+    grids = [table for table in section.tables if isinstance(table, GridTable)]
     return {
-        "slug": block.slug,
-        "title": block.key.title,
-        "protocol": block.protocol,
-        "is_empty": block.is_empty,
-        "num_gaps": len(block.gaps),
-        "tables": [] if block.is_empty else [_table(block, metric, full) for metric in metrics],
-        "recalls": None if block.is_empty else objective_table(block),
-        "images": [] if block.is_empty else [_image(block, metric, folder) for metric in metrics],
+        **{name: getattr(section, name) for name in ("anchor", "title", "num_missing", "warnings", "paragraphs")},
+        "figures": [(figure, _inlined(folder / figure.path)) for figure in section.figures],
+        "tables": [_grid_table(table) if isinstance(table, GridTable) else {"text": table} for table in section.tables],
+        "heatmaps": [(table, _inlined(folder / table.heatmap.path)) for table in grids],
     }
 
 
-def _table(block: Block, metric: str, full: str) -> dict[str, Any]:
-    grids = halves(block, metric)
+def _grid_table(table: GridTable) -> dict[str, Any]:
+    grids = table.block.halves(table.measure)
+    pairs = grids[0].pairs
     return {
-        "metric": metric,
-        "caption": caption(block, metric),
+        "measure": table.measure,
+        "caption": table.block.caption(table.measure),
         "triplets": grids[0].triplets,
-        "heads": [direction_title(grid.direction) for grid in grids],
-        "rows": [(pair, [cell for grid in grids for cell in _row(grid, pair, full)]) for pair in grids[0].pairs],
+        "heads": [DIRECTION_TITLES[grid.metric.direction] for grid in grids],
+        "rows": [(pair, [cell for grid in grids for cell in _row(grid, pair, table.colour)]) for pair in pairs],
     }
 
 
@@ -71,7 +64,7 @@ def _row(grid: Grid, pair: str, full: str) -> list[dict[str, Any]]:
         n = f"n={cell.n}, " if cell.n and cell.gaps else ""
         row.append(
             {
-                "text": number_text(replace(cell, gaps=())),
+                "text": number_text(cell, with_n=False),
                 "fill": fill,
                 "ink": text_colour(fill) if fill else "",
                 "gaps": n + gap_text(cell) if cell.asked else "not asked for",
@@ -81,10 +74,6 @@ def _row(grid: Grid, pair: str, full: str) -> list[dict[str, Any]]:
             }
         )
     return row
-
-
-def _image(block: Block, metric: str, folder: Path) -> dict[str, str]:
-    return {"metric": metric, "source": _inlined(folder / heatmap_name(block, metric))}
 
 
 def _inlined(path: Path) -> str:

@@ -1,61 +1,70 @@
-"""The parts of a report that are lists rather than grids: what is missing, what did not count, and the statistics."""
+"""The sections of a report that need no figure of their own: blocks, gaps, weights, differences, settings and runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analysis.statistics.compare import GridComparison
-from analysis.statistics.paired import MAX_EXACT
-from analysis.tracking import run_schema as schema
-from analysis.tracking.blocks import Block, BlockKey, direction_title, number_text
-from analysis.tracking.fetch import SweepRuns
+from analysis import run_schema as schema
+from analysis.blocks import MODEL_COLUMNS, Block, BlockKey, mean_text, number_text
+from analysis.report.document import FigureLink, GridTable, Section
+from analysis.report.tables import TextTable
+from analysis.statistics import MAX_EXACT, counted, of_block
+from analysis.tracking import SweepRuns, run_url
 
-_SHOWN: tuple[tuple[str, str], ...] = (("i2t", "R@1"), ("t2i", "R@1"), schema.RSUM)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTable:
-    """A small table of text, for Markdown and HTML alike."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-    """What a reader must know to read it, in sentences."""
-    words: int = 1
-    """How many leading columns are words; the others are numbers, aligned to the right."""
+_OWN = ("objective.", "seed")
+"""Settings in which the runs of a block are meant to differ."""
 
 
-def objective_table(block: Block) -> TextTable:
-    """Every recall of a block, an objective a row, highest mean rsum first."""
-    columns = [column for column in schema.COLUMNS if column in block.grids]
-    cells = block.grids[columns[-1]].cells
+def block_section(block: Block, colour: str) -> Section:
+    """A block's tables and heatmaps, or what is missing when nothing is finished.
+
+    Args:
+        block: the block.
+        colour: its full colour.
+    """
+    title, num_gaps = block.key.title, len(block.gaps)
+    if block.is_empty:
+        warning = f"Nothing of this block is finished: {num_gaps} runs are missing. {block.protocol}"
+        return Section(anchor=block.slug, title=title, num_missing=num_gaps, warnings=(warning,))
+    grids = []
+    for measure in block.measures:
+        path = f"heatmaps/{block.slug}-{schema.measure_slug(measure)}.png"
+        heatmap = FigureLink(path=path, title=f"Heatmap of {measure}: {title}")
+        grids.append(GridTable(block=block, measure=measure, colour=colour, heatmap=heatmap))
+    return Section(anchor=block.slug, title=title, num_missing=num_gaps, tables=(*grids, _recalls(block)))
+
+
+def _recalls(block: Block) -> TextTable:
+    """Every recall of a block, an objective in each row, highest mean rsum first."""
+    grids = list(block.grids.values())
+    cells = grids[-1].cells
     ordered = sorted((key for key, c in cells.items() if c.asked), key=lambda key: -(cells[key].mean or 0.0))
     return TextTable(
-        title="All recalls",
-        head=("objective", *(f"{d} {m}" if (d, m) != schema.RSUM else m for d, m in columns), "n"),
+        title="All recalls, an objective a row",
+        head=("objective", *(grid.metric.label for grid in grids), "n"),
         rows=tuple(
-            (
-                "/".join(key),
-                *(number_text(replace(block.grids[column].cells[key], gaps=())) for column in columns),
-                str(cells[key].n),
-            )
+            ("/".join(key), *(number_text(grid.cells[key], with_n=False) for grid in grids), str(cells[key].n))
             for key in ordered
         ),
         note="Mean ± standard deviation (ddof = 1) over n seeds.",
+        page_only=True,
     )
 
 
-def missing_table(blocks: Iterable[Block]) -> TextTable | None:
-    """Every number that was asked for and is missing, or None when none is."""
-    rows = [row for block in blocks for row in _missing_rows(block)]
-    if not rows:
-        return None
-    head = ("block", "objectives", "seeds", "status", "reason")
-    return TextTable(title="Missing", head=head, rows=tuple(rows), words=len(head))
+def missing_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | None:
+    """Every number that was asked for and is missing, and the runs that do not count; None when there is neither."""
+    tables = []
+    if rows := [row for block in blocks for row in _missing_rows(block)]:
+        columns = ("block", "objectives", "seeds", "status", "reason")
+        tables.append(TextTable(title="Missing", head=columns, rows=tuple(rows), words=len(columns)))
+    odd = sweep.runs[(sweep.runs["excluded"] != "") & ~sweep.runs["excluded"].isin(schema.STATUSES)]
+    if not odd.empty:
+        reasons = tuple((str(r["run_name"]), str(r["run_id"]), str(r["excluded"])) for r in odd.to_dict("records"))
+        head = ("run", "MLflow id", "why")
+        tables.append(TextTable(title="Runs that do not count", head=head, rows=reasons, words=3))
+    return Section(anchor="missing", title="Missing, and not counted", tables=tuple(tables)) if tables else None
 
 
 def _missing_rows(block: Block) -> list[tuple[str, ...]]:
@@ -73,46 +82,48 @@ def _missing_rows(block: Block) -> list[tuple[str, ...]]:
     ]
 
 
-def excluded_table(sweep: SweepRuns) -> TextTable | None:
-    """Runs that do not count for a reason other than not being done, or None when there are none."""
-    odd = sweep.runs[(sweep.runs["excluded"] != "") & ~sweep.runs["excluded"].isin(schema.STATUSES)]
-    if odd.empty:
-        return None
-    rows = tuple((str(r["run_name"]), str(r["run_id"]), str(r["excluded"])) for r in odd.to_dict("records"))
-    return TextTable(title="Runs that do not count", head=("run", "MLflow id", "why"), rows=rows, words=3)
+def weights_section(marginals: pd.DataFrame) -> Section | None:
+    """A table for each block: the mean of each pair weight and of each triplet weight.
 
-
-def marginal_tables(marginals: pd.DataFrame) -> list[TextTable]:
-    """A table for each block: the mean of each pair weight and of each triplet weight."""
+    Args:
+        marginals: from `analysis.statistics.marginals`, of both weights.
+    """
     tables = []
-    for key, frame in marginals.groupby(["dataset", "framework", "backbone", "variant", "data_fingerprint", "stage"]):
-        names = ("dataset", "framework", "backbone", "variant", "data_fingerprint", "stage")
-        block = BlockKey(**dict(zip(names, map(str, key), strict=True)))
-        rows = []
-        for (factor, level), part in frame.groupby(["factor", "level"], sort=False):
-            numbers = [_marginal(part, direction, metric) for direction, metric in _SHOWN]
-            rows.append((f"{'P' if factor == 'pair' else 'T'} {level}", *numbers, str(part["n"].iloc[0])))
+    names = [*MODEL_COLUMNS, "stage"]
+    for key, frame in marginals.groupby(names):
         if not frame["n"].any():
-            continue  # of a grid with holes no row or column is whole
+            continue  # in a grid with holes no row or column is complete
+        rows = [
+            (f"{'P' if factor == 'pair' else 'T'} {level}", *_marginal_numbers(part), str(part["n"].iloc[0]))
+            for (factor, level), part in frame.groupby(["factor", "level"], sort=False)
+        ]
         tables.append(
             TextTable(
-                title=block.title,
-                head=("weight", *(_column(*c) for c in _SHOWN), "n seeds"),
+                title=BlockKey(**dict(zip(names, map(str, key), strict=True))).title,
+                head=("weight", *(metric.title for metric in schema.MAIN_METRICS), "n seeds"),
                 rows=tuple(rows),
                 note="Mean over the other weight within each seed, then mean ± standard deviation (ddof = 1) over "
                 "the n seeds that have every cell of that row or column.",
             )
         )
-    return tables
+    return Section(anchor="marginals", title="Each weight on its own", tables=tuple(tables)) if tables else None
 
 
-def difference_tables(differences: pd.DataFrame) -> list[TextTable]:
-    """A table for each stage, direction and metric shown: every objective minus con/con."""
+def _marginal_numbers(part: pd.DataFrame) -> list[str]:
+    rows = [_of_metric(part, metric).iloc[0] for metric in schema.MAIN_METRICS]
+    return [mean_text(row["mean"], row["std"]) if row["n"] else "--" for row in rows]
+
+
+def differences_section(differences: pd.DataFrame) -> Section | None:
+    """A table for each stage and main metric: every objective minus con/con.
+
+    Args:
+        differences: from `analysis.statistics.paired_differences`.
+    """
     tables = []
     for stage in differences["stage"].drop_duplicates():
-        for direction, metric in _SHOWN:
-            is_here = (differences["direction"] == direction) & (differences["metric"] == metric)
-            frame = differences[(differences["stage"] == stage) & is_here]
+        for metric in schema.MAIN_METRICS:
+            frame = _of_metric(differences[differences["stage"] == stage], metric)
             rows = tuple(
                 (
                     f"{r['pair']}/{r['triplet']}",
@@ -125,53 +136,14 @@ def difference_tables(differences: pd.DataFrame) -> list[TextTable]:
                 for r in frame.to_dict("records")
             )
             if rows:
-                tables.append(
-                    TextTable(
-                        title=f"{_column(direction, metric)}, stage {stage}",
-                        head=("objective", "difference", "95 % interval", "n pairs", "p", "p (Holm)"),
-                        rows=rows,
-                        note=_power_note(frame),
-                    )
-                )
-    return tables
+                title = f"{metric.title}, stage {stage}"
+                head = ("objective", "difference", "95 % interval", "n pairs", "p", "p (Holm)")
+                tables.append(TextTable(title=title, head=head, rows=rows, note=_power_note(frame)))
+    return Section(anchor="differences", title="Differences from con/con", tables=tuple(tables)) if tables else None
 
 
-def comparison_tables(comparisons: Iterable[GridComparison]) -> list[TextTable]:
-    """A table for each grid that the paper has too: both means, their difference, and the rank correlation."""
-    return [
-        TextTable(
-            title=f"{c.block.key.title}: {_column(c.direction, c.metric)}",
-            head=("objective", "ours", "paper", "difference", "n (ours)"),
-            rows=tuple(
-                (
-                    f"{x.pair}/{x.triplet}",
-                    _with_std(x.ours, x.ours_std),
-                    _with_std(x.theirs, x.theirs_std),
-                    f"{x.ours - x.theirs:+.1f}",
-                    str(x.n),
-                )
-                for x in c.cells
-            ),
-            note=_correlation_note(c),
-        )
-        for c in comparisons
-    ]
-
-
-def _with_std(mean: float, std: float | None) -> str:
-    return f"{mean:.1f} ± {'--' if std is None else f'{std:.1f}'}"
-
-
-def _column(direction: str, metric: str) -> str:
-    return metric if (direction, metric) == schema.RSUM else f"{direction_title(direction)} {metric}"
-
-
-def _marginal(part: pd.DataFrame, direction: str, metric: str) -> str:
-    row = part[(part["direction"] == direction) & (part["metric"] == metric)].iloc[0]
-    if not row["n"]:
-        return "--"
-    std = "--" if pd.isna(row["std"]) else f"{row['std']:.1f}"
-    return f"{row['mean']:.1f} ± {std}"
+def _of_metric(frame: pd.DataFrame, metric: schema.Metric) -> pd.DataFrame:
+    return frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)]
 
 
 def _power_note(frame: pd.DataFrame) -> str:
@@ -194,11 +166,106 @@ def _power_note(frame: pd.DataFrame) -> str:
     return note
 
 
-def _correlation_note(comparison: GridComparison) -> str:
-    if comparison.spearman is None:
-        return "Too few cells, or too many equal ones, for a rank correlation."
-    return (
-        f"Rank correlation over {len(comparison.cells)} cells: Spearman {comparison.spearman:+.2f}, Kendall "
-        f"{comparison.kendall:+.2f}; mean difference {comparison.mean_difference:+.1f} points. "
-        "The paper's numbers are means of 3 runs."
+def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | None:
+    """The settings of the counted runs as tables: those that all share, and each block's where blocks differ.
+
+    Returns:
+        The section; None when no run that counts has a parameter.
+    """
+    runs = counted(sweep)
+    shared = _shared_columns(sweep)
+    if runs.empty or not shared:
+        return None
+    table = sweep.settings.loc[runs["run_id"], shared]
+    same = [name for name in shared if table[name].nunique() == 1]
+    tables = [_setting_table("Of every training", [(name, str(table[name].iloc[0])) for name in same])]
+    for block in blocks:
+        mine = sweep.settings.loc[of_block(runs, block.key)["run_id"]]
+        rows = [(name, _values(mine[name])) for name in shared if name not in same and len(mine)]
+        tables.append(_setting_table(block.key.title, rows))
+    tables.append(_objective_table(sweep, runs))
+    fingerprints = ", ".join(sorted(set(runs["data_fingerprint"])))
+    said = f"Seeds {', '.join(map(str, sweep.seeds))}. Data fingerprint {fingerprints}."
+    filled = tuple(table for table in tables if table.rows)
+    return Section(anchor="settings", title="Settings", paragraphs=(said,), tables=filled)
+
+
+def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
+    """A warning for every block whose counted runs differ in settings, naming the settings and the seeds."""
+    runs = counted(sweep)
+    notes = []
+    for block in blocks:
+        here = of_block(runs, block.key)
+        shared = [name for name in _shared_columns(sweep) if sweep.settings.loc[here["run_id"], name].nunique() > 1]
+        differing = [_by_value(sweep, here, name) for name in shared]
+        for (pair, triplet), part in here.groupby(["pair", "triplet"]):
+            own = [name for name in sweep.settings.columns if name.startswith("objective.")]
+            own = [name for name in own if sweep.settings.loc[part["run_id"], name].nunique() > 1]
+            differing += [f"{pair}/{triplet} {_by_value(sweep, part, name)}" for name in own]
+        keys = set(here["settings_key"]) - {""}
+        if not differing and len(keys) > 1:
+            differing = [f"{schema.TAG_SETTINGS_KEY} ({', '.join(sorted(keys))})"]
+        if differing:
+            notes.append(f"{block.key.title}: runs that are averaged differ in their settings: {'; '.join(differing)}.")
+    return notes
+
+
+def _shared_columns(sweep: SweepRuns) -> list[str]:
+    return sorted(name for name in map(str, sweep.settings.columns) if not name.startswith(_OWN))
+
+
+def _values(column: pd.Series[str]) -> str:
+    return ", ".join(sorted({value or "not recorded" for value in column}))
+
+
+def _by_value(sweep: SweepRuns, runs: pd.DataFrame, name: str) -> str:
+    """As in ``stages.frozen.lr (0.001: seeds 1, 2; 0.002: seed 3)``."""
+    values = sweep.settings.loc[runs["run_id"], name]
+    parts = []
+    for value in sorted(set(values)):
+        seeds = sorted(set(runs["seed"][(values == value).to_numpy()]))
+        word = "seed" if len(seeds) == 1 else "seeds"
+        parts.append(f"{value or 'not recorded'}: {word} {', '.join(map(str, seeds))}")
+    return f"{name} ({'; '.join(parts)})"
+
+
+def _objective_table(sweep: SweepRuns, runs: pd.DataFrame) -> TextTable:
+    names = [name for name in map(str, sweep.settings.columns) if name.startswith("objective.")]
+    names = [name for name in names if name not in ("objective.pair", "objective.triplet")]
+    rows = []
+    for pair, triplet in sweep.objectives:
+        ids = runs[(runs["pair"] == pair) & (runs["triplet"] == triplet)]["run_id"]
+        found = sweep.settings.loc[ids]
+        own = [f"{n.removeprefix('objective.')} {_values(found[n])}" for n in names if (found[n] != "").any()]
+        if len(ids):
+            rows.append((f"{pair}/{triplet}", "; ".join(own) or "none"))
+    return TextTable(title="Parameters of the objectives", head=("objective", "parameters"), rows=tuple(rows), words=2)
+
+
+def _setting_table(title: str, rows: list[tuple[str, str]]) -> TextTable:
+    return TextTable(title=title, head=("setting", "value"), rows=tuple(rows), words=2)
+
+
+def runs_section(sweep: SweepRuns) -> Section:
+    """A link to every run in MLflow, highest rsum first; only in the page."""
+    rsum = schema.RSUM.test
+    has_rsum = rsum in sweep.runs
+    runs = sweep.runs.sort_values(rsum if has_rsum else "run_name", ascending=not has_rsum).to_dict("records")
+    table = TextTable(
+        title=f"All {len(runs)} runs",
+        head=("run", "status", "counted", "test rsum"),
+        rows=tuple(
+            (
+                str(run["run_name"]),
+                str(run["status"]),
+                str(run["excluded"]) or "yes",
+                f"{run[rsum]:.1f}" if has_rsum and not pd.isna(run[rsum]) else "",
+            )
+            for run in runs
+        ),
+        note="Links lead to the tracking server, or for a database file to where goal-sweep ui shows it.",
+        words=3,
+        links=tuple(run_url(sweep.tracking_uri, str(run["experiment_id"]), str(run["run_id"])) for run in runs),
+        page_only=True,
     )
+    return Section(anchor="runs", title="Runs in MLflow", tables=(table,))

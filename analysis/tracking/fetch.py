@@ -1,14 +1,14 @@
-"""MLflow to one tidy frame: a row for each run of a cell and stage, and whether it counts.
+"""Reads MLflow into one tidy frame: a row for each run of a cell and stage, and whether it counts.
 
-A run counts when it says it is done, all its test metrics are finite, the sweep asked for it, and no earlier run of
-the same stage key counts already. Nothing is dropped: a run that does not count stays in the frame with the reason.
+Nothing is dropped: a run that does not count stays in the frame with the reason.
 """
 
 from __future__ import annotations
 
+import gc
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ import pandas as pd
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
+from analysis import run_schema as schema
 from analysis.errors import AnalysisError
-from analysis.tracking import run_schema as schema
-from analysis.tracking.gc_pause import paused_collection
+from analysis.tracking.counting import Asked, verdicts
 
 _PAGE = 1000
 _TEXT_COLUMNS = {
@@ -59,11 +59,11 @@ class SweepRuns:
     stages: tuple[str, ...]
     """Stages asked for, in training order."""
     runs: pd.DataFrame
-    """A row a run: ``run_id``, ``run_name``, ``start_ms``, ``artifact_uri``, the tags by their last word, ``seed``
-    (int, -1 when not readable), every metric under its own name, ``placed`` (whether the tags say where it belongs) and
-    ``excluded`` (why the run does not count, or an empty string)."""
+    """A row for each run, oldest first: ``run_id``, ``run_name``, ``experiment_id``, ``start_ms``, ``artifact_uri``,
+    the tags by their last word, ``seed`` (int, -1 when not readable), every metric under its own name, ``placed``
+    (whether the tags say where it belongs) and ``excluded`` (why the run does not count, or an empty string)."""
     settings: pd.DataFrame
-    """The runs' parameters as text: a row a run, indexed by ``run_id``; missing ones are empty strings."""
+    """The runs' parameters as text: a row for each run, indexed by ``run_id``; missing ones are empty strings."""
     notes: tuple[str, ...]
     """What a reader must know about the tracking itself, a sentence each."""
 
@@ -76,13 +76,13 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
         experiment: name of the sweep.
 
     Raises:
-        AnalysisError: the store or the experiment is not there, or holds no run of a cell.
+        AnalysisError: the store or the experiment does not exist, or holds no run of a cell.
     """
     _require_sqlite_file(tracking_uri)
     client = MlflowClient(tracking_uri=tracking_uri)
     try:
         found = _experiment(client, tracking_uri, experiment)
-        with paused_collection():
+        with collector_paused():
             parents = list(_search(client, found.experiment_id, schema.ROLE_SWEEP))
             cells = list(_search(client, found.experiment_id, schema.ROLE_CELL))
     except MlflowException as error:
@@ -93,6 +93,23 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
     sweep = _assemble(tracking_uri, experiment, parents, pd.DataFrame([_row(run) for run in cells]), settings)
     renamed = f"The sweep's experiment is called {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."
     return sweep if found.name == experiment else replace(sweep, notes=(renamed, *sweep.notes))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause Python's garbage collector while many objects are made that all stay alive.
+
+    Each pass would look at all of them in vain: reading ten thousand runs takes half as long without. Where the
+    collector is paused already, nothing changes.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> Any:
@@ -163,31 +180,31 @@ def _assemble(
         notes.append(f"Tracking holds {len(parents)} parent runs of this sweep; the newest says what was asked for.")
     tags: dict[str, str] = parents[-1].data.tags if parents else {}
     placed = runs[runs["lacking"] == ""]
-    seeds = _asked(tags, schema.TAG_SEEDS)
+    seeds = _listed(tags, schema.TAG_SEEDS)
     if seeds is None:
         notes.append("The parent run does not say which seeds were asked for; those seen in any run are taken.")
         seeds = sorted(set(placed["seed"]))
-    objectives = _asked(tags, schema.TAG_OBJECTIVES)
-    if objectives is None:
+    names = _listed(tags, schema.TAG_OBJECTIVES)
+    if names is None:
         notes.append("The parent run does not say which objectives were asked for; those seen in any run are taken.")
-        objectives = sorted(set(placed["pair"] + "/" + placed["triplet"]))
-    stages = _asked(tags, schema.TAG_STAGES)
+        names = sorted(set(placed["pair"] + "/" + placed["triplet"]))
+    objectives = [(str(name).partition("/")[0], str(name).partition("/")[2]) for name in names]
+    stages = _listed(tags, schema.TAG_STAGES)
     if stages is None:
         stages = list(dict.fromkeys(placed["stage"]))
-    asked_seeds = tuple(int(seed) for seed in seeds)
-    asked = tuple((str(o).partition("/")[0], str(o).partition("/")[2]) for o in objectives)
-    wanted = _Wanted(
-        seeds=frozenset(asked_seeds),
-        objectives=_keyed(asked, _asked(tags, schema.TAG_OBJECTIVE_KEYS) or []),
-        settings=frozenset(_asked(tags, schema.TAG_SETTINGS_KEYS) or ()),
+    keys = _listed(tags, schema.TAG_OBJECTIVE_KEYS) or []
+    asked = Asked(
+        seeds=tuple(int(seed) for seed in seeds),
+        objectives=dict(zip(objectives, keys if len(keys) == len(objectives) else [""] * len(objectives), strict=True)),
+        settings=frozenset(_listed(tags, schema.TAG_SETTINGS_KEYS) or ()),
     )
-    runs = runs.assign(placed=runs["lacking"] == "", excluded=_excluded(runs, wanted)).drop(columns="lacking")
+    runs = runs.assign(placed=runs["lacking"] == "", excluded=verdicts(runs, asked)).drop(columns="lacking")
     return SweepRuns(
         tracking_uri=tracking_uri,
         experiment=experiment,
         parent_run_id=parents[-1].info.run_id if parents else None,
-        seeds=asked_seeds,
-        objectives=asked,
+        seeds=asked.seeds,
+        objectives=tuple(objectives),
         stages=tuple(str(stage) for stage in stages),
         runs=runs.reset_index(drop=True),
         settings=settings,
@@ -195,7 +212,8 @@ def _assemble(
     )
 
 
-def _asked(tags: dict[str, str], tag: str) -> list[Any] | None:
+def _listed(tags: dict[str, str], tag: str) -> list[Any] | None:
+    """What a tag of the parent run lists; None when it lacks the tag."""
     if tag not in tags:
         return None
     try:
@@ -205,78 +223,3 @@ def _asked(tags: dict[str, str], tag: str) -> list[Any] | None:
     if not isinstance(value, list):
         raise AnalysisError(f"tag {tag} of the parent run is not a JSON list: {tags[tag]!r}")
     return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """What the sweep asks for."""
-
-    seeds: frozenset[int]
-    objectives: Mapping[tuple[str, str], str]
-    """``(pair, triplet)`` to the key of its parameters, which is empty when the parent run does not say."""
-    settings: frozenset[str]
-    """Settings keys; none when the parent run does not say."""
-
-
-def _keyed(asked: tuple[tuple[str, str], ...], keys: list[Any]) -> dict[tuple[str, str], str]:
-    return dict(zip(asked, map(str, keys), strict=True)) if len(keys) == len(asked) else dict.fromkeys(asked, "")
-
-
-def _excluded(runs: pd.DataFrame, wanted: _Wanted) -> list[str]:
-    """Why each run does not count; runs come oldest first, so of two equal ones the older counts."""
-    first_by_key: dict[str, dict[str, Any]] = {}
-    first_by_place: dict[tuple[Any, ...], dict[str, Any]] = {}
-    verdicts = []
-    for record in runs.to_dict("records"):
-        row = {str(name): value for name, value in record.items()}
-        verdict = _unfit(row, wanted)
-        if not verdict:
-            place = tuple(row[c] for c in ("dataset", "framework", "backbone", "stage", "variant", "data_fingerprint"))
-            place += (row["pair"], row["triplet"], row["seed"])
-            key = row["stage_key"]
-            if key in first_by_key:
-                verdict = _duplicate(row, first_by_key[key])
-            elif place in first_by_place:
-                other = first_by_place[place]
-                verdict = f"the place of run {other['run_id']}, by other settings (key {key}, not {other['stage_key']})"
-            else:
-                first_by_key[key] = first_by_place[place] = row
-        verdicts.append(verdict)
-    return verdicts
-
-
-def _unfit(row: dict[str, Any], wanted: _Wanted) -> str:
-    if row["lacking"]:
-        return f"no {row['lacking']}"
-    if row["status"] not in schema.STATUSES:
-        return f"unknown status {row['status']!r}"
-    if row["status"] != schema.STATUS_DONE:
-        return str(row["status"])
-    bad = [name for name in schema.TEST_METRICS if not math.isfinite(row.get(name, math.nan))]
-    if bad:
-        return f"done, but without a finite {', '.join(bad)}"
-    # MLflow's databases keep infinity as the largest number there is.
-    odd = [name for name in schema.TEST_METRICS if not 0 <= row[name] <= (600 if name.endswith("rsum") else 100)]
-    if odd:
-        return f"done, but out of range: {', '.join(odd)}"
-    if row["seed"] not in wanted.seeds:
-        return f"seed {row['seed']} is not asked for"
-    if (row["pair"], row["triplet"]) not in wanted.objectives:
-        return f"objective {row['pair']}/{row['triplet']} is not asked for"
-    return _other_settings(row, wanted)
-
-
-def _other_settings(row: dict[str, Any], wanted: _Wanted) -> str:
-    """An earlier version of the sweep file leaves runs of its settings in the experiment; they are not averaged in."""
-    if wanted.settings and row["settings_key"] and row["settings_key"] not in wanted.settings:
-        return f"trained by other settings than those asked for ({schema.TAG_SETTINGS_KEY} {row['settings_key']})"
-    key = wanted.objectives[row["pair"], row["triplet"]]
-    if key and row["objective_key"] and row["objective_key"] != key:
-        return f"by other parameters of the objective ({schema.TAG_OBJECTIVE_KEY} {row['objective_key']})"
-    return ""
-
-
-def _duplicate(row: dict[str, Any], first: dict[str, Any]) -> str:
-    differ = [name for name in schema.TEST_METRICS if row[name] != first[name]]
-    numbers = f"with other numbers ({', '.join(differ)})" if differ else "with the same numbers"
-    return f"duplicate of run {first['run_id']}, {numbers}"

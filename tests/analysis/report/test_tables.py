@@ -9,16 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.blocks import MARKS
 from analysis.figures.colours import GREEN
-from analysis.report.tables import MARKS, to_csv, to_latex, to_markdown
-from analysis.tracking.blocks import gap_text, number_text
+from analysis.report.tables import to_csv, to_latex, to_markdown
 from tests.helpers.analysis_cases import example
-
-
-def test_number_and_gap_texts() -> None:
-    cells = example().grids["i2t", "R@1"].cells
-    assert [number_text(c) for c in cells.values()] == ["40.0 ± 0.2", "42.0 ± -- (n=1)", "--", "--"]
-    assert [gap_text(c) for c in cells.values()] == ["", "failed: seed 3; absent: seed 2", "failed: seed 3", ""]
 
 
 def test_markdown_is_this_text() -> None:

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from analysis import AnalysisError, fetch_runs
-from analysis.tracking import fetch, run_schema
+from analysis import AnalysisError, fetch_runs, run_schema
+from analysis.tracking import fetch
 from tests.helpers.analysis_cases import FINGERPRINT, OBJECTIVES, SweepWriter
 
 pytestmark = pytest.mark.integration
@@ -118,3 +118,31 @@ def test_a_damaged_parent_tag_is_an_error(new_sweep: Callable[[str], SweepWriter
     writer.write()
     with pytest.raises(AnalysisError, match=r"tag goal.seeds of the parent run is not"):
         fetch_runs(writer.uri, writer.name)
+
+
+def test_runs_of_other_settings_than_asked_for_do_not_count(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("edited sweep")
+    asked = {"goal.settings_keys": '["new"]', "goal.objective_keys": '["m2"]'}
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"], **asked)
+    writer.write("con/con", 1, stage_key="old", settings_key="old", objective_key="m2")
+    writer.write("con/con", 1, stage_key="new", settings_key="new", objective_key="m2")
+    writer.write("con/con", 2, settings_key="new", objective_key="m1")
+    writer.write("con/con", 3)  # from before there were keys
+    runs = fetch_runs(writer.uri, writer.name).runs
+    assert list(runs["excluded"]) == [
+        "trained by other settings than those asked for (goal.settings_key old)",
+        "",
+        "by other parameters of the objective (goal.objective_key m1)",
+        "",
+    ]
+
+
+def test_a_renamed_experiment_is_found_and_said(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("first name")
+    writer.write_parent(seeds=[1], objectives=["con/con"])
+    writer.write()
+    writer.client.rename_experiment(writer.experiment_id, "second name")
+    sweep = fetch_runs(writer.uri, "first name")
+    assert sweep.experiment == "first name"
+    assert sweep.notes[0].startswith("The sweep's experiment is called 'second name' in MLflow")
+    assert len(sweep.runs) == 1

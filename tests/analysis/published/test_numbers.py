@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import AnalysisError, cells_frame, published_blocks, render_published
+from analysis import cells_frame, published_blocks
 from analysis import published as package
-from analysis.statistics.compare import compare_blocks
-from analysis.tracking.blocks import Block, CellSummary
+from analysis.blocks import Block, CellSummary
+from analysis.published import compare_blocks
 
 CSV = Path(package.__file__).parent / "goal_grid.csv"
 
@@ -25,29 +25,12 @@ def test_blocks_hold_every_printed_number() -> None:
     assert set(both["n"]) == {3}
 
 
-def test_rendering_writes_all_blocks(tmp_path: Path) -> None:
-    files = render_published("goal_grid", tmp_path)
-    assert len(files) == 10 * 6 + 6  # tables in three forms, heatmaps in three; rank diagrams of two directions
-    assert all(file.stat().st_size > 500 for file in files)
-    text = (tmp_path / "tables" / "coco-vse_infty-wsl-train.md").read_text()
-    row = "| **P sig-ms** | 70.3 ± 0.2 | **71.5 ± 0.4** | 71.4 ± 0.5 | 53.9 ± 0.4 | **54.2 ± 0.0** | 53.6 ± 0.6 |"
-    assert row in text.replace(" ≈", "").replace("<u>", "").replace("</u>", "")
-    assert "arXiv:2210.13188" in text
-
-
-def test_unknown_names_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(
-        AnalysisError, match="no published table 'sota'; known: goal_grid, state_of_the_art, gradient_validation"
-    ):
-        render_published("sota", tmp_path)
-
-
 def shifted(block: Block, sign: float, backbone: str) -> Block:
     grids = {
-        column: replace(
+        key: replace(
             grid, cells={k: CellSummary(mean=50 + sign * (c.mean or 0), std=1.0, n=2) for k, c in grid.cells.items()}
         )
-        for column, grid in block.grids.items()
+        for key, grid in block.grids.items()
     }
     return replace(block, key=replace(block.key, backbone=backbone, data_fingerprint="ab"), grids=grids)
 
@@ -63,7 +46,7 @@ def test_comparison_with_the_paper() -> None:
     assert up.mean_difference == pytest.approx(50.0)
     assert len(up.cells) == 15
     assert compare_blocks([shifted(vit, 1.0, "resnet18")], published) == ()
-    few = {k: c for k, c in list(same.grids["i2t", "R@1"].cells.items())[:2]}
-    two = replace(same, grids={("i2t", "R@1"): replace(same.grids["i2t", "R@1"], cells=few)})
+    few = {k: c for k, c in list(same.grids["i2t_r1"].cells.items())[:2]}
+    two = replace(same, grids={"i2t_r1": replace(same.grids["i2t_r1"], cells=few)})
     (small,) = compare_blocks([two], published)
     assert (small.spearman, small.kendall, len(small.cells)) == (None, None, 2)

@@ -1,10 +1,10 @@
-"""Where a run's triplets were in each epoch, from the record that the run has among its artifacts."""
+"""What a run recorded while it trained: its metrics by epoch, and where its triplets were."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,17 +13,75 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 import numpy as np
+import pandas as pd
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 from numpy.typing import NDArray
 
-from analysis.tracking.run_schema import TRIPLETS_ARTIFACT
+from analysis.errors import AnalysisError
+from analysis.run_schema import TRIPLETS_ARTIFACT
+from analysis.tracking.fetch import collector_paused
 
+_CHUNK = 200
+_POINTS_PER_RUN = 5000
 _THREADS = 8
+_COLUMNS = ("run_id", "metric", "step", "value")
+_Row = tuple[str, str, int, float]
+
+
+def fetch_history(tracking_uri: str, run_ids: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
+    """Every logged value of some metrics of some runs.
+
+    A database answers for 200 runs at once; a server is asked run by run, several at a time.
+
+    Args:
+        tracking_uri: MLflow tracking URI.
+        run_ids: the runs.
+        metrics: names of metrics; a run without one has no row of it.
+
+    Returns:
+        Columns ``run_id``, ``metric``, ``step`` (the epoch, from 1) and ``value``: one row for each run, metric and
+        step, in this order. Of values that were logged twice, the newest.
+
+    Raises:
+        AnalysisError: tracking does not answer.
+    """
+    client = MlflowClient(tracking_uri=tracking_uri)
+    bulk = getattr(client._tracking_client.store, "get_metric_history_bulk", None)
+    try:
+        with collector_paused():
+            rows = list(_from_database(bulk, run_ids, metrics) if bulk else _from_server(client, run_ids, metrics))
+    except MlflowException as error:
+        raise AnalysisError(f"cannot read metrics at {tracking_uri}: {str(error).splitlines()[0]}") from error
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS))
+    return (
+        frame.drop_duplicates(["run_id", "metric", "step"], keep="last")
+        .sort_values(["run_id", "metric", "step"])
+        .reset_index(drop=True)
+    )
+
+
+def _from_database(bulk: Any, run_ids: Sequence[str], metrics: Sequence[str]) -> Iterator[_Row]:
+    for start in range(0, len(run_ids), _CHUNK):
+        part = list(run_ids[start : start + _CHUNK])
+        for metric in metrics:
+            for found in bulk(part, metric, _POINTS_PER_RUN * len(part)):
+                yield found.run_id, metric, int(found.step), float(found.value)
+
+
+def _from_server(client: MlflowClient, run_ids: Sequence[str], metrics: Sequence[str]) -> Iterator[_Row]:
+    def one(run_and_metric: tuple[str, str]) -> list[_Row]:
+        history = sorted(client.get_metric_history(*run_and_metric), key=lambda point: point.timestamp)
+        return [(*run_and_metric, int(point.step), float(point.value)) for point in history]
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for rows in pool.map(one, [(run_id, metric) for run_id in run_ids for metric in metrics]):
+            yield from rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TripletRecord:
-    """Counts of triplets by (s_p, s_n), an epoch at a time."""
+    """Counts of triplets by (s_p, s_n) and epoch."""
 
     low: float
     high: float
@@ -31,8 +89,8 @@ class TripletRecord:
     epochs: tuple[int, ...]
     """The epochs that were recorded, in order."""
     entries: NDArray[np.int32]
-    """(K, 3), a row for each epoch and bin that is not empty: epoch, s_p's bin x num_bins + s_n's bin, triplets; an
-    epoch and bin may come up more than once."""
+    """(K, 3), a row for each epoch and bin that is not empty: epoch, s_p's bin x num_bins + s_n's bin, number of
+    triplets; several rows may be of the same epoch and bin."""
     weight: NDArray[np.float64]
     """(num_bins, num_bins): the objective's triplet weight T at the bins' middles, s_p along the first axis."""
 
@@ -55,15 +113,15 @@ class TripletRecord:
         size = len(self.epochs)
         totals = np.bincount(epoch, count, size)
         totals[totals == 0] = np.nan
-        means = [np.bincount(epoch, count * self.middles[place], size) / totals for place in (pos, neg)]
+        means = [np.bincount(epoch, count * self.middles[bins], size) / totals for bins in (pos, neg)]
         return means[0], means[1]
 
 
 def parse_record(content: bytes) -> TripletRecord:
-    """A record from its file, in which nothing can be executed.
+    """Read a record's file, in which nothing can be executed.
 
     Raises:
-        ValueError: it is not such a file.
+        ValueError: it is no such file.
     """
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
@@ -91,7 +149,7 @@ def pooled(records: Sequence[TripletRecord]) -> TripletRecord:
         records: at least one.
 
     Raises:
-        ValueError: their weight fields differ, so they are no seeds of one cell.
+        ValueError: their triplet weights differ, so they are not seeds of one objective.
     """
     first = records[0]
     if not all(np.array_equal(record.weight, first.weight) for record in records):
@@ -101,14 +159,14 @@ def pooled(records: Sequence[TripletRecord]) -> TripletRecord:
 
 
 def fetch_records(tracking_uri: str, artifact_uris: Mapping[str, str]) -> tuple[dict[str, TripletRecord], list[str]]:
-    """The triplet records of some runs.
+    """Read the triplet records of some runs.
 
     Args:
         tracking_uri: MLflow tracking URI.
-        artifact_uris: run id to where the run's artifacts are.
+        artifact_uris: run id to the location of the run's artifacts.
 
     Returns:
-        The records by run id, and for every run whose record cannot be read a line that says why.
+        The records by run id, and a line for every run whose record cannot be read.
     """
     client = MlflowClient(tracking_uri=tracking_uri)
 
@@ -132,8 +190,8 @@ def fetch_records(tracking_uri: str, artifact_uris: Mapping[str, str]) -> tuple[
 
 
 def _read(client: MlflowClient, run_id: str, artifact_uri: str) -> bytes:
-    place: Any = urlparse(artifact_uri)
-    if place.scheme in ("", "file"):  # the client would copy each file first
-        return Path(unquote(place.path), TRIPLETS_ARTIFACT).read_bytes()
+    location: Any = urlparse(artifact_uri)
+    if location.scheme in ("", "file"):  # the client would copy each file first
+        return Path(unquote(location.path), TRIPLETS_ARTIFACT).read_bytes()
     with TemporaryDirectory() as folder:
         return Path(client.download_artifacts(run_id, TRIPLETS_ARTIFACT, folder)).read_bytes()

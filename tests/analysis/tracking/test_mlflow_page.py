@@ -6,13 +6,13 @@ import base64
 import json
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from analysis.statistics.aggregate import aggregate
-from analysis.tracking.fetch import fetch_runs
-from analysis.tracking.summary import _joined, headline, publish_summary, refresh_summary
-from tests.helpers.analysis_cases import SweepWriter, recalls
+from analysis import aggregate, refresh_summary
+from analysis.tracking import fetch_runs, headline, publish_summary
+from tests.helpers.analysis_cases import SweepWriter, example, recalls
 
 pytestmark = pytest.mark.integration
 NOTE = "mlflow.note.content"
@@ -53,12 +53,26 @@ def test_a_saved_view_groups_by_objective_and_orders_by_rsum(new_sweep: Callable
     assert len(found) == 6  # what the page asks for is valid
 
 
-def test_a_description_longer_than_mlflow_takes_is_cut_at_a_block_and_says_so() -> None:
-    parts = ["head", *(f"block {number} " + "x" * 90 for number in range(10))]
-    text = _joined(parts, 400)
-    assert len(text) <= 400
-    assert text.endswith("7 more in the report among the run's artifacts.")
-    assert _joined(parts, 4000) == "\n\n".join(parts)
+def test_a_description_longer_than_mlflow_takes_is_cut_at_a_block_and_says_so(
+    new_sweep: Callable[[str], SweepWriter],
+) -> None:
+    writer = new_sweep("long")
+    writer.write_parent()
+    blocks = [replace(example(), key=replace(example().key, backbone=f"backbone{number}")) for number in range(30)]
+
+    def description(number: int) -> str:
+        publish_summary(writer.uri, str(writer.parent), "long", blocks[:number])
+        return writer.client.get_experiment(writer.experiment_id).tags[NOTE]
+
+    whole = description(5)
+    assert whole.startswith("**long**\n\n")
+    assert whole.count("highest rsum") == 5
+    assert "more in the report" not in whole
+    cut = description(30)
+    shown = cut.count("highest rsum")
+    assert 5 < shown < 30
+    assert cut.endswith(f"{30 - shown} more in the report among the run's artifacts.")
+    assert len(cut) <= 5000
 
 
 def test_what_a_person_wrote_stays(new_sweep: Callable[[str], SweepWriter]) -> None:

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis import cells_frame, fetch_runs
-from analysis.statistics import aggregate
-from analysis.tracking.blocks import Gap
-from analysis.tracking.run_schema import TEST_METRICS
+from analysis import aggregate, cells_frame, fetch_runs
+from analysis.blocks import Gap
+from analysis.run_schema import TEST_METRICS
 from tests.helpers.analysis_cases import FINGERPRINT, OBJECTIVES, SweepWriter
 
 pytestmark = pytest.mark.integration
@@ -21,7 +20,7 @@ def test_mean_std_and_n_of_every_cell(complete_sweep: SweepWriter) -> None:
     assert frozen.slug == "coco-vsepp-resnet152-frozen"
     for objective in OBJECTIVES:
         pair, triplet = objective.split("/")
-        cell = finetune.grids["t2i", "R@5"].cells[pair, triplet]
+        cell = finetune.grids["t2i_r5"].cells[pair, triplet]
         assert cell.mean == pytest.approx(40 + 5 + OBJECTIVES.index(objective) / 10 + 20 - 10)
         assert cell.std == pytest.approx(np.std([-0.3, 0.0, 0.3], ddof=1))
         assert (cell.n, cell.gaps, cell.asked) == (3, (), True)
@@ -33,7 +32,7 @@ def test_mean_std_and_n_of_every_cell(complete_sweep: SweepWriter) -> None:
 
 def test_every_hole_is_named_and_counted(broken_sweep: SweepWriter) -> None:
     frozen, finetune = aggregate(fetch_runs(broken_sweep.uri, "broken"))
-    cells = frozen.grids["i2t", "R@1"].cells
+    cells = frozen.grids["i2t_r1"].cells
     assert cells["con", "nca"].gaps == (Gap(seed=2, status="absent", reason="no run in tracking"),)
     assert (cells["con", "nca"].n, cells["con", "nca"].mean) == (2, pytest.approx(40.1 - 0.15 + 0.0))
     assert cells["lin", "con"].mean is None
@@ -43,7 +42,7 @@ def test_every_hole_is_named_and_counted(broken_sweep: SweepWriter) -> None:
     assert [g.status for g in cells["sig", "con"].gaps] == ["unusable"]
     assert [g.status for g in cells["sig", "nca"].gaps] == ["running"]
     assert [g.status for g in cells["sig", "cir"].gaps] == ["waiting"]
-    assert frozen.grids["t2i", "R@1"].cells["sig", "con"].n == 2  # one NaN metric spoils the whole run
+    assert frozen.grids["t2i_r1"].cells["sig", "con"].n == 2  # one NaN metric spoils the whole run
     assert cells["sig-ms", "cir"].mean == pytest.approx(41.4)  # the first of two; the other is 9 points higher
     assert cells["con", "con"].n == 3  # seed 7 was not asked for
     assert finetune.is_empty
@@ -68,8 +67,8 @@ def test_data_variants_and_backbones_are_never_mixed(new_sweep: Callable[[str], 
         "coco-vsepp-resnet152-frozen-ffffffffffff",
         "coco-vsepp-vit_base_patch16_224-frozen",
     ]
-    assert [b.grids["i2t", "R@1"].cells["con", "con"].n for b in blocks] == [1] * 4
-    assert all(b.grids["i2t", "R@1"].cells["con", "con"].std is None for b in blocks)
+    assert [b.grids["i2t_r1"].cells["con", "con"].n for b in blocks] == [1] * 4
+    assert all(b.grids["i2t_r1"].cells["con", "con"].std is None for b in blocks)
 
 
 def test_objectives_left_out_and_added_by_a_user(new_sweep: Callable[[str], SweepWriter]) -> None:
@@ -78,7 +77,7 @@ def test_objectives_left_out_and_added_by_a_user(new_sweep: Callable[[str], Swee
     writer.write("con/con")
     writer.write("sig/new_one", metrics=dict.fromkeys(TEST_METRICS, 50.0))
     (block,) = aggregate(fetch_runs(writer.uri, writer.name))
-    grid = block.grids["i2t", "R@1"]
+    grid = block.grids["i2t_r1"]
     assert grid.pairs == ("con", "sig")
     assert grid.triplets == ("con", "new_one")
     assert not grid.cells["con", "new_one"].asked

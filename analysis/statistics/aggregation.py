@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from analysis.statistics.noise import paired_within_noise
-from analysis.tracking import run_schema as schema
-from analysis.tracking.blocks import Block, BlockKey, CellSummary, Gap, Grid
-from analysis.tracking.fetch import SweepRuns
+from analysis import run_schema as schema
+from analysis.blocks import BLOCK_COLUMNS, Block, BlockKey, CellSummary, Gap, Grid
+from analysis.statistics.differences import paired_within_noise
+from analysis.tracking import SweepRuns
 
-_KEY = ["dataset", "framework", "backbone", "stage", "variant", "data_fingerprint"]
 _URGENCY = ("failed", "unusable", "running", "waiting")
 
 
@@ -24,34 +23,36 @@ def aggregate(sweep: SweepRuns) -> tuple[Block, ...]:
     is a block full of gaps and not a silence.
     """
     placed = sweep.runs[sweep.runs["placed"]]
-    seen = {BlockKey(**{str(name): str(value) for name, value in row.items()}) for row in _distinct(placed)}
+    distinct = placed[list(BLOCK_COLUMNS)].drop_duplicates().to_dict("records")
+    seen = {BlockKey(**{str(name): str(value) for name, value in row.items()}) for row in distinct}
     keys = seen | {replace(key, stage=stage) for key in seen for stage in sweep.stages}
     stages = [*sweep.stages, *sorted({key.stage for key in keys} - set(sweep.stages))]
     ordered = sorted(
         keys, key=lambda k: (k.dataset, k.framework, k.backbone, k.variant, k.data_fingerprint, stages.index(k.stage))
     )
     slugs = _unique_slugs(ordered)
-    return tuple(_block(sweep, key, slugs[key], placed[_rows_of(placed, key)]) for key in ordered)
+    return tuple(_block(sweep, key, slugs[key], of_block(placed, key)) for key in ordered)
 
 
 def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
-    """The blocks as a tidy frame: a row for each block, direction, metric, pair and triplet weight.
+    """The blocks as a tidy frame: a row for each block, metric, pair and triplet weight.
 
     Columns: the block's key, ``direction``, ``metric``, ``pair``, ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and
     ``missing`` (seeds by status). Objectives that were not asked for have no row.
     """
     rows: list[dict[str, Any]] = []
     for block in blocks:
-        key = {name: getattr(block.key, name) for name in _KEY}
-        for (direction, metric), grid in block.grids.items():
+        key = {name: getattr(block.key, name) for name in BLOCK_COLUMNS}
+        for grid in block.grids.values():
+            metric = {"direction": grid.metric.direction, "metric": grid.metric.name}
             for (pair, triplet), cell in grid.cells.items():
                 if cell.asked:
-                    place = {"direction": direction, "metric": metric, "pair": pair, "triplet": triplet}
                     missing = "; ".join(
                         f"seed {g.seed} {g.status}" + (f" ({g.reason})" if g.reason else "") for g in cell.gaps
                     )
-                    rows.append(key | place | {"mean": cell.mean, "std": cell.std, "n": cell.n, "missing": missing})
-    columns = [*_KEY, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
+                    numbers = {"mean": cell.mean, "std": cell.std, "n": cell.n, "missing": missing}
+                    rows.append(key | metric | {"pair": pair, "triplet": triplet} | numbers)
+    columns = [*BLOCK_COLUMNS, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -60,20 +61,12 @@ def counted(sweep: SweepRuns) -> pd.DataFrame:
     return sweep.runs[sweep.runs["excluded"] == ""]
 
 
-def _distinct(runs: pd.DataFrame) -> list[dict[Hashable, Any]]:
-    return runs[_KEY].drop_duplicates().to_dict("records")
-
-
 def of_block(runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
-    """The rows of ``runs`` that are of one block."""
-    return runs[_rows_of(runs, key)]
-
-
-def _rows_of(runs: pd.DataFrame, key: BlockKey) -> pd.Series[bool]:
-    mask = pd.Series(True, index=runs.index)
-    for name in _KEY:
-        mask &= runs[name] == getattr(key, name)
-    return mask
+    """The rows of ``runs`` that belong to a block."""
+    is_here = pd.Series(True, index=runs.index)
+    for name in BLOCK_COLUMNS:
+        is_here &= runs[name] == getattr(key, name)
+    return runs[is_here]
 
 
 def _unique_slugs(keys: list[BlockKey]) -> dict[BlockKey, str]:
@@ -94,21 +87,20 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
     }
     by_seed = {key: part.set_index("seed").sort_index() for key, part in done.groupby(["pair", "triplet"])}
     grids = {}
-    for direction, metric in schema.COLUMNS:
+    for metric in schema.METRICS.values():
         cells, seeds = {}, {}
-        name = schema.metric_key(direction, metric)
-        for pair, triplet in gaps:
-            here = by_seed.get((pair, triplet))
-            values = pd.Series(dtype=float) if here is None else here[name].astype(float)
-            seeds[pair, triplet] = values
-            cells[pair, triplet] = CellSummary(
+        for objective in gaps:
+            here = by_seed.get(objective)
+            values = pd.Series(dtype=float) if here is None else here[metric.test].astype(float)
+            seeds[objective] = values
+            cells[objective] = CellSummary(
                 mean=float(values.mean()) if len(values) else None,
                 std=float(values.std(ddof=1)) if len(values) > 1 else None,
                 n=len(values),
-                gaps=gaps[pair, triplet],
-                asked=(pair, triplet) in sweep.objectives,
+                gaps=gaps[objective],
+                asked=objective in sweep.objectives,
             )
-        grids[direction, metric] = Grid(direction=direction, metric=metric, cells=cells, near=_near(seeds))
+        grids[metric.key] = Grid(metric=metric, cells=cells, near=_near(seeds))
     return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids)
 
 

@@ -1,10 +1,12 @@
-"""What a report is made of: blocks, their grids, and the cells of a grid. Plain values, no reading and no drawing."""
+"""What a report is made of: blocks, their grids and the cells of a grid, as plain values, with the words for them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from analysis.run_schema import MEASURES, METRICS, Metric
 
 _NAMES = {
     "coco": "MS-COCO",
@@ -13,11 +15,17 @@ _NAMES = {
     "vse_infty": "VSE∞",
     "xvlm": "X-VLM",
 }
+NEAR = "≈"
+"""Stands behind a number that is within noise of the best."""
+MARKS = (
+    f"Bold: best; underlined: second; {NEAR}: within noise of the best (the 95 % interval of the difference holds 0, "
+    "uncorrected for the number of comparisons)."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockKey:
-    """What a block is of. Two runs of different keys are never averaged."""
+    """Identifies a block. Runs of different keys are never averaged."""
 
     dataset: str
     framework: str
@@ -40,6 +48,12 @@ class BlockKey:
         variant = () if self.variant == "paper" else (self.variant,)
         words = "-".join((self.dataset, self.framework, self.backbone, self.stage, *variant))
         return re.sub(r"[^A-Za-z0-9_.-]+", "_", words)
+
+
+BLOCK_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(BlockKey))
+"""The columns of a frame that identify a row's block."""
+MODEL_COLUMNS: tuple[str, ...] = tuple(name for name in BLOCK_COLUMNS if name != "stage")
+"""Those that the stages of one model share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +84,15 @@ class CellSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """One direction and metric of a block: a cell for each pair and triplet weight."""
+    """One metric of a block: a cell for each pair and triplet weight."""
 
-    direction: str
-    """``i2t``, ``t2i`` or ``both``."""
-    metric: str
-    """``R@1``, ``R@5``, ``R@10`` or ``rsum``."""
+    metric: Metric
     cells: Mapping[tuple[str, str], CellSummary]
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
     near: frozenset[tuple[str, str]] = frozenset()
-    """Cells within noise of the highest mean (:mod:`analysis.statistics.noise`), itself left out."""
+    """Cells within noise of the highest mean, without that one."""
     median_midpoint: bool = False
-    """Colour with the median at half strength instead of linearly; only some published tables are printed so."""
+    """Whether the median has half the full colour, as in some published tables; otherwise colours are linear."""
 
     @property
     def pairs(self) -> tuple[str, ...]:
@@ -94,25 +105,22 @@ class Grid:
         return tuple(dict.fromkeys(triplet for _, triplet in self.cells))
 
     @property
-    def means(self) -> list[float]:
+    def means(self) -> dict[tuple[str, str], float]:
         """The means that exist, row by row."""
-        return [cell.mean for cell in self.cells.values() if cell.mean is not None]
+        return {key: cell.mean for key, cell in self.cells.items() if cell.mean is not None}
 
     def best(self) -> set[tuple[str, str]]:
         """The cells whose mean is highest as printed, to one decimal."""
-        if not self.means:
-            return set()
-        return self._printed_as(f"{max(self.means):.1f}")
+        return self._ranked(0)
 
     def second(self) -> set[tuple[str, str]]:
         """The cells whose mean is second highest as printed."""
-        printed = {f"{mean:.1f}" for mean in self.means}
-        if len(printed) < 2:
-            return set()
-        return self._printed_as(sorted(printed, key=float)[-2])
+        return self._ranked(1)
 
-    def _printed_as(self, text: str) -> set[tuple[str, str]]:
-        return {key for key, cell in self.cells.items() if cell.mean is not None and f"{cell.mean:.1f}" == text}
+    def _ranked(self, rank: int) -> set[tuple[str, str]]:
+        printed = {key: float(f"{mean:.1f}") for key, mean in self.means.items()}
+        values = sorted(set(printed.values()), reverse=True)
+        return {key for key, value in printed.items() if value in values[rank : rank + 1]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +132,8 @@ class Block:
     """File name stem, unique in its report."""
     protocol: str
     """Seeds, selection and source of the numbers, in sentences."""
-    grids: Mapping[tuple[str, str], Grid]
-    """By ``(direction, metric)``."""
+    grids: Mapping[str, Grid]
+    """By the metric's key."""
 
     @property
     def gaps(self) -> list[tuple[str, Gap]]:
@@ -138,14 +146,33 @@ class Block:
         """Whether no cell has a number."""
         return not any(grid.means for grid in self.grids.values())
 
+    @property
+    def measures(self) -> list[str]:
+        """What the block has a table of, as in :data:`analysis.run_schema.MEASURES`."""
+        return [measure for measure in MEASURES if self.halves(measure)]
 
-def number_text(cell: CellSummary, sign: str = "±") -> str:
+    def halves(self, measure: str) -> list[Grid]:
+        """The grids that stand side by side in a table: one for each direction, or a single one for ``rsum``."""
+        keys = [key for key, metric in METRICS.items() if metric.name == measure]
+        return [self.grids[key] for key in keys if key in self.grids]
+
+    def caption(self, measure: str) -> str:
+        """What must stand beside the numbers: measure, block, seeds, selection, test split, data and marks."""
+        unit = "sum of the six recalls in %, 0 to 600" if measure == "rsum" else "%"
+        return f"{measure} ({unit}). {self.key.title}. {self.protocol} {MARKS}"
+
+
+def mean_text(mean: float, std: float | None, sign: str = "±") -> str:
+    """A mean as it is printed: ``35.6 ± 0.1``, or ``35.6 ± --`` without a standard deviation (None or NaN)."""
+    return f"{mean:.1f} {sign} {'--' if std is None or std != std else f'{std:.1f}'}"
+
+
+def number_text(cell: CellSummary, sign: str = "±", *, with_n: bool = True) -> str:
     """A cell as it is printed: ``35.6 ± 0.1``, ``35.6 ± 0.1 (n=2)`` when seeds are missing, ``--`` when empty."""
     if cell.mean is None:
         return "--"
-    std = "--" if cell.std is None else f"{cell.std:.1f}"
-    n = f" (n={cell.n})" if cell.gaps else ""
-    return f"{cell.mean:.1f} {sign} {std}{n}"
+    n = f" (n={cell.n})" if cell.gaps and with_n else ""
+    return f"{mean_text(cell.mean, cell.std, sign)}{n}"
 
 
 def gap_text(cell: CellSummary) -> str:
@@ -157,8 +184,3 @@ def gap_text(cell: CellSummary) -> str:
         f"{status}: seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
         for status, seeds in by_status.items()
     )
-
-
-def direction_title(direction: str) -> str:
-    """The words over a half of a table."""
-    return {"i2t": "Image → Text", "t2i": "Text → Image"}.get(direction, "Both directions")
