@@ -235,7 +235,7 @@ def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter)
 
 def _tidy(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs in an order that does not depend on when they ran, test metrics last."""
-    hidden = ("placed", "start_ms", "artifact_uri", "experiment_id")
+    hidden = ("placed", "asked", "start_ms", "artifact_uri", "experiment_id")
     words = [name for name in runs.columns if "/" not in name and name not in hidden]
     metrics = [name for name in TEST_METRICS if name in runs.columns]
     order = ["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "excluded", "run_id"]

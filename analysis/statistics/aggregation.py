@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import BLOCK_COLUMNS, Block, BlockKey, CellSummary, Gap, Grid
+from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, Block, BlockKey, CellSummary, Gap, Grid
 from analysis.statistics.differences import paired_within_noise
 from analysis.tracking import SweepRuns
 
@@ -19,19 +18,17 @@ _URGENCY = ("failed", "unusable", "running", "waiting")
 def aggregate(sweep: SweepRuns) -> tuple[Block, ...]:
     """All blocks of a sweep, those without a number included, by dataset, framework, backbone and stage order.
 
-    A block is expected for each stage asked for and each model that any run names, so a stage that never started
-    is a block full of gaps and not a silence.
+    A block is expected for each stage asked for and each model of the runs that the sweep asks for, so a stage that
+    never started is a block full of gaps and not a silence. Where tracking holds no run that is asked for, because the
+    sweep was edited and nothing has begun since, the models are those of the runs that are there.
     """
-    placed = sweep.runs[sweep.runs["placed"]]
-    distinct = placed[list(BLOCK_COLUMNS)].drop_duplicates().to_dict("records")
-    seen = {BlockKey(**{str(name): str(value) for name, value in row.items()}) for row in distinct}
-    keys = seen | {replace(key, stage=stage) for key in seen for stage in sweep.stages}
-    stages = [*sweep.stages, *sorted({key.stage for key in keys} - set(sweep.stages))]
-    ordered = sorted(
-        keys, key=lambda k: (k.dataset, k.framework, k.backbone, k.variant, k.data_fingerprint, stages.index(k.stage))
-    )
-    slugs = _unique_slugs(ordered)
-    return tuple(_block(sweep, key, slugs[key], of_block(placed, key)) for key in ordered)
+    asked = sweep.runs[sweep.runs["asked"]]
+    known = sweep.runs[sweep.runs["placed"]] if asked.empty else asked
+    seen = known[list(MODEL_COLUMNS)].drop_duplicates().astype(str).sort_values(list(MODEL_COLUMNS)).to_dict("records")
+    models = [{str(name): str(value) for name, value in row.items()} for row in seen]
+    keys = [BlockKey(**model, stage=stage) for model in models for stage in sweep.stages]
+    slugs = _unique_slugs(keys)
+    return tuple(_block(sweep, key, slugs[key], of_block(asked, key)) for key in keys)
 
 
 def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
@@ -143,7 +140,7 @@ def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
 def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
     """Of a block's stage and those before it, the ones that chose their epoch on the test split."""
     runs = of_block(counted(sweep), key)["run_id"]
-    until = sweep.stages[: sweep.stages.index(key.stage) + 1] if key.stage in sweep.stages else (key.stage,)
+    until = sweep.stages[: sweep.stages.index(key.stage) + 1]
     columns = {stage: f"stages.{stage}.select_on" for stage in until}
     return [
         stage

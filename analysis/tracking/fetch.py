@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 
 from analysis import run_schema as schema
 from analysis.errors import AnalysisError
-from analysis.tracking.counting import Asked, verdicts
+from analysis.tracking.counting import Asked, judge
 
 _PAGE = 1000
 _TEXT_COLUMNS = {
@@ -61,7 +61,8 @@ class SweepRuns:
     runs: pd.DataFrame
     """A row for each run, oldest first: ``run_id``, ``run_name``, ``experiment_id``, ``start_ms``, ``artifact_uri``,
     the tags by their last word, ``seed`` (int, -1 when not readable), every metric under its own name, ``placed``
-    (whether the tags say where it belongs) and ``excluded`` (why the run does not count, or an empty string)."""
+    (whether the tags say where it belongs), ``asked`` (whether the sweep asks for it now) and ``excluded`` (why the
+    run does not count, or an empty string)."""
     settings: pd.DataFrame
     """The runs' parameters as text: a row for each run, indexed by ``run_id``; missing ones are empty strings."""
     notes: tuple[str, ...]
@@ -196,17 +197,25 @@ def _assemble(
     asked = Asked(
         seeds=tuple(int(seed) for seed in seeds),
         objectives=dict(zip(objectives, keys if len(keys) == len(objectives) else [""] * len(objectives), strict=True)),
+        stages=tuple(str(stage) for stage in stages),
         settings=frozenset(_listed(tags, schema.TAG_SETTINGS_KEYS) or ()),
+        data_fingerprint=tags.get(schema.TAG_DATA_FINGERPRINT, ""),
     )
-    runs = runs.assign(placed=runs["lacking"] == "", excluded=verdicts(runs, asked)).drop(columns="lacking")
+    runs = judge(runs, asked).reset_index(drop=True)
+    data = sorted(set(runs[runs["excluded"] == ""]["data_fingerprint"]))
+    if len(data) > 1:
+        notes.append(
+            f"Trainings on {len(data)} sets of data count, each in blocks of its own (fingerprints {', '.join(data)}): "
+            "the parent run does not say which data were asked for."
+        )
     return SweepRuns(
         tracking_uri=tracking_uri,
         experiment=experiment,
         parent_run_id=parents[-1].info.run_id if parents else None,
         seeds=asked.seeds,
         objectives=tuple(objectives),
-        stages=tuple(str(stage) for stage in stages),
-        runs=runs.reset_index(drop=True),
+        stages=asked.stages,
+        runs=runs,
         settings=settings,
         notes=tuple(notes),
     )
