@@ -17,9 +17,10 @@ _NAMES = {
 }
 NEAR = "≈"
 """Stands behind a number that is within noise of the best."""
-MARKS = (
-    f"Bold: best; underlined: second; {NEAR}: within noise of the best (the 95 % interval of the difference holds 0, "
-    "uncorrected for the number of comparisons)."
+_BEST = "Bold: best; underlined: second"
+_NOISE = (
+    f"{NEAR}: within noise of the best (the 95 % interval of the difference holds 0, uncorrected for the number of "
+    "comparisons)"
 )
 
 
@@ -91,6 +92,8 @@ class Grid:
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
     near: frozenset[tuple[str, str]] = frozenset()
     """Cells within noise of the highest mean, without that one."""
+    unjudged: frozenset[tuple[str, str]] = frozenset()
+    """Cells that share fewer than two seeds with that of the highest mean: no interval can tell them apart or not."""
     median_midpoint: bool = False
     """Whether the median has half the full colour, as in some published tables; otherwise colours are linear."""
 
@@ -159,7 +162,16 @@ class Block:
     def caption(self, measure: str) -> str:
         """What must stand beside the numbers: measure, block, seeds, selection, test split, data and marks."""
         unit = "sum of the six recalls in %, 0 to 600" if measure == "rsum" else "%"
-        return f"{measure} ({unit}). {self.key.title}. {self.protocol} {MARKS}"
+        return f"{measure} ({unit}). {self.key.title}. {self.protocol} {self._marks(measure)}"
+
+    def _marks(self, measure: str) -> str:
+        """The meaning of the marks; no cell is marked as within noise where there is no interval."""
+        grids = self.halves(measure)
+        if not any(grid.unjudged for grid in grids):
+            return f"{_BEST}; {_NOISE}."
+        if all(len(grid.unjudged) == len(grid.means) - 1 for grid in grids):
+            return f"{_BEST}. With one seed no interval exists, so no cell is marked as within noise of the best."
+        return f"{_BEST}; {_NOISE}. Cells that share fewer than two seeds with the best have no interval and no mark."
 
 
 def mean_text(mean: float, std: float | None, sign: str = "±") -> str:

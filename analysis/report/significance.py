@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import MODEL_COLUMNS, Block
+from analysis.blocks import MODEL_COLUMNS, Block, Grid
 from analysis.figures import draw_rank_diagram, write_figure
 from analysis.report.document import FigureLink, ReportFolder, Section
 from analysis.report.tables import TextTable
@@ -221,12 +221,11 @@ def block_verdict(block: Block) -> str:
         if len(grid.means) < 2:
             continue
         best = max(grid.means, key=lambda key: grid.means[key])
-        near = [key for key in grid.means if key != best and key in grid.near]
         cell = grid.cells[best]
         spread = "" if cell.std is None else f" ± {cell.std:.1f}"
         sentences.append(
             f"{DIRECTION_TITLES[metric.direction]}: {'/'.join(best)} has the highest mean R@1, {cell.mean:.1f}{spread} "
-            f"(n = {cell.n}); {_near(near, len(grid.means) - 1)}."
+            f"(n = {cell.n}); {_told_apart(grid)}."
         )
     return f"{block.key.title}. {' '.join(sentences)}" if sentences else ""
 
@@ -249,6 +248,17 @@ def stage_verdict(
     if ranks is not None:
         sentences.append(_over_blocks(ranks))
     return " ".join([f"Stage {stage}.", *(sentence for sentence in sentences if sentence)])
+
+
+def _told_apart(grid: Grid) -> str:
+    """Which of the others the best cell can be told from, where an interval says so."""
+    others, unjudged = len(grid.means) - 1, len(grid.unjudged)
+    if unjudged == others:
+        which = f"any of the {others} others" if others > 1 else "the other"
+        return f"with one seed no interval exists to tell it from {which}"
+    near = [key for key in grid.means if key in grid.near]
+    text = _near(near, others - unjudged)
+    return text + (f"; no interval against the {unjudged} that share fewer than two seeds with it" if unjudged else "")
 
 
 def _near(near: Sequence[tuple[str, str]], others: int) -> str:

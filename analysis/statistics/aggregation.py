@@ -97,17 +97,23 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
                 gaps=gaps[objective],
                 asked=objective in sweep.objectives,
             )
-        grids[metric.key] = Grid(metric=metric, cells=cells, near=_near(seeds))
+        near, unjudged = _near(seeds)
+        grids[metric.key] = Grid(metric=metric, cells=cells, near=near, unjudged=unjudged)
     return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids)
 
 
-def _near(seeds: Mapping[tuple[str, str], pd.Series[float]]) -> frozenset[tuple[str, str]]:
-    """The cells within noise of the one with the highest mean, paired by seed."""
+_Objectives = frozenset[tuple[str, str]]
+
+
+def _near(seeds: Mapping[tuple[str, str], pd.Series[float]]) -> tuple[_Objectives, _Objectives]:
+    """The cells within noise of the one with the highest mean, paired by seed; and those without an interval."""
     known = {key: values for key, values in seeds.items() if len(values)}
-    if not known:
-        return frozenset()
-    best = max(known, key=lambda key: float(known[key].mean()))
-    return frozenset(key for key in known if key != best and paired_within_noise(known[best], known[key]))
+    best = max(known, key=lambda key: float(known[key].mean()), default=None)
+    if best is None:
+        return frozenset(), frozenset()
+    within = {key: paired_within_noise(known[best], known[key]) for key in known if key != best}
+    near, unjudged = (frozenset(key for key, is_near in within.items() if is_near is which) for which in (True, None))
+    return near, unjudged
 
 
 def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, triplet: str) -> tuple[Gap, ...]:

@@ -196,15 +196,19 @@ def mean_interval(values: pd.Series[float]) -> Interval | None:
     return Interval(mean=mean, low=float(low), high=float(high), blocks=len(groups), runs=runs)
 
 
-def paired_within_noise(one: pd.Series[float], other: pd.Series[float]) -> bool:
+def paired_within_noise(one: pd.Series[float], other: pd.Series[float]) -> bool | None:
     """Whether the 95 % t interval of the difference, paired by the index (the seed), holds 0.
 
-    With fewer than two pairs nothing can be told apart. There is no correction for the number of comparisons, so what
-    this does tell apart is a candidate, not a finding.
+    There is no correction for the number of comparisons, so what this does tell apart is a candidate, not a finding.
+
+    Returns:
+        None with fewer than two pairs, of which no interval exists.
     """
     differences = (one - other).dropna()
     n = len(differences)
-    return n < 2 or bool(abs(differences.mean()) <= _t_reach(float(differences.std(ddof=1)) ** 2 / n, n - 1))
+    if n < 2:
+        return None
+    return bool(abs(differences.mean()) <= _t_reach(float(differences.std(ddof=1)) ** 2 / n, n - 1))
 
 
 def summary_within_noise(mean: float, std: float, other_mean: float, other_std: float, n: int) -> bool:
