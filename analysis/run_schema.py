@@ -74,6 +74,9 @@ STATUS_FAILED = "failed"
 STATUSES: tuple[str, ...] = (STATUS_WAITING, STATUS_RUNNING, STATUS_DONE, STATUS_FAILED)
 
 TEST_PREFIX = "test/"
+"""Metrics of the selected epoch's weights on the test split."""
+SELECTED_PREFIX = "selected/val_"
+"""Metrics of the same weights on the validation split; older runs lack them."""
 
 DIRECTIONS: tuple[str, ...] = ("i2t", "t2i")
 DIRECTION_TITLES: Mapping[str, str] = {"i2t": "Image → Text", "t2i": "Text → Image", "both": "Both directions"}
@@ -96,6 +99,11 @@ class Metric:
     def test(self) -> str:
         """Its name in tracking, measured on the test split."""
         return TEST_PREFIX + self.key
+
+    @property
+    def selected(self) -> str:
+        """Its name in tracking, measured on the validation split with the same weights as `test`."""
+        return SELECTED_PREFIX + self.key
 
     @property
     def label(self) -> str:

@@ -28,13 +28,14 @@ from analysis.report.sections import (
 from analysis.report.side_by_side import columns_of, side_by_side_section
 from analysis.report.significance import significance_section
 from analysis.report.tables import to_csv, to_latex, to_markdown
-from analysis.run_schema import MEASURES, TEST_METRICS, measure_slug
+from analysis.run_schema import MEASURES, measure_slug
 from analysis.statistics import (
     aggregate,
     cells_frame,
     counted,
     marginals,
     paired_differences,
+    runs_frame,
     stages_selected_on_test,
 )
 from analysis.tracking import SweepRuns, attach_files, fetch_runs, publish_summary
@@ -74,10 +75,10 @@ def write_report(
     """Write tables, heatmaps, statistics and the two documents that show them.
 
     Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every run,
-    counted or not, and why), ``differences`` and ``marginals`` as CSV and Parquet, ``tables/BLOCK.{md,tex,csv}``,
-    ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf,svg}``, the sections' figures, and
-    ``report.json``, the list of them. Writing again replaces an earlier report in the same folder and touches nothing
-    else there.
+    counted or not, with its settings and metrics), ``differences`` and ``marginals`` as CSV and Parquet,
+    ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf,svg}``, the
+    sections' figures, and ``report.json``, the list of them. Writing again replaces an earlier report in the same
+    folder and touches nothing else there.
 
     Blocks without any number have no table or heatmap; the documents list what they miss.
 
@@ -99,7 +100,7 @@ def write_report(
     differences = paired_differences(runs)
     folder = ReportFolder(out_dir)
     report = _report(sweep, blocks, weights, differences, folder, compare=compare, others=others, scale=scale)
-    frames = {"cells": cells_frame(blocks), "runs": _tidy(sweep.runs), "marginals": weights, "differences": differences}
+    frames = {"cells": cells_frame(blocks), "runs": runs_frame(sweep), "marginals": weights, "differences": differences}
     for name, frame in frames.items():
         folder.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         frame.to_parquet(folder.path(f"{name}.parquet"), index=False)
@@ -231,12 +232,3 @@ def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter)
         figures.submit(write_figure, paths, draw_heatmap, block, table.colour, measure)
     for table in grids[:1]:
         folder.write(f"tables/{table.block.slug}.csv", to_csv(table.block))
-
-
-def _tidy(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs in an order that does not depend on when they ran, test metrics last."""
-    hidden = ("placed", "asked", "start_ms", "artifact_uri", "experiment_id")
-    words = [name for name in runs.columns if "/" not in name and name not in hidden]
-    metrics = [name for name in TEST_METRICS if name in runs.columns]
-    order = ["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "excluded", "run_id"]
-    return runs[[*words, *metrics]].sort_values(order)

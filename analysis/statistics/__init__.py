@@ -5,7 +5,14 @@ Reads nothing and draws nothing. Imports `analysis.tracking` for the runs; every
 
 from __future__ import annotations
 
-from analysis.statistics.aggregation import aggregate, cells_frame, counted, of_block, stages_selected_on_test
+from analysis.statistics.aggregation import (
+    aggregate,
+    cells_frame,
+    counted,
+    of_block,
+    runs_frame,
+    stages_selected_on_test,
+)
 from analysis.statistics.differences import (
     MAX_EXACT,
     MIN_FREE,
@@ -42,6 +49,7 @@ __all__ = [
     "of_block",
     "paired_differences",
     "rank_objectives",
+    "runs_frame",
     "seeds_note",
     "stages_selected_on_test",
     "subjects_of",

@@ -53,6 +53,36 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def runs_frame(sweep: SweepRuns) -> pd.DataFrame:
+    """Every run as a row, counted or not, in an order that does not depend on when they ran.
+
+    Columns: the tags by their last word, ``excluded`` (why the run does not count), ``lr`` of the run's own stage, the
+    parameters ``objective.*`` of its objective, ``selected/val_*`` (the validation metrics of the selected epoch) and
+    ``test/*`` (its test metrics). Numbers are numbers; what a run does not record is empty.
+    """
+    hidden = ("placed", "asked", "start_ms", "artifact_uri", "experiment_id")
+    runs = sweep.runs[[name for name in sweep.runs.columns if "/" not in name and name not in hidden]].copy()
+    settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
+    lr = pd.Series("", index=runs.index)
+    for stage, here in runs.groupby("stage"):
+        lr[here.index] = settings.loc[here.index].get(f"stages.{stage}.lr", "")
+    runs["lr"] = _numbers(lr)
+    for name in map(str, settings.columns):
+        if name.startswith("objective.") and name.removeprefix("objective.") not in runs.columns:
+            runs[name] = _numbers(settings[name])
+    for metric in schema.METRICS.values():
+        runs[metric.selected] = sweep.runs.get(metric.selected, float("nan"))
+    tests = [name for name in schema.TEST_METRICS if name in sweep.runs.columns]
+    order = ["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "excluded", "run_id"]
+    return runs.join(sweep.runs[tests]).sort_values(order)
+
+
+def _numbers(texts: pd.Series[str]) -> pd.Series[Any]:
+    """Texts as numbers, empty ones as NaN, where all of them are numbers; otherwise as they are."""
+    numbers = pd.to_numeric(texts, errors="coerce")
+    return numbers if numbers.isna().equals(texts == "") else texts
+
+
 def counted(sweep: SweepRuns) -> pd.DataFrame:
     """The runs that count, as they are in ``sweep.runs``."""
     return sweep.runs[sweep.runs["excluded"] == ""]

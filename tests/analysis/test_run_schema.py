@@ -18,12 +18,15 @@ def test_names_are_those_that_the_driver_writes() -> None:
     assert run_schema.STATUSES == written.STATUSES
     assert {run_schema.ROLE_SWEEP, run_schema.ROLE_CELL} == {written.ROLE_SWEEP, written.ROLE_CELL}
     assert set(run_schema.TEST_METRICS) == {written.TEST_PREFIX + name for name in written.RECALLS}
+    if hasattr(written, "SELECTED_PREFIX"):
+        assert run_schema.SELECTED_PREFIX == written.SELECTED_PREFIX
     assert set(run_schema.METRICS) == set(written.RECALLS)
 
 
 def test_a_metric_has_its_words_from_its_key() -> None:
     metric = run_schema.METRICS["t2i_r10"]
-    assert (metric.test, metric.label, metric.title) == ("test/t2i_r10", "t2i R@10", "Text → Image R@10")
+    assert (metric.test, metric.selected) == ("test/t2i_r10", "selected/val_t2i_r10")
+    assert (metric.label, metric.title) == ("t2i R@10", "Text → Image R@10")
     assert (metric.direction, metric.name, metric.maximum) == ("t2i", "R@10", 100)
     assert (run_schema.RSUM.test, run_schema.RSUM.title, run_schema.RSUM.maximum) == ("test/rsum", "rsum", 600)
     assert list(run_schema.METRICS) == ["i2t_r1", "t2i_r1", "i2t_r5", "t2i_r5", "i2t_r10", "t2i_r10", "rsum"]

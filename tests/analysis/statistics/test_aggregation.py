@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from analysis import aggregate, cells_frame, fetch_runs
+from analysis import aggregate, cells_frame, fetch_runs, write_report
 from analysis.blocks import Gap
 from analysis.run_schema import TEST_METRICS
-from tests.helpers.analysis_cases import FINGERPRINT, OBJECTIVES, SweepWriter
+from tests.helpers.analysis_cases import FINGERPRINT, OBJECTIVES, RECALLS, SweepWriter, recalls, with_params
 
 pytestmark = pytest.mark.integration
 
@@ -98,3 +100,28 @@ def test_tidy_frame_has_a_row_per_cell_and_metric(broken_sweep: SweepWriter) -> 
     assert hole["mean"].isna().all()
     assert set(hole["n"]) == {0}
     assert hole["missing"].str.count("failed").eq(3).all()
+
+
+def test_every_run_has_its_learning_rate_its_objective_and_what_selected_it(
+    new_sweep: Callable[[str], SweepWriter], tmp_path: Path
+) -> None:
+    writer = new_sweep("runs with settings")
+    writer.write_parent(seeds=[1], objectives=["con/con", "sig/cir"], **{"goal.stages": '["frozen", "finetune"]'})
+    selected = {f"selected/val_{name}": 30.0 + place for place, name in enumerate(RECALLS)} | {"selected/val_rsum": 195}
+    run = writer.write("sig/cir", metrics=recalls("sig/cir", 1) | selected)
+    with_params(writer, run, stages__frozen__lr="0.001", objective__pair="sig", objective__margin="0.2")
+    with_params(writer, run, objective__strict="True")
+    run = writer.write("sig/cir", stage="finetune")
+    with_params(writer, run, stages__frozen__lr="0.001", stages__finetune__lr="2e-05", objective__margin="0.2")
+    writer.write("con/con")  # from before there were any of these
+    write_report(writer.uri, writer.name, tmp_path)
+    for runs in (pd.read_parquet(tmp_path / "runs.parquet"), pd.read_csv(tmp_path / "runs.csv")):
+        rows = {(row["pair"], row["stage"]): row for _, row in runs.iterrows()}
+        frozen, finetune, older = rows["sig", "frozen"], rows["sig", "finetune"], rows["con", "frozen"]
+        assert (frozen["lr"], finetune["lr"]) == (0.001, 2e-05)
+        assert (frozen["objective.margin"], str(frozen["objective.strict"])) == (0.2, "True")
+        assert (frozen["selected/val_i2t_r1"], frozen["selected/val_rsum"]) == (30.0, 195.0)
+        assert finetune[list(selected)].isna().all()
+        assert older[["lr", "objective.margin", *selected]].isna().all()
+        assert "objective.pair" not in runs
+        assert frozen["test/i2t_r1"] == pytest.approx(40.8)
