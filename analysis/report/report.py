@@ -185,7 +185,7 @@ def _report(
             settings_section(sweep, blocks),
             runs_section(sweep),
         ]
-    notes = [*sweep.notes, *_selection_note(sweep, blocks)]
+    notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep)]
     if compare and not comparisons:
         notes.append("No finished block of this sweep is one of the paper's, so there is nothing to compare with.")
     notes += settings_notes(sweep, blocks)
@@ -206,6 +206,18 @@ def _selection_note(sweep: SweepRuns, blocks: Sequence[Block]) -> list[str]:
         f"SELECTED ON TEST, which flatters every number of theirs in this report: {'; '.join(on_test)}. "
         "Compare them with work that selects so, and with no other."
     ]
+
+
+def _source_note(sweep: SweepRuns) -> list[str]:
+    """How many of the trainings that count nobody can repeat from a commit alone."""
+    changes = counted(sweep)["git_diff"]
+    kinds = sorted(set(changes) - {""})
+    if not kinds:
+        return []
+    few = f"{', '.join(kinds[:5])}{f' and {len(kinds) - 5} more' if len(kinds) > 5 else ''}"
+    which = f"of {len(kinds)} kinds: {few}" if len(kinds) > 1 else f"all the same: {few}"
+    modified = f"{(changes != '').sum()} of {len(changes)} trainings"
+    return [f"{modified} ran from a source tree with uncommitted changes ({which})."]
 
 
 def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:

@@ -38,6 +38,7 @@ _TEXT_COLUMNS = {
     "settings_key": schema.TAG_SETTINGS_KEY,
     "triplets": schema.TAG_TRIPLETS,
     "git_commit": schema.TAG_GIT_COMMIT,
+    "git_diff": schema.TAG_GIT_DIFF,
     "data_fingerprint": schema.TAG_DATA_FINGERPRINT,
 }
 

@@ -18,8 +18,9 @@ def test_names_are_those_that_the_driver_writes() -> None:
     assert run_schema.STATUSES == written.STATUSES
     assert {run_schema.ROLE_SWEEP, run_schema.ROLE_CELL} == {written.ROLE_SWEEP, written.ROLE_CELL}
     assert set(run_schema.TEST_METRICS) == {written.TEST_PREFIX + name for name in written.RECALLS}
-    if hasattr(written, "SELECTED_PREFIX"):
-        assert run_schema.SELECTED_PREFIX == written.SELECTED_PREFIX
+    for name in ("SELECTED_PREFIX", "GIT_DIFF"):
+        ours = {"SELECTED_PREFIX": run_schema.SELECTED_PREFIX, "GIT_DIFF": run_schema.TAG_GIT_DIFF}[name]
+        assert getattr(written, name, ours) == ours
     assert set(run_schema.METRICS) == set(written.RECALLS)
 
 

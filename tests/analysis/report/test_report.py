@@ -49,6 +49,7 @@ def test_a_complete_sweep_has_all_files_and_no_gap(complete: ReportResult) -> No
     text = (complete.out_dir / "report.md").read_text()
     assert "90 of 90 trainings (cell and stage) are finished. 15 objectives, seeds 1, 2, 3." in text
     assert "## Missing" not in text
+    assert "uncommitted changes" not in text
     assert "p cannot fall below 0.25, nor below 1 after Holm" in text
     assert "Rank correlation over 15 cells: Spearman" in text
 
@@ -108,6 +109,24 @@ def test_a_cell_without_a_second_seed_is_not_marked(new_sweep: Callable[[str], S
     assert "| **P con** | **41.5 ± 0.0** ≈ | <u>40.1 ± -- (n=1)</u> | -- |" in text
     assert "Cells that share fewer than two seeds with the best have no interval and no mark." in text
     assert "told from it with these seeds; no interval against the 1 that share fewer than two seeds with it" in text
+
+
+def test_trainings_from_a_modified_source_tree_are_said_at_the_top(
+    new_sweep: Callable[[str], SweepWriter], tmp_path: Path
+) -> None:
+    writer = new_sweep("modified source")
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"])
+    writer.write("con/con", 1, git_diff="1a2b3c4d5e6f")
+    writer.write("con/con", 2, git_diff="")
+    note = "{} of {} trainings ran from a source tree with uncommitted changes ({})."
+    write_report(writer.uri, writer.name, tmp_path)
+    top = (tmp_path / "report.md").read_text().partition("## ")[0]
+    assert note.format(1, 2, "all the same: 1a2b3c4d5e6f") in top
+    writer.write("con/con", 3, git_diff="0a2b3c4d5e6f")
+    writer.write("con/con", 4, git_diff="of a run that does not count")
+    write_report(writer.uri, writer.name, tmp_path)
+    for name in ("report.md", "report.html"):
+        assert note.format(2, 3, "of 2 kinds: 0a2b3c4d5e6f, 1a2b3c4d5e6f") in (tmp_path / name).read_text()
 
 
 class Page(HTMLParser):
