@@ -13,9 +13,6 @@ from analysis.report.tables import TextTable
 from analysis.statistics import MAX_EXACT, counted, of_block
 from analysis.tracking import SweepRuns, run_url
 
-_OWN = ("objective.", "seed")
-"""Settings in which the runs of a block are meant to differ."""
-
 
 def block_section(block: Block, colour: str) -> Section:
     """A block's tables and heatmaps, or what is missing when nothing is finished.
@@ -173,17 +170,17 @@ def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | Non
         The section; None when no run that counts has a parameter.
     """
     runs = counted(sweep)
-    shared = _shared_columns(sweep)
+    settings = _settings(sweep, runs)
+    shared = _shared(settings)
     if runs.empty or not shared:
         return None
-    table = sweep.settings.loc[runs["run_id"], shared]
-    same = [name for name in shared if table[name].nunique() == 1]
-    tables = [_setting_table("Of every training", [(name, str(table[name].iloc[0])) for name in same])]
+    same = [name for name in shared if settings[name].nunique() == 1]
+    tables = [_setting_table("Of every training", [(name, str(settings[name].iloc[0])) for name in same])]
     for block in blocks:
-        mine = sweep.settings.loc[of_block(runs, block.key)["run_id"]]
+        mine = settings.loc[of_block(runs, block.key).index]
         rows = [(name, _values(mine[name])) for name in shared if name not in same and len(mine)]
         tables.append(_setting_table(block.key.title, rows))
-    tables.append(_objective_table(sweep, runs))
+    tables.append(_objective_table(sweep, runs, settings))
     fingerprints = ", ".join(sorted(set(runs["data_fingerprint"])))
     said = f"Seeds {', '.join(map(str, sweep.seeds))}. Data fingerprint {fingerprints}."
     filled = tuple(table for table in tables if table.rows)
@@ -193,15 +190,14 @@ def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | Non
 def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
     """A warning for every block whose counted runs differ in settings, naming the settings and the seeds."""
     runs = counted(sweep)
+    settings = _settings(sweep, runs)
+    own = [name for name in settings.columns if name.startswith("objective.")]
     notes = []
     for block in blocks:
         here = of_block(runs, block.key)
-        shared = [name for name in _shared_columns(sweep) if sweep.settings.loc[here["run_id"], name].nunique() > 1]
-        differing = [_by_value(sweep, here, name) for name in shared]
+        differing = _differing(here, settings, _shared(settings))
         for (pair, triplet), part in here.groupby(["pair", "triplet"]):
-            own = [name for name in sweep.settings.columns if name.startswith("objective.")]
-            own = [name for name in own if sweep.settings.loc[part["run_id"], name].nunique() > 1]
-            differing += [f"{pair}/{triplet} {_by_value(sweep, part, name)}" for name in own]
+            differing += [f"{pair}/{triplet} {text}" for text in _differing(part, settings, own)]
         keys = set(here["settings_key"]) - {""}
         if not differing and len(keys) > 1:
             differing = [f"{schema.TAG_SETTINGS_KEY} ({', '.join(sorted(keys))})"]
@@ -210,34 +206,51 @@ def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
     return notes
 
 
-def _shared_columns(sweep: SweepRuns) -> list[str]:
-    return sorted(name for name in map(str, sweep.settings.columns) if not name.startswith(_OWN))
+def _settings(sweep: SweepRuns, runs: pd.DataFrame) -> pd.DataFrame:
+    """The parameters of runs, indexed as these.
+
+    Of a parameter that a run does not record it has the value that runs of the same key have, since the key is a hash
+    of them all: a setting that was added to the program later is not part of it at the value that changes nothing.
+    """
+    settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
+    for name in map(str, settings.columns):
+        key = runs["objective_key" if name.startswith("objective.") else "settings_key"]
+        known = settings[name].where(settings[name] != "")
+        settings[name] = known.fillna(known.groupby(key.where(key != "")).transform("first")).fillna("")
+    return settings
+
+
+def _shared(settings: pd.DataFrame) -> list[str]:
+    """The settings in which the runs of a block are meant to agree."""
+    return sorted(name for name in map(str, settings.columns) if not name.startswith(("objective.", "seed")))
+
+
+def _differing(runs: pd.DataFrame, settings: pd.DataFrame, names: Iterable[str]) -> list[str]:
+    """Each setting in which runs differ, as in ``stages.frozen.lr (0.001: seeds 1, 2; 0.002: seed 3)``."""
+    found = []
+    for name in names:
+        seeds = runs["seed"].groupby(settings.loc[runs.index, name]).unique()
+        if len(seeds) > 1:
+            values = [
+                f"{value or 'not recorded'}: seed{'s' if len(own) > 1 else ''} {', '.join(map(str, sorted(own)))}"
+                for value, own in seeds.items()
+            ]
+            found.append(f"{name} ({'; '.join(values)})")
+    return found
 
 
 def _values(column: pd.Series[str]) -> str:
     return ", ".join(sorted({value or "not recorded" for value in column}))
 
 
-def _by_value(sweep: SweepRuns, runs: pd.DataFrame, name: str) -> str:
-    """As in ``stages.frozen.lr (0.001: seeds 1, 2; 0.002: seed 3)``."""
-    values = sweep.settings.loc[runs["run_id"], name]
-    parts = []
-    for value in sorted(set(values)):
-        seeds = sorted(set(runs["seed"][(values == value).to_numpy()]))
-        word = "seed" if len(seeds) == 1 else "seeds"
-        parts.append(f"{value or 'not recorded'}: {word} {', '.join(map(str, seeds))}")
-    return f"{name} ({'; '.join(parts)})"
-
-
-def _objective_table(sweep: SweepRuns, runs: pd.DataFrame) -> TextTable:
-    names = [name for name in map(str, sweep.settings.columns) if name.startswith("objective.")]
+def _objective_table(sweep: SweepRuns, runs: pd.DataFrame, settings: pd.DataFrame) -> TextTable:
+    names = [name for name in map(str, settings.columns) if name.startswith("objective.")]
     names = [name for name in names if name not in ("objective.pair", "objective.triplet")]
     rows = []
     for pair, triplet in sweep.objectives:
-        ids = runs[(runs["pair"] == pair) & (runs["triplet"] == triplet)]["run_id"]
-        found = sweep.settings.loc[ids]
+        found = settings[(runs["pair"] == pair) & (runs["triplet"] == triplet)]
         own = [f"{n.removeprefix('objective.')} {_values(found[n])}" for n in names if (found[n] != "").any()]
-        if len(ids):
+        if len(found):
             rows.append((f"{pair}/{triplet}", "; ".join(own) or "none"))
     return TextTable(title="Parameters of the objectives", head=("objective", "parameters"), rows=tuple(rows), words=2)
 

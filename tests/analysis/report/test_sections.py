@@ -66,3 +66,35 @@ def test_only_a_key_differing_is_a_warning_too(new_sweep: Callable[[str], SweepW
     (note,) = settings_notes(sweep, aggregate(sweep))
     assert "goal.settings_key (a, b)" in note
     assert settings_section(sweep, aggregate(sweep)) is None
+
+
+def test_a_parameter_that_runs_of_one_key_record_or_not_is_no_difference(
+    new_sweep: Callable[[str], SweepWriter],
+) -> None:
+    writer = new_sweep("recorded later")
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"])
+    keys = {"settings_key": "a", "objective_key": "m"}
+    older = writer.write("con/con", 1, **keys)
+    with_params(writer, older, model__embed_dim="64")
+    for seed in (2, 3):
+        run_id = writer.write("con/con", seed, **keys)
+        with_params(writer, run_id, model__embed_dim="64", model__vocabulary="train_val", objective__margin="0.2")
+    sweep = fetch_runs(writer.uri, writer.name)
+    assert settings_notes(sweep, aggregate(sweep)) == []
+    section = settings_section(sweep, aggregate(sweep))
+    assert section is not None
+    rows = {row for table in section.tables for row in table.rows}
+    assert {("model.vocabulary", "train_val"), ("con/con", "margin 0.2")} <= rows
+
+
+def test_a_parameter_that_only_runs_of_another_key_record_is_a_difference(
+    new_sweep: Callable[[str], SweepWriter],
+) -> None:
+    writer = new_sweep("recorded by another key")
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"])
+    with_params(writer, writer.write("con/con", 1, settings_key="a"), model__embed_dim="64")
+    with_params(writer, writer.write("con/con", 2, settings_key="b"), model__vocabulary="train")
+    writer.write("con/con", 3, settings_key="b")
+    sweep = fetch_runs(writer.uri, writer.name)
+    (note,) = settings_notes(sweep, aggregate(sweep))
+    assert "model.vocabulary (not recorded: seed 1; train: seeds 2, 3)" in note
