@@ -1,4 +1,4 @@
-"""What a report is made of: blocks, their grids and the cells of a grid, as plain values, with the words for them."""
+"""What a report is made of: blocks, their grids and cells, as plain values, and how they are put into words."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class BlockKey:
 
 
 BLOCK_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(BlockKey))
-"""The columns of a frame that identify a row's block."""
+"""The columns that identify the block of a frame's row."""
 MODEL_COLUMNS: tuple[str, ...] = tuple(name for name in BLOCK_COLUMNS if name != "stage")
-"""Those that the stages of one model share."""
+"""Those of them that all stages of a model share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """One seed that a cell was asked for and has no number of."""
+    """A seed of a cell that was asked for and has no result."""
 
     seed: int
     status: str
@@ -91,9 +91,9 @@ class Grid:
     cells: Mapping[tuple[str, str], CellSummary]
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
     near: frozenset[tuple[str, str]] = frozenset()
-    """Cells within noise of the highest mean, without that one."""
+    """Cells within noise of the cell with the highest mean."""
     unjudged: frozenset[tuple[str, str]] = frozenset()
-    """Cells that share fewer than two seeds with that of the highest mean: no interval can tell them apart or not."""
+    """Cells that share fewer than two seeds with the cell of the highest mean, so that no interval exists."""
     median_midpoint: bool = False
     """Whether the median has half the full colour, as in some published tables; otherwise colours are linear."""
 
@@ -151,7 +151,7 @@ class Block:
 
     @property
     def measures(self) -> list[str]:
-        """What the block has a table of, as in :data:`analysis.run_schema.MEASURES`."""
+        """The measures of which the block has numbers, out of :data:`analysis.run_schema.MEASURES`."""
         return [measure for measure in MEASURES if self.halves(measure)]
 
     def halves(self, measure: str) -> list[Grid]:

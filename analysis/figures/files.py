@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from analysis.errors import AnalysisError
 
 FEW = 12
-"""So many figures are drawn sooner than another process has started."""
+"""From so many figures on, another process is worth its start."""
 _Job = tuple[Callable[..., object], tuple[Any, ...]]
 _UNDATED: dict[str, dict[str, str | None]] = {
     ".png": {"Software": None},
@@ -92,7 +92,7 @@ class FigureWriter:
             self._fed.result()
 
     def _feed(self) -> None:
-        """Hand over one job at a time, so that the others can still be taken here; ends at None."""
+        """Give the other process one job at a time, so that this one can still take the others; ends at None."""
         while (job := self._jobs.get()) is not None:
             assert self._pool is not None
             try:

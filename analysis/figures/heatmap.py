@@ -123,7 +123,7 @@ def _draw_empty(axes: Axes, x: int, y: int, cell: CellSummary) -> None:
 def _draw_weight(axes: Axes, x: float, y: float, letter: str, name: str, *, centred: bool) -> None:
     """Write a letter with a raised name, centred at x or ending there.
 
-    As two plain texts: matplotlib parses its mathematics anew for each file, which would be a third of the time.
+    They are two plain texts, because matplotlib parses mathematics again for each file, a third of the drawing time.
     """
     wide, raised = 7.4, _width(name, 8)  # points; the letter's is of this font at size 11
     start = -(wide + raised) / (2 if centred else 1)

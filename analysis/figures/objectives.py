@@ -1,6 +1,6 @@
 """Figures of the objectives themselves: triplet weights, pair weights, and the gradient of every combination.
 
-The weights come as functions of arrays, so that nothing here knows how an objective is computed. In all figures s_p is
+The weights are passed as functions of arrays, so nothing here knows how an objective is computed. In all figures s_p is
 the similarity of an anchor and its positive, s_n that of the anchor and its hardest negative.
 
 Source: arXiv:2210.13188, its figures of triplet diagrams and pair weights; the gradient fields are ours.
@@ -62,7 +62,7 @@ def draw_triplet_weights(weights: Mapping[str, TripletWeight], num_points: int =
 def draw_pair_weights(weights: Mapping[str, PairWeight], num_points: int = 401) -> Figure:
     """P+ over s_p and P- over s_n, one panel per weight.
 
-    Each panel's range is its own and holds 0 and 1, for `sig-ms` is not bounded by 1.
+    Each panel has its own range, which includes 0 and 1, because `sig-ms` is not bounded by 1.
 
     Args:
         weights: name to (P+, P-).

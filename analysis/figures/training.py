@@ -1,6 +1,6 @@
 """How a block trained, as small multiples: its learning curves, and where training took the triplets.
 
-Source: the triplet diagrams of arXiv:2210.13188, which has them from Xuan et al., "Hard negative examples are hard,
+Source: the triplet diagrams of arXiv:2210.13188, which takes them from Xuan et al., "Hard negative examples are hard,
 but useful" (2020).
 """
 
@@ -24,7 +24,7 @@ from analysis.statistics import Curve
 from analysis.tracking import TripletRecord
 
 _OTHER_STYLES: Final = (("#56B4E9", ":"), ("#E69F00", ":"), ("#999999", ":"))
-"""Of pair weights that a user added, in turn."""
+"""For pair weights that a user added, in turn."""
 _PATH = "#b3402a"
 _DPI = 150
 _LEAST_WIDTH = 5.4

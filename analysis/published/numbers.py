@@ -64,7 +64,7 @@ def published_blocks() -> tuple[Block, ...]:
 
 
 def published_table(name: str) -> pd.DataFrame:
-    """A printed table that is no grid, as text; entries that the paper leaves out are empty.
+    """One of the printed tables that are not grids, as text; entries that the paper leaves out are empty.
 
     Args:
         name: ``state_of_the_art`` or ``gradient_validation``.
@@ -91,9 +91,9 @@ def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[Grid
 def published_key(key: BlockKey) -> tuple[str, str, str, str]:
     """Dataset, framework, backbone and stage of a block in the words of the published tables.
 
-    There VSE-infinity is trained in one stage, `train`, on the regions `butd` or the grid cells of `wsl`; here its only
-    stage is `frozen` with precomputed regions and `finetune` with the backbone that makes the cells. A timm name loses
-    the tag of its weights, and the vision transformer its image size.
+    The paper trains VSE-infinity in one stage, `train`, on the regions `butd` or the grid features `wsl`. Here that
+    stage is `frozen` with precomputed regions, and `finetune` with the backbone that makes the grid features. A timm
+    name loses the tag of its weights, and the vision transformer its image size.
     """
     backbone, stage = key.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16"), key.stage
     if key.framework == "vse_infty" and key.backbone.startswith("butd") and stage == "frozen":

@@ -21,14 +21,14 @@ class FigureLink:
     path: str
     """The PNG, relative to the report's folder, with forward slashes."""
     title: str
-    """What it shows, for those who see it and for those who do not."""
+    """What it shows: its caption, and its text for readers who cannot see it."""
     note: str = ""
     """How to read it, in sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridTable:
-    """One measure of a block: its table, and the same as a picture."""
+    """One measure of a block, as a table and as a picture."""
 
     block: Block
     measure: str
@@ -46,7 +46,7 @@ class Section:
     """Its id in the page: unique in the report."""
     title: str
     num_missing: int = 0
-    """Missing numbers, said in the page's list of sections."""
+    """How many numbers are missing; shown in the page's list of sections."""
     warnings: tuple[str, ...] = ()
     paragraphs: tuple[str, ...] = ()
     figures: tuple[FigureLink, ...] = ()

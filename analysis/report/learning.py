@@ -16,16 +16,17 @@ from analysis.tracking import SweepRuns, TripletRecord, fetch_history, fetch_rec
 
 _ByBlock = list[tuple[Block, pd.DataFrame]]
 _CURVES_NOTE = (
-    "Lines are means over seeds, bands reach from the smallest to the largest seed, and every panel of a row has the "
-    "same axis. s_p, s_n, the active share and the gradient norm are means over an epoch's training batches; a triplet "
-    "is active while its negative is within the margin; the gradient is that of the objective with respect to the "
-    "embeddings, before clipping. Epochs left of a dotted line are warm-up, in which another gradient was applied."
+    "Lines are means over seeds, bands reach from the lowest seed to the highest, and all panels of a row share one "
+    "axis. s_p, s_n, the share of active triplets and the gradient norm are means over an epoch's training batches. A "
+    "triplet is active while its negative is within the margin. The gradient is that of the objective with respect to "
+    "the embeddings, before clipping. Epochs left of a dotted line are warm-up, in which another gradient was applied."
 )
 _TRIPLETS_NOTE = (
-    "s_p is the similarity of an anchor and its positive, s_n that of it and its hardest negative in the batch. "
-    "Grey is the triplet weight T (darker weighs more, the line is 1/2); colour is the share of the triplets after the "
-    "warm-up in a bin of 0.025 x 0.025, logarithmic; the red line joins the epochs' mean triplets, from the circle to "
-    "the square, dashed in the warm-up. Above the dotted line the negative is the more similar."
+    "s_p is the similarity of an anchor and its positive, s_n that of the anchor and its hardest negative in the "
+    "batch. Grey shows the triplet weight T (darker weighs more; the line is at 1/2). Colour shows the share of the "
+    "triplets after the warm-up in each bin of 0.025 x 0.025, on a logarithmic scale. The red line joins the mean "
+    "triplets of the epochs, from the circle to the square, dashed during the warm-up. Above the dotted line the "
+    "negative is more similar than the positive."
 )
 
 
@@ -100,7 +101,7 @@ def _triplets_section(
 def _records(
     sweep: SweepRuns, block: Block, runs: pd.DataFrame
 ) -> tuple[dict[tuple[str, str], TripletRecord], dict[tuple[str, str], str], list[str]]:
-    """By objective the record of all its seeds together and how many they are, and what cannot be read or drawn."""
+    """The record of each objective over all its seeds, how many these are, and what cannot be read or drawn."""
     found, problems = fetch_records(sweep.tracking_uri, dict(zip(runs["run_id"], runs["artifact_uri"], strict=True)))
     records, notes = {}, {}
     for (pair, triplet), part in runs.groupby(["pair", "triplet"]):
@@ -128,11 +129,11 @@ def _costs_section(sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, 
         return None
     folder.write("costs.csv", pd.concat(frames).to_csv(index=False, lineterminator="\n"))
     paragraphs = _filled(
-        "Seconds of one cell, mean over its seeds: all training steps of the stage, and all passes over the val split. "
-        "A cell of a shared unit is charged its own steps and its share of what the unit did for all its cells. Times "
-        "of runs on different machines, or on a busy one, do not compare.",
+        "Seconds for one cell, mean over its seeds: all training steps of the stage, and all passes over the val "
+        "split. A cell of a shared unit is charged its own steps and its share of what the unit did for all its cells. "
+        "Times from different machines, or from a busy one, cannot be compared.",
         seeds_note(sweep),
-        f"The sweep's {len(counted(sweep))} finished trainings are of code {_commits(sweep)}.",
+        f"The sweep's {len(counted(sweep))} finished trainings ran code {_commits(sweep)}.",
     )
     return Section(anchor="costs", title="Time and cost", paragraphs=paragraphs, tables=tuple(tables))
 
@@ -160,9 +161,9 @@ def _cost_table(block: Block, found: pd.DataFrame) -> TextTable:
     hours = ((found["train_s"] + found["val_s"].fillna(0)) * found["n"]).sum() / 3600
     return TextTable(
         title=block.key.title,
-        head=("objective", "n", "epochs", "training s", "val s", "ms a step", "x con/con"),
+        head=("objective", "n", "epochs", "training s", "val s", "ms per step", "x con/con"),
         rows=tuple(rows),
-        note=f"Together {hours:.2f} device hours for the {found['n'].sum()} cells counted here, tests not included.",
+        note=f"{hours:.2f} device hours in all for the {found['n'].sum()} cells counted here, without tests.",
     )
 
 
@@ -178,7 +179,7 @@ def _named(what: str, names: list[str]) -> str:
 
 
 def _warmup(sweep: SweepRuns, block: Block, runs: pd.DataFrame) -> int | None:
-    """Warm-up epochs of a block's stage, where all its runs have the same."""
+    """Warm-up epochs of a block's stage; None unless all its runs have the same."""
     column = f"stages.{block.key.stage}.warmup_epochs"
     if column not in sweep.settings.columns:
         return None

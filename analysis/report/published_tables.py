@@ -1,4 +1,4 @@
-"""The paper's tables: beside a sweep's numbers in its report, and on their own, drawn by the code that draws a sweep's.
+"""The paper's tables, next to a sweep's numbers in its report and on their own, made by the same code as a sweep's.
 
 Source: Xuan & Chen 2022, arXiv:2210.13188: its grids, the comparison with the state of the art, and the validation of
 gradients against losses.
@@ -28,7 +28,7 @@ from analysis.run_schema import BASELINE, METRICS, RSUM, Metric, measure_slug
 from analysis.statistics import RankComparison, rank_objectives
 
 NAMES = ("goal_grid", "state_of_the_art", "gradient_validation")
-"""The published tables that can be rendered; the first is the one of grids."""
+"""The published tables that can be rendered; the first is that of the grids."""
 _DATASETS = {"coco5k": "coco", "f30k1k": "f30k"}
 _MODELS = {
     "VSE++(R152, FT) ours": ("vsepp", "resnet152", ("finetune",)),
@@ -43,7 +43,7 @@ _RECALLS = sorted((metric for metric in METRICS.values() if metric is not RSUM),
 
 
 def published_section(blocks: Sequence[Block], comparisons: Iterable[GridComparison]) -> Section:
-    """This sweep beside the paper: grids cell by cell, and the paper's two other tables.
+    """This sweep compared with the paper: grids cell by cell, and the paper's two other tables.
 
     Args:
         blocks: the sweep's.
@@ -52,7 +52,7 @@ def published_section(blocks: Sequence[Block], comparisons: Iterable[GridCompari
     tables = [_comparison_table(comparison) for comparison in comparisons]
     return Section(
         anchor="published",
-        title="Beside the published numbers",
+        title="Compared with the published numbers",
         tables=(*tables, state_of_the_art(blocks), gradient_validation(blocks)),
     )
 
@@ -75,7 +75,7 @@ def state_of_the_art(blocks: Sequence[Block] = ()) -> TextTable:
     heads = tuple(f"{_DATASETS[dataset]} {metric.label}" for dataset, metric in columns)
     note = "Test recalls in %, COCO on 5K, Flickr30K on 1K, as printed; -- where the source prints none."
     if measured:
-        note += " This sweep: the objective with the highest mean rsum; chosen on test, so it flatters a little."
+        note += " This sweep: the objective with the highest mean rsum; chosen on test, which flatters it a little."
     return TextTable(
         title="State of the art", head=("method", "pre-training", *heads), rows=tuple(rows), note=note, words=2
     )
@@ -129,7 +129,7 @@ def render_published(name: str, out: Path, scale: Scale = "paper") -> tuple[Path
 
 
 def published_ranks(blocks: Iterable[Block]) -> dict[Metric, RankComparison]:
-    """Ranks of the objectives over published blocks, for each metric of which there are enough blocks."""
+    """Ranks of the objectives over published blocks, for each metric that has enough blocks."""
     blocks, found = list(blocks), {}
     for metric in METRICS.values():
         rows = {

@@ -30,6 +30,7 @@ from analysis.report.significance import significance_section
 from analysis.report.tables import to_csv, to_latex, to_markdown
 from analysis.run_schema import MEASURES, measure_slug
 from analysis.statistics import (
+    FLATTERED,
     aggregate,
     cells_frame,
     counted,
@@ -53,7 +54,7 @@ class ReportResult:
     num_expected: int
     """Runs of a cell and stage that the sweep asks for."""
     num_counted: int
-    """Those that are done and behind the numbers."""
+    """Those that are done and counted in the numbers."""
     num_failed: int
     """Those that failed."""
     blocks: tuple[Block, ...]
@@ -202,14 +203,11 @@ def _selection_note(sweep: SweepRuns, blocks: Sequence[Block]) -> list[str]:
     on_test = [block.key.title for block in blocks if stages_selected_on_test(sweep, block.key)]
     if not on_test:
         return []
-    return [
-        f"SELECTED ON TEST, which flatters every number of theirs in this report: {'; '.join(on_test)}. "
-        "Compare them with work that selects so, and with no other."
-    ]
+    return [f"SELECTED ON TEST, directly or in an earlier stage: {'; '.join(on_test)}. {FLATTERED}"]
 
 
 def _source_note(sweep: SweepRuns) -> list[str]:
-    """How many of the trainings that count nobody can repeat from a commit alone."""
+    """How many of the counted trainings cannot be repeated from a commit alone."""
     changes = counted(sweep)["git_diff"]
     kinds = sorted(set(changes) - {""})
     if not kinds:

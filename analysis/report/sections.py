@@ -1,4 +1,4 @@
-"""The sections of a report that need no figure of their own: blocks, gaps, weights, differences, settings and runs."""
+"""The sections on blocks, missing numbers, single weights, differences, settings and runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from analysis.tracking import SweepRuns, run_url
 
 
 def block_section(block: Block, colour: str) -> Section:
-    """A block's tables and heatmaps, or what is missing when nothing is finished.
-
-    Args:
-        block: the block.
-        colour: its full colour.
-    """
+    """A block's tables and heatmaps in its full ``colour``, or what is missing when nothing is finished."""
     title, num_gaps = block.key.title, len(block.gaps)
     if block.is_empty:
         warning = f"Nothing of this block is finished: {num_gaps} runs are missing. {block.protocol}"
@@ -39,7 +34,7 @@ def _recalls(block: Block) -> TextTable:
     cells = grids[-1].cells
     ordered = sorted((key for key, c in cells.items() if c.asked), key=lambda key: -(cells[key].mean or 0.0))
     return TextTable(
-        title="All recalls, an objective a row",
+        title="All recalls by objective",
         head=("objective", *(grid.metric.label for grid in grids), "n"),
         rows=tuple(
             ("/".join(key), *(number_text(grid.cells[key], with_n=False) for grid in grids), str(cells[key].n))
@@ -80,11 +75,7 @@ def _missing_rows(block: Block) -> list[tuple[str, ...]]:
 
 
 def weights_section(marginals: pd.DataFrame) -> Section | None:
-    """A table for each block: the mean of each pair weight and of each triplet weight.
-
-    Args:
-        marginals: from `analysis.statistics.marginals`, of both weights.
-    """
+    """A table for each block: the mean of each weight, from `analysis.statistics.marginals` of both."""
     tables = []
     names = [*MODEL_COLUMNS, "stage"]
     for key, frame in marginals.groupby(names):
@@ -112,11 +103,7 @@ def _marginal_numbers(part: pd.DataFrame) -> list[str]:
 
 
 def differences_section(differences: pd.DataFrame) -> Section | None:
-    """A table for each stage and main metric: every objective minus con/con.
-
-    Args:
-        differences: from `analysis.statistics.paired_differences`.
-    """
+    """A table for each stage and main metric, from `analysis.statistics.paired_differences`."""
     tables = []
     for stage in differences["stage"].drop_duplicates():
         for metric in schema.MAIN_METRICS:
@@ -147,18 +134,19 @@ def _power_note(frame: pd.DataFrame) -> str:
     n, floor, family = int(frame["n"].max()), float(frame["p_floor"].min()), len(frame)
     kind = "exact" if n <= MAX_EXACT else "normal approximation"
     note = (
-        "Objective minus con/con, paired by model and seed. Interval by Student's t, p by the two-sided "
-        f"Wilcoxon signed rank test ({kind}), Holm over the {family} comparisons of this table."
+        "Objective minus con/con, paired by model and seed. Intervals are by Student's t, p by the two-sided Wilcoxon "
+        f"signed rank test ({kind}), p (Holm) corrects for the {family} comparisons of this table."
     )
     if floor * family > 0.05:
         return (
             f"{note} With n = {n} pairs p cannot fall below {floor:.2g}, nor below {min(1.0, floor * family):.2g} "
-            "after Holm: no difference here can be called significant at 5 %, however large. Read the intervals."
+            "after Holm's correction: no difference here can be called significant at 5 %, however large. Read the "
+            "intervals."
         )
     if int(frame["blocks"].max()) > 1:
         return (
-            f"{note} Intervals are of the mean over these blocks, for other seeds of them; a small p says that in at "
-            "least one block the objective differs."
+            f"{note} Intervals are for the mean over these blocks and speak of other seeds of them; a small p says "
+            "that the objective differs in at least one block."
         )
     return note
 
@@ -175,7 +163,7 @@ def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | Non
     if runs.empty or not shared:
         return None
     same = [name for name in shared if settings[name].nunique() == 1]
-    tables = [_setting_table("Of every training", [(name, str(settings[name].iloc[0])) for name in same])]
+    tables = [_setting_table("Of all trainings", [(name, str(settings[name].iloc[0])) for name in same])]
     for block in blocks:
         mine = settings.loc[of_block(runs, block.key).index]
         rows = [(name, _values(mine[name])) for name in shared if name not in same and len(mine)]
@@ -202,15 +190,15 @@ def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
         if not differing and len(keys) > 1:
             differing = [f"{schema.TAG_SETTINGS_KEY} ({', '.join(sorted(keys))})"]
         if differing:
-            notes.append(f"{block.key.title}: runs that are averaged differ in their settings: {'; '.join(differing)}.")
+            notes.append(f"{block.key.title}: averaged runs differ in their settings: {'; '.join(differing)}.")
     return notes
 
 
 def _settings(sweep: SweepRuns, runs: pd.DataFrame) -> pd.DataFrame:
     """The parameters of runs, indexed as these.
 
-    Of a parameter that a run does not record it has the value that runs of the same key have, since the key is a hash
-    of them all: a setting that was added to the program later is not part of it at the value that changes nothing.
+    A parameter that a run does not record takes the value that runs of the same key record. The key is a hash of all
+    parameters, and one that was added to the program later is not part of it at the value that changes nothing.
     """
     settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
     for name in map(str, settings.columns):
@@ -276,7 +264,7 @@ def runs_section(sweep: SweepRuns) -> Section:
             )
             for run in runs
         ),
-        note="Links lead to the tracking server, or for a database file to where goal-sweep ui shows it.",
+        note="Links lead to the tracking server or, for a database file, to the page that goal-sweep ui serves.",
         words=3,
         links=tuple(run_url(sweep.tracking_uri, str(run["experiment_id"]), str(run["run_id"])) for run in runs),
         page_only=True,

@@ -91,7 +91,7 @@ def side_by_side_section(groups: Groups, folder: ReportFolder) -> Section | None
         write_figure([folder.path(path)], draw_side_by_side, title, _labels(columns), _means(columns))
         figures.append(FigureLink(path=path, title=f"Side by side: {title}"))
         tables += [_table(title, columns, metric) for metric in MAIN_METRICS]
-    paragraphs = ["Mean ± standard deviation over seeds (ddof = 1); the change is from the first column, in points."]
+    paragraphs = ["Mean ± standard deviation over seeds (ddof = 1); changes are from the first column, in points."]
     return Section(
         anchor="side-by-side",
         title="Stages and sweeps side by side",
@@ -160,6 +160,6 @@ def _warnings(groups: Groups) -> list[str]:
         if len({column.block.key.data_fingerprint for column in columns}) > 1:
             found.append(
                 f"{key.dataset} {key.backbone}: the columns were measured on different data (their fingerprints "
-                "differ); their difference is not one of the objectives or settings alone."
+                "differ); differences between them are not due to objectives or settings alone."
             )
     return found

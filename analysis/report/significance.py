@@ -31,19 +31,20 @@ from analysis.statistics import (
 )
 
 LEVEL = 0.05
-"""Of significance, in all of the words."""
+"""Significance level of the statements."""
 _R1 = tuple(metric for metric in MAIN_METRICS if metric.name == "R@1")
 _EFFECT_NOTE = (
-    "Repeated-measures analysis of variance: the same subjects (seeds of one block; blocks, averaged over seeds, where "
-    "several are pooled) under every objective. p assumes normal differences and sphericity; p (lower bound) does not "
-    "assume sphericity and is what the words above go by. Partial η² is the effect's share of effect plus its error, "
-    "with a 95 % interval from the noncentral F; with few subjects it is biased upwards. Points: highest minus lowest "
-    "level mean; for the interaction, the largest deviation of a cell from its row plus its column."
+    "Repeated-measures analysis of variance with the same subjects under every objective: the seeds of one block or, "
+    "where several blocks are pooled, the blocks averaged over seeds. p assumes normal differences and sphericity; p "
+    "(lower bound) does not assume sphericity, and the statements above rest on it. Partial η² is the share of the "
+    "effect in the effect plus its error, with a 95 % interval from the noncentral F distribution; with few subjects "
+    "it is biased upwards. Points are the highest minus the lowest level mean; for the interaction, the largest "
+    "deviation of a cell from the sum of its row's and column's effects."
 )
 _INTERVAL_NOTE = (
-    "Mean over blocks of objective minus con/con, paired by seed. 95 % percentile bootstrap of 4,000 draws, "
-    "stratified: each draw keeps every block and resamples its seeds (n - 1 of n, Rao & Wu 1988). Speaks of other "
-    "seeds of these blocks, not of other blocks. In simulations with as few seeds as here it covered 90 to 93 %."
+    "Mean over blocks of objective minus con/con, paired by seed. 95 % percentile bootstrap with 4,000 stratified "
+    "draws: each keeps every block and resamples its seeds (n - 1 of n, Rao & Wu 1988). The intervals speak of other "
+    "seeds of these blocks, not of other blocks. In simulations with as few seeds as here they covered 90 to 93 %."
 )
 
 
@@ -55,7 +56,7 @@ def significance_section(
     Args:
         blocks: its blocks.
         runs: its runs that count.
-        differences: what `paired_differences` gives for them.
+        differences: from `analysis.statistics.paired_differences`, of these runs.
         folder: where the rank diagrams go.
 
     Returns:
@@ -81,11 +82,11 @@ def significance_section(
     num_blocks = runs.groupby("stage").apply(lambda part: part.groupby(list(MODEL_COLUMNS)).ngroups).max()
     if num_blocks < MIN_BLOCKS:
         there = f"is {num_blocks}" if num_blocks == 1 else f"are {num_blocks}"
-        words.append(f"Ranks over blocks need at least {MIN_BLOCKS} of one stage; there {there}.")
+        words.append(f"Ranks over blocks need at least {MIN_BLOCKS} blocks of one stage; there {there}.")
     if not any(table.note == _INTERVAL_NOTE for table in tables):
         words.append(
-            f"Bootstrap intervals are left out: below {MIN_FREE} runs beyond the first of each block they would be "
-            "narrower than they say. The t intervals under the differences from con/con hold for few seeds."
+            f"Bootstrap intervals are left out: with fewer than {MIN_FREE} runs beyond the first of each block they "
+            "would be too narrow. The t intervals of the differences from con/con hold for few seeds too."
         )
     return Section(
         anchor="significance",
@@ -112,7 +113,7 @@ def _effects(
 
 
 def _left_out(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[str]:
-    """A sentence for each block of whose seeds the effects cannot use all."""
+    """A sentence for each block some of whose seeds the effects cannot use."""
     said = []
     for block in blocks:
         if block.key.stage != stage or block.is_empty:
@@ -123,7 +124,7 @@ def _left_out(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[s
             continue
         part = subjects_of(of_block(runs, block.key), MAIN_METRICS[0], ["seed"])
         whole, num_objectives = whole_subjects(part)
-        used = f"of {whole} seeds and the {num_objectives} objectives that they share" if whole > 1 else "left out"
+        used = f"those of {whole} seeds and the {num_objectives} objectives they share" if whole > 1 else "left out"
         said.append(
             f"{block.key.title}: {len(lacking)} of its seeds lack an objective, so the effects of the pair and the "
             f"triplet weights are {used}."
@@ -205,7 +206,7 @@ def _rank_table(comparison: RankComparison, stage: str, metric: Metric) -> TextT
 
 def _friedman(comparison: RankComparison) -> str:
     k = len(comparison.mean_ranks)
-    few = " An approximation that needs more blocks than this." if comparison.num_blocks < 10 else ""
+    few = " This p is an approximation that needs more blocks." if comparison.num_blocks < 10 else ""
     return (
         f"Friedman: chi-squared({k - 1}) = {comparison.friedman:.1f}, p = {comparison.p:.2g}, "
         f"n = {comparison.num_blocks} blocks, {k} objectives; critical difference "
@@ -264,7 +265,7 @@ def _told_apart(grid: Grid) -> str:
 def _near(near: Sequence[tuple[str, str]], others: int) -> str:
     if not near:
         each = f"each of the {others} others" if others > 1 else "the other"
-        return f"its paired 95 % intervals exclude 0 against {each} (uncorrected)"
+        return f"the paired 95 % interval of its difference from {each} excludes 0 (uncorrected)"
     if len(near) == others:
         none = f"none of the {others} others can" if others > 1 else "the other cannot"
         return f"{none} be told from it with these seeds"
@@ -291,8 +292,8 @@ def _against_baseline(differences: pd.DataFrame) -> str:
         said = ", ".join(better) if better else "none"
         parts.append(f"{DIRECTION_TITLES[str(direction)]}: {said}")
     blocks = int(shown["blocks"].max())
-    where = f" seeds of {blocks} blocks; in at least one of them, it need not be in all" if blocks > 1 else ""
-    return f"Different from con/con in R@1 at 5 % after Holm's correction, n = {n}{where}: {'; '.join(parts)}."
+    where = f" from {blocks} blocks; they differ in at least one block, not necessarily in all" if blocks > 1 else ""
+    return f"Different from con/con in R@1 at 5 % after Holm's correction (n = {n} pairs{where}): {'; '.join(parts)}."
 
 
 def _by_factor(title: str, effects: Sequence[Effect]) -> str:
@@ -302,7 +303,7 @@ def _by_factor(title: str, effects: Sequence[Effect]) -> str:
     rest = [EFFECTS[e.name] for e in effects if e.p_corrected >= LEVEL]
     said = [f"the {EFFECTS[e.name]} matters (p = {e.p_corrected:.2g}, up to {e.spread:.1f} points)" for e in held]
     if rest:
-        said.append(f"no evidence for {_listed(rest)}, which is not evidence of none")
+        said.append(f"no evidence of an effect of the {_listed(rest)}, which is not evidence of no effect")
     return f"{title} ({effects[0].subjects} subjects), image to text R@1, uncorrected: {'; '.join(said)}."
 
 
@@ -314,8 +315,8 @@ def _over_blocks(ranks: RankComparison) -> str:
     if ranks.p >= LEVEL:
         return f"{blocks} do not differ more than by chance (Friedman p = {ranks.p:.2g})."
     return (
-        f"{blocks} differ (Friedman p = {ranks.p:.2g}); {best} ranks best, and Nemenyi's test does not tell "
-        f"{len(near) - 1} of the others from it."
+        f"{blocks} differ (Friedman p = {ranks.p:.2g}); {best} ranks best, and Nemenyi's test does not "
+        f"tell {len(near) - 1} of the others from it."
     )
 
 

@@ -34,9 +34,9 @@ class TextTable:
     words: int = 1
     """How many leading columns are words; the others are numbers, aligned to the right."""
     links: tuple[str, ...] = ()
-    """Where the first entry of each row leads, in the page; empty when nowhere."""
+    """Where the first entry of each row leads, in the HTML page; may be empty."""
     page_only: bool = False
-    """Whether only the page has it, folded under its title, because most readers need it seldom."""
+    """Whether it is only in the HTML page, folded under its title."""
 
 
 def to_markdown(block: Block, measure: str = "R@1", *, with_gaps: bool = True) -> str:

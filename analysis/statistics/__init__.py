@@ -6,6 +6,7 @@ Reads nothing and draws nothing. Imports `analysis.tracking` for the runs; every
 from __future__ import annotations
 
 from analysis.statistics.aggregation import (
+    FLATTERED,
     aggregate,
     cells_frame,
     counted,
@@ -29,6 +30,7 @@ __all__ = [
     "COSTS",
     "CURVES",
     "EFFECTS",
+    "FLATTERED",
     "MAX_EXACT",
     "MIN_BLOCKS",
     "MIN_FREE",

@@ -12,6 +12,8 @@ from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, Block, BlockKey, CellS
 from analysis.statistics.differences import paired_within_noise
 from analysis.tracking import SweepRuns
 
+FLATTERED = "This flatters the numbers; compare them only with work that selects in the same way."
+"""Of models that were selected on the test split."""
 _URGENCY = ("failed", "unusable", "running", "waiting")
 
 
@@ -153,7 +155,7 @@ def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, t
 
 
 def _gap(seed: int, runs: pd.DataFrame) -> Gap:
-    """The most telling of the runs that did not make it: a failure says more than one that still waits."""
+    """What the runs of a missing seed say: a failure says more than a run that still waits."""
     found: dict[str, str] = {}
     for row in runs.to_dict("records"):
         status = row["status"] if row["excluded"] in schema.STATUSES else "unusable"
@@ -174,7 +176,7 @@ def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
 
 
 def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
-    """Of a block's stage and those before it, the ones that chose their epoch on the test split."""
+    """Of a block's stage and those before it, the ones whose epoch was selected on the test split."""
     runs = of_block(counted(sweep), key)["run_id"]
     until = sweep.stages[: sweep.stages.index(key.stage) + 1]
     columns = {stage: f"stages.{stage}.select_on" for stage in until}
@@ -186,18 +188,18 @@ def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
 
 
 def _selection(sweep: SweepRuns, key: BlockKey) -> str:
-    """How the epoch of each model was chosen; trainings that do not say so chose on val."""
+    """How the epoch of each model was selected; on val where trainings do not say."""
     stages = stages_selected_on_test(sweep, key)
     if key.stage in stages:
         return (
-            f"SELECTED ON TEST: each model is the epoch of stage {key.stage} with the best rsum of the test split "
-            "itself (selection split: test). That flatters it; compare it with work that selects so, and with no other."
+            f"SELECTED ON TEST: each model is the epoch of stage {key.stage} with the best rsum on the test split "
+            f"itself (selection split: test). {FLATTERED}"
         )
     if stages:
         return (
             f"STARTED FROM A SELECTION ON TEST: each model began as the epoch of stage {stages[-1]} with the best rsum "
-            f"of the test split, and is the epoch of stage {key.stage} with the best val rsum (selection split: val). "
-            "That flatters it; compare it with work that selects so, and with no other."
+            f"on the test split, and is the epoch of stage {key.stage} with the best val rsum (selection split: val). "
+            f"{FLATTERED}"
         )
     return (
         f"Each model is the epoch of stage {key.stage} with the best val rsum (selection split: val), "

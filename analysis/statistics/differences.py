@@ -1,7 +1,7 @@
 """What the difference of two objectives is worth: paired tests, intervals, and whether it can be told from noise.
 
-Seeds are few, so nothing here is stated without its n, nor a p-value without the smallest that this n can reach: an
-exact two-sided Wilcoxon test of n pairs cannot go below 2 ** (1 - n), which is 0.25 for three seeds.
+Seeds are few, so every result states its n, and every p-value the smallest that this n can reach: an exact two-sided
+Wilcoxon test of n pairs cannot go below 2 ** (1 - n), which is 0.25 for three seeds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from analysis.run_schema import BASELINE, METRICS, PAIRS, TRIPLETS, Metric, in_o
 CONFIDENCE = 0.95
 """Of every interval."""
 MAX_EXACT = 50
-"""Pairs up to which the signed rank test is exact; beyond, the normal approximation is as good and far quicker."""
+"""Pairs up to which the signed rank test is exact; with more, the normal approximation is as good and far quicker."""
 DRAWS = 4000
 """Of the bootstrap."""
 MIN_FREE = 10
@@ -43,11 +43,11 @@ class Interval:
 def paired_differences(runs: pd.DataFrame) -> pd.DataFrame:
     """Each objective minus con/con, paired by model and seed, for each stage and metric.
 
-    A pair is one seed of one block, and all blocks of a stage are pooled. All of it speaks of other seeds of these
-    blocks: the interval is of the mean over them, from how seeds vary within a block, and the test's null is that the
-    objective equals con/con in every block, so where blocks differ a small p may come from one of them. Whether an
-    effect holds for other blocks is for the ranks and the analysis of variance to say. Stages are kept apart, because
-    a later one starts from the earlier.
+    A pair is one seed of one block, and all blocks of a stage are pooled. The results speak of other seeds of these
+    blocks: the interval is for the mean over them and comes from how seeds vary within a block, and the null hypothesis
+    is that the objective equals con/con in every block, so a small p may come from a single block. Whether an effect
+    holds for other blocks is a question for the ranks and the analysis of variance. Stages are kept apart, because a
+    later one starts from the earlier.
 
     Args:
         runs: runs that count.

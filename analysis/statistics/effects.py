@@ -106,7 +106,7 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
         return ()
     spread = wide.sub(wide.mean(axis=1), axis=0).to_numpy()
     if ((spread - spread.mean(axis=0)) ** 2).sum() <= _ROUNDING * (wide.to_numpy() ** 2).sum():
-        return ()  # subjects that agree to the last digit are no sample of anything
+        return ()  # subjects that agree to the last digit are not a sample
     ratios = _f_ratios(wide[list(product(pairs, triplets))].to_numpy().reshape(len(wide), len(pairs), len(triplets)))
     if not np.isfinite([f for f, _, _ in ratios.values()]).all():
         return ()
@@ -116,7 +116,7 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
 def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, int]]:
     """F and its two degrees of freedom for each effect: its mean square over that of its interaction with subjects.
 
-    As statsmodels' AnovaRM, which takes a second for 70 subjects because it fits a column to each.
+    The same as statsmodels' AnovaRM, which takes a second for 70 subjects because it fits a column to each.
     """
     centred = values_SPT - values_SPT.mean(axis=(1, 2), keepdims=True)
     by_pair, by_triplet = centred.mean(axis=2, keepdims=True), centred.mean(axis=1, keepdims=True)
@@ -133,18 +133,18 @@ def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, in
 
 
 def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
-    """Subjects that :func:`factor_effects` can use, and combinations that any subject has.
+    """How many subjects :func:`factor_effects` can use, and how many combinations they have.
 
-    Where those combinations are no grid, it can use no subject.
+    Where the combinations are not a full grid, it can use no subject.
 
     Args:
-        values: as there.
+        values: as for :func:`factor_effects`.
     """
     return _whole(values).shape
 
 
 def _whole(values: pd.DataFrame) -> pd.DataFrame:
-    """A row for each subject that has every combination, a column for each; no row where those are no grid."""
+    """A row for each subject with all combinations, a column for each; no row where these are not a full grid."""
     wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value").dropna()
     is_grid = wide.shape[1] == values["pair"].nunique() * values["triplet"].nunique()
     return wide if is_grid else wide.iloc[:0]
@@ -183,9 +183,9 @@ def _effect(name: str, f: float, df: int, df_error: int, wide: pd.DataFrame) -> 
 
 
 def _eta_interval(f: float, df: float, df_error: float, confidence: float = 0.95) -> tuple[float, float]:
-    """The noncentralities under which F would lie at either end of its central 95 %, as partial eta squared.
+    """The noncentralities at which F lies at either end of its central 95 %, as partial eta squared.
 
-    (nan, nan) where F is so far out (blocks that agree to the last digit) that the distribution has no numbers there.
+    (nan, nan) where F is so large (blocks that agree to the last digit) that the distribution cannot be evaluated.
     """
 
     def noncentrality(level: float) -> float:

@@ -19,9 +19,9 @@ CURVES: Final[dict[str, str]] = {
     "train/active": "active triplets",
     "train/grad_norm": "gradient norm",
 }
-"""Metrics that a block's learning curves show, and their names there; a row of the figure each."""
+"""Metrics that learning curves show, one in each row of the figure, and their names there."""
 COSTS: Final = ("time/train_s", "time/val_s", "time/step_ms")
-"""Metrics that the costs are made of."""
+"""Metrics from which costs are computed."""
 MAX_SEEDS = 10
 """Seeds of a cell whose epochs are read. More would cost minutes in a store of ten thousand runs and change no line."""
 
@@ -50,7 +50,7 @@ def seeds_note(sweep: SweepRuns, max_seeds: int = MAX_SEEDS) -> str:
     """A sentence on the seeds whose epochs are shown; empty when those are all there are."""
     if len(sweep.seeds) <= max_seeds:
         return ""
-    return f"Courses are of the first {max_seeds} of each objective's {len(sweep.seeds)} seeds."
+    return f"Of each objective's {len(sweep.seeds)} seeds, the first {max_seeds} are shown."
 
 
 def curves(runs: pd.DataFrame, history: pd.DataFrame, metric: str) -> dict[tuple[str, str], Curve]:

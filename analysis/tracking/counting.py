@@ -65,18 +65,18 @@ def _not_asked(row: _Row, asked: Asked) -> str:
     if row["stage"] not in asked.stages:
         return f"stage {row['stage']} is not asked for"
     if asked.settings and row["settings_key"] and row["settings_key"] not in asked.settings:
-        return f"trained by other settings than those asked for ({schema.TAG_SETTINGS_KEY} {row['settings_key']})"
+        return f"trained with other settings than those asked for ({schema.TAG_SETTINGS_KEY} {row['settings_key']})"
     if asked.objectives[objective] and row["objective_key"] not in ("", asked.objectives[objective]):
-        return f"by other parameters of the objective ({schema.TAG_OBJECTIVE_KEY} {row['objective_key']})"
+        return f"trained with other parameters of the objective ({schema.TAG_OBJECTIVE_KEY} {row['objective_key']})"
     if asked.data_fingerprint not in ("", row["data_fingerprint"]):
         return f"trained on other data than the sweep's ({schema.TAG_DATA_FINGERPRINT} {row['data_fingerprint']})"
     return ""
 
 
 def _without_older_data(rows: list[dict[str, Any]], reasons: list[str]) -> list[str]:
-    """Also leave out unfinished runs on other data than that of the newest run: nobody will finish them.
+    """Also leave out unfinished runs on data other than the newest run's, which no launch will finish.
 
-    A launch reads one set of data, so the newest run tells which the sweep has now.
+    A launch reads one set of data, so the newest run shows which one the sweep has now.
     """
     newest = [row["data_fingerprint"] for row, reason in zip(rows, reasons, strict=True) if not reason][-1:]
     return [
@@ -114,12 +114,14 @@ def _once(rows: list[dict[str, Any]], reasons: list[str], excluded: list[str]) -
         elif key in first_by_key:
             found.append(_duplicate(row, first_by_key[key]))
         elif other is not None:
-            found.append(f"the place of run {other['run_id']}, by other settings (key {key}, not {other['stage_key']})")
+            found.append(
+                f"the same training as run {other['run_id']}, with other settings (key {key}, not {other['stage_key']})"
+            )
         else:
             first_by_key[key] = first_by_training[training] = row
             found.append("")
     return [
-        f"{verdict}; run {first_by_training[training]['run_id']} has done it"
+        f"{verdict}; run {first_by_training[training]['run_id']} has done it since"
         if not reason and verdict in schema.STATUSES and training in first_by_training
         else verdict
         for verdict, training, reason in zip(found, trainings, reasons, strict=True)

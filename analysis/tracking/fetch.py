@@ -71,7 +71,7 @@ class SweepRuns:
 
 
 def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
-    """Read every run of a sweep; changes nothing, and asks for pages of runs, never for single ones.
+    """Read every run of a sweep, in pages, without changing anything.
 
     Args:
         tracking_uri: an MLflow tracking URI, for instance ``sqlite:////home/me/store/mlflow.db``.
@@ -115,7 +115,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> Any:
-    """The sweep's experiment, by its name, or by the sweep's tag when somebody gave it another."""
+    """The sweep's experiment, found by its name, or by the sweep's tag when somebody renamed it."""
     found = client.get_experiment_by_name(name)
     if found is not None and found.lifecycle_stage == "deleted":
         raise AnalysisError(f"experiment {name!r} in {tracking_uri} was deleted; goal-sweep sync restores it")
@@ -184,11 +184,11 @@ def _assemble(
     placed = runs[runs["lacking"] == ""]
     seeds = _listed(tags, schema.TAG_SEEDS)
     if seeds is None:
-        notes.append("The parent run does not say which seeds were asked for; those seen in any run are taken.")
+        notes.append("The parent run does not say which seeds were asked for; those of all runs are assumed.")
         seeds = sorted(set(placed["seed"]))
     names = _listed(tags, schema.TAG_OBJECTIVES)
     if names is None:
-        notes.append("The parent run does not say which objectives were asked for; those seen in any run are taken.")
+        notes.append("The parent run does not say which objectives were asked for; those of all runs are assumed.")
         names = sorted(set(placed["pair"] + "/" + placed["triplet"]))
     objectives = [(str(name).partition("/")[0], str(name).partition("/")[2]) for name in names]
     stages = _listed(tags, schema.TAG_STAGES)

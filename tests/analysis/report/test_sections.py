@@ -54,7 +54,8 @@ def test_a_stage_that_starts_from_a_selection_on_test_says_so(
     assert first.protocol.count("SELECTED ON TEST") == 1
     assert "STARTED FROM A SELECTION ON TEST: each model began as the epoch of stage frozen" in second.protocol
     text = (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
-    assert "SELECTED ON TEST, which flatters every number of theirs in this report" in text
+    assert "SELECTED ON TEST, directly or in an earlier stage: MS-COCO, VSE++ (resnet152), stage frozen; " in text
+    assert "This flatters the numbers; compare them only with work that selects in the same way." in text
 
 
 def test_only_a_key_differing_is_a_warning_too(new_sweep: Callable[[str], SweepWriter]) -> None:

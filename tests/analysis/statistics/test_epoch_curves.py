@@ -64,4 +64,4 @@ def test_many_seeds_are_drawn_as_the_first_ten(complete_sweep: SweepWriter) -> N
     assert seeds_note(sweep) == ""
     assert MAX_SEEDS == 10
     assert set(drawn_runs(sweep, 2)["seed"]) == {1, 2}
-    assert seeds_note(sweep, 2) == "Courses are of the first 2 of each objective's 3 seeds."
+    assert seeds_note(sweep, 2) == "Of each objective's 3 seeds, the first 2 are shown."

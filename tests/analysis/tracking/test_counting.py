@@ -23,20 +23,20 @@ def asking(new_sweep: Callable[[str], SweepWriter], name: str, **tags: str) -> S
 @pytest.mark.parametrize(
     ("older", "why"),
     [
-        ({"settings_key": "old"}, "trained by other settings than those asked for (goal.settings_key old)"),
+        ({"settings_key": "old"}, "trained with other settings than those asked for (goal.settings_key old)"),
         (
             {"settings_key": "old", "data_fingerprint": OLD},
-            "trained by other settings than those asked for (goal.settings_key old)",
+            "trained with other settings than those asked for (goal.settings_key old)",
         ),
         ({"data_fingerprint": OLD}, f"failed on other data than newer runs (goal.data_fingerprint {OLD})"),
         (
             {"settings_key": "old", "backbone": "resnet18"},
-            "trained by other settings than those asked for (goal.settings_key old)",
+            "trained with other settings than those asked for (goal.settings_key old)",
         ),
         ({"stage": "pretrain"}, "stage pretrain is not asked for"),
         (
             {"variant": "released", "objective_key": "m1"},
-            "by other parameters of the objective (goal.objective_key m1)",
+            "trained with other parameters of the objective (goal.objective_key m1)",
         ),
     ],
 )
@@ -61,7 +61,7 @@ def test_a_failure_done_since_by_another_run_names_that_run(new_sweep: Callable[
     writer.write(status="failed", reason="out of memory", stage_key="one")
     done = writer.write(stage_key="two")
     sweep = fetch_runs(writer.uri, writer.name)
-    assert list(sweep.runs["excluded"]) == [f"failed; run {done} has done it", ""]
+    assert list(sweep.runs["excluded"]) == [f"failed; run {done} has done it since", ""]
     assert aggregate(sweep)[0].gaps == []
 
 

@@ -64,7 +64,7 @@ def test_what_does_not_count_says_why(broken_sweep: SweepWriter) -> None:
         f"({', '.join(run_schema.TEST_METRICS)})",
     ]
     assert runs["key-of-other-settings"].startswith(
-        f"the place of run {first[first['triplet'] == 'nca'].iloc[0]['run_id']}"
+        f"the same training as run {first[first['triplet'] == 'nca'].iloc[0]['run_id']}"
     )
     assert runs["key-sig/con-3-frozen-resnet152"] == "done, but without a finite test/i2t_r1"
     assert runs["key-con/con-7-frozen-resnet152"] == "seed 7 is not asked for"
@@ -130,9 +130,9 @@ def test_runs_of_other_settings_than_asked_for_do_not_count(new_sweep: Callable[
     writer.write("con/con", 3)  # from before there were keys
     runs = fetch_runs(writer.uri, writer.name).runs
     assert list(runs["excluded"]) == [
-        "trained by other settings than those asked for (goal.settings_key old)",
+        "trained with other settings than those asked for (goal.settings_key old)",
         "",
-        "by other parameters of the objective (goal.objective_key m1)",
+        "trained with other parameters of the objective (goal.objective_key m1)",
         "",
     ]
 
