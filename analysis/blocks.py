@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from analysis.run_schema import MEASURES, METRICS, Metric
+from analysis.run_schema import METRICS, Metric
 
 _NAMES = {
     "coco": "MS-COCO",
@@ -148,11 +148,6 @@ class Block:
     def is_empty(self) -> bool:
         """Whether no cell has a number."""
         return not any(grid.means for grid in self.grids.values())
-
-    @property
-    def measures(self) -> list[str]:
-        """The measures of which the block has numbers, out of :data:`analysis.run_schema.MEASURES`."""
-        return [measure for measure in MEASURES if self.halves(measure)]
 
     def halves(self, measure: str) -> list[Grid]:
         """The grids that stand side by side in a table: one for each direction, or a single one for ``rsum``."""

@@ -69,11 +69,8 @@ TAG_TRIPLETS = "goal.triplets"
 TRIPLETS_ARTIFACT = "training/triplets.npz"
 """The triplet record among a run's artifacts."""
 
-STATUS_WAITING = "waiting"
-STATUS_RUNNING = "running"
 STATUS_DONE = "done"
-STATUS_FAILED = "failed"
-STATUSES: tuple[str, ...] = (STATUS_WAITING, STATUS_RUNNING, STATUS_DONE, STATUS_FAILED)
+STATUSES: tuple[str, ...] = ("waiting", "running", STATUS_DONE, "failed")
 
 TEST_PREFIX = "test/"
 """Metrics of the selected epoch's weights on the test split."""

@@ -22,10 +22,6 @@ _MARKS = {"con": "o", "nca": "s", "cir": "^"}
 def draw_rank_diagram(comparison: RankComparison, title: str) -> Figure:
     """The critical-difference diagram: mean ranks on a line, best on the left, with Nemenyi's groups as bars.
 
-    Args:
-        comparison: the ranks.
-        title: what was ranked.
-
     Source: Demšar 2006, figure 1.
     """
     names, ranks = list(comparison.mean_ranks), list(comparison.mean_ranks.values())

@@ -7,7 +7,6 @@ but useful" (2020).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -32,18 +31,6 @@ _LEAST_WIDTH = 5.4
 _LEAST_SHARE = 1e-5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Margins:
-    """Room around the panels, in inches, for their labels and the figure's title and legend."""
-
-    left: float
-    right: float
-    top: float
-    bottom: float
-    between: float
-    """Between two panels, both ways."""
-
-
 def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]], warmup: int | None = None) -> Figure:
     """Learning curves: a row for each quantity, a column for each triplet weight, a line for each pair weight.
 
@@ -57,8 +44,8 @@ def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]],
     keys = [key for found in rows.values() for key in found]
     pairs, triplets = in_order((p for p, _ in keys), PAIRS), in_order((t for _, t in keys), TRIPLETS)
     width = max(2.8, _LEAST_WIDTH / len(triplets))
-    margins = _Margins(left=0.65, right=0.12, top=0.65, bottom=0.8, between=0.2)
-    figure, grid = _panels((len(rows), len(triplets)), (width, 1.6), margins, sharey="row")
+    margins = {"left": 0.65, "right": 0.12, "top": 0.65, "bottom": 0.8, "between": 0.2}
+    figure, grid = _panels((len(rows), len(triplets)), (width, 1.6), **margins, sharey="row")
     for line, (quantity, found) in enumerate(rows.items()):
         for column, triplet in enumerate(triplets):
             axes = grid[line][column]
@@ -113,8 +100,8 @@ def draw_triplets(
         warmup: epochs before the objective takes over.
     """
     pairs, triplets = in_order((p for p, _ in records), PAIRS), in_order((t for _, t in records), TRIPLETS)
-    margins = _Margins(left=0.6, right=1.0, top=0.7, bottom=0.5, between=0.3)
-    figure, grid = _panels((len(pairs), len(triplets)), (2.2, 2.2), margins, sharey="all")
+    margins = {"left": 0.6, "right": 1.0, "top": 0.7, "bottom": 0.5, "between": 0.3}
+    figure, grid = _panels((len(pairs), len(triplets)), (2.2, 2.2), **margins, sharey="all")
     low = _lowest(records.values(), warmup)
     top = max(float(_share(record, warmup).max()) for record in records.values())
     for line, pair in enumerate(pairs):
@@ -173,32 +160,31 @@ def _share(record: TripletRecord, warmup: int) -> NDArray[np.float64]:
 
 
 def _panels(
-    shape: tuple[int, int], size: tuple[float, float], margins: _Margins, *, sharey: Literal["row", "all"]
+    shape: tuple[int, int],
+    size: tuple[float, float],
+    *,
+    left: float,
+    right: float,
+    top: float,
+    bottom: float,
+    between: float,
+    sharey: Literal["row", "all"],
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of panels in a grid, laid out in inches.
+    """A figure of rows and columns of panels, and its axes; sizes, margins and what is between two panels in inches.
 
     Matplotlib's own layout engines measure every text of a figure first, which takes as long as drawing it.
-
-    Args:
-        shape: rows and columns.
-        size: width and height of a panel, in inches.
-        margins: around them.
-        sharey: which panels share the vertical axis; all share the horizontal one.
-
-    Returns:
-        The figure, and its axes by row and column.
     """
     (rows, columns), (wide, high) = shape, size
-    width = margins.left + columns * wide + (columns - 1) * margins.between + margins.right
-    height = margins.bottom + rows * high + (rows - 1) * margins.between + margins.top
+    width = left + columns * wide + (columns - 1) * between + right
+    height = bottom + rows * high + (rows - 1) * between + top
     figure = Figure(figsize=(width, height), dpi=_DPI)
     FigureCanvasAgg(figure)
     figure.subplots_adjust(
-        left=margins.left / width,
-        right=1 - margins.right / width,
-        bottom=margins.bottom / height,
-        top=1 - margins.top / height,
-        wspace=margins.between / wide,
-        hspace=margins.between / high,
+        left=left / width,
+        right=1 - right / width,
+        bottom=bottom / height,
+        top=1 - top / height,
+        wspace=between / wide,
+        hspace=between / high,
     )
     return figure, figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=sharey).tolist()

@@ -43,12 +43,7 @@ _RECALLS = sorted((metric for metric in METRICS.values() if metric is not RSUM),
 
 
 def published_section(blocks: Sequence[Block], comparisons: Iterable[GridComparison]) -> Section:
-    """This sweep compared with the paper: grids cell by cell, and the paper's two other tables.
-
-    Args:
-        blocks: the sweep's.
-        comparisons: of those that the paper has too.
-    """
+    """A sweep's blocks compared with the paper: grids cell by cell, and the paper's two other tables."""
     tables = [_comparison_table(comparison) for comparison in comparisons]
     return Section(
         anchor="published",

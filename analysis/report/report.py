@@ -120,12 +120,7 @@ def write_report(
 
 
 def attach_report(tracking_uri: str, parent_run_id: str, out_dir: Path) -> tuple[str, ...]:
-    """Log the report in ``out_dir`` under ``report/`` of a run, in place of the one that is there.
-
-    Args:
-        tracking_uri: MLflow tracking URI.
-        parent_run_id: the sweep's parent run.
-        out_dir: a folder that :func:`write_report` has written.
+    """Log the report that :func:`write_report` has written under ``report/`` of a run, in place of the one there.
 
     Returns:
         Artifact paths of the report.

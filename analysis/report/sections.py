@@ -21,7 +21,7 @@ def block_section(block: Block, colour: str) -> Section:
         warning = f"Nothing of this block is finished: {num_gaps} runs are missing. {block.protocol}"
         return Section(anchor=block.slug, title=title, num_missing=num_gaps, warnings=(warning,))
     grids = []
-    for measure in block.measures:
+    for measure in schema.MEASURES:
         path = f"heatmaps/{block.slug}-{schema.measure_slug(measure)}.png"
         heatmap = FigureLink(path=path, title=f"Heatmap of {measure}: {title}")
         grids.append(GridTable(block=block, measure=measure, colour=colour, heatmap=heatmap))

@@ -22,11 +22,6 @@ class Column:
     sweep: str
     block: Block
 
-    @property
-    def stage(self) -> str:
-        """The block's stage."""
-        return self.block.key.stage
-
     def cell(self, metric: Metric, objective: tuple[str, str]) -> CellSummary | None:
         """An objective's cell; None when its sweep does not have the objective."""
         return self.block.grids[metric.key].cells.get(objective)
@@ -75,12 +70,7 @@ def side_by_side_frame(groups: Groups) -> pd.DataFrame:
 
 
 def side_by_side_section(groups: Groups, folder: ReportFolder) -> Section | None:
-    """Tables and a figure for each group, and ``side-by-side.csv``; None when nothing stands side by side.
-
-    Args:
-        groups: from `columns_of`.
-        folder: the report's folder.
-    """
+    """Tables and a figure for each group, and ``side-by-side.csv``; None when nothing stands side by side."""
     if not groups:
         return None
     folder.write("side-by-side.csv", side_by_side_frame(groups).to_csv(index=False, lineterminator="\n"))
@@ -123,9 +113,9 @@ def _means(columns: Sequence[Column]) -> dict[Metric, dict[tuple[str, str], list
 def _labels(columns: Sequence[Column]) -> list[str]:
     """The words in which the columns differ: the stage, the sweep, or both."""
     if len({column.sweep for column in columns}) == 1:
-        return [column.stage for column in columns]
-    one_stage = len({column.stage for column in columns}) == 1
-    return [column.sweep if one_stage else f"{column.sweep} {column.stage}" for column in columns]
+        return [column.block.key.stage for column in columns]
+    one_stage = len({column.block.key.stage for column in columns}) == 1
+    return [column.sweep if one_stage else f"{column.sweep} {column.block.key.stage}" for column in columns]
 
 
 def _table(title: str, columns: Sequence[Column], metric: Metric) -> TextTable:

@@ -51,13 +51,7 @@ _INTERVAL_NOTE = (
 def significance_section(
     blocks: Sequence[Block], runs: pd.DataFrame, differences: pd.DataFrame, folder: ReportFolder
 ) -> Section | None:
-    """Words, effects, intervals and ranks of a sweep.
-
-    Args:
-        blocks: its blocks.
-        runs: its runs that count.
-        differences: from `analysis.statistics.paired_differences`, of these runs.
-        folder: where the rank diagrams go.
+    """Words, effects, intervals and ranks of a sweep's blocks, its counted runs and their paired differences.
 
     Returns:
         None when no block has two objectives.

@@ -21,26 +21,15 @@ from analysis import run_schema as schema
 from analysis.errors import AnalysisError
 from analysis.tracking.counting import Asked, judge
 
-_PAGE = 1000
-_TEXT_COLUMNS = {
-    "cell": schema.TAG_CELL,
-    "stage": schema.TAG_STAGE,
-    "stage_key": schema.TAG_STAGE_KEY,
-    "pair": schema.TAG_PAIR,
-    "triplet": schema.TAG_TRIPLET,
-    "backbone": schema.TAG_BACKBONE,
-    "framework": schema.TAG_FRAMEWORK,
-    "dataset": schema.TAG_DATASET,
-    "variant": schema.TAG_VARIANT,
-    "status": schema.TAG_STATUS,
-    "reason": schema.TAG_REASON,
-    "objective_key": schema.TAG_OBJECTIVE_KEY,
-    "settings_key": schema.TAG_SETTINGS_KEY,
-    "triplets": schema.TAG_TRIPLETS,
-    "git_commit": schema.TAG_GIT_COMMIT,
-    "git_diff": schema.TAG_GIT_DIFF,
-    "data_fingerprint": schema.TAG_DATA_FINGERPRINT,
-}
+PAGE = 1000
+"""Runs that MLflow is asked for at a time."""
+_TAGS = (
+    *(schema.TAG_CELL, schema.TAG_STAGE, schema.TAG_STAGE_KEY, schema.TAG_PAIR, schema.TAG_TRIPLET),
+    *(schema.TAG_BACKBONE, schema.TAG_FRAMEWORK, schema.TAG_DATASET, schema.TAG_VARIANT),
+    *(schema.TAG_STATUS, schema.TAG_REASON, schema.TAG_OBJECTIVE_KEY, schema.TAG_SETTINGS_KEY, schema.TAG_TRIPLETS),
+    *(schema.TAG_GIT_COMMIT, schema.TAG_GIT_DIFF, schema.TAG_DATA_FINGERPRINT),
+)
+"""Tags that become columns, by their last word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +136,7 @@ def _search(client: MlflowClient, experiment_id: str, role: str) -> Iterator[Any
         page = client.search_runs(
             [experiment_id],
             filter_string=f"tags.`{schema.TAG_ROLE}` = '{role}'",
-            max_results=_PAGE,
+            max_results=PAGE,
             order_by=["attributes.start_time ASC"],
             page_token=token,
         )
@@ -167,7 +156,7 @@ def _row(run: Any) -> dict[str, Any]:
         "experiment_id": str(run.info.experiment_id),
         "start_ms": int(run.info.start_time or 0),
         "artifact_uri": run.info.artifact_uri or "",
-        **{column: tags.get(tag, "") for column, tag in _TEXT_COLUMNS.items()},
+        **{tag.removeprefix("goal."): tags.get(tag, "") for tag in _TAGS},
         "seed": int(seed) if seed.removeprefix("-").isdigit() else -1,
         "lacking": ", ".join(lacking) if lacking or seed.removeprefix("-").isdigit() else f"readable seed ({seed!r})",
         **run.data.metrics,

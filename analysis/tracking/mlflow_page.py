@@ -83,12 +83,6 @@ def publish_summary(tracking_uri: str, parent_run_id: str, name: str, blocks: Se
     A view for each block, at ``#/experiments/ID/runs?viewStateShareKey=goal-BLOCK``, groups its runs by objective,
     orders them by rsum and shows recalls and settings. A description that a person changed is left alone.
 
-    Args:
-        tracking_uri: MLflow tracking URI.
-        parent_run_id: the sweep's parent run.
-        name: the sweep's name.
-        blocks: its blocks.
-
     Raises:
         AnalysisError: tracking refuses it.
     """

@@ -24,7 +24,7 @@ def test_stages_of_a_sweep_stand_side_by_side(complete: SweepRuns, tmp_path: Pat
     groups = columns_of({"complete": aggregate(complete)})
     ((key, columns),) = groups.items()
     assert key == ("coco", "vsepp", "resnet152", "paper")
-    assert [column.stage for column in columns] == ["frozen", "finetune"]
+    assert [column.block.key.stage for column in columns] == ["frozen", "finetune"]
     frame = side_by_side_frame(groups)
     changes = frame[(frame["stage"] == "finetune") & (frame["metric"] == "R@1")]["change"]
     assert changes.to_numpy() == pytest.approx(5.0)

@@ -46,7 +46,7 @@ def test_reads_pages_and_never_single_runs(complete_sweep: SweepWriter, monkeypa
     def forbidden(self: MlflowClient, run_id: str) -> None:
         raise AssertionError("get_run in a loop")
 
-    monkeypatch.setattr(fetch, "_PAGE", 40)
+    monkeypatch.setattr(fetch, "PAGE", 40)
     monkeypatch.setattr(MlflowClient, "search_runs", counting)
     monkeypatch.setattr(MlflowClient, "get_run", forbidden)
     sweep = fetch_runs(complete_sweep.uri, "complete")
