@@ -52,12 +52,14 @@ class FigureWriter:
     """
 
     def __init__(self, num_figures: int) -> None:
+        self._apart = num_figures >= FEW
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._pool = ProcessPoolExecutor(1, get_context("spawn")) if num_figures >= FEW else None
-        self._feeder = ThreadPoolExecutor(1)
-        self._fed = self._feeder.submit(self._feed)
 
     def __enter__(self) -> FigureWriter:
+        if self._apart:
+            self._pool = ProcessPoolExecutor(1, get_context("spawn"))
+            self._feeder = ThreadPoolExecutor(1)
+            self._fed = self._feeder.submit(self._feed)
         return self
 
     def submit(self, function: Callable[..., object], *arguments: Any) -> None:
@@ -67,7 +69,7 @@ class FigureWriter:
             AnalysisError: the other process has died.
             Exception: what the function raised, or one that was called before.
         """
-        if self._pool is None:
+        if not self._apart:
             function(*arguments)
             return
         if self._fed.done():
@@ -77,6 +79,8 @@ class FigureWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._apart:
+            return
         try:
             for function, arguments in self._take_rest():
                 if kind is None:
@@ -86,15 +90,13 @@ class FigureWriter:
                 pass
             self._jobs.put(None)
             self._feeder.shutdown()
-            if self._pool is not None:
-                self._pool.shutdown()
+            self._pool.shutdown()
         if kind is None:
             self._fed.result()
 
     def _feed(self) -> None:
         """Give the other process one job at a time, so that this one can still take the others; ends at None."""
         while (job := self._jobs.get()) is not None:
-            assert self._pool is not None
             try:
                 self._pool.submit(job[0], *job[1]).result()
             except BrokenProcessPool as error:

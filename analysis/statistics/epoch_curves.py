@@ -36,8 +36,6 @@ class Curve:
     """The smallest of the seeds: with so few, a range shows what there is and assumes nothing."""
     high: tuple[float, ...]
     """The largest of the seeds."""
-    n: tuple[int, ...]
-    """Seeds that have the epoch."""
 
 
 def drawn_runs(sweep: SweepRuns, max_seeds: int = MAX_SEEDS) -> pd.DataFrame:
@@ -67,13 +65,12 @@ def curves(runs: pd.DataFrame, history: pd.DataFrame, metric: str) -> dict[tuple
     points = history[history["metric"] == metric].merge(runs[["run_id", "pair", "triplet"]], on="run_id")
     found = {}
     for (pair, triplet), part in points.groupby(["pair", "triplet"]):
-        by_epoch = part.groupby("step")["value"].agg(["mean", "min", "max", "count"])
+        by_epoch = part.groupby("step")["value"].agg(["mean", "min", "max"])
         found[str(pair), str(triplet)] = Curve(
             epochs=tuple(int(step) for step in by_epoch.index),
             mean=tuple(by_epoch["mean"]),
             low=tuple(by_epoch["min"]),
             high=tuple(by_epoch["max"]),
-            n=tuple(int(n) for n in by_epoch["count"]),
         )
     return found
 
