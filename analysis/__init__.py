@@ -1,13 +1,23 @@
-"""The reading: tracking to tables, heatmaps, statistics and reports. Imports none of the other packages."""
+"""Reads results: from tracking to tables, heatmaps, statistics and reports. Imports none of the other packages.
+
+Rooms, each of which sees those below it::
+
+    report       sections, tables and pages; what `goal-sweep report` writes
+    published    the numbers of the GOAL paper
+    figures      pictures
+    statistics   means, differences, effects, ranks, learning curves
+    tracking     MLflow, read into frames; alone imports mlflow
+
+`blocks` (what a table is made of) and `run_schema` (the names in tracking) lie below all rooms.
+"""
 
 from __future__ import annotations
 
 from analysis.errors import AnalysisError
-from analysis.published import published_blocks, render_published
-from analysis.report.report import ReportResult, write_report
-from analysis.statistics.aggregate import aggregate, cells_frame
-from analysis.tracking.attach import attach_report
-from analysis.tracking.fetch import SweepRuns, fetch_runs
+from analysis.published import published_blocks
+from analysis.report import ReportResult, attach_report, refresh_summary, render_published, write_report
+from analysis.statistics import aggregate, cells_frame
+from analysis.tracking import SweepRuns, fetch_runs, publish_summary
 
 __all__ = [
     "AnalysisError",
@@ -17,7 +27,9 @@ __all__ = [
     "attach_report",
     "cells_frame",
     "fetch_runs",
+    "publish_summary",
     "published_blocks",
+    "refresh_summary",
     "render_published",
     "write_report",
 ]

@@ -1,7 +1,7 @@
-"""The errors of ``analysis`` that a user can act on; this package imports none of the others, so it has its own."""
+"""Errors that a user can act on. This package imports none of the others, so it has its own."""
 
 from __future__ import annotations
 
 
 class AnalysisError(ValueError):
-    """Tracking that is not there, or does not hold what a report needs; the message is one line."""
+    """Tracking is not there, or does not hold what a report needs. The message is one line."""

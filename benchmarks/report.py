@@ -24,11 +24,9 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
-from analysis import write_report
-from analysis.statistics.aggregate import aggregate
-from analysis.statistics.epoch_curves import COSTS, CURVES
-from analysis.tracking import run_schema as schema
-from analysis.tracking.fetch import fetch_runs
+from analysis import aggregate, fetch_runs, write_report
+from analysis import run_schema as schema
+from analysis.statistics import COSTS, CURVES
 
 NAME = "benchmark"
 NUM_PARAMS = 40
@@ -50,7 +48,7 @@ def main() -> None:
         began, worked = time.perf_counter(), time.process_time()
         blocks = aggregate(fetch_runs(uri, NAME))
         shown("read and aggregated", began, worked)
-        assert sum(cell.n for block in blocks for cell in block.grids[schema.RSUM].cells.values()) == runs
+        assert sum(cell.n for block in blocks for cell in block.grids[schema.RSUM.key].cells.values()) == runs
         profiler = cProfile.Profile()
         began, worked = time.perf_counter(), time.process_time()
         if given.profile:
@@ -81,21 +79,21 @@ def make_database(folder: Path, num_blocks: int, num_seeds: int, num_epochs: int
     tags |= {schema.TAG_SEEDS: json.dumps(list(range(num_seeds))), schema.TAG_STAGES: '["frozen"]'}
     tags |= {schema.TAG_OBJECTIVES: json.dumps(["/".join(objective) for objective in schema.OBJECTIVES])}
     client.create_run(experiment, run_name=NAME, tags=tags)
-    places = [
+    cells = [
         (b, *objective, seed) for b in range(num_blocks) for objective in schema.OBJECTIVES for seed in range(num_seeds)
     ]
     with sqlite3.connect(path) as database:
-        for start in range(0, len(places), 500):
-            write_runs(database, experiment, places[start : start + 500], num_epochs)
+        for start in range(0, len(cells), 500):
+            write_runs(database, experiment, cells[start : start + 500], num_epochs)
     client._tracking_client.store.engine.dispose()
-    return uri, len(places)
+    return uri, len(cells)
 
 
 def write_runs(
-    database: sqlite3.Connection, experiment: str, places: list[tuple[int, str, str, int]], num_epochs: int
+    database: sqlite3.Connection, experiment: str, cells: list[tuple[int, str, str, int]], num_epochs: int
 ) -> None:
     """Insert runs with their tags, parameters, epochs and final metrics."""
-    for block, pair, triplet, seed in places:
+    for block, pair, triplet, seed in cells:
         run_id, now = uuid.uuid4().hex, 1_700_000_000_000
         name = f"{pair}/{triplet} backbone{block} seed {seed} (frozen)"
         row = {
@@ -130,8 +128,8 @@ def tags_of(block: int, pair: str, triplet: str, seed: int) -> Iterator[tuple[st
         schema.TAG_VARIANT: "paper", schema.TAG_STATUS: schema.STATUS_DONE,
     }  # fmt: skip
     yield from known.items()
-    place = f"{block} {pair} {triplet} {seed}"
-    yield from ((tag, place) for tag in (schema.TAG_CELL, schema.TAG_STAGE_KEY))
+    key = f"{block} {pair} {triplet} {seed}"
+    yield from ((tag, key) for tag in (schema.TAG_CELL, schema.TAG_STAGE_KEY))
     yield from (
         (tag, "0" * 16) for tag in (schema.TAG_DATA_FINGERPRINT, schema.TAG_GIT_COMMIT, schema.TAG_SETTINGS_KEY)
     )

@@ -1,1 +1,30 @@
-"""Pictures. Compute nothing."""
+"""Pictures of what was computed elsewhere: this room draws and computes nothing.
+
+Imports `analysis.statistics` and `analysis.tracking` for the values it draws; the report may import it.
+"""
+
+from __future__ import annotations
+
+from analysis.figures.colours import Scale, assign_colours, scale_of, text_colour
+from analysis.figures.comparison import draw_rank_diagram, draw_side_by_side
+from analysis.figures.files import FigureWriter, write_figure
+from analysis.figures.heatmap import draw_heatmap
+from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
+from analysis.figures.training import draw_curves, draw_triplets
+
+__all__ = [
+    "FigureWriter",
+    "Scale",
+    "assign_colours",
+    "draw_curves",
+    "draw_gradient_fields",
+    "draw_heatmap",
+    "draw_pair_weights",
+    "draw_rank_diagram",
+    "draw_side_by_side",
+    "draw_triplet_weights",
+    "draw_triplets",
+    "scale_of",
+    "text_colour",
+    "write_figure",
+]

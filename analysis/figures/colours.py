@@ -1,4 +1,6 @@
-"""The colours of a table's cells, from its lowest mean to its highest.
+"""The colours of figures and of a table's cells.
+
+A table's cells are coloured from its lowest mean to its highest, on one of two scales.
 
 `paper`: as the published tables, from white to the block's full colour. `colour-blind`: matplotlib's cividis from pale
 to dark, which readers with and without colour vision deficiency see alike, and which survives grey printing.
@@ -9,11 +11,23 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from matplotlib import colormaps
 
-from analysis.tracking.blocks import BlockKey, Grid
+from analysis.blocks import BlockKey, Grid
+
+INK, FAINT, PALE = "#1f2328", "#59636e", "#8c959f"
+"""Of text and lines in all figures, from strong to weak."""
+PAIR_STYLES: Final[dict[str, tuple[str, str]]] = {
+    "con": ("#000000", "-"),
+    "lin": ("#0072B2", "--"),
+    "sig": ("#D55E00", "-"),
+    "lin-ms": ("#009E73", "--"),
+    "sig-ms": ("#CC79A7", "-"),
+}
+"""Colour and dashes of each pair weight's lines: Okabe and Ito's palette, which the colour-blind can tell apart; dashes
+and brightness tell the lines apart in print without colour."""
 
 GREEN, BLUE, RED, YELLOW = "57BB8A", "4285F4", "E67C73", "FFD666"
 """Full colours, RRGGBB."""
@@ -34,7 +48,7 @@ _PUBLISHED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColourScale:
-    """From a value to the colour of its cell."""
+    """Maps a value to the colour of its cell."""
 
     low: float
     """The value that is white."""
@@ -70,14 +84,15 @@ def scale_of(grid: Grid, full: str) -> ColourScale | None:
     """The scale over the means of a grid, or None when it has none."""
     if not grid.means:
         return None
-    middle = statistics.median(grid.means) if grid.median_midpoint else None
-    return ColourScale(low=min(grid.means), high=max(grid.means), full=full, middle=middle)
+    means = grid.means.values()
+    middle = statistics.median(means) if grid.median_midpoint else None
+    return ColourScale(low=min(means), high=max(means), full=full, middle=middle)
 
 
 def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[BlockKey, str]:
-    """A full colour for each block: the published one where the paper has the block, else in turn by model.
+    """A full colour for each block: the paper's where the paper has the block, else in turn by model.
 
-    The stages and variants of a model share its colour. With the colour-blind scale all blocks have that.
+    The stages and variants of a model share its colour. With the colour-blind scale all blocks share that scale.
     """
     if scale == "colour-blind":
         return dict.fromkeys(keys, CIVIDIS)

@@ -1,47 +1,44 @@
-"""A block as a picture: the same grid as the tables, coloured alike. It draws what it is given and computes nothing."""
+"""A block as a heatmap: the same grids as in the tables, coloured alike."""
 
 from __future__ import annotations
 
 import textwrap
 from functools import cache
-from pathlib import Path
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextPath
 
-from analysis.figures.colours import ColourScale, scale_of, text_colour
-from analysis.report.tables import NEAR, caption, halves
-from analysis.tracking.blocks import Block, CellSummary, Grid, direction_title, gap_text
+from analysis.blocks import NEAR, Block, CellSummary, Grid, gap_text
+from analysis.figures.colours import FAINT, INK, WHITE, ColourScale, scale_of, text_colour
+from analysis.run_schema import DIRECTION_TITLES
 
 _CELL = (1.22, 0.56)
 _LEFT, _RIGHT, _BETWEEN, _TOP = 0.95, 0.25, 0.42, 1.12
-_INK, _FAINT, _LINE, _EMPTY = "#1f2328", "#59636e", "#d8dee4", "#f6f6f6"
+_LINE, _EMPTY = "#d8dee4", "#f6f6f6"
 _DPI = 200
 
 
-def draw_heatmap(block: Block, colour: str, path: Path, metric: str = "R@1") -> None:
-    """Write the heatmap of one block and metric as PNG, and beside it as PDF and SVG.
+def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
+    """Draw the heatmap of one block and measure.
 
-    Both directions stand side by side, each on its own colour scale. The best cell is bold and framed; a cell with
-    missing seeds names them, and an empty one is hatched. The second best is underlined; a ring stands in the corner of
-    cells within noise of the best.
+    Both directions stand side by side, each on its own colour scale. The best cell is bold and framed, the second best
+    underlined; cells within noise of the best have a ring in their corner. A cell with missing seeds names them, and an
+    empty one is hatched.
 
     Args:
         block: the block.
         colour: its full colour, RRGGBB or `CIVIDIS`.
-        path: the PNG to write; its folder must exist.
-        metric: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
+        measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """
-    grids = halves(block, metric)
+    grids = block.halves(measure)
     columns, rows = len(grids[0].triplets), len(grids[0].pairs)
     grid_width, grid_height = columns * _CELL[0], rows * _CELL[1]
     width = _LEFT + len(grids) * grid_width + (len(grids) - 1) * _BETWEEN + _RIGHT
     # Point sizes: 7.5 pt letters of this font are about 0.0585 inch wide.
-    notes = textwrap.wrap(caption(block, metric).replace(f"{NEAR}:", "ring:"), int((width - 0.4) / 0.0585))
+    notes = textwrap.wrap(block.caption(measure).replace(f"{NEAR}:", "ring:"), int((width - 0.4) / 0.0585))
     title = textwrap.wrap(block.key.title, int((width - 0.4) / 0.098))
     top, bottom = _TOP + 0.22 * (len(title) - 1), 0.28 + 0.145 * len(notes)
     height = top + grid_height + bottom
@@ -49,27 +46,26 @@ def draw_heatmap(block: Block, colour: str, path: Path, metric: str = "R@1") -> 
     figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
     FigureCanvasAgg(figure)
     figure.text(
-        0.2 / width, 1 - 0.16 / height, "\n".join(title), ha="left", va="top", size=13, weight="bold", color=_INK
+        0.2 / width, 1 - 0.16 / height, "\n".join(title), ha="left", va="top", size=13, weight="bold", color=INK
     )
     for index, grid in enumerate(grids):
         left = _LEFT + index * (grid_width + _BETWEEN)
         axes = figure.add_axes((left / width, bottom / height, grid_width / width, grid_height / height))
         _draw_grid(axes, grid, scale_of(grid, colour), with_rows=index == 0)
     figure.text(
-        0.2 / width, 0.12 / height, "\n".join(notes), ha="left", va="bottom", size=7.5, color=_FAINT, linespacing=1.3
+        0.2 / width, 0.12 / height, "\n".join(notes), ha="left", va="bottom", size=7.5, color=FAINT, linespacing=1.3
     )
-    figure.savefig(path, format="png", metadata={"Software": None})
-    figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None, "Producer": None, "Creator": None})
-    with rc_context({"svg.hashsalt": "goal-sweep"}):  # the same file for the same numbers
-        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
+    return figure
 
 
 def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: bool) -> None:
     axes.set_xlim(0, len(grid.triplets))
     axes.set_ylim(len(grid.pairs), 0)
     axes.axis("off")
-    head = direction_title(grid.direction)
-    axes.text(len(grid.triplets) / 2, -0.72, f"{head}   {grid.metric}", ha="center", va="center", size=11, color=_INK)
+    head = DIRECTION_TITLES[grid.metric.direction]
+    axes.text(
+        len(grid.triplets) / 2, -0.72, f"{head}   {grid.metric.name}", ha="center", va="center", size=11, color=INK
+    )
     for x, triplet in enumerate(grid.triplets):
         _draw_weight(axes, x + 0.5, -0.15, "T", triplet, centred=True)
     outline = Rectangle((0, 0), len(grid.triplets), len(grid.pairs), fill=False, edgecolor=_LINE, linewidth=1.6)
@@ -92,7 +88,7 @@ def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: 
 def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, *, is_best: bool) -> None:
     mean, std = (f"{cell.mean:.1f}", "--" if cell.std is None else f"{cell.std:.1f}")
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=f"#{fill}", edgecolor="white", linewidth=1.6))
-    ink = "white" if text_colour(fill) == "FFFFFF" else _INK
+    ink = "white" if text_colour(fill) == WHITE else INK
     if is_best:
         axes.add_patch(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, fill=False, edgecolor=ink, linewidth=1.1))
     middle = y + (0.36 if cell.gaps else 0.5)
@@ -106,7 +102,7 @@ def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, *, is
 
 
 def _draw_marks(axes: Axes, x: int, y: int, fill: str, *, second: bool, near: bool) -> None:
-    ink = "white" if text_colour(fill) == "FFFFFF" else _INK
+    ink = "white" if text_colour(fill) == WHITE else INK
     if second:
         axes.plot([x + 0.14, x + 0.86], [y + 0.7, y + 0.7], color=ink, linewidth=0.9)
     if near:
@@ -120,20 +116,20 @@ def _draw_empty(axes: Axes, x: int, y: int, cell: CellSummary) -> None:
     lines = [_fit(line, 25) for line in (label or "--").split("\n")]
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none", "alpha": 0.92}
     axes.text(
-        x + 0.5, y + 0.5, "\n".join(lines), ha="center", va="center", size=6.8, color=_FAINT, linespacing=1.2, bbox=box
+        x + 0.5, y + 0.5, "\n".join(lines), ha="center", va="center", size=6.8, color=FAINT, linespacing=1.2, bbox=box
     )
 
 
 def _draw_weight(axes: Axes, x: float, y: float, letter: str, name: str, *, centred: bool) -> None:
     """Write a letter with a raised name, centred at x or ending there.
 
-    As two plain texts: matplotlib parses its mathematics anew for each file, which would be a third of the time.
+    They are two plain texts, because matplotlib parses mathematics again for each file, a third of the drawing time.
     """
     wide, raised = 7.4, _width(name, 8)  # points; the letter's is of this font at size 11
     start = -(wide + raised) / (2 if centred else 1)
     for text, offset, size, style in ((letter, (start, 0), 11, "italic"), (name, (start + wide, 4), 8, "normal")):
         axes.annotate(
-            text, (x, y), offset, textcoords="offset points", size=size, style=style, color=_INK, annotation_clip=False
+            text, (x, y), offset, textcoords="offset points", size=size, style=style, color=INK, annotation_clip=False
         )
 
 

@@ -1,6 +1,6 @@
 """Figures of the objectives themselves: triplet weights, pair weights, and the gradient of every combination.
 
-The weights come as functions of arrays, so that nothing here knows how an objective is computed. In all figures s_p is
+The weights are passed as functions of arrays, so nothing here knows how an objective is computed. In all figures s_p is
 the similarity of an anchor and its positive, s_n that of the anchor and its hardest negative.
 
 Source: arXiv:2210.13188, its figures of triplet diagrams and pair weights; the gradient fields are ours.
@@ -18,6 +18,8 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from analysis.figures.colours import INK, PALE
+
 Array = NDArray[np.float64]
 TripletWeight = Callable[[Array, Array], Array]
 """T at (s_p, s_n); all arrays of one shape."""
@@ -26,9 +28,11 @@ PairWeight = Callable[[Array, Array], tuple[Array, Array]]
 Gradient = Callable[[Array, Array], tuple[Array, Array]]
 """dL/ds_p and dL/ds_n at (s_p, s_n)."""
 
-_PULL, _PUSH, _INK, _FAINT = "#1a7f5a", "#b3402a", "#1f2328", "#8c959f"
+_PULL, _PUSH = "#1a7f5a", "#b3402a"
 _DPI = 200
 _AT_REST = 1e-2
+_FIELD_LOW = -0.25
+"""Smallest similarity that a gradient field shows."""
 
 
 def draw_triplet_weights(weights: Mapping[str, TripletWeight], num_points: int = 201) -> Figure:
@@ -49,7 +53,7 @@ def draw_triplet_weights(weights: Mapping[str, TripletWeight], num_points: int =
         if 0 < values.min() or np.unique(values).size > 2:
             lines = axes.contour(pos, neg, values, levels=(0.1, 0.5, 0.9), colors="white", linewidths=0.8)
             axes.clabel(lines, fontsize=6)
-        axes.set_title(f"T  {name}", fontsize=10, color=_INK)
+        axes.set_title(f"T  {name}", fontsize=10, color=INK)
         _label(axes, "$s_p$", "$s_n$" if axes is axes_row[0][0] else "")
     figure.colorbar(image, ax=list(axes_row[0]), shrink=0.85, label="T")
     return figure
@@ -58,7 +62,7 @@ def draw_triplet_weights(weights: Mapping[str, TripletWeight], num_points: int =
 def draw_pair_weights(weights: Mapping[str, PairWeight], num_points: int = 401) -> Figure:
     """P+ over s_p and P- over s_n, one panel per weight.
 
-    Each panel's range is its own and holds 0 and 1, for `sig-ms` is not bounded by 1.
+    Each panel has its own range, which includes 0 and 1, because `sig-ms` is not bounded by 1.
 
     Args:
         weights: name to (P+, P-).
@@ -71,11 +75,11 @@ def draw_pair_weights(weights: Mapping[str, PairWeight], num_points: int = 401) 
     line = np.linspace(-1, 1, num_points)
     for axes, (name, weight) in zip(axes_row[0], weights.items(), strict=True):
         pull, push = weight(line, line)
-        axes.axhline(0, color=_FAINT, linewidth=0.6)
-        axes.axhline(1, color=_FAINT, linewidth=0.6, linestyle=":")
+        axes.axhline(0, color=PALE, linewidth=0.6)
+        axes.axhline(1, color=PALE, linewidth=0.6, linestyle=":")
         axes.plot(line, pull, color=_PULL, label="$P_+$ over $s_p$")
         axes.plot(line, push, color=_PUSH, linestyle="--", label="$P_-$ over $s_n$")
-        axes.set_title(f"P  {name}", fontsize=10, color=_INK)
+        axes.set_title(f"P  {name}", fontsize=10, color=INK)
         _label(axes, "similarity", "weight" if axes is axes_row[0][0] else "")
     axes_row[0][0].legend(fontsize=7, loc="lower left", frameon=False)
     return figure
@@ -83,27 +87,23 @@ def draw_pair_weights(weights: Mapping[str, PairWeight], num_points: int = 401) 
 
 def draw_gradient_fields(
     fields: Mapping[tuple[str, str], Gradient],
-    notes: Mapping[tuple[str, str], str] | None = None,
-    low: float = -0.25,
     num_arrows: int = 14,
     num_points: int = 151,
 ) -> Figure:
-    """Where each combination moves a triplet: arrows along the descent direction, colour for its strength.
+    """Where each combination moves a triplet: arrows show the descent direction, colour its strength.
 
-    An arrow points from (s_p, s_n) along (-dL/ds_p, -dL/ds_n); all arrows are of one length, and the colour is the
+    An arrow points from (s_p, s_n) along (-dL/ds_p, -dL/ds_n). All arrows have the same length; the colour is the
     gradient's length as a share of the panel's largest. A dot marks a triplet with a gradient shorter than 0.01.
 
     Args:
         fields: (pair, triplet) to the gradient; pairs become rows and triplets columns, in order of appearance.
-        notes: (pair, triplet) to a few words under the panel's name, such as the loss it belongs to.
-        low: smallest similarity shown, below 1; the largest is 1.
         num_arrows: arrows along each axis.
         num_points: points of the coloured background along each axis.
 
     Returns:
         The figure.
     """
-    pairs, triplets = (list(dict.fromkeys(key[place] for key in fields)) for place in (0, 1))
+    pairs, triplets = (list(dict.fromkeys(key[part] for key in fields)) for part in (0, 1))
     figure, axes_grid = _grid_figure(len(pairs), len(triplets), 2.5, 2.45)
     image = None
     for row, pair in enumerate(pairs):
@@ -112,9 +112,8 @@ def draw_gradient_fields(
             if (pair, triplet) not in fields:
                 axes.axis("off")
                 continue
-            image = _draw_field(axes, fields[pair, triplet], low, num_arrows, num_points)
-            note = (notes or {}).get((pair, triplet), "")
-            axes.set_title(f"{pair}/{triplet}" + (f"  ({note})" if note else ""), fontsize=8, color=_INK)
+            image = _draw_field(axes, fields[pair, triplet], num_arrows, num_points)
+            axes.set_title(f"{pair}/{triplet}", fontsize=8, color=INK)
             _label(axes, "$s_p$" if row == len(pairs) - 1 else "", "$s_n$" if column == 0 else "")
     if image is not None:
         every = [axes for axes_row in axes_grid for axes in axes_row]
@@ -122,7 +121,8 @@ def draw_gradient_fields(
     return figure
 
 
-def _draw_field(axes: Axes, gradient: Gradient, low: float, num_arrows: int, num_points: int) -> Any:
+def _draw_field(axes: Axes, gradient: Gradient, num_arrows: int, num_points: int) -> Any:
+    low = _FIELD_LOW
     pos, neg = _plane(low, num_points)
     strength = np.hypot(*gradient(pos, neg))
     share = strength / max(float(strength.max()), 1e-300)
@@ -139,10 +139,10 @@ def _draw_field(axes: Axes, gradient: Gradient, low: float, num_arrows: int, num
     scale = np.where(moved, length, 1)
     axes.quiver(
         pos[moved], neg[moved], (-d_pos / scale)[moved], (-d_neg / scale)[moved],
-        angles="xy", pivot="mid", scale=num_arrows * 1.35, width=0.007, color=_INK,
+        angles="xy", pivot="mid", scale=num_arrows * 1.35, width=0.007, color=INK,
     )  # fmt: skip
-    axes.plot(pos[~moved], neg[~moved], ".", color=_FAINT, markersize=1.5)
-    axes.plot((low, 1), (low, 1), color=_FAINT, linewidth=0.6, linestyle=":")
+    axes.plot(pos[~moved], neg[~moved], ".", color=PALE, markersize=1.5)
+    axes.plot((low, 1), (low, 1), color=PALE, linewidth=0.6, linestyle=":")
     axes.set(xlim=(low, 1), ylim=(low, 1))
     return image
 
@@ -159,7 +159,7 @@ def _grid_figure(rows: int, columns: int, width: float, height: float) -> tuple[
     return figure, figure.subplots(rows, columns, squeeze=False).tolist()
 
 
-def _label(axes: Axes, below: str, beside: str) -> None:
-    axes.set_xlabel(below, fontsize=8)
-    axes.set_ylabel(beside, fontsize=8)
+def _label(axes: Axes, x: str, y: str) -> None:
+    axes.set_xlabel(x, fontsize=8)
+    axes.set_ylabel(y, fontsize=8)
     axes.tick_params(labelsize=7)

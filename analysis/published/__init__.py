@@ -1,7 +1,22 @@
-"""The numbers of the GOAL paper, and its tables drawn from them by the code that draws a sweep's."""
+"""The numbers of the GOAL paper, as printed, and the comparison of a sweep with them.
+
+Imports the rooms of numbers below (`analysis.statistics`); the report may import it.
+"""
 
 from __future__ import annotations
 
-from analysis.published.render import published_blocks, render_published
+from analysis.published.numbers import (
+    GridComparison,
+    compare_blocks,
+    published_blocks,
+    published_key,
+    published_table,
+)
 
-__all__ = ["published_blocks", "render_published"]
+__all__ = [
+    "GridComparison",
+    "compare_blocks",
+    "published_blocks",
+    "published_key",
+    "published_table",
+]

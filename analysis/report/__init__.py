@@ -1,1 +1,12 @@
-"""The report: sections, tables, pages."""
+"""The report: sections, tables, and the pages that show them. The highest room: it imports all others.
+
+`runners.cli` alone imports it from outside of `analysis`.
+"""
+
+from __future__ import annotations
+
+from analysis.report.document import REPORT_LIST
+from analysis.report.published_tables import render_published
+from analysis.report.report import ReportResult, attach_report, refresh_summary, write_report
+
+__all__ = ["REPORT_LIST", "ReportResult", "attach_report", "refresh_summary", "render_published", "write_report"]

@@ -1,23 +1,60 @@
-"""A report as one document: what it contains, and its Markdown."""
+"""A report is a list of sections. Here: what a section is, the report in Markdown, and the folder of its files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
-from analysis.report.chapter import Chapter
-from analysis.report.sections import TextTable
-from analysis.report.tables import text_table_to_markdown, to_markdown
-from analysis.tracking.blocks import Block, BlockKey
-from analysis.tracking.run_links import RunLink
-from analysis.tracking.run_schema import METRICS, RSUM
+from analysis.blocks import Block
+from analysis.errors import AnalysisError
+from analysis.report.tables import TextTable, text_table_to_markdown, to_markdown
 
-SHOWN_METRICS = (*METRICS, RSUM[1])
-"""What every block has a table and a heatmap of."""
+REPORT_LIST = "report.json"
+"""The list of a report's files, in its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class FigureLink:
+    """A picture that lies in the report's folder."""
+
+    path: str
+    """The PNG, relative to the report's folder, with forward slashes."""
+    title: str
+    """What it shows: its caption, and its text for readers who cannot see it."""
+    note: str = ""
+    """How to read it, in sentences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridTable:
+    """One measure of a block, as a table and as a picture."""
+
+    block: Block
+    measure: str
+    """``R@1``, ``R@5``, ``R@10`` or ``rsum``."""
+    colour: str
+    """The block's full colour."""
+    heatmap: FigureLink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One section of a report: warnings and paragraphs, then figures, then tables."""
+
+    anchor: str
+    """Its id in the page: unique in the report."""
+    title: str
+    num_missing: int = 0
+    """How many numbers are missing; shown in the page's list of sections."""
+    warnings: tuple[str, ...] = ()
+    paragraphs: tuple[str, ...] = ()
+    figures: tuple[FigureLink, ...] = ()
+    tables: tuple[GridTable | TextTable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
     """Everything that a reader of one sweep's report is shown."""
 
     name: str
@@ -25,58 +62,76 @@ class Document:
     summary: str
     """How much of what was asked for is there, in a sentence."""
     notes: tuple[str, ...]
-    blocks: tuple[Block, ...]
-    colours: Mapping[BlockKey, str]
-    missing: TextTable | None
-    excluded: TextTable | None
-    marginals: tuple[TextTable, ...]
-    differences: tuple[TextTable, ...]
-    comparisons: tuple[TextTable, ...]
-    run_links: tuple[RunLink, ...] = ()
-    """Only in the page: MLflow's view of every run."""
-    chapters: tuple[Chapter, ...] = ()
-    """What follows the statistics, in order."""
+    """What must be known before any number is read."""
+    sections: tuple[Section, ...]
 
 
-def heatmap_name(block: Block, metric: str) -> str:
-    """Where a report keeps a heatmap, relative to its folder."""
-    return f"heatmaps/{block.slug}-{metric.replace('@', '').lower()}.png"
-
-
-def to_markdown_document(document: Document) -> str:
-    """The report in Markdown, with heatmaps linked by relative paths."""
-    parts = [f"# {document.name}", document.summary, *document.notes]
-    for block in document.blocks:
-        parts.append(f"## {block.key.title}")
-        if block.is_empty:
-            parts.append(f"Nothing of this block is finished: {len(block.gaps)} runs are missing. {block.protocol}")
+def report_to_markdown(report: Report) -> str:
+    """The report in Markdown, with figures linked by relative paths."""
+    parts = [f"# {report.name}", report.summary, *report.notes]
+    for section in report.sections:
+        tables = [table for table in section.tables if isinstance(table, GridTable) or not table.page_only]
+        if not (section.warnings or section.paragraphs or section.figures or tables):
             continue
-        for metric in SHOWN_METRICS:
-            picture = f"![Heatmap of {metric}: {block.key.title}]({heatmap_name(block, metric)})"
-            parts += [f"### {metric}", to_markdown(block, metric, with_gaps=False).strip(), picture]
-    parts += _section("", [t for t in (document.missing, document.excluded) if t])
-    parts += _section("Each weight on its own", document.marginals)
-    parts += _section("Differences from con/con", document.differences)
-    parts += _section("Beside the published numbers", document.comparisons)
-    for chapter in document.chapters:
-        parts += _chapter(chapter)
+        parts += [f"## {section.title}", *section.warnings, *section.paragraphs]
+        for figure in section.figures:
+            parts += [_picture(figure), *([figure.note] if figure.note else [])]
+        for table in tables:
+            if isinstance(table, GridTable):
+                text = to_markdown(table.block, table.measure, with_gaps=False).strip()
+                parts += [f"### {table.measure}", text, _picture(table.heatmap)]
+            else:
+                parts += [f"### {table.title}", text_table_to_markdown(table), *([table.note] if table.note else [])]
     return "\n\n".join(parts) + "\n"
 
 
-def _chapter(chapter: Chapter) -> list[str]:
-    parts = [f"## {chapter.title}", *chapter.paragraphs]
-    for figure in chapter.figures:
-        parts += [f"![{figure.title}]({figure.path})", *([figure.note] if figure.note else [])]
-    return parts + _section("", list(chapter.tables))
+def _picture(figure: FigureLink) -> str:
+    return f"![{figure.title}]({figure.path})"
 
 
-def _section(title: str, tables: list[TextTable] | tuple[TextTable, ...]) -> list[str]:
-    if not tables:
-        return []
-    level = "###" if title else "##"
-    parts = [f"## {title}"] if title else []
-    for table in tables:
-        parts += [f"{level} {table.title}", text_table_to_markdown(table)]
-        if table.note:
-            parts.append(table.note)
-    return parts
+class ReportFolder:
+    """The folder of a report: collects the names of its files, so that a new report replaces exactly these."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._names: list[str] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        self._before = files_of_report(folder) if (folder / REPORT_LIST).is_file() else ()
+
+    def path(self, name: str) -> Path:
+        """Where to write the file ``name`` (relative, with forward slashes); its folder is made."""
+        self._names.append(name)
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def write(self, name: str, text: str) -> None:
+        """Write a text file in UTF-8, with the same line ends on every system."""
+        self.path(name).write_text(text, encoding="utf-8", newline="\n")
+
+    def finish(self) -> tuple[Path, ...]:
+        """Remove files of the earlier report that this one does not have, write the list, return all files."""
+        for name in set(self._before) - set(self._names):
+            (self.folder / name).unlink(missing_ok=True)
+        names = [*self._names, REPORT_LIST]
+        (self.folder / REPORT_LIST).write_text(json.dumps({"files": names}, indent=2) + "\n", encoding="utf-8")
+        return tuple(self.folder / name for name in names)
+
+
+def files_of_report(folder: Path) -> tuple[str, ...]:
+    """The files of the report in ``folder``, relative to it, the list itself included.
+
+    Raises:
+        AnalysisError: there is no report, or its list is damaged or names a file outside of the folder.
+    """
+    path = folder / REPORT_LIST
+    if not path.is_file():
+        raise AnalysisError(f"no report in {folder}: {REPORT_LIST} is missing")
+    try:
+        names = json.loads(path.read_text(encoding="utf-8"))["files"]
+        escapes = [n for n in names if PurePosixPath(n).is_absolute() or ".." in PurePosixPath(n).parts]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise AnalysisError(f"{path} is not the list of a report's files") from error
+    if escapes:
+        raise AnalysisError(f"{path} names files outside of its folder: {', '.join(escapes)}")
+    return tuple(names)

@@ -1,47 +1,39 @@
-"""The chapters on how the cells learned and what they cost, with their figures and data."""
+"""The sections on how the cells learned and what that cost, with their figures and data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from analysis.figures.curves import draw_curves
-from analysis.figures.triplets import draw_triplets
-from analysis.figures.worker import Drawing
-from analysis.report.chapter import Chapter, FigureLink
-from analysis.report.manifest import ReportFolder
-from analysis.report.sections import TextTable
-from analysis.statistics.aggregate import counted, of_block
-from analysis.statistics.epoch_curves import COSTS, CURVES, Curve, costs, curves, lacking
-from analysis.tracking.blocks import Block
-from analysis.tracking.drawn_runs import drawn_runs, seeds_note
-from analysis.tracking.fetch import SweepRuns
-from analysis.tracking.history import fetch_history
-from analysis.tracking.run_schema import BASELINE, PAIRS, TRIPLETS, in_order
-from analysis.tracking.triplet_record import TripletRecord, fetch_records, pooled
+from analysis.blocks import Block
+from analysis.figures import FigureWriter, draw_curves, draw_triplets, write_figure
+from analysis.report.document import FigureLink, ReportFolder, Section
+from analysis.report.tables import TextTable
+from analysis.run_schema import BASELINE, PAIRS, TRIPLETS, in_order
+from analysis.statistics import COSTS, CURVES, costs, counted, curves, drawn_runs, lacking, of_block, seeds_note
+from analysis.tracking import SweepRuns, TripletRecord, fetch_history, fetch_records, pooled
 
 _ByBlock = list[tuple[Block, pd.DataFrame]]
 _CURVES_NOTE = (
-    "Lines are means over seeds, bands reach from the smallest to the largest seed, and every panel of a row has the "
-    "same axis. s_p, s_n, the active share and the gradient norm are means over an epoch's training batches; a triplet "
-    "is active while its negative is within the margin; the gradient is that of the objective with respect to the "
-    "embeddings, before clipping. Epochs left of a dotted line are warm-up, in which another gradient was applied."
+    "Lines are means over seeds, bands reach from the lowest seed to the highest, and all panels of a row share one "
+    "axis. s_p, s_n, the share of active triplets and the gradient norm are means over an epoch's training batches. A "
+    "triplet is active while its negative is within the margin. The gradient is that of the objective with respect to "
+    "the embeddings, before clipping. Epochs left of a dotted line are warm-up, in which another gradient was applied."
 )
 _TRIPLETS_NOTE = (
-    "s_p is the similarity of an anchor and its positive, s_n that of it and its hardest negative in the batch. "
-    "Grey is the triplet weight T (darker weighs more, the line is 1/2); colour is the share of the triplets after the "
-    "warm-up in a bin of 0.025 x 0.025, logarithmic; the red line joins the epochs' mean triplets, from the circle to "
-    "the square, dashed in the warm-up. Above the dotted line the negative is the more similar."
+    "s_p is the similarity of an anchor and its positive, s_n that of the anchor and its hardest negative in the "
+    "batch. Grey shows the triplet weight T (darker weighs more; the line is at 1/2). Colour shows the share of the "
+    "triplets after the warm-up in each bin of 0.025 x 0.025, on a logarithmic scale. The red line joins the mean "
+    "triplets of the epochs, from the circle to the square, dashed during the warm-up. Above the dotted line the "
+    "negative is more similar than the positive."
 )
 
 
-def learning_chapters(
-    sweep: SweepRuns, blocks: Iterable[Block], folder: ReportFolder, drawing: Drawing
-) -> tuple[Chapter, ...]:
-    """Read the epochs and records of a sweep, draw them into the report's folder, and say what there is to see.
+def learning_sections(
+    sweep: SweepRuns, blocks: Iterable[Block], folder: ReportFolder, figures: FigureWriter
+) -> list[Section | None]:
+    """Read the epochs and triplet records of a sweep and draw them into the report's folder.
 
     Files: ``curves/BLOCK.{png,pdf}``, ``triplets/BLOCK.{png,pdf}``, ``costs.csv``.
 
@@ -49,75 +41,83 @@ def learning_chapters(
         sweep: the runs.
         blocks: the report's blocks; those without a number are left out.
         folder: the report's folder.
-        drawing: draws the learning curves.
+        figures: writes the figures.
 
     Returns:
-        The chapters that have something to show.
+        Learning curves, triplet diagrams and costs; None in place of a section that has nothing to show.
 
     Raises:
         AnalysisError: tracking does not answer.
     """
-    filled = [block for block in blocks if not block.is_empty]
     runs = drawn_runs(sweep)
     history = fetch_history(sweep.tracking_uri, list(runs["run_id"]), [*CURVES, *COSTS])
-    by_block = [(block, of_block(runs, block.key)) for block in filled]
-    chapters = [
-        _curves_chapter(sweep, by_block, history, folder, drawing),
-        _triplets_chapter(sweep, by_block, folder, drawing),
-        _costs_chapter(sweep, by_block, history, folder),
+    by_block = [(block, of_block(runs, block.key)) for block in blocks if not block.is_empty]
+    return [
+        _curves_section(sweep, by_block, history, folder, figures),
+        _triplets_section(sweep, by_block, folder, figures),
+        _costs_section(sweep, by_block, history, folder),
     ]
-    return tuple(chapter for chapter in chapters if chapter is not None)
 
 
-def _curves_chapter(
-    sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, folder: ReportFolder, drawing: Drawing
-) -> Chapter | None:
-    figures, without = [], []
+def _curves_section(
+    sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, folder: ReportFolder, figures: FigureWriter
+) -> Section | None:
+    links, without = [], []
     for block, runs in by_block:
         rows = {name: found for metric, name in CURVES.items() if (found := curves(runs, history, metric))}
         without += lacking(runs, history, list(CURVES))
         if rows:
             stem = f"curves/{block.slug}"
             paths = [folder.path(f"{stem}.{ending}") for ending in ("png", "pdf")]
-            drawing.draw(_save_curves, block.key.title, rows, _warmup(sweep, block, runs), *paths)
-            figures.append(FigureLink(path=f"{stem}.png", title=f"Learning curves: {block.key.title}"))
-    if not figures:
+            warmup = _warmup(sweep, block, runs)
+            figures.submit(write_figure, paths, draw_curves, block.key.title, rows, warmup)
+            links.append(FigureLink(path=f"{stem}.png", title=f"Learning curves: {block.key.title}"))
+    if not links:
         return None
-    paragraphs = [_CURVES_NOTE, seeds_note(sweep), _named("No epoch in tracking", without)]
-    return _chapter("curves", "Learning curves", paragraphs, figures)
+    paragraphs = _filled(_CURVES_NOTE, seeds_note(sweep), _named("No epoch in tracking", without))
+    return Section(anchor="curves", title="Learning curves", paragraphs=paragraphs, figures=tuple(links))
 
 
-def _triplets_chapter(sweep: SweepRuns, by_block: _ByBlock, folder: ReportFolder, drawing: Drawing) -> Chapter | None:
-    figures, problems, without = [], [], []
+def _triplets_section(
+    sweep: SweepRuns, by_block: _ByBlock, folder: ReportFolder, figures: FigureWriter
+) -> Section | None:
+    links, problems, without = [], [], []
     for block, runs in by_block:
-        has = runs[runs["triplets"] != ""]
         without += [str(name) for name in runs[runs["triplets"] == ""]["run_name"]]
-        found, unread = fetch_records(sweep.tracking_uri, dict(zip(has["run_id"], has["artifact_uri"], strict=True)))
-        problems += unread
-        records: dict[tuple[str, str], TripletRecord] = {}
-        notes: dict[tuple[str, str], str] = {}
-        for (pair, triplet), part in has.groupby(["pair", "triplet"]):
-            mine = [found[run_id] for run_id in part["run_id"] if run_id in found]
-            if not mine:
-                continue
-            try:
-                records[str(pair), str(triplet)] = pooled(mine)
-            except ValueError as error:
-                problems.append(f"{block.key.title}, {pair}/{triplet}: not drawn, {error}.")
-                continue
-            notes[str(pair), str(triplet)] = f"n={len(mine)}"
+        records, notes, trouble = _records(sweep, block, runs[runs["triplets"] != ""])
+        problems += trouble
         if records:
             stem = f"triplets/{block.slug}"
             paths = [folder.path(f"{stem}.{ending}") for ending in ("png", "pdf")]
-            drawing.draw(_save_triplets, block.key.title, records, notes, _warmup(sweep, block, runs) or 0, *paths)
-            figures.append(FigureLink(path=f"{stem}.png", title=f"Triplet diagrams: {block.key.title}"))
-    if not figures:
+            warmup = _warmup(sweep, block, runs) or 0
+            figures.submit(write_figure, paths, draw_triplets, block.key.title, records, notes, warmup)
+            links.append(FigureLink(path=f"{stem}.png", title=f"Triplet diagrams: {block.key.title}"))
+    if not links:
         return None
-    paragraphs = [_TRIPLETS_NOTE, seeds_note(sweep), _named("Without a triplet record", without), *problems]
-    return _chapter("triplets", "Triplet diagrams", paragraphs, figures)
+    paragraphs = _filled(_TRIPLETS_NOTE, seeds_note(sweep), _named("Without a triplet record", without), *problems)
+    return Section(anchor="triplets", title="Triplet diagrams", paragraphs=paragraphs, figures=tuple(links))
 
 
-def _costs_chapter(sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, folder: ReportFolder) -> Chapter | None:
+def _records(
+    sweep: SweepRuns, block: Block, runs: pd.DataFrame
+) -> tuple[dict[tuple[str, str], TripletRecord], dict[tuple[str, str], str], list[str]]:
+    """The record of each objective over all its seeds, how many these are, and what cannot be read or drawn."""
+    found, problems = fetch_records(sweep.tracking_uri, dict(zip(runs["run_id"], runs["artifact_uri"], strict=True)))
+    records, notes = {}, {}
+    for (pair, triplet), part in runs.groupby(["pair", "triplet"]):
+        mine = [found[run_id] for run_id in part["run_id"] if run_id in found]
+        if not mine:
+            continue
+        try:
+            records[str(pair), str(triplet)] = pooled(mine)
+        except ValueError as error:
+            problems.append(f"{block.key.title}, {pair}/{triplet}: not drawn, {error}.")
+            continue
+        notes[str(pair), str(triplet)] = f"n={len(mine)}"
+    return records, notes, problems
+
+
+def _costs_section(sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, folder: ReportFolder) -> Section | None:
     tables, frames = [], []
     for block, runs in by_block:
         found = _in_table_order(costs(runs, history))
@@ -128,20 +128,20 @@ def _costs_chapter(sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, 
     if not tables:
         return None
     folder.write("costs.csv", pd.concat(frames).to_csv(index=False, lineterminator="\n"))
-    paragraphs = [
-        "Seconds of one cell, mean over its seeds: all training steps of the stage, and all passes over the val split. "
-        "A cell of a shared unit is charged its own steps and its share of what the unit did for all its cells. Times "
-        "of runs on different machines, or on a busy one, do not compare.",
+    paragraphs = _filled(
+        "Seconds for one cell, mean over its seeds: all training steps of the stage, and all passes over the val "
+        "split. A cell of a shared unit is charged its own steps and its share of what the unit did for all its cells. "
+        "Times from different machines, or from a busy one, cannot be compared.",
         seeds_note(sweep),
-        f"The sweep's {len(counted(sweep))} finished trainings are of code {_commits(sweep)}.",
-    ]
-    return _chapter("costs", "Time and cost", paragraphs, tables=tables)
+        f"The sweep's {len(counted(sweep))} finished trainings ran code {_commits(sweep)}.",
+    )
+    return Section(anchor="costs", title="Time and cost", paragraphs=paragraphs, tables=tuple(tables))
 
 
 def _in_table_order(found: pd.DataFrame) -> pd.DataFrame:
     pairs, triplets = in_order(found["pair"], PAIRS), in_order(found["triplet"], TRIPLETS)
-    place = found["pair"].map(pairs.index) * len(triplets) + found["triplet"].map(triplets.index)
-    return found.iloc[place.argsort()]
+    rank = found["pair"].map(pairs.index) * len(triplets) + found["triplet"].map(triplets.index)
+    return found.iloc[rank.argsort()]
 
 
 def _cost_table(block: Block, found: pd.DataFrame) -> TextTable:
@@ -161,43 +161,14 @@ def _cost_table(block: Block, found: pd.DataFrame) -> TextTable:
     hours = ((found["train_s"] + found["val_s"].fillna(0)) * found["n"]).sum() / 3600
     return TextTable(
         title=block.key.title,
-        head=("objective", "n", "epochs", "training s", "val s", "ms a step", "x con/con"),
+        head=("objective", "n", "epochs", "training s", "val s", "ms per step", "x con/con"),
         rows=tuple(rows),
-        note=f"Together {hours:.2f} device hours for the {found['n'].sum()} cells counted here, tests not included.",
+        note=f"{hours:.2f} device hours in all for the {found['n'].sum()} cells counted here, without tests.",
     )
 
 
-def _chapter(
-    anchor: str,
-    title: str,
-    paragraphs: Iterable[str],
-    figures: Iterable[FigureLink] = (),
-    tables: Iterable[TextTable] = (),
-) -> Chapter:
-    said = tuple(paragraph for paragraph in paragraphs if paragraph)
-    return Chapter(anchor=anchor, title=title, paragraphs=said, figures=tuple(figures), tables=tuple(tables))
-
-
-def _save_curves(
-    title: str, rows: dict[str, dict[tuple[str, str], Curve]], warmup: int | None, png: Path, pdf: Path
-) -> None:
-    _save(draw_curves(title, rows, warmup), png, pdf)
-
-
-def _save_triplets(
-    title: str,
-    records: dict[tuple[str, str], TripletRecord],
-    notes: dict[tuple[str, str], str],
-    warmup: int,
-    png: Path,
-    pdf: Path,
-) -> None:
-    _save(draw_triplets(title, records, notes, warmup), png, pdf)
-
-
-def _save(figure: Figure, png: Path, pdf: Path) -> None:
-    figure.savefig(png, metadata={"Software": None})
-    figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+def _filled(*paragraphs: str) -> tuple[str, ...]:
+    return tuple(paragraph for paragraph in paragraphs if paragraph)
 
 
 def _named(what: str, names: list[str]) -> str:
@@ -208,7 +179,7 @@ def _named(what: str, names: list[str]) -> str:
 
 
 def _warmup(sweep: SweepRuns, block: Block, runs: pd.DataFrame) -> int | None:
-    """Warm-up epochs of a block's stage, where all its runs have the same."""
+    """Warm-up epochs of a block's stage; None unless all its runs have the same."""
     column = f"stages.{block.key.stage}.warmup_epochs"
     if column not in sweep.settings.columns:
         return None

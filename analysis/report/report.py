@@ -1,42 +1,45 @@
-"""A sweep's tracking to report files: read, aggregate, write. Every number in them comes from runs that count."""
+"""A sweep's tracking to report files: read, compute, write. Every number in them comes from runs that count."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import pandas as pd
 
-from analysis.figures.colours import Scale, assign_colours
-from analysis.figures.heatmap import draw_heatmap
-from analysis.figures.worker import Drawing
-from analysis.published import published_blocks
-from analysis.published.reference_tables import gradient_validation, state_of_the_art
-from analysis.report.document import SHOWN_METRICS, Document, heatmap_name, to_markdown_document
-from analysis.report.html import to_html
-from analysis.report.learning import learning_chapters
-from analysis.report.manifest import ReportFolder
+from analysis.blocks import Block
+from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, write_figure
+from analysis.published import compare_blocks, published_blocks
+from analysis.report.document import GridTable, Report, ReportFolder, Section, files_of_report, report_to_markdown
+from analysis.report.html import report_to_html
+from analysis.report.learning import learning_sections
+from analysis.report.published_tables import published_section
 from analysis.report.sections import (
-    TextTable,
-    comparison_tables,
-    difference_tables,
-    excluded_table,
-    marginal_tables,
-    missing_table,
+    block_section,
+    differences_section,
+    missing_section,
+    runs_section,
+    settings_notes,
+    settings_section,
+    weights_section,
 )
-from analysis.report.settings import settings_chapter, settings_notes
-from analysis.report.side_by_side import columns_of, side_by_side_chapter
-from analysis.report.significance import significance_chapter
+from analysis.report.side_by_side import columns_of, side_by_side_section
+from analysis.report.significance import significance_section
 from analysis.report.tables import to_csv, to_latex, to_markdown
-from analysis.statistics.aggregate import aggregate, cells_frame, counted, stages_selected_on_test
-from analysis.statistics.compare import compare_blocks
-from analysis.statistics.paired import marginals, paired_differences
-from analysis.tracking.blocks import Block
-from analysis.tracking.fetch import SweepRuns, fetch_runs
-from analysis.tracking.run_links import run_links
-from analysis.tracking.run_schema import TEST_METRICS
+from analysis.run_schema import MEASURES, measure_slug
+from analysis.statistics import (
+    FLATTERED,
+    aggregate,
+    cells_frame,
+    counted,
+    marginals,
+    paired_differences,
+    runs_frame,
+    stages_selected_on_test,
+)
+from analysis.tracking import SweepRuns, attach_files, fetch_runs, publish_summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,7 @@ class ReportResult:
     num_expected: int
     """Runs of a cell and stage that the sweep asks for."""
     num_counted: int
-    """Those that are done and behind the numbers."""
+    """Those that are done and counted in the numbers."""
     num_failed: int
     """Those that failed."""
     blocks: tuple[Block, ...]
@@ -67,16 +70,16 @@ def write_report(
     experiment: str,
     out_dir: Path,
     compare: Literal["published"] | None = None,
-    beside: Sequence[tuple[str, str]] = (),
+    others: Sequence[tuple[str, str]] = (),
     scale: Scale = "paper",
 ) -> ReportResult:
     """Write tables, heatmaps, statistics and the two documents that show them.
 
     Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every run,
-    counted or not, and why), ``differences`` and ``marginals`` as CSV and Parquet, ``tables/BLOCK.{md,tex,csv}``,
-    ``tables/BLOCK-METRIC.{md,tex}``, ``heatmaps/BLOCK-METRIC.{png,pdf,svg}``, the chapters' figures, and
-    ``report.json``, the list of them. Writing again replaces an earlier report in the same folder and touches nothing
-    else there.
+    counted or not, with its settings and metrics), ``differences`` and ``marginals`` as CSV and Parquet,
+    ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf,svg}``, the
+    sections' figures, and ``report.json``, the list of them. Writing again replaces an earlier report in the same
+    folder and touches nothing else there.
 
     Blocks without any number have no table or heatmap; the documents list what they miss.
 
@@ -84,8 +87,8 @@ def write_report(
         tracking_uri: MLflow tracking URI.
         experiment: the sweep's name.
         out_dir: folder to write to; made when it is not there.
-        compare: ``published`` adds the paper's numbers beside those of the same blocks.
-        beside: tracking URI and name of other sweeps, whose numbers stand beside this one's.
+        compare: ``published`` sets the paper's numbers beside those of the same blocks.
+        others: tracking URI and name of other sweeps, whose numbers are set beside this one's.
         scale: ``paper`` colours tables as the paper's; ``colour-blind`` in one scale that all readers can tell apart.
 
     Raises:
@@ -97,18 +100,13 @@ def write_report(
     weights = pd.concat([marginals(runs, "pair"), marginals(runs, "triplet")])
     differences = paired_differences(runs)
     folder = ReportFolder(out_dir)
-    document = _document(sweep, tracking_uri, blocks, weights, differences, compare, scale)
-    filled = [block for block in blocks if not block.is_empty]
-    with Drawing(len(filled) * len(SHOWN_METRICS)) as drawing:
-        for block in filled:
-            _write_block(folder, block, document.colours[block.key], drawing)
-        document = _with_chapters(document, sweep, differences, beside, folder, drawing)
-    frames = {"cells": cells_frame(blocks), "runs": _tidy(sweep.runs), "marginals": weights, "differences": differences}
+    report = _report(sweep, blocks, weights, differences, folder, compare=compare, others=others, scale=scale)
+    frames = {"cells": cells_frame(blocks), "runs": runs_frame(sweep), "marginals": weights, "differences": differences}
     for name, frame in frames.items():
         folder.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         frame.to_parquet(folder.path(f"{name}.parquet"), index=False)
-    folder.write("report.md", to_markdown_document(document))
-    folder.write("report.html", to_html(document, out_dir))
+    folder.write("report.md", report_to_markdown(report))
+    folder.write("report.html", report_to_html(report, out_dir))
     gaps = [gap for block in blocks for _, gap in block.gaps]
     return ReportResult(
         out_dir=out_dir,
@@ -121,69 +119,98 @@ def write_report(
     )
 
 
-def _with_chapters(
-    document: Document,
+def attach_report(tracking_uri: str, parent_run_id: str, out_dir: Path) -> tuple[str, ...]:
+    """Log the report that :func:`write_report` has written under ``report/`` of a run, in place of the one there.
+
+    Returns:
+        Artifact paths of the report.
+
+    Raises:
+        AnalysisError: no report in the folder, or tracking refuses it.
+    """
+    return attach_files(tracking_uri, parent_run_id, out_dir, files_of_report(out_dir), "report")
+
+
+def refresh_summary(tracking_uri: str, name: str) -> str | None:
+    """Describe a sweep in MLflow from what tracking holds of it; does nothing where it has no parent run.
+
+    Returns:
+        The parent run's id, or None.
+
+    Raises:
+        AnalysisError: tracking holds no run of the sweep, or refuses.
+    """
+    sweep = fetch_runs(tracking_uri, name)
+    if sweep.parent_run_id is not None:
+        publish_summary(tracking_uri, sweep.parent_run_id, name, aggregate(sweep))
+    return sweep.parent_run_id
+
+
+def _report(
     sweep: SweepRuns,
+    blocks: tuple[Block, ...],
+    weights: pd.DataFrame,
     differences: pd.DataFrame,
-    beside: Sequence[tuple[str, str]],
     folder: ReportFolder,
-    drawing: Drawing,
-) -> Document:
-    """What goes beyond the tables: what differences are worth, other stages and sweeps, how the cells learned."""
-    sweeps: dict[str, Sequence[Block]] = {sweep.experiment: document.blocks}
-    for uri, name in beside:
+    *,
+    compare: Literal["published"] | None,
+    others: Sequence[tuple[str, str]],
+    scale: Scale,
+) -> Report:
+    """All sections, in order; their figures and tables are in the folder when this returns."""
+    sweeps: dict[str, Sequence[Block]] = {sweep.experiment: blocks}
+    for uri, name in others:
         label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
         sweeps[label] = aggregate(fetch_runs(uri, name))
     groups = columns_of(sweeps)
     alone = [name for name in list(sweeps)[1:] if not any(c.sweep == name for g in groups.values() for c in g)]
-    notes = [*settings_notes(sweep, document.blocks)]
-    notes += [f"Sweep {name!r} has no finished block of the same dataset, framework and backbone." for name in alone]
-    chapters = [
-        significance_chapter(document.blocks, counted(sweep), differences, folder),
-        side_by_side_chapter(groups, folder),
-        *learning_chapters(sweep, document.blocks, folder, drawing),
-        settings_chapter(sweep, document.blocks),
-    ]
-    found = tuple(chapter for chapter in chapters if chapter is not None)
-    return replace(document, notes=(*document.notes, *notes), chapters=(*document.chapters, *found))
-
-
-def _document(
-    sweep: SweepRuns,
-    tracking_uri: str,
-    blocks: tuple[Block, ...],
-    weights: pd.DataFrame,
-    differences: pd.DataFrame,
-    compare: Literal["published"] | None,
-    scale: Scale,
-) -> Document:
-    comparisons = compare_blocks(blocks, published_blocks() if compare == "published" else ())
-    notes = list(sweep.notes)
-    on_test = [block.key.title for block in blocks if stages_selected_on_test(sweep, block.key)]
-    if on_test:
-        notes.append(
-            f"SELECTED ON TEST, which flatters every number of theirs in this report: {'; '.join(on_test)}. "
-            "Compare them with work that selects so, and with no other."
-        )
+    comparisons = compare_blocks(blocks, published_blocks() if compare else ())
+    colours = assign_colours((block.key for block in blocks), scale)
+    with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
+        sections = [block_section(block, colours[block.key]) for block in blocks]
+        for section in sections:
+            _write_tables(section, folder, figures)
+        more = [
+            missing_section(sweep, blocks),
+            weights_section(weights),
+            differences_section(differences),
+            published_section(blocks, comparisons) if compare else None,
+            significance_section(blocks, counted(sweep), differences, folder),
+            side_by_side_section(groups, folder),
+            *learning_sections(sweep, blocks, folder, figures),
+            settings_section(sweep, blocks),
+            runs_section(sweep),
+        ]
+    notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep)]
     if compare and not comparisons:
         notes.append("No finished block of this sweep is one of the paper's, so there is nothing to compare with.")
-    return Document(
+    notes += settings_notes(sweep, blocks)
+    notes += [f"Sweep {name!r} has no finished block of the same dataset, framework and backbone." for name in alone]
+    return Report(
         name=sweep.experiment,
         summary=_summary(sweep, blocks),
         notes=tuple(notes),
-        blocks=blocks,
-        colours=assign_colours((block.key for block in blocks), scale),
-        missing=missing_table(blocks),
-        excluded=excluded_table(sweep),
-        marginals=tuple(marginal_tables(weights)),
-        differences=tuple(difference_tables(differences)),
-        run_links=run_links(sweep, tracking_uri),
-        comparisons=(*comparison_tables(comparisons), *_papers_tables(blocks, compare)),
+        sections=(*sections, *(section for section in more if section is not None)),
     )
 
 
-def _papers_tables(blocks: Sequence[Block], compare: Literal["published"] | None) -> tuple[TextTable, ...]:
-    return (state_of_the_art(blocks), gradient_validation(blocks)) if compare else ()
+def _selection_note(sweep: SweepRuns, blocks: Sequence[Block]) -> list[str]:
+    on_test = [block.key.title for block in blocks if stages_selected_on_test(sweep, block.key)]
+    if not on_test:
+        return []
+    return [f"SELECTED ON TEST, directly or in an earlier stage: {'; '.join(on_test)}. {FLATTERED}"]
+
+
+def _source_note(sweep: SweepRuns) -> list[str]:
+    """How many of the counted trainings cannot be repeated from a commit alone."""
+    changes = counted(sweep)["git_diff"]
+    kinds = sorted(set(changes) - {""})
+    if not kinds:
+        return []
+    few = f"{', '.join(kinds[:5])}{f' and {len(kinds) - 5} more' if len(kinds) > 5 else ''}"
+    which = f"of {len(kinds)} kinds: {few}" if len(kinds) > 1 else f"all the same: {few}"
+    modified = f"{(changes != '').sum()} of {len(changes)} trainings"
+    return [f"{modified} ran from a source tree with uncommitted changes ({which})."]
 
 
 def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
@@ -197,22 +224,16 @@ def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
     return f"{done} of {done + len(gaps)} trainings (cell and stage) are finished{missing}. {objectives}, {seeds}."
 
 
-def _write_block(folder: ReportFolder, block: Block, colour: str, drawing: Drawing) -> None:
-    for metric in SHOWN_METRICS:
-        stem = block.slug if metric == "R@1" else f"{block.slug}-{metric.replace('@', '').lower()}"
-        folder.write(f"tables/{stem}.md", to_markdown(block, metric))
-        folder.write(f"tables/{stem}.tex", to_latex(block, colour, metric))
-        picture = folder.path(heatmap_name(block, metric))
-        for suffix in (".pdf", ".svg"):
-            folder.path(str(PurePosixPath(heatmap_name(block, metric)).with_suffix(suffix)))
-        drawing.draw(draw_heatmap, block, colour, picture, metric)
-    folder.write(f"tables/{block.slug}.csv", to_csv(block))
-
-
-def _tidy(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs in an order that does not depend on when they ran, test metrics last."""
-    hidden = ("placed", "start_ms", "artifact_uri", "experiment_id")
-    words = [name for name in runs.columns if "/" not in name and name not in hidden]
-    metrics = [name for name in TEST_METRICS if name in runs.columns]
-    order = ["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "excluded", "run_id"]
-    return runs[[*words, *metrics]].sort_values(order)
+def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter) -> None:
+    """Write the tables of a block's section, and their heatmaps."""
+    grids = [table for table in section.tables if isinstance(table, GridTable)]
+    for table in grids:
+        block, measure = table.block, table.measure
+        stem = block.slug if measure == "R@1" else f"{block.slug}-{measure_slug(measure)}"
+        folder.write(f"tables/{stem}.md", to_markdown(block, measure))
+        folder.write(f"tables/{stem}.tex", to_latex(block, table.colour, measure))
+        heatmap = PurePosixPath(table.heatmap.path)
+        paths = [folder.path(str(heatmap.with_suffix(suffix))) for suffix in (".png", ".pdf", ".svg")]
+        figures.submit(write_figure, paths, draw_heatmap, block, table.colour, measure)
+    for table in grids[:1]:
+        folder.write(f"tables/{table.block.slug}.csv", to_csv(table.block))

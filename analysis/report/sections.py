@@ -1,61 +1,62 @@
-"""The parts of a report that are lists rather than grids: what is missing, what did not count, and the statistics."""
+"""The sections on blocks, missing numbers, single weights, differences, settings and runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analysis.statistics.compare import GridComparison
-from analysis.statistics.paired import MAX_EXACT
-from analysis.tracking import run_schema as schema
-from analysis.tracking.blocks import Block, BlockKey, direction_title, number_text
-from analysis.tracking.fetch import SweepRuns
-
-_SHOWN: tuple[tuple[str, str], ...] = (("i2t", "R@1"), ("t2i", "R@1"), schema.RSUM)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTable:
-    """A small table of text, for Markdown and HTML alike."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-    """What a reader must know to read it, in sentences."""
-    words: int = 1
-    """How many leading columns are words; the others are numbers, aligned to the right."""
+from analysis import run_schema as schema
+from analysis.blocks import MODEL_COLUMNS, Block, BlockKey, mean_text, number_text
+from analysis.report.document import FigureLink, GridTable, Section
+from analysis.report.tables import TextTable
+from analysis.statistics import MAX_EXACT, counted, of_block
+from analysis.tracking import SweepRuns, run_url
 
 
-def objective_table(block: Block) -> TextTable:
-    """Every recall of a block, an objective a row, highest mean rsum first."""
-    columns = [column for column in schema.COLUMNS if column in block.grids]
-    cells = block.grids[columns[-1]].cells
+def block_section(block: Block, colour: str) -> Section:
+    """A block's tables and heatmaps in its full ``colour``, or what is missing when nothing is finished."""
+    title, num_gaps = block.key.title, len(block.gaps)
+    if block.is_empty:
+        warning = f"Nothing of this block is finished: {num_gaps} runs are missing. {block.protocol}"
+        return Section(anchor=block.slug, title=title, num_missing=num_gaps, warnings=(warning,))
+    grids = []
+    for measure in schema.MEASURES:
+        path = f"heatmaps/{block.slug}-{schema.measure_slug(measure)}.png"
+        heatmap = FigureLink(path=path, title=f"Heatmap of {measure}: {title}")
+        grids.append(GridTable(block=block, measure=measure, colour=colour, heatmap=heatmap))
+    return Section(anchor=block.slug, title=title, num_missing=num_gaps, tables=(*grids, _recalls(block)))
+
+
+def _recalls(block: Block) -> TextTable:
+    """Every recall of a block, an objective in each row, highest mean rsum first."""
+    grids = list(block.grids.values())
+    cells = grids[-1].cells
     ordered = sorted((key for key, c in cells.items() if c.asked), key=lambda key: -(cells[key].mean or 0.0))
     return TextTable(
-        title="All recalls",
-        head=("objective", *(f"{d} {m}" if (d, m) != schema.RSUM else m for d, m in columns), "n"),
+        title="All recalls by objective",
+        head=("objective", *(grid.metric.label for grid in grids), "n"),
         rows=tuple(
-            (
-                "/".join(key),
-                *(number_text(replace(block.grids[column].cells[key], gaps=())) for column in columns),
-                str(cells[key].n),
-            )
+            ("/".join(key), *(number_text(grid.cells[key], with_n=False) for grid in grids), str(cells[key].n))
             for key in ordered
         ),
         note="Mean ± standard deviation (ddof = 1) over n seeds.",
+        page_only=True,
     )
 
 
-def missing_table(blocks: Iterable[Block]) -> TextTable | None:
-    """Every number that was asked for and is missing, or None when none is."""
-    rows = [row for block in blocks for row in _missing_rows(block)]
-    if not rows:
-        return None
-    head = ("block", "objectives", "seeds", "status", "reason")
-    return TextTable(title="Missing", head=head, rows=tuple(rows), words=len(head))
+def missing_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | None:
+    """Every number that was asked for and is missing, and the runs that do not count; None when there is neither."""
+    tables = []
+    if rows := [row for block in blocks for row in _missing_rows(block)]:
+        columns = ("block", "objectives", "seeds", "status", "reason")
+        tables.append(TextTable(title="Missing", head=columns, rows=tuple(rows), words=len(columns)))
+    odd = sweep.runs[(sweep.runs["excluded"] != "") & ~sweep.runs["excluded"].isin(schema.STATUSES)]
+    if not odd.empty:
+        reasons = tuple((str(r["run_name"]), str(r["run_id"]), str(r["excluded"])) for r in odd.to_dict("records"))
+        head = ("run", "MLflow id", "why")
+        tables.append(TextTable(title="Runs that do not count", head=head, rows=reasons, words=3))
+    return Section(anchor="missing", title="Missing, and not counted", tables=tuple(tables)) if tables else None
 
 
 def _missing_rows(block: Block) -> list[tuple[str, ...]]:
@@ -73,46 +74,40 @@ def _missing_rows(block: Block) -> list[tuple[str, ...]]:
     ]
 
 
-def excluded_table(sweep: SweepRuns) -> TextTable | None:
-    """Runs that do not count for a reason other than not being done, or None when there are none."""
-    odd = sweep.runs[(sweep.runs["excluded"] != "") & ~sweep.runs["excluded"].isin(schema.STATUSES)]
-    if odd.empty:
-        return None
-    rows = tuple((str(r["run_name"]), str(r["run_id"]), str(r["excluded"])) for r in odd.to_dict("records"))
-    return TextTable(title="Runs that do not count", head=("run", "MLflow id", "why"), rows=rows, words=3)
-
-
-def marginal_tables(marginals: pd.DataFrame) -> list[TextTable]:
-    """A table for each block: the mean of each pair weight and of each triplet weight."""
+def weights_section(marginals: pd.DataFrame) -> Section | None:
+    """A table for each block: the mean of each weight, from `analysis.statistics.marginals` of both."""
     tables = []
-    for key, frame in marginals.groupby(["dataset", "framework", "backbone", "variant", "data_fingerprint", "stage"]):
-        names = ("dataset", "framework", "backbone", "variant", "data_fingerprint", "stage")
-        block = BlockKey(**dict(zip(names, map(str, key), strict=True)))
-        rows = []
-        for (factor, level), part in frame.groupby(["factor", "level"], sort=False):
-            numbers = [_marginal(part, direction, metric) for direction, metric in _SHOWN]
-            rows.append((f"{'P' if factor == 'pair' else 'T'} {level}", *numbers, str(part["n"].iloc[0])))
+    names = [*MODEL_COLUMNS, "stage"]
+    for key, frame in marginals.groupby(names):
         if not frame["n"].any():
-            continue  # of a grid with holes no row or column is whole
+            continue  # in a grid with holes no row or column is complete
+        rows = [
+            (f"{'P' if factor == 'pair' else 'T'} {level}", *_marginal_numbers(part), str(part["n"].iloc[0]))
+            for (factor, level), part in frame.groupby(["factor", "level"], sort=False)
+        ]
         tables.append(
             TextTable(
-                title=block.title,
-                head=("weight", *(_column(*c) for c in _SHOWN), "n seeds"),
+                title=BlockKey(**dict(zip(names, map(str, key), strict=True))).title,
+                head=("weight", *(metric.title for metric in schema.MAIN_METRICS), "n seeds"),
                 rows=tuple(rows),
                 note="Mean over the other weight within each seed, then mean ± standard deviation (ddof = 1) over "
                 "the n seeds that have every cell of that row or column.",
             )
         )
-    return tables
+    return Section(anchor="marginals", title="Each weight on its own", tables=tuple(tables)) if tables else None
 
 
-def difference_tables(differences: pd.DataFrame) -> list[TextTable]:
-    """A table for each stage, direction and metric shown: every objective minus con/con."""
+def _marginal_numbers(part: pd.DataFrame) -> list[str]:
+    rows = [_of_metric(part, metric).iloc[0] for metric in schema.MAIN_METRICS]
+    return [mean_text(row["mean"], row["std"]) if row["n"] else "--" for row in rows]
+
+
+def differences_section(differences: pd.DataFrame) -> Section | None:
+    """A table for each stage and main metric, from `analysis.statistics.paired_differences`."""
     tables = []
     for stage in differences["stage"].drop_duplicates():
-        for direction, metric in _SHOWN:
-            is_here = (differences["direction"] == direction) & (differences["metric"] == metric)
-            frame = differences[(differences["stage"] == stage) & is_here]
+        for metric in schema.MAIN_METRICS:
+            frame = _of_metric(differences[differences["stage"] == stage], metric)
             rows = tuple(
                 (
                     f"{r['pair']}/{r['triplet']}",
@@ -125,80 +120,153 @@ def difference_tables(differences: pd.DataFrame) -> list[TextTable]:
                 for r in frame.to_dict("records")
             )
             if rows:
-                tables.append(
-                    TextTable(
-                        title=f"{_column(direction, metric)}, stage {stage}",
-                        head=("objective", "difference", "95 % interval", "n pairs", "p", "p (Holm)"),
-                        rows=rows,
-                        note=_power_note(frame),
-                    )
-                )
-    return tables
+                title = f"{metric.title}, stage {stage}"
+                head = ("objective", "difference", "95 % interval", "n pairs", "p", "p (Holm)")
+                tables.append(TextTable(title=title, head=head, rows=rows, note=_power_note(frame)))
+    return Section(anchor="differences", title="Differences from con/con", tables=tuple(tables)) if tables else None
 
 
-def comparison_tables(comparisons: Iterable[GridComparison]) -> list[TextTable]:
-    """A table for each grid that the paper has too: both means, their difference, and the rank correlation."""
-    return [
-        TextTable(
-            title=f"{c.block.key.title}: {_column(c.direction, c.metric)}",
-            head=("objective", "ours", "paper", "difference", "n (ours)"),
-            rows=tuple(
-                (
-                    f"{x.pair}/{x.triplet}",
-                    _with_std(x.ours, x.ours_std),
-                    _with_std(x.theirs, x.theirs_std),
-                    f"{x.ours - x.theirs:+.1f}",
-                    str(x.n),
-                )
-                for x in c.cells
-            ),
-            note=_correlation_note(c),
-        )
-        for c in comparisons
-    ]
-
-
-def _with_std(mean: float, std: float | None) -> str:
-    return f"{mean:.1f} ± {'--' if std is None else f'{std:.1f}'}"
-
-
-def _column(direction: str, metric: str) -> str:
-    return metric if (direction, metric) == schema.RSUM else f"{direction_title(direction)} {metric}"
-
-
-def _marginal(part: pd.DataFrame, direction: str, metric: str) -> str:
-    row = part[(part["direction"] == direction) & (part["metric"] == metric)].iloc[0]
-    if not row["n"]:
-        return "--"
-    std = "--" if pd.isna(row["std"]) else f"{row['std']:.1f}"
-    return f"{row['mean']:.1f} ± {std}"
+def _of_metric(frame: pd.DataFrame, metric: schema.Metric) -> pd.DataFrame:
+    return frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)]
 
 
 def _power_note(frame: pd.DataFrame) -> str:
     n, floor, family = int(frame["n"].max()), float(frame["p_floor"].min()), len(frame)
     kind = "exact" if n <= MAX_EXACT else "normal approximation"
     note = (
-        "Objective minus con/con, paired by model and seed. Interval by Student's t, p by the two-sided "
-        f"Wilcoxon signed rank test ({kind}), Holm over the {family} comparisons of this table."
+        "Objective minus con/con, paired by model and seed. Intervals are by Student's t, p by the two-sided Wilcoxon "
+        f"signed rank test ({kind}), p (Holm) corrects for the {family} comparisons of this table."
     )
     if floor * family > 0.05:
         return (
             f"{note} With n = {n} pairs p cannot fall below {floor:.2g}, nor below {min(1.0, floor * family):.2g} "
-            "after Holm: no difference here can be called significant at 5 %, however large. Read the intervals."
+            "after Holm's correction: no difference here can be called significant at 5 %, however large. Read the "
+            "intervals."
         )
     if int(frame["blocks"].max()) > 1:
         return (
-            f"{note} Intervals are of the mean over these blocks, for other seeds of them; a small p says that in at "
-            "least one block the objective differs."
+            f"{note} Intervals are for the mean over these blocks and speak of other seeds of them; a small p says "
+            "that the objective differs in at least one block."
         )
     return note
 
 
-def _correlation_note(comparison: GridComparison) -> str:
-    if comparison.spearman is None:
-        return "Too few cells, or too many equal ones, for a rank correlation."
-    return (
-        f"Rank correlation over {len(comparison.cells)} cells: Spearman {comparison.spearman:+.2f}, Kendall "
-        f"{comparison.kendall:+.2f}; mean difference {comparison.mean_difference:+.1f} points. "
-        "The paper's numbers are means of 3 runs."
+def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | None:
+    """The settings of the counted runs as tables: those that all share, and each block's where blocks differ.
+
+    Returns:
+        The section; None when no run that counts has a parameter.
+    """
+    runs = counted(sweep)
+    settings = _settings(sweep, runs)
+    shared = _shared(settings)
+    if runs.empty or not shared:
+        return None
+    same = [name for name in shared if settings[name].nunique() == 1]
+    tables = [_setting_table("Of all trainings", [(name, str(settings[name].iloc[0])) for name in same])]
+    for block in blocks:
+        mine = settings.loc[of_block(runs, block.key).index]
+        rows = [(name, _values(mine[name])) for name in shared if name not in same and len(mine)]
+        tables.append(_setting_table(block.key.title, rows))
+    tables.append(_objective_table(sweep, runs, settings))
+    fingerprints = ", ".join(sorted(set(runs["data_fingerprint"])))
+    said = f"Seeds {', '.join(map(str, sweep.seeds))}. Data fingerprint {fingerprints}."
+    filled = tuple(table for table in tables if table.rows)
+    return Section(anchor="settings", title="Settings", paragraphs=(said,), tables=filled)
+
+
+def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
+    """A warning for every block whose counted runs differ in settings, naming the settings and the seeds."""
+    runs = counted(sweep)
+    settings = _settings(sweep, runs)
+    own = [name for name in settings.columns if name.startswith("objective.")]
+    notes = []
+    for block in blocks:
+        here = of_block(runs, block.key)
+        differing = _differing(here, settings, _shared(settings))
+        for (pair, triplet), part in here.groupby(["pair", "triplet"]):
+            differing += [f"{pair}/{triplet} {text}" for text in _differing(part, settings, own)]
+        keys = set(here["settings_key"]) - {""}
+        if not differing and len(keys) > 1:
+            differing = [f"{schema.TAG_SETTINGS_KEY} ({', '.join(sorted(keys))})"]
+        if differing:
+            notes.append(f"{block.key.title}: averaged runs differ in their settings: {'; '.join(differing)}.")
+    return notes
+
+
+def _settings(sweep: SweepRuns, runs: pd.DataFrame) -> pd.DataFrame:
+    """The parameters of runs, indexed as these.
+
+    A parameter that a run does not record takes the value that runs of the same key record. The key is a hash of all
+    parameters, and one that was added to the program later is not part of it at the value that changes nothing.
+    """
+    settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
+    for name in map(str, settings.columns):
+        key = runs["objective_key" if name.startswith("objective.") else "settings_key"]
+        known = settings[name].where(settings[name] != "")
+        settings[name] = known.fillna(known.groupby(key.where(key != "")).transform("first")).fillna("")
+    return settings
+
+
+def _shared(settings: pd.DataFrame) -> list[str]:
+    """The settings in which the runs of a block are meant to agree."""
+    return sorted(name for name in map(str, settings.columns) if not name.startswith(("objective.", "seed")))
+
+
+def _differing(runs: pd.DataFrame, settings: pd.DataFrame, names: Iterable[str]) -> list[str]:
+    """Each setting in which runs differ, as in ``stages.frozen.lr (0.001: seeds 1, 2; 0.002: seed 3)``."""
+    found = []
+    for name in names:
+        seeds = runs["seed"].groupby(settings.loc[runs.index, name]).unique()
+        if len(seeds) > 1:
+            values = [
+                f"{value or 'not recorded'}: seed{'s' if len(own) > 1 else ''} {', '.join(map(str, sorted(own)))}"
+                for value, own in seeds.items()
+            ]
+            found.append(f"{name} ({'; '.join(values)})")
+    return found
+
+
+def _values(column: pd.Series[str]) -> str:
+    return ", ".join(sorted({value or "not recorded" for value in column}))
+
+
+def _objective_table(sweep: SweepRuns, runs: pd.DataFrame, settings: pd.DataFrame) -> TextTable:
+    names = [name for name in map(str, settings.columns) if name.startswith("objective.")]
+    names = [name for name in names if name not in ("objective.pair", "objective.triplet")]
+    rows = []
+    for pair, triplet in sweep.objectives:
+        found = settings[(runs["pair"] == pair) & (runs["triplet"] == triplet)]
+        own = [f"{n.removeprefix('objective.')} {_values(found[n])}" for n in names if (found[n] != "").any()]
+        if len(found):
+            rows.append((f"{pair}/{triplet}", "; ".join(own) or "none"))
+    return TextTable(title="Parameters of the objectives", head=("objective", "parameters"), rows=tuple(rows), words=2)
+
+
+def _setting_table(title: str, rows: list[tuple[str, str]]) -> TextTable:
+    return TextTable(title=title, head=("setting", "value"), rows=tuple(rows), words=2)
+
+
+def runs_section(sweep: SweepRuns) -> Section:
+    """A link to every run in MLflow, highest rsum first; only in the page."""
+    rsum = schema.RSUM.test
+    has_rsum = rsum in sweep.runs
+    runs = sweep.runs.sort_values(rsum if has_rsum else "run_name", ascending=not has_rsum).to_dict("records")
+    table = TextTable(
+        title=f"All {len(runs)} runs",
+        head=("run", "status", "counted", "test rsum"),
+        rows=tuple(
+            (
+                str(run["run_name"]),
+                str(run["status"]),
+                str(run["excluded"]) or "yes",
+                f"{run[rsum]:.1f}" if has_rsum and not pd.isna(run[rsum]) else "",
+            )
+            for run in runs
+        ),
+        note="Links lead to the tracking server or, for a database file, to the page that goal-sweep ui serves.",
+        words=3,
+        links=tuple(run_url(sweep.tracking_uri, str(run["experiment_id"]), str(run["run_id"])) for run in runs),
+        page_only=True,
     )
+    return Section(anchor="runs", title="Runs in MLflow", tables=(table,))

@@ -1,50 +1,57 @@
-"""The chapter on what the differences are worth: words first, then effects, intervals and ranks, each with its n."""
+"""The section on what the differences are worth: words first, then effects, intervals and ranks, each with its n.
+
+The words claim nothing that a test in the report does not support.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from analysis.figures.rank_diagram import draw_rank_diagram
-from analysis.report.chapter import Chapter, FigureLink
-from analysis.report.manifest import ReportFolder
-from analysis.report.sections import TextTable
-from analysis.report.verdict import block_verdict, stage_verdict
-from analysis.statistics.aggregate import of_block
-from analysis.statistics.bootstrap import MIN_FREE, Interval, difference_intervals
-from analysis.statistics.effects import EFFECTS, Effect, factor_effects, subjects_of, whole_subjects
-from analysis.statistics.ranks import MIN_BLOCKS, RankComparison, rank_objectives
-from analysis.tracking import run_schema as schema
-from analysis.tracking.blocks import Block, direction_title
+from analysis import run_schema as schema
+from analysis.blocks import MODEL_COLUMNS, Block, Grid
+from analysis.figures import draw_rank_diagram, write_figure
+from analysis.report.document import FigureLink, ReportFolder, Section
+from analysis.report.tables import TextTable
+from analysis.run_schema import DIRECTION_TITLES, MAIN_METRICS, Metric
+from analysis.statistics import (
+    EFFECTS,
+    MIN_BLOCKS,
+    MIN_FREE,
+    Effect,
+    RankComparison,
+    bootstrap_intervals,
+    factor_effects,
+    of_block,
+    rank_objectives,
+    subjects_of,
+    whole_subjects,
+)
 
-_BLOCK = ("dataset", "framework", "backbone", "variant", "data_fingerprint")
-_SHOWN: tuple[tuple[str, str], ...] = (("i2t", "R@1"), ("t2i", "R@1"), schema.RSUM)
+LEVEL = 0.05
+"""Significance level of the statements."""
+_R1 = tuple(metric for metric in MAIN_METRICS if metric.name == "R@1")
 _EFFECT_NOTE = (
-    "Repeated-measures analysis of variance: the same subjects (seeds of one block; blocks, averaged over seeds, where "
-    "several are pooled) under every objective. p assumes normal differences and sphericity; p (lower bound) does not "
-    "assume sphericity and is what the words above go by. Partial η² is the effect's share of effect plus its error, "
-    "with a 95 % interval from the noncentral F; with few subjects it is biased upwards. Points: highest minus lowest "
-    "level mean; for the interaction, the largest deviation of a cell from its row plus its column."
+    "Repeated-measures analysis of variance with the same subjects under every objective: the seeds of one block or, "
+    "where several blocks are pooled, the blocks averaged over seeds. p assumes normal differences and sphericity; p "
+    "(lower bound) does not assume sphericity, and the statements above rest on it. Partial η² is the share of the "
+    "effect in the effect plus its error, with a 95 % interval from the noncentral F distribution; with few subjects "
+    "it is biased upwards. Points are the highest minus the lowest level mean; for the interaction, the largest "
+    "deviation of a cell from the sum of its row's and column's effects."
 )
 _INTERVAL_NOTE = (
-    "Mean over blocks of objective minus con/con, paired by seed. 95 % percentile bootstrap of 4,000 draws, "
-    "stratified: each draw keeps every block and resamples its seeds (n - 1 of n, Rao & Wu 1988). Speaks of other "
-    "seeds of these blocks, not of other blocks. In simulations with as few seeds as here it covered 90 to 93 %."
+    "Mean over blocks of objective minus con/con, paired by seed. 95 % percentile bootstrap with 4,000 stratified "
+    "draws: each keeps every block and resamples its seeds (n - 1 of n, Rao & Wu 1988). The intervals speak of other "
+    "seeds of these blocks, not of other blocks. In simulations with as few seeds as here they covered 90 to 93 %."
 )
 
 
-def significance_chapter(
+def significance_section(
     blocks: Sequence[Block], runs: pd.DataFrame, differences: pd.DataFrame, folder: ReportFolder
-) -> Chapter | None:
-    """Words, effects, intervals and ranks of a sweep.
-
-    Args:
-        blocks: its blocks.
-        runs: its runs that count.
-        differences: what `paired_differences` gives for them.
-        folder: where the rank diagrams go.
+) -> Section | None:
+    """Words, effects, intervals and ranks of a sweep's blocks, its counted runs and their paired differences.
 
     Returns:
         None when no block has two objectives.
@@ -56,26 +63,26 @@ def significance_chapter(
     tables: list[TextTable] = []
     for stage, here in runs.groupby("stage", sort=False):
         groups = _effects(blocks, here, str(stage))
-        of_stage = differences[differences["stage"] == stage]
-        ranks = {column: _ranks(here, column) for column in _SHOWN}
-        said = [(title, effects["i2t", "R@1"]) for title, effects in groups]
+        ranks = {metric: _ranks(here, metric) for metric in MAIN_METRICS}
+        said = [(title, effects[_R1[0]]) for title, effects in groups]
         words += _left_out(blocks, here, str(stage))
-        words.append(stage_verdict(str(stage), of_stage, said, ranks["i2t", "R@1"]))
-        tables += [_effect_table(title, effects) for title, effects in groups if any(effects.values())]
+        words.append(stage_verdict(str(stage), differences[differences["stage"] == stage], said, ranks[_R1[0]]))
+        tables += [effect_table(title, effects) for title, effects in groups if any(effects.values())]
         tables += _interval_tables(here, str(stage))
-        for column, comparison in ranks.items():
+        for metric, comparison in ranks.items():
             if comparison is not None:
-                figures.append(_diagram(comparison, str(stage), column, folder))
-                tables.append(_rank_table(comparison, str(stage), column))
-    num_blocks = runs.groupby("stage").apply(lambda part: part.groupby(list(_BLOCK)).ngroups).max()
+                figures.append(_diagram(comparison, str(stage), metric, folder))
+                tables.append(_rank_table(comparison, str(stage), metric))
+    num_blocks = runs.groupby("stage").apply(lambda part: part.groupby(list(MODEL_COLUMNS)).ngroups).max()
     if num_blocks < MIN_BLOCKS:
-        words.append(f"Ranks over blocks need at least {MIN_BLOCKS} of one stage; there {_count(int(num_blocks))}.")
+        there = f"is {num_blocks}" if num_blocks == 1 else f"are {num_blocks}"
+        words.append(f"Ranks over blocks need at least {MIN_BLOCKS} blocks of one stage; there {there}.")
     if not any(table.note == _INTERVAL_NOTE for table in tables):
         words.append(
-            f"Bootstrap intervals are left out: below {MIN_FREE} runs beyond the first of each block they would be "
-            "narrower than they say. The t intervals under the differences from con/con hold for few seeds."
+            f"Bootstrap intervals are left out: with fewer than {MIN_FREE} runs beyond the first of each block they "
+            "would be too narrow. The t intervals of the differences from con/con hold for few seeds too."
         )
-    return Chapter(
+    return Section(
         anchor="significance",
         title="What the differences are worth",
         paragraphs=tuple(words),
@@ -84,39 +91,23 @@ def significance_chapter(
     )
 
 
-def published_significance(blocks: Sequence[Block]) -> dict[tuple[str, str], RankComparison]:
-    """Ranks of the objectives over published blocks, by direction and metric, where there are enough blocks."""
-    found = {}
-    for column in dict.fromkeys(column for block in blocks for column in block.grids):
-        rows = {
-            block.slug: {f"{pair}/{triplet}": cell.mean for (pair, triplet), cell in block.grids[column].cells.items()}
-            for block in blocks
-            if column in block.grids
-        }
-        comparison = rank_objectives(pd.DataFrame(rows).T.astype(float))
-        if comparison is not None:
-            found[column] = comparison
-    return found
-
-
 def _effects(
     blocks: Sequence[Block], runs: pd.DataFrame, stage: str
-) -> list[tuple[str, dict[tuple[str, str], tuple[Effect, ...]]]]:
+) -> list[tuple[str, dict[Metric, tuple[Effect, ...]]]]:
     """Effects within each block of a stage, and over its blocks when there are three or more."""
-    groups = []
+
+    def of(part: pd.DataFrame, within: Sequence[str]) -> dict[Metric, tuple[Effect, ...]]:
+        return {metric: factor_effects(subjects_of(part, metric, within)) for metric in MAIN_METRICS}
+
     here = [block for block in blocks if block.key.stage == stage and not block.is_empty]
-    for block in here:
-        part = of_block(runs, block.key)
-        effects = {c: factor_effects(subjects_of(part, schema.metric_key(*c), ["seed"])) for c in _SHOWN}
-        groups.append((f"{block.key.title}, over seeds", effects))
+    groups = [(f"{block.key.title}, over seeds", of(of_block(runs, block.key), ["seed"])) for block in here]
     if len(here) >= MIN_BLOCKS:
-        effects = {c: factor_effects(subjects_of(runs, schema.metric_key(*c), _BLOCK)) for c in _SHOWN}
-        groups.append((f"Stage {stage}, over blocks", effects))
+        groups.append((f"Stage {stage}, over blocks", of(runs, MODEL_COLUMNS)))
     return groups
 
 
 def _left_out(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[str]:
-    """A sentence for each block of whose seeds the effects cannot use all."""
+    """A sentence for each block some of whose seeds the effects cannot use."""
     said = []
     for block in blocks:
         if block.key.stage != stage or block.is_empty:
@@ -125,9 +116,9 @@ def _left_out(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[s
         lacking = {gap.seed for cell in grid.cells.values() for gap in cell.gaps}
         if not lacking:
             continue
-        part = subjects_of(of_block(runs, block.key), schema.metric_key(*_SHOWN[0]), ["seed"])
+        part = subjects_of(of_block(runs, block.key), MAIN_METRICS[0], ["seed"])
         whole, num_objectives = whole_subjects(part)
-        used = f"of {whole} seeds and the {num_objectives} objectives that they share" if whole > 1 else "left out"
+        used = f"those of {whole} seeds and the {num_objectives} objectives they share" if whole > 1 else "left out"
         said.append(
             f"{block.key.title}: {len(lacking)} of its seeds lack an objective, so the effects of the pair and the "
             f"triplet weights are {used}."
@@ -135,63 +126,56 @@ def _left_out(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[s
     return said
 
 
-def _effect_table(title: str, effects: dict[tuple[str, str], tuple[Effect, ...]]) -> TextTable:
+def effect_table(title: str, effects: Mapping[Metric, Sequence[Effect]]) -> TextTable:
+    """A row for each metric and effect."""
     rows = [
         (
-            _column(*column),
+            metric.title,
             EFFECTS[e.name],
             f"{e.spread:.1f}",
             f"F({e.df:g}, {e.df_error:g}) = {e.f:.2f}",
             f"{e.p:.2g}",
             f"{e.p_corrected:.2g}",
-            f"{e.partial_eta_squared:.2f} {_interval(e)}".strip(),
+            f"{e.partial_eta_squared:.2f} {_eta_interval(e)}".strip(),
             str(e.subjects),
         )
-        for column, found in effects.items()
+        for metric, found in effects.items()
         for e in found
     ]
     head = ("metric", "effect", "points", "F", "p", "p (lower bound)", "partial η²", "n subjects")
     return TextTable(title=f"Effects: {title}", head=head, rows=tuple(rows), note=_EFFECT_NOTE, words=2)
 
 
-def _interval(effect: Effect) -> str:
+def _eta_interval(effect: Effect) -> str:
     return "" if math.isnan(effect.eta_low) else f"[{effect.eta_low:.2f}, {effect.eta_high:.2f}]"
 
 
 def _interval_tables(runs: pd.DataFrame, stage: str) -> list[TextTable]:
     tables = []
-    for column in _SHOWN:
-        intervals = difference_intervals(runs, schema.metric_key(*column), schema.BASELINE, _BLOCK)
-        if intervals:
-            ordered = sorted(intervals.items(), key=lambda item: -item[1].mean)
-            tables.append(
-                TextTable(
-                    title=f"Bootstrap intervals: {_column(*column)}, stage {stage}",
-                    head=("objective", "difference from con/con", "95 % interval", "blocks", "runs"),
-                    rows=tuple(_interval_row("/".join(key), interval) for key, interval in ordered),
-                    note=_INTERVAL_NOTE,
-                )
-            )
+    for metric in MAIN_METRICS:
+        intervals = sorted(bootstrap_intervals(runs, metric).items(), key=lambda item: -item[1].mean)
+        rows = [
+            ("/".join(key), f"{i.mean:+.2f}", f"[{i.low:+.2f}, {i.high:+.2f}]", str(i.blocks), str(i.runs))
+            for key, i in intervals
+        ]
+        if rows:
+            title = f"Bootstrap intervals: {metric.title}, stage {stage}"
+            head = ("objective", "difference from con/con", "95 % interval", "blocks", "runs")
+            tables.append(TextTable(title=title, head=head, rows=tuple(rows), note=_INTERVAL_NOTE))
     return tables
 
 
-def _interval_row(name: str, interval: Interval) -> tuple[str, ...]:
-    reach = f"[{interval.low:+.2f}, {interval.high:+.2f}]"
-    return (name, f"{interval.mean:+.2f}", reach, str(interval.blocks), str(interval.runs))
-
-
-def _ranks(runs: pd.DataFrame, column: tuple[str, str]) -> RankComparison | None:
-    means = runs.groupby([*_BLOCK, "pair", "triplet"])[schema.metric_key(*column)].mean().unstack(["pair", "triplet"])
+def _ranks(runs: pd.DataFrame, metric: Metric) -> RankComparison | None:
+    means = runs.groupby([*MODEL_COLUMNS, "pair", "triplet"])[metric.test].mean().unstack(["pair", "triplet"])
     means.columns = ["/".join(map(str, key)) for key in means.columns]
     return rank_objectives(means)
 
 
-def _diagram(comparison: RankComparison, stage: str, column: tuple[str, str], folder: ReportFolder) -> FigureLink:
-    stem = f"figures/ranks-{stage}-{'-'.join(column).replace('@', '').lower()}"
-    title = f"{_column(*column)} over {comparison.num_blocks} blocks, stage {stage}"
-    figure = draw_rank_diagram(comparison, title)
-    for suffix in ("pdf", "svg", "png"):
-        figure.savefig(folder.path(f"{stem}.{suffix}"), dpi=150, metadata={"Date": None} if suffix == "svg" else None)
+def _diagram(comparison: RankComparison, stage: str, metric: Metric, folder: ReportFolder) -> FigureLink:
+    stem = f"figures/ranks-{stage}-{metric.direction}-{schema.measure_slug(metric.name)}"
+    title = f"{metric.title} over {comparison.num_blocks} blocks, stage {stage}"
+    paths = [folder.path(f"{stem}.{suffix}") for suffix in ("pdf", "svg", "png")]
+    write_figure(paths, draw_rank_diagram, comparison, title)
     return FigureLink(
         path=f"{stem}.png",
         title=f"Critical-difference diagram: {title}",
@@ -200,14 +184,14 @@ def _diagram(comparison: RankComparison, stage: str, column: tuple[str, str], fo
     )
 
 
-def _rank_table(comparison: RankComparison, stage: str, column: tuple[str, str]) -> TextTable:
+def _rank_table(comparison: RankComparison, stage: str, metric: Metric) -> TextTable:
     best = next(iter(comparison.mean_ranks))
     rows = tuple(
         (name, f"{rank:.2f}", "--" if name == best else f"{comparison.p_between(best, name):.2g}")
         for name, rank in comparison.mean_ranks.items()
     )
     return TextTable(
-        title=f"Ranks over blocks: {_column(*column)}, stage {stage}",
+        title=f"Ranks over blocks: {metric.title}, stage {stage}",
         head=("objective", "mean rank", f"p against {best} (Nemenyi)"),
         rows=rows,
         note=_friedman(comparison),
@@ -216,7 +200,7 @@ def _rank_table(comparison: RankComparison, stage: str, column: tuple[str, str])
 
 def _friedman(comparison: RankComparison) -> str:
     k = len(comparison.mean_ranks)
-    few = " An approximation that needs more blocks than this." if comparison.num_blocks < 10 else ""
+    few = " This p is an approximation that needs more blocks." if comparison.num_blocks < 10 else ""
     return (
         f"Friedman: chi-squared({k - 1}) = {comparison.friedman:.1f}, p = {comparison.p:.2g}, "
         f"n = {comparison.num_blocks} blocks, {k} objectives; critical difference "
@@ -224,9 +208,111 @@ def _friedman(comparison: RankComparison) -> str:
     )
 
 
-def _column(direction: str, metric: str) -> str:
-    return metric if (direction, metric) == schema.RSUM else f"{direction_title(direction)} {metric}"
+def block_verdict(block: Block) -> str:
+    """One sentence for each direction: the best mean, and which others it cannot be told from."""
+    sentences = []
+    for metric in _R1:
+        grid = block.grids[metric.key]
+        if len(grid.means) < 2:
+            continue
+        best = max(grid.means, key=lambda key: grid.means[key])
+        cell = grid.cells[best]
+        spread = "" if cell.std is None else f" ± {cell.std:.1f}"
+        sentences.append(
+            f"{DIRECTION_TITLES[metric.direction]}: {'/'.join(best)} has the highest mean R@1, {cell.mean:.1f}{spread} "
+            f"(n = {cell.n}); {_told_apart(grid)}."
+        )
+    return f"{block.key.title}. {' '.join(sentences)}" if sentences else ""
 
 
-def _count(number: int) -> str:
-    return f"is {number}" if number == 1 else f"are {number}"
+def stage_verdict(
+    stage: str,
+    differences: pd.DataFrame,
+    effects: Sequence[tuple[str, Sequence[Effect]]],
+    ranks: RankComparison | None,
+) -> str:
+    """What can be said of a stage as a whole: against con/con, by factor, and over blocks.
+
+    Args:
+        stage: its name.
+        differences: rows of `paired_differences` of this stage.
+        effects: what was analysed (a title) and its effects.
+        ranks: the ranks over blocks, where there are enough.
+    """
+    sentences = [_against_baseline(differences), *(_by_factor(title, rows) for title, rows in effects)]
+    if ranks is not None:
+        sentences.append(_over_blocks(ranks))
+    return " ".join([f"Stage {stage}.", *(sentence for sentence in sentences if sentence)])
+
+
+def _told_apart(grid: Grid) -> str:
+    """Which of the others the best cell can be told from, where an interval says so."""
+    others, unjudged = len(grid.means) - 1, len(grid.unjudged)
+    if unjudged == others:
+        which = f"any of the {others} others" if others > 1 else "the other"
+        return f"with one seed no interval exists to tell it from {which}"
+    near = [key for key in grid.means if key in grid.near]
+    text = _near(near, others - unjudged)
+    return text + (f"; no interval against the {unjudged} that share fewer than two seeds with it" if unjudged else "")
+
+
+def _near(near: Sequence[tuple[str, str]], others: int) -> str:
+    if not near:
+        each = f"each of the {others} others" if others > 1 else "the other"
+        return f"the paired 95 % interval of its difference from {each} excludes 0 (uncorrected)"
+    if len(near) == others:
+        none = f"none of the {others} others can" if others > 1 else "the other cannot"
+        return f"{none} be told from it with these seeds"
+    names = ", ".join("/".join(key) for key in near)
+    return f"within noise of it ({len(near)} of {others}): {names}"
+
+
+def _against_baseline(differences: pd.DataFrame) -> str:
+    shown = differences[differences["metric"] == "R@1"]
+    if shown.empty:
+        return "Nothing is paired with con/con."
+    n = int(shown["n"].max())
+    floor = float(shown["p_floor"].min()) * int(shown.groupby("direction").size().max())
+    if floor > LEVEL:
+        return (
+            f"{n} pair{'s' if n > 1 else ''} of runs {'are' if n > 1 else 'is'} too few to call any difference from "
+            f"con/con significant: after Holm's correction p cannot fall below {min(1.0, floor):.2g}, however large "
+            "the difference."
+        )
+    parts = []
+    for direction, rows in shown.groupby("direction", sort=False):
+        found = rows[rows["p_holm"] < LEVEL]
+        better = [f"{r['pair']}/{r['triplet']} ({r['difference']:+.1f})" for r in found.to_dict("records")]
+        said = ", ".join(better) if better else "none"
+        parts.append(f"{DIRECTION_TITLES[str(direction)]}: {said}")
+    blocks = int(shown["blocks"].max())
+    where = f" from {blocks} blocks; they differ in at least one block, not necessarily in all" if blocks > 1 else ""
+    return f"Different from con/con in R@1 at 5 % after Holm's correction (n = {n} pairs{where}): {'; '.join(parts)}."
+
+
+def _by_factor(title: str, effects: Sequence[Effect]) -> str:
+    if not effects:
+        return ""
+    held = [e for e in effects if e.p_corrected < LEVEL]
+    rest = [EFFECTS[e.name] for e in effects if e.p_corrected >= LEVEL]
+    said = [f"the {EFFECTS[e.name]} matters (p = {e.p_corrected:.2g}, up to {e.spread:.1f} points)" for e in held]
+    if rest:
+        said.append(f"no evidence of an effect of the {_listed(rest)}, which is not evidence of no effect")
+    return f"{title} ({effects[0].subjects} subjects), image to text R@1, uncorrected: {'; '.join(said)}."
+
+
+def _over_blocks(ranks: RankComparison) -> str:
+    best = next(iter(ranks.mean_ranks))
+    limit = ranks.mean_ranks[best] + ranks.critical_difference
+    near = [name for name, rank in ranks.mean_ranks.items() if rank <= limit]
+    blocks = f"Over {ranks.num_blocks} blocks the ranks"
+    if ranks.p >= LEVEL:
+        return f"{blocks} do not differ more than by chance (Friedman p = {ranks.p:.2g})."
+    return (
+        f"{blocks} differ (Friedman p = {ranks.p:.2g}); {best} ranks best, and Nemenyi's test does not "
+        f"tell {len(near) - 1} of the others from it."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

@@ -1,21 +1,13 @@
-"""Blocks as tables: Markdown, LaTeX and CSV, pair weights as rows and triplet weights as columns, like the paper's."""
+"""Tables in Markdown, LaTeX and CSV: those of blocks, with a row for each pair weight, and small ones of text."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
+from analysis.blocks import NEAR, Block, CellSummary, Grid, gap_text, number_text
 from analysis.figures.colours import WHITE, ColourScale, scale_of, text_colour
-from analysis.report.sections import TextTable
-from analysis.statistics.aggregate import cells_frame
-from analysis.tracking.blocks import Block, CellSummary, Grid, direction_title, gap_text, number_text
-from analysis.tracking.run_schema import DIRECTIONS, RSUM
-
-NEAR = "≈"
-"""Stands behind a number that is within noise of the best."""
-MARKS = (
-    f"Bold: best; underlined: second; {NEAR}: within noise of the best (the 95 % interval of the difference holds 0, "
-    "uncorrected for the number of comparisons)."
-)
+from analysis.run_schema import DIRECTION_TITLES, measure_slug
+from analysis.statistics import cells_frame
 
 _LATEX = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -30,104 +22,101 @@ _LATEX = {
 }
 
 
-def halves(block: Block, metric: str) -> list[Grid]:
-    """The grids that stand side by side in a table of ``metric``: two directions, or one grid for ``rsum``."""
-    columns = [RSUM] if metric == RSUM[1] else [(direction, metric) for direction in DIRECTIONS]
-    return [block.grids[column] for column in columns if column in block.grids]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """A small table of text, for Markdown and HTML alike."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    """What a reader must know to read it, in sentences."""
+    words: int = 1
+    """How many leading columns are words; the others are numbers, aligned to the right."""
+    links: tuple[str, ...] = ()
+    """Where the first entry of each row leads, in the HTML page; may be empty."""
+    page_only: bool = False
+    """Whether it is only in the HTML page, folded under its title."""
 
 
-def caption(block: Block, metric: str) -> str:
-    """What must stand beside the numbers: metric, block, seeds, selection, test split, data, colours."""
-    unit = "sum of the six recalls in %, 0 to 600" if metric == RSUM[1] else "%"
-    return f"{metric} ({unit}). {block.key.title}. {block.protocol} {MARKS}"
-
-
-def gap_lines(block: Block) -> list[str]:
-    """A line for each number that is missing: objective, seed, status and reason."""
-    return [
-        f"{objective} seed {gap.seed}: {gap.status}" + (f" ({gap.reason})" if gap.reason else "")
-        for objective, gap in block.gaps
-    ]
-
-
-def to_markdown(block: Block, metric: str = "R@1", *, with_gaps: bool = True) -> str:
+def to_markdown(block: Block, measure: str = "R@1", *, with_gaps: bool = True) -> str:
     """The table with its caption, best cells in bold, and below, unless ``with_gaps`` is off, a line for each gap."""
-    grids = halves(block, metric)
-    prefix = [f"{grid.direction} " if len(grids) > 1 else "" for grid in grids]
+    grids = block.halves(measure)
+    prefix = [f"{grid.metric.direction} " if len(grids) > 1 else "" for grid in grids]
     heads = [f"{name}T {triplet}" for name in prefix for triplet in grids[0].triplets]
-    lines = [f"| {metric} | {' | '.join(heads)} |", f"|:---|{'---:|' * len(heads)}"]
+    lines = [f"| {measure} | {' | '.join(heads)} |", f"|:---|{'---:|' * len(heads)}"]
     for pair in grids[0].pairs:
         row = [_markdown_cell(grid, pair, triplet) for grid in grids for triplet in grid.triplets]
         lines.append(f"| **P {pair}** | {' | '.join(row)} |")
-    lines += ["", caption(block, metric)]
+    lines += ["", block.caption(measure)]
     if block.gaps and with_gaps:
-        lines += ["", "Missing:", "", *(f"- {_markdown_text(line)}" for line in gap_lines(block))]
+        lines += ["", "Missing:", "", *(f"- {_markdown_text(line)}" for line in _gap_lines(block))]
     return "\n".join(lines) + "\n"
 
 
-def to_latex(block: Block, colour: str, metric: str = "R@1") -> str:
+def to_latex(block: Block, colour: str, measure: str = "R@1") -> str:
     r"""The table as a float, cells coloured as the paper's.
 
-    Needs ``\\usepackage{booktabs,colortbl}`` and ``\\usepackage{xcolor}`` in the preamble, where results are missing
-    graphicx too, and no more.
+    The preamble needs ``\\usepackage{booktabs,colortbl}`` and ``\\usepackage{xcolor}``, and graphicx where results are
+    missing.
 
     Args:
         block: the block.
         colour: its full colour, RRGGBB or `CIVIDIS`.
-        metric: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
+        measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """
-    grids = halves(block, metric)
+    grids = block.halves(measure)
     width = len(grids[0].triplets)
-    spans = [f"\\multicolumn{{{width}}}{{c}}{{{_latex_text(direction_title(grid.direction))}}}" for grid in grids]
+    titles = [_latex_text(DIRECTION_TITLES[grid.metric.direction]) for grid in grids]
+    spans = [f"\\multicolumn{{{width}}}{{c}}{{{title}}}" for title in titles]
     starts = [2 + width * i for i in range(len(grids))]
     rules = "".join(f"\\cmidrule(lr){{{start}-{start + width - 1}}}" for start in starts)
     heads = [f"$T$\\textsuperscript{{{_latex_text(triplet)}}}" for grid in grids for triplet in grid.triplets]
     scales = [scale_of(grid, colour) for grid in grids]
-    rows = [
-        " & ".join(
-            [f"$P$\\textsuperscript{{{_latex_text(pair)}}}"]
-            + [
-                _latex_cell(grid, scale, pair, triplet)
-                for grid, scale in zip(grids, scales, strict=True)
-                for triplet in grid.triplets
-            ]
-        )
-        + r" \\"
-        for pair in grids[0].pairs
-    ]
-    notes = [f"% missing: {line}" for line in gap_lines(block)]
+    rows = []
+    for pair in grids[0].pairs:
+        cells = [
+            _latex_cell(grid, scale, pair, triplet)
+            for grid, scale in zip(grids, scales, strict=True)
+            for triplet in grid.triplets
+        ]
+        rows.append(" & ".join([f"$P$\\textsuperscript{{{_latex_text(pair)}}}", *cells]) + r" \\")
+    notes = [f"% missing: {line}" for line in _gap_lines(block)]
     missing = f" Missing: {'; '.join(_missing_by_cell(grids[0]))}." if block.gaps else ""
     # The counts of seeds that a gap brings make every cell half as wide again.
     fit = (r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{", "}") if block.gaps else ("", "")
-    return "\n".join(
-        [
-            rf"% \usepackage{{booktabs,colortbl{',graphicx' if block.gaps else ''}}} and \usepackage{{xcolor}}",
-            *(line.replace("\n", " ") for line in notes),
-            r"\begin{table}[t]",
-            r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
-            rf"\caption{{{_latex_text(caption(block, metric) + missing)}}}",
-            rf"\label{{tab:{block.slug}-{metric.replace('@', '').lower()}}}",
-            r"\smallskip",
-            "",
-            rf"{fit[0]}\begin{{tabular}}{{l{'c' * width * len(grids)}}}",
-            r"\toprule",
-            f" & {' & '.join(spans)} \\\\",
-            rules,
-            f" & {' & '.join(heads)} \\\\",
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            rf"\end{{tabular}}{fit[1]}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    lines = [
+        rf"% \usepackage{{booktabs,colortbl{',graphicx' if block.gaps else ''}}} and \usepackage{{xcolor}}",
+        *(line.replace("\n", " ") for line in notes),
+        r"\begin{table}[t]",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+        rf"\caption{{{_latex_text(block.caption(measure) + missing)}}}",
+        rf"\label{{tab:{block.slug}-{measure_slug(measure)}}}",
+        r"\smallskip",
+        "",
+        rf"{fit[0]}\begin{{tabular}}{{l{'c' * width * len(grids)}}}",
+        r"\toprule",
+        f" & {' & '.join(spans)} \\\\",
+        rules,
+        f" & {' & '.join(heads)} \\\\",
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        rf"\end{{tabular}}{fit[1]}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def to_csv(block: Block) -> str:
+    """All metrics of a block in tidy form, unrounded; columns as in :func:`analysis.statistics.cells_frame`."""
+    return cells_frame([block]).to_csv(index=False, lineterminator="\n")
 
 
 def text_table_to_markdown(table: TextTable) -> str:
     """A text table in Markdown, without its title and note."""
     rule = [":---" if column < table.words else "---:" for column in range(len(table.head))]
-    return "\n".join(f"| {' | '.join(map(_markdown_cell_text, row))} |" for row in (table.head, rule, *table.rows))
+    return "\n".join(f"| {' | '.join(map(_markdown_entry, row))} |" for row in (table.head, rule, *table.rows))
 
 
 def text_table_to_latex(table: TextTable, label: str) -> str:
@@ -153,18 +142,16 @@ def text_table_to_latex(table: TextTable, label: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_csv(block: Block) -> str:
-    """All directions and metrics of a block in tidy form, unrounded; columns as in :func:`cells_frame`."""
-    return cells_frame([block]).to_csv(index=False, lineterminator="\n")
+def _gap_lines(block: Block) -> list[str]:
+    """A line for each number that is missing: objective, seed, status and reason."""
+    return [
+        f"{objective} seed {gap.seed}: {gap.status}" + (f" ({gap.reason})" if gap.reason else "")
+        for objective, gap in block.gaps
+    ]
 
 
 def _missing_by_cell(grid: Grid) -> list[str]:
-    return [
-        f"{pair}/{triplet} {gap_text(grid.cells[pair, triplet])}"
-        for pair in grid.pairs
-        for triplet in grid.triplets
-        if grid.cells[pair, triplet].gaps
-    ]
+    return [f"{pair}/{triplet} {gap_text(cell)}" for (pair, triplet), cell in grid.cells.items() if cell.gaps]
 
 
 def _markdown_cell(grid: Grid, pair: str, triplet: str) -> str:
@@ -179,7 +166,7 @@ def _markdown_cell(grid: Grid, pair: str, triplet: str) -> str:
 
 def _latex_cell(grid: Grid, scale: ColourScale | None, pair: str, triplet: str) -> str:
     cell: CellSummary = grid.cells[pair, triplet]
-    text = number_text(replace(cell, gaps=()), sign=r"$\pm$")
+    text = number_text(cell, sign=r"$\pm$", with_n=False)
     if cell.gaps and cell.mean is not None:
         text += rf" {{\scriptsize($n$={cell.n})}}"
     if cell.mean is None or scale is None:
@@ -198,8 +185,8 @@ def _latex_text(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
 
 
-def _markdown_cell_text(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+def _markdown_entry(text: str) -> str:
+    return _markdown_text(" ".join(text.split()))
 
 
 def _markdown_text(text: str) -> str:

@@ -1,1 +1,60 @@
-"""Numbers about the results. Draws nothing, reads nothing."""
+"""Numbers about the results: means by block, differences, effects, ranks and learning curves.
+
+Reads nothing and draws nothing. Imports `analysis.tracking` for the runs; every room above may import it.
+"""
+
+from __future__ import annotations
+
+from analysis.statistics.aggregation import (
+    FLATTERED,
+    aggregate,
+    cells_frame,
+    counted,
+    of_block,
+    runs_frame,
+    stages_selected_on_test,
+)
+from analysis.statistics.differences import (
+    MAX_EXACT,
+    MIN_FREE,
+    Interval,
+    bootstrap_intervals,
+    paired_differences,
+    summary_within_noise,
+)
+from analysis.statistics.effects import EFFECTS, Effect, factor_effects, marginals, subjects_of, whole_subjects
+from analysis.statistics.epoch_curves import COSTS, CURVES, Curve, costs, curves, drawn_runs, lacking, seeds_note
+from analysis.statistics.ranks import MIN_BLOCKS, RankComparison, rank_objectives
+
+__all__ = [
+    "COSTS",
+    "CURVES",
+    "EFFECTS",
+    "FLATTERED",
+    "MAX_EXACT",
+    "MIN_BLOCKS",
+    "MIN_FREE",
+    "Curve",
+    "Effect",
+    "Interval",
+    "RankComparison",
+    "aggregate",
+    "bootstrap_intervals",
+    "cells_frame",
+    "costs",
+    "counted",
+    "curves",
+    "drawn_runs",
+    "factor_effects",
+    "lacking",
+    "marginals",
+    "of_block",
+    "paired_differences",
+    "rank_objectives",
+    "runs_frame",
+    "seeds_note",
+    "stages_selected_on_test",
+    "subjects_of",
+    "summary_within_noise",
+    "whole_subjects",
+]

@@ -1,7 +1,7 @@
-"""How much the pair weight, the triplet weight and their interaction move recall: a repeated-measures ANOVA.
+"""How much the pair weight and the triplet weight move recall: marginal means, and a repeated-measures ANOVA.
 
 Every objective is trained on the same seeds of the same blocks, so a *subject* is measured under all P x T
-combinations and each effect is tested against how it varies between subjects. Within one block the subjects are its
+combinations and each effect is tested against its variation between subjects. Within one block the subjects are its
 seeds (what holds for other seeds of this block); over several they are the blocks, averaged over seeds (what holds for
 other blocks). Seeds of different blocks are never pooled as if they were independent.
 """
@@ -17,6 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, stats
+
+from analysis.blocks import MODEL_COLUMNS
+from analysis.run_schema import METRICS, PAIRS, TRIPLETS, Metric, in_order
 
 _ROUNDING = 1e-24
 """Share of a sum of squares below which it is rounding."""
@@ -49,6 +52,41 @@ class Effect:
     of its row's and column's effects."""
 
 
+def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
+    """Mean over the other weight, for each block, metric and level of ``factor``.
+
+    The other weight is averaged within each seed first, and the mean and standard deviation are over seeds. A seed
+    that lacks one of the cells of a level is left out of that level, so that levels are compared on equal terms.
+
+    Args:
+        runs: runs that count.
+        factor: ``pair`` or ``triplet``.
+
+    Returns:
+        Columns: the block's, ``direction``, ``metric``, ``factor``, ``level``, ``mean``, ``std`` (ddof=1) and ``n``
+        seeds. A level without a complete seed has n = 0 and no mean.
+    """
+    other, known = ("triplet", PAIRS) if factor == "pair" else ("pair", TRIPLETS)
+    block_columns = [*MODEL_COLUMNS, "stage"]
+    rows = []
+    for block, frame in runs.groupby(block_columns, sort=True):
+        num_other = frame[other].nunique()
+        tests = [metric.test for metric in METRICS.values()]
+        levels = in_order(frame[factor], known)
+        by_seed = {
+            level: frame[frame[factor] == level].groupby("seed")[tests].agg(["mean", "count"]) for level in levels
+        }
+        for metric in METRICS.values():
+            for level in levels:
+                here = by_seed[level][metric.test]
+                values = here.loc[here["count"] == num_other, "mean"]
+                row = dict(zip(block_columns, block, strict=True)) | {"factor": factor, "level": level}
+                row |= {"direction": metric.direction, "metric": metric.name}
+                rows.append(row | {"mean": values.mean(), "std": values.std(ddof=1), "n": len(values)})
+    columns = [*block_columns, "direction", "metric", "factor", "level", "mean", "std", "n"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
     """Main effects and interaction.
 
@@ -68,7 +106,7 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
         return ()
     spread = wide.sub(wide.mean(axis=1), axis=0).to_numpy()
     if ((spread - spread.mean(axis=0)) ** 2).sum() <= _ROUNDING * (wide.to_numpy() ** 2).sum():
-        return ()  # subjects that agree to the last digit are no sample of anything
+        return ()  # subjects that agree to the last digit are not a sample
     ratios = _f_ratios(wide[list(product(pairs, triplets))].to_numpy().reshape(len(wide), len(pairs), len(triplets)))
     if not np.isfinite([f for f, _, _ in ratios.values()]).all():
         return ()
@@ -78,7 +116,7 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
 def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, int]]:
     """F and its two degrees of freedom for each effect: its mean square over that of its interaction with subjects.
 
-    As statsmodels' AnovaRM, which takes a second for 70 subjects because it fits a column to each.
+    The same as statsmodels' AnovaRM, which takes a second for 70 subjects because it fits a column to each.
     """
     centred = values_SPT - values_SPT.mean(axis=(1, 2), keepdims=True)
     by_pair, by_triplet = centred.mean(axis=2, keepdims=True), centred.mean(axis=1, keepdims=True)
@@ -95,33 +133,33 @@ def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, in
 
 
 def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
-    """Subjects that :func:`factor_effects` can use, and combinations that any subject has.
+    """How many subjects :func:`factor_effects` can use, and how many combinations they have.
 
-    Where those combinations are no grid, it can use no subject.
+    Where the combinations are not a full grid, it can use no subject.
 
     Args:
-        values: as there.
+        values: as for :func:`factor_effects`.
     """
     return _whole(values).shape
 
 
 def _whole(values: pd.DataFrame) -> pd.DataFrame:
-    """A row for each subject that has every combination, a column for each; no row where those are no grid."""
+    """A row for each subject with all combinations, a column for each; no row where these are not a full grid."""
     wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value").dropna()
     is_grid = wide.shape[1] == values["pair"].nunique() * values["triplet"].nunique()
     return wide if is_grid else wide.iloc[:0]
 
 
-def subjects_of(runs: pd.DataFrame, metric: str, within: Iterable[str]) -> pd.DataFrame:
+def subjects_of(runs: pd.DataFrame, metric: Metric, within: Iterable[str]) -> pd.DataFrame:
     """Runs as :func:`factor_effects` takes them, averaged over what the subjects do not tell apart.
 
     Args:
         runs: runs that count.
-        metric: column of the metric.
-        within: columns that name a subject: ``seed`` inside one block, the block's columns over several.
+        metric: which one.
+        within: columns that identify a subject: ``seed`` inside one block, the block's columns over several.
     """
     columns = list(within)
-    means = runs.groupby([*columns, "pair", "triplet"], sort=False)[metric].mean().rename("value").reset_index()
+    means = runs.groupby([*columns, "pair", "triplet"], sort=False)[metric.test].mean().rename("value").reset_index()
     named = means[columns].astype(str)
     means["subject"] = named[columns[0]].str.cat(named[columns[1:]], sep="\x1f") if columns[1:] else named[columns[0]]
     return means[["subject", "pair", "triplet", "value"]]
@@ -145,9 +183,9 @@ def _effect(name: str, f: float, df: int, df_error: int, wide: pd.DataFrame) -> 
 
 
 def _eta_interval(f: float, df: float, df_error: float, confidence: float = 0.95) -> tuple[float, float]:
-    """The noncentralities under which F would lie at either end of its central 95 %, as partial eta squared.
+    """The noncentralities at which F lies at either end of its central 95 %, as partial eta squared.
 
-    (nan, nan) where F is so far out (blocks that agree to the last digit) that the distribution has no numbers there.
+    (nan, nan) where F is so large (blocks that agree to the last digit) that the distribution cannot be evaluated.
     """
 
     def noncentrality(level: float) -> float:

@@ -1,4 +1,4 @@
-"""Runs' epochs as curves: the mean over seeds and its band, for each objective of a block."""
+"""Learning curves: the mean over seeds and its band for each objective of a block; and what its epochs cost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Final
 
 import pandas as pd
 
+from analysis.blocks import BLOCK_COLUMNS
+from analysis.statistics.aggregation import counted
+from analysis.tracking import SweepRuns
+
 CURVES: Final[dict[str, str]] = {
     "val/rsum": "val rsum",
     "train/pos_sim": "s_p (positive pairs)",
@@ -15,9 +19,11 @@ CURVES: Final[dict[str, str]] = {
     "train/active": "active triplets",
     "train/grad_norm": "gradient norm",
 }
-"""Metrics that a block's learning curves show, and their names there; a row of the figure each."""
+"""Metrics that learning curves show, one in each row of the figure, and their names there."""
 COSTS: Final = ("time/train_s", "time/val_s", "time/step_ms")
-"""Metrics that the costs are made of."""
+"""Metrics from which costs are computed."""
+MAX_SEEDS = 10
+"""Seeds of a cell whose epochs are read. More would cost minutes in a store of ten thousand runs and change no line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +33,30 @@ class Curve:
     epochs: tuple[int, ...]
     mean: tuple[float, ...]
     low: tuple[float, ...]
-    """The smallest of the seeds; with a few seeds a range says what there is, and assumes nothing."""
+    """The smallest of the seeds: with so few, a range shows what there is and assumes nothing."""
     high: tuple[float, ...]
     """The largest of the seeds."""
-    n: tuple[int, ...]
-    """Seeds that have the epoch."""
+
+
+def drawn_runs(sweep: SweepRuns, max_seeds: int = MAX_SEEDS) -> pd.DataFrame:
+    """The runs whose epochs are shown: of those that count, the lowest ``max_seeds`` seeds of each cell."""
+    runs = counted(sweep).sort_values("seed", kind="stable")
+    return runs[runs.groupby([*BLOCK_COLUMNS, "pair", "triplet"]).cumcount() < max_seeds]
+
+
+def seeds_note(sweep: SweepRuns, max_seeds: int = MAX_SEEDS) -> str:
+    """A sentence on the seeds whose epochs are shown; empty when those are all there are."""
+    if len(sweep.seeds) <= max_seeds:
+        return ""
+    return f"Of each objective's {len(sweep.seeds)} seeds, the first {max_seeds} are shown."
 
 
 def curves(runs: pd.DataFrame, history: pd.DataFrame, metric: str) -> dict[tuple[str, str], Curve]:
     """The curves of one block.
 
     Args:
-        runs: the block's runs, as `analysis.tracking.drawn_runs.drawn_runs` gives them.
-        history: as `analysis.tracking.history.fetch_history` gives it; may hold other runs and metrics too.
+        runs: the block's runs.
+        history: from `analysis.tracking.fetch_history`; may hold other runs and metrics too.
         metric: which one.
 
     Returns:
@@ -48,19 +65,18 @@ def curves(runs: pd.DataFrame, history: pd.DataFrame, metric: str) -> dict[tuple
     points = history[history["metric"] == metric].merge(runs[["run_id", "pair", "triplet"]], on="run_id")
     found = {}
     for (pair, triplet), part in points.groupby(["pair", "triplet"]):
-        by_epoch = part.groupby("step")["value"].agg(["mean", "min", "max", "count"])
+        by_epoch = part.groupby("step")["value"].agg(["mean", "min", "max"])
         found[str(pair), str(triplet)] = Curve(
             epochs=tuple(int(step) for step in by_epoch.index),
             mean=tuple(by_epoch["mean"]),
             low=tuple(by_epoch["min"]),
             high=tuple(by_epoch["max"]),
-            n=tuple(int(n) for n in by_epoch["count"]),
         )
     return found
 
 
 def costs(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
-    """What each objective of a block cost.
+    """The training time of each objective of a block.
 
     Args:
         runs: the block's runs.
@@ -69,7 +85,7 @@ def costs(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A row for each objective, in the order of ``runs``: ``pair``, ``triplet``, ``n`` (cells), ``epochs`` (mean),
         ``train_s`` and ``val_s`` (mean seconds of a cell's whole stage), ``train_s_std`` (ddof=1), ``step_ms`` (mean).
-        Seconds of a cell in a shared unit are its own steps and its share of what the unit did for all.
+        A cell of a shared unit is charged its own steps and its share of what the unit did for all.
     """
     rows = history[history["metric"].isin(COSTS)]
     wide = rows.pivot_table(index="run_id", columns="metric", values="value", aggfunc="sum").reindex(

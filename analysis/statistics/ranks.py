@@ -1,4 +1,4 @@
-"""How the objectives rank over blocks: Friedman's test, and Nemenyi's critical difference.
+"""How the objectives rank over blocks: Friedman's test and Nemenyi's critical difference.
 
 A block counts once, whatever its number of seeds: seeds repeat a measurement, blocks are what one generalises over.
 Source: Demšar 2006, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, section 3.2.
@@ -50,16 +50,15 @@ class RankComparison:
         return tuple(tuple(names[start : end + 1]) for start, end in found)
 
 
-def rank_objectives(means: pd.DataFrame, confidence: float = 0.95) -> RankComparison | None:
+def rank_objectives(means: pd.DataFrame) -> RankComparison | None:
     """Rank objectives over blocks.
 
     Args:
-        means: a row a block, a column an objective, entries recalls (higher is better). Blocks that lack an objective
-            are left out, so that all are ranked on equal terms.
-        confidence: of the critical difference.
+        means: a row for each block, a column for each objective, entries recalls (higher is better). Blocks that lack
+            an objective are left out, so that all are ranked on equal terms.
 
     Returns:
-        None with fewer than three whole blocks or three objectives.
+        None with fewer than three complete blocks or three objectives.
     """
     whole = means.dropna()
     num_blocks, num_objectives = whole.shape
@@ -76,7 +75,7 @@ def rank_objectives(means: pd.DataFrame, confidence: float = 0.95) -> RankCompar
         mean_ranks={str(name): float(rank) for name, rank in mean_ranks.items()},
         friedman=float(statistic),
         p=float(p),
-        critical_difference=_critical_q(confidence, num_objectives) * _unit(num_objectives, num_blocks),
+        critical_difference=_critical_q(num_objectives) * _unit(num_objectives, num_blocks),
     )
 
 
@@ -86,5 +85,5 @@ def _unit(num_objectives: int, num_blocks: int) -> float:
 
 
 @cache
-def _critical_q(confidence: float, num_objectives: int) -> float:
-    return float(stats.studentized_range.ppf(confidence, num_objectives, np.inf)) / 2**0.5
+def _critical_q(num_objectives: int) -> float:
+    return float(stats.studentized_range.ppf(0.95, num_objectives, np.inf)) / 2**0.5

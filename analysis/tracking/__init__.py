@@ -1,1 +1,24 @@
-"""Results in: MLflow to frames and plain values."""
+"""Results in: MLflow read into frames and plain values; and what is written back to MLflow's page.
+
+The only room that imports MLflow. Every room above may import it; it sees none of them.
+"""
+
+from __future__ import annotations
+
+from analysis.tracking.fetch import SweepRuns, fetch_runs
+from analysis.tracking.mlflow_page import attach_files, headline, publish_summary, run_url
+from analysis.tracking.training_records import TripletRecord, fetch_history, fetch_records, parse_record, pooled
+
+__all__ = [
+    "SweepRuns",
+    "TripletRecord",
+    "attach_files",
+    "fetch_history",
+    "fetch_records",
+    "fetch_runs",
+    "headline",
+    "parse_record",
+    "pooled",
+    "publish_summary",
+    "run_url",
+]

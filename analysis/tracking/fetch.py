@@ -1,14 +1,14 @@
-"""MLflow to one tidy frame: a row for each run of a cell and stage, and whether it counts.
+"""Reads MLflow into one tidy frame: a row for each run of a cell and stage, and whether it counts.
 
-A run counts when it says it is done, all its test metrics are finite, the sweep asked for it, and no earlier run of
-the same stage key counts already. Nothing is dropped: a run that does not count stays in the frame with the reason.
+Nothing is dropped: a run that does not count stays in the frame with the reason.
 """
 
 from __future__ import annotations
 
+import gc
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,29 +17,19 @@ import pandas as pd
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
+from analysis import run_schema as schema
 from analysis.errors import AnalysisError
-from analysis.tracking import run_schema as schema
-from analysis.tracking.gc_pause import paused_collection
+from analysis.tracking.counting import Asked, judge
 
-_PAGE = 1000
-_TEXT_COLUMNS = {
-    "cell": schema.TAG_CELL,
-    "stage": schema.TAG_STAGE,
-    "stage_key": schema.TAG_STAGE_KEY,
-    "pair": schema.TAG_PAIR,
-    "triplet": schema.TAG_TRIPLET,
-    "backbone": schema.TAG_BACKBONE,
-    "framework": schema.TAG_FRAMEWORK,
-    "dataset": schema.TAG_DATASET,
-    "variant": schema.TAG_VARIANT,
-    "status": schema.TAG_STATUS,
-    "reason": schema.TAG_REASON,
-    "objective_key": schema.TAG_OBJECTIVE_KEY,
-    "settings_key": schema.TAG_SETTINGS_KEY,
-    "triplets": schema.TAG_TRIPLETS,
-    "git_commit": schema.TAG_GIT_COMMIT,
-    "data_fingerprint": schema.TAG_DATA_FINGERPRINT,
-}
+PAGE = 1000
+"""Runs that MLflow is asked for at a time."""
+_TAGS = (
+    *(schema.TAG_CELL, schema.TAG_STAGE, schema.TAG_STAGE_KEY, schema.TAG_PAIR, schema.TAG_TRIPLET),
+    *(schema.TAG_BACKBONE, schema.TAG_FRAMEWORK, schema.TAG_DATASET, schema.TAG_VARIANT),
+    *(schema.TAG_STATUS, schema.TAG_REASON, schema.TAG_OBJECTIVE_KEY, schema.TAG_SETTINGS_KEY, schema.TAG_TRIPLETS),
+    *(schema.TAG_GIT_COMMIT, schema.TAG_GIT_DIFF, schema.TAG_DATA_FINGERPRINT),
+)
+"""Tags that become columns, by their last word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,30 +49,31 @@ class SweepRuns:
     stages: tuple[str, ...]
     """Stages asked for, in training order."""
     runs: pd.DataFrame
-    """A row a run: ``run_id``, ``run_name``, ``start_ms``, ``artifact_uri``, the tags by their last word, ``seed``
-    (int, -1 when not readable), every metric under its own name, ``placed`` (whether the tags say where it belongs) and
-    ``excluded`` (why the run does not count, or an empty string)."""
+    """A row for each run, oldest first: ``run_id``, ``run_name``, ``experiment_id``, ``start_ms``, ``artifact_uri``,
+    the tags by their last word, ``seed`` (int, -1 when not readable), every metric under its own name, ``placed``
+    (whether the tags say where it belongs), ``asked`` (whether the sweep asks for it now) and ``excluded`` (why the
+    run does not count, or an empty string)."""
     settings: pd.DataFrame
-    """The runs' parameters as text: a row a run, indexed by ``run_id``; missing ones are empty strings."""
+    """The runs' parameters as text: a row for each run, indexed by ``run_id``; missing ones are empty strings."""
     notes: tuple[str, ...]
     """What a reader must know about the tracking itself, a sentence each."""
 
 
 def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
-    """Read every run of a sweep; changes nothing, and asks for pages of runs, never for single ones.
+    """Read every run of a sweep, in pages, without changing anything.
 
     Args:
         tracking_uri: an MLflow tracking URI, for instance ``sqlite:////home/me/store/mlflow.db``.
         experiment: name of the sweep.
 
     Raises:
-        AnalysisError: the store or the experiment is not there, or holds no run of a cell.
+        AnalysisError: the store or the experiment does not exist, or holds no run of a cell.
     """
     _require_sqlite_file(tracking_uri)
     client = MlflowClient(tracking_uri=tracking_uri)
     try:
         found = _experiment(client, tracking_uri, experiment)
-        with paused_collection():
+        with collector_paused():
             parents = list(_search(client, found.experiment_id, schema.ROLE_SWEEP))
             cells = list(_search(client, found.experiment_id, schema.ROLE_CELL))
     except MlflowException as error:
@@ -95,8 +86,25 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
     return sweep if found.name == experiment else replace(sweep, notes=(renamed, *sweep.notes))
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause Python's garbage collector while many objects are made that all stay alive.
+
+    Each pass would look at all of them in vain: reading ten thousand runs takes half as long without. Where the
+    collector is paused already, nothing changes.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> Any:
-    """The sweep's experiment, by its name, or by the sweep's tag when somebody gave it another."""
+    """The sweep's experiment, found by its name, or by the sweep's tag when somebody renamed it."""
     found = client.get_experiment_by_name(name)
     if found is not None and found.lifecycle_stage == "deleted":
         raise AnalysisError(f"experiment {name!r} in {tracking_uri} was deleted; goal-sweep sync restores it")
@@ -128,7 +136,7 @@ def _search(client: MlflowClient, experiment_id: str, role: str) -> Iterator[Any
         page = client.search_runs(
             [experiment_id],
             filter_string=f"tags.`{schema.TAG_ROLE}` = '{role}'",
-            max_results=_PAGE,
+            max_results=PAGE,
             order_by=["attributes.start_time ASC"],
             page_token=token,
         )
@@ -148,7 +156,7 @@ def _row(run: Any) -> dict[str, Any]:
         "experiment_id": str(run.info.experiment_id),
         "start_ms": int(run.info.start_time or 0),
         "artifact_uri": run.info.artifact_uri or "",
-        **{column: tags.get(tag, "") for column, tag in _TEXT_COLUMNS.items()},
+        **{tag.removeprefix("goal."): tags.get(tag, "") for tag in _TAGS},
         "seed": int(seed) if seed.removeprefix("-").isdigit() else -1,
         "lacking": ", ".join(lacking) if lacking or seed.removeprefix("-").isdigit() else f"readable seed ({seed!r})",
         **run.data.metrics,
@@ -163,39 +171,48 @@ def _assemble(
         notes.append(f"Tracking holds {len(parents)} parent runs of this sweep; the newest says what was asked for.")
     tags: dict[str, str] = parents[-1].data.tags if parents else {}
     placed = runs[runs["lacking"] == ""]
-    seeds = _asked(tags, schema.TAG_SEEDS)
+    seeds = _listed(tags, schema.TAG_SEEDS)
     if seeds is None:
-        notes.append("The parent run does not say which seeds were asked for; those seen in any run are taken.")
+        notes.append("The parent run does not say which seeds were asked for; those of all runs are assumed.")
         seeds = sorted(set(placed["seed"]))
-    objectives = _asked(tags, schema.TAG_OBJECTIVES)
-    if objectives is None:
-        notes.append("The parent run does not say which objectives were asked for; those seen in any run are taken.")
-        objectives = sorted(set(placed["pair"] + "/" + placed["triplet"]))
-    stages = _asked(tags, schema.TAG_STAGES)
+    names = _listed(tags, schema.TAG_OBJECTIVES)
+    if names is None:
+        notes.append("The parent run does not say which objectives were asked for; those of all runs are assumed.")
+        names = sorted(set(placed["pair"] + "/" + placed["triplet"]))
+    objectives = [(str(name).partition("/")[0], str(name).partition("/")[2]) for name in names]
+    stages = _listed(tags, schema.TAG_STAGES)
     if stages is None:
         stages = list(dict.fromkeys(placed["stage"]))
-    asked_seeds = tuple(int(seed) for seed in seeds)
-    asked = tuple((str(o).partition("/")[0], str(o).partition("/")[2]) for o in objectives)
-    wanted = _Wanted(
-        seeds=frozenset(asked_seeds),
-        objectives=_keyed(asked, _asked(tags, schema.TAG_OBJECTIVE_KEYS) or []),
-        settings=frozenset(_asked(tags, schema.TAG_SETTINGS_KEYS) or ()),
+    keys = _listed(tags, schema.TAG_OBJECTIVE_KEYS) or []
+    asked = Asked(
+        seeds=tuple(int(seed) for seed in seeds),
+        objectives=dict(zip(objectives, keys if len(keys) == len(objectives) else [""] * len(objectives), strict=True)),
+        stages=tuple(str(stage) for stage in stages),
+        settings=frozenset(_listed(tags, schema.TAG_SETTINGS_KEYS) or ()),
+        data_fingerprint=tags.get(schema.TAG_DATA_FINGERPRINT, ""),
     )
-    runs = runs.assign(placed=runs["lacking"] == "", excluded=_excluded(runs, wanted)).drop(columns="lacking")
+    runs = judge(runs, asked).reset_index(drop=True)
+    data = sorted(set(runs[runs["excluded"] == ""]["data_fingerprint"]))
+    if len(data) > 1:
+        notes.append(
+            f"Trainings on {len(data)} sets of data count, each in blocks of its own (fingerprints {', '.join(data)}): "
+            "the parent run does not say which data were asked for."
+        )
     return SweepRuns(
         tracking_uri=tracking_uri,
         experiment=experiment,
         parent_run_id=parents[-1].info.run_id if parents else None,
-        seeds=asked_seeds,
-        objectives=asked,
-        stages=tuple(str(stage) for stage in stages),
-        runs=runs.reset_index(drop=True),
+        seeds=asked.seeds,
+        objectives=tuple(objectives),
+        stages=asked.stages,
+        runs=runs,
         settings=settings,
         notes=tuple(notes),
     )
 
 
-def _asked(tags: dict[str, str], tag: str) -> list[Any] | None:
+def _listed(tags: dict[str, str], tag: str) -> list[Any] | None:
+    """What a tag of the parent run lists; None when it lacks the tag."""
     if tag not in tags:
         return None
     try:
@@ -205,78 +222,3 @@ def _asked(tags: dict[str, str], tag: str) -> list[Any] | None:
     if not isinstance(value, list):
         raise AnalysisError(f"tag {tag} of the parent run is not a JSON list: {tags[tag]!r}")
     return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """What the sweep asks for."""
-
-    seeds: frozenset[int]
-    objectives: Mapping[tuple[str, str], str]
-    """``(pair, triplet)`` to the key of its parameters, which is empty when the parent run does not say."""
-    settings: frozenset[str]
-    """Settings keys; none when the parent run does not say."""
-
-
-def _keyed(asked: tuple[tuple[str, str], ...], keys: list[Any]) -> dict[tuple[str, str], str]:
-    return dict(zip(asked, map(str, keys), strict=True)) if len(keys) == len(asked) else dict.fromkeys(asked, "")
-
-
-def _excluded(runs: pd.DataFrame, wanted: _Wanted) -> list[str]:
-    """Why each run does not count; runs come oldest first, so of two equal ones the older counts."""
-    first_by_key: dict[str, dict[str, Any]] = {}
-    first_by_place: dict[tuple[Any, ...], dict[str, Any]] = {}
-    verdicts = []
-    for record in runs.to_dict("records"):
-        row = {str(name): value for name, value in record.items()}
-        verdict = _unfit(row, wanted)
-        if not verdict:
-            place = tuple(row[c] for c in ("dataset", "framework", "backbone", "stage", "variant", "data_fingerprint"))
-            place += (row["pair"], row["triplet"], row["seed"])
-            key = row["stage_key"]
-            if key in first_by_key:
-                verdict = _duplicate(row, first_by_key[key])
-            elif place in first_by_place:
-                other = first_by_place[place]
-                verdict = f"the place of run {other['run_id']}, by other settings (key {key}, not {other['stage_key']})"
-            else:
-                first_by_key[key] = first_by_place[place] = row
-        verdicts.append(verdict)
-    return verdicts
-
-
-def _unfit(row: dict[str, Any], wanted: _Wanted) -> str:
-    if row["lacking"]:
-        return f"no {row['lacking']}"
-    if row["status"] not in schema.STATUSES:
-        return f"unknown status {row['status']!r}"
-    if row["status"] != schema.STATUS_DONE:
-        return str(row["status"])
-    bad = [name for name in schema.TEST_METRICS if not math.isfinite(row.get(name, math.nan))]
-    if bad:
-        return f"done, but without a finite {', '.join(bad)}"
-    # MLflow's databases keep infinity as the largest number there is.
-    odd = [name for name in schema.TEST_METRICS if not 0 <= row[name] <= (600 if name.endswith("rsum") else 100)]
-    if odd:
-        return f"done, but out of range: {', '.join(odd)}"
-    if row["seed"] not in wanted.seeds:
-        return f"seed {row['seed']} is not asked for"
-    if (row["pair"], row["triplet"]) not in wanted.objectives:
-        return f"objective {row['pair']}/{row['triplet']} is not asked for"
-    return _other_settings(row, wanted)
-
-
-def _other_settings(row: dict[str, Any], wanted: _Wanted) -> str:
-    """An earlier version of the sweep file leaves runs of its settings in the experiment; they are not averaged in."""
-    if wanted.settings and row["settings_key"] and row["settings_key"] not in wanted.settings:
-        return f"trained by other settings than those asked for ({schema.TAG_SETTINGS_KEY} {row['settings_key']})"
-    key = wanted.objectives[row["pair"], row["triplet"]]
-    if key and row["objective_key"] and row["objective_key"] != key:
-        return f"by other parameters of the objective ({schema.TAG_OBJECTIVE_KEY} {row['objective_key']})"
-    return ""
-
-
-def _duplicate(row: dict[str, Any], first: dict[str, Any]) -> str:
-    differ = [name for name in schema.TEST_METRICS if row[name] != first[name]]
-    numbers = f"with other numbers ({', '.join(differ)})" if differ else "with the same numbers"
-    return f"duplicate of run {first['run_id']}, {numbers}"

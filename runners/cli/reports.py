@@ -9,9 +9,16 @@ from typing import Literal
 
 from rich.console import Console
 
-from analysis import AnalysisError, ReportResult, attach_report, render_published, write_report
-from analysis.report.manifest import NAME as REPORT_LIST
-from analysis.tracking.summary import publish_summary, refresh_summary
+from analysis import (
+    AnalysisError,
+    ReportResult,
+    attach_report,
+    publish_summary,
+    refresh_summary,
+    render_published,
+    write_report,
+)
+from analysis.report import REPORT_LIST
 from goal_core.atomic import replace_bytes
 from goal_core.errors import GoalError
 from runners.tracking.uri import resolve_uri
@@ -59,9 +66,9 @@ def report(
     """
     first, *others = targets
     folder = out or first.folder
-    beside = [(target.uri, target.name) for target in others]
+    others_named = [(target.uri, target.name) for target in others]
     try:
-        result = write_report(first.uri, first.name, folder, compare, beside=beside, scale=scale)
+        result = write_report(first.uri, first.name, folder, compare, others=others_named, scale=scale)
         if result.parent_run_id is not None:
             attach_report(first.uri, result.parent_run_id, folder)
             publish_summary(first.uri, result.parent_run_id, first.name, result.blocks)

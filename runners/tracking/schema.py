@@ -65,7 +65,7 @@ OBJECTIVE_KEYS = "goal.objective_keys"
 SETTINGS_KEYS = "goal.settings_keys"
 """JSON list of the settings asked for, one for each backbone and stage."""
 
-SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES, OBJECTIVE_KEYS, SETTINGS_KEYS)
+SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES, OBJECTIVE_KEYS, SETTINGS_KEYS, DATA_FINGERPRINT)
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 STATUSES = (WAITING, RUNNING, DONE, FAILED)

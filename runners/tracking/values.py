@@ -26,6 +26,7 @@ def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
         names.STAGES: json.dumps([stage.name for stage in config.stages]),
         names.OBJECTIVE_KEYS: json.dumps([keys[name] for name in objectives]),
         names.SETTINGS_KEYS: json.dumps(list(dict.fromkeys(map(settings_key, _by_cell(sweep))))),
+        names.DATA_FINGERPRINT: sweep.data_fingerprint,
     }
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import product
 
+import numpy as np
+import pandas as pd
 from mlflow import MlflowClient
-from mlflow.entities import Metric, RunTag
+from mlflow.entities import Metric, Param, RunTag
 
-from analysis.tracking.blocks import Block, BlockKey, CellSummary, Gap, Grid
-from analysis.tracking.run_schema import COLUMNS
+from analysis.blocks import Block, BlockKey, CellSummary, Gap, Grid
+from analysis.run_schema import METRICS, PAIRS, TEST_METRICS, TRIPLETS
 
 OBJECTIVES = [f"{p}/{t}" for p in ("con", "lin", "sig", "lin-ms", "sig-ms") for t in ("con", "nca", "cir")]
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
@@ -86,6 +90,43 @@ class SweepWriter:
                     self.write(objective, seed, **kwargs)
 
 
+def with_params(writer: SweepWriter, run_id: str, **params: str) -> None:
+    """Gives a run parameters; two underscores in a name stand for a dot."""
+    rows = [Param(name.replace("__", "."), value) for name, value in params.items()]
+    writer.client.log_batch(run_id, params=rows)
+
+
+def counted_runs(
+    value: Callable[[int, int, int, int], float], seeds: int = 3, blocks: Iterable[str] = ("d",)
+) -> pd.DataFrame:
+    """Runs of all objectives, whose metrics are ``value(block, seed, pair, triplet)``; all but the seed from 0."""
+    rows = []
+    cells = product(enumerate(blocks), range(1, seeds + 1), enumerate(PAIRS), enumerate(TRIPLETS))
+    for (block, dataset), seed, (p, pair), (t, triplet) in cells:
+        row = {"dataset": dataset, "framework": "vsepp", "backbone": "r", "variant": "paper", "data_fingerprint": "f"}
+        row |= {"stage": "frozen", "pair": pair, "triplet": triplet, "seed": seed}
+        rows.append(row | dict.fromkeys(TEST_METRICS, value(block, seed, p, t)))
+    return pd.DataFrame(rows)
+
+
+BINS = 4
+"""Of the triplet records that `record_bytes` makes."""
+
+
+def record_bytes(entries: list[list[int]], epochs: list[int] | None = None, weight: float = 0.5) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(
+        file,
+        low=np.float64(-1),
+        high=np.float64(1),
+        num_bins=np.int64(BINS),
+        epochs=np.array(epochs or sorted({row[0] for row in entries}), np.int32),
+        entries=np.array(entries, np.int32).reshape(-1, 3),
+        weight=np.full((BINS, BINS), weight),
+    )
+    return file.getvalue()
+
+
 FAILED = Gap(seed=3, status="failed", reason="loss is NaN | 50% of <x_1>\nat step 7")
 
 
@@ -100,5 +141,5 @@ def example() -> Block:
     key = BlockKey(
         dataset="coco", framework="vse_infty", backbone="r_152", stage="train", variant="paper", data_fingerprint="ab"
     )
-    grids = {(d, m): Grid(direction=d, metric=m, cells=cells) for d, m in COLUMNS}
+    grids = {key: Grid(metric=metric, cells=cells) for key, metric in METRICS.items()}
     return Block(key=key, slug=key.slug, protocol="Mean ± std over seeds 1, 2, 3. Data ab.", grids=grids)

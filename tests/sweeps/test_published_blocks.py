@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import analysis.published
-from analysis.statistics.compare import published_key
-from analysis.tracking.blocks import BlockKey
+from analysis.blocks import BlockKey
+from analysis.published.numbers import published_key
 from sweeps import list_shipped, load_sweep
 
 GRID = Path(analysis.published.__file__).parent / "goal_grid.csv"

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from analysis.blocks import BlockKey
 from analysis.figures.colours import BLUE, GREEN, RED, YELLOW, ColourScale, assign_colours, scale_of, text_colour
 from analysis.published import published_blocks
-from analysis.tracking.blocks import BlockKey
 from tests.helpers.paths import SHARED
 
 PAPER = SHARED / "paper"
@@ -66,7 +66,7 @@ def test_published_numbers_are_the_printed_ones(printed: list[list[list[tuple[st
     assert len(blocks) == len(printed) == 10
     for block, halves in zip(blocks, printed, strict=True):
         for direction, cells in zip(("i2t", "t2i"), halves, strict=True):
-            ours = block.grids[direction, "R@1"].cells.values()
+            ours = block.grids[f"{direction}_r1"].cells.values()
             assert [(f"{c.mean:.1f}", f"{c.std:.1f}") for c in ours] == [(mean, std) for _, mean, std in cells]
 
 
@@ -81,7 +81,7 @@ def test_published_colours_are_within_rounding_of_ours(printed: list[list[list[t
     outside = []
     for block, halves in zip(published_blocks(), printed, strict=True):
         for direction, cells in zip(("i2t", "t2i"), halves, strict=True):
-            grid = block.grids[direction, "R@1"]
+            grid = block.grids[f"{direction}_r1"]
             scale = scale_of(grid, colours[block.key])
             assert scale is not None
             middle = scale.middle

@@ -10,7 +10,7 @@ import pytest
 import torch
 from matplotlib.quiver import Quiver
 
-from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
+from analysis.figures import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
 from goal_core.objectives import list_objectives, weights_at
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -63,13 +63,12 @@ def test_gradient_fields_point_downhill(tmp_path: Path) -> None:
     objectives = list_objectives()
     figure = draw_gradient_fields(
         {(o.pair, o.triplet): field(o.pair, o.triplet) for o in objectives},
-        notes={(o.pair, o.triplet): o.literature for o in objectives if o.literature != "new"},
         num_arrows=6,
         num_points=21,
     )
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert len(panels) == len(objectives)
-    assert panels[0].get_title() == "con/con  (triplet loss)"
+    assert panels[0].get_title() == "con/con"
     arrows = next(artist for artist in panels[0].collections if isinstance(artist, Quiver))
     assert np.all(np.asarray(arrows.U) > 0)  # s_p grows, s_n falls, at equal speed
     np.testing.assert_allclose(np.asarray(arrows.U), -np.asarray(arrows.V))

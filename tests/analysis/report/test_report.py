@@ -11,7 +11,7 @@ import pytest
 from mlflow import MlflowClient
 
 from analysis import AnalysisError, ReportResult, attach_report, write_report
-from tests.helpers.analysis_cases import SweepWriter
+from tests.helpers.analysis_cases import SweepWriter, recalls
 
 pytestmark = pytest.mark.integration
 
@@ -49,6 +49,7 @@ def test_a_complete_sweep_has_all_files_and_no_gap(complete: ReportResult) -> No
     text = (complete.out_dir / "report.md").read_text()
     assert "90 of 90 trainings (cell and stage) are finished. 15 objectives, seeds 1, 2, 3." in text
     assert "## Missing" not in text
+    assert "uncommitted changes" not in text
     assert "p cannot fall below 0.25, nor below 1 after Holm" in text
     assert "Rank correlation over 15 cells: Spearman" in text
 
@@ -66,7 +67,9 @@ def test_a_broken_sweep_says_everything_that_is_missing(broken: ReportResult) ->
         f"{frozen} sig/nca | 1 | running |",
         "| MS-COCO, VSE++ (resnet152), stage finetune | all 15 | 1, 2, 3 | absent | no run in tracking |",
         "Nothing of this block is finished: 45 runs are missing.",
-        "## Runs that do not count",
+        "## Missing, and not counted",
+        "### Missing",
+        "### Runs that do not count",
         "seed 7 is not asked for",
         "| **P lin** | -- |",
         "40.8 ± 0.2 (n=2)",
@@ -76,6 +79,54 @@ def test_a_broken_sweep_says_everything_that_is_missing(broken: ReportResult) ->
     runs = pd.read_csv(broken.out_dir / "runs.csv", keep_default_na=False)
     assert len(runs) == 38 + 3 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1
     assert not [f for f in broken.files if "finetune" in f.name]
+
+
+def test_one_seed_has_no_interval_and_marks_nothing(new_sweep: Callable[[str], SweepWriter], tmp_path: Path) -> None:
+    writer = new_sweep("one seed only")
+    writer.write_parent(seeds=[1], objectives=["con/con", "sig-ms/cir"])
+    writer.write("con/con", 1, metrics=recalls("con/con", 1, shift=-30))
+    writer.write("sig-ms/cir", 1, metrics=recalls("con/con", 1, shift=-22))
+    result = write_report(writer.uri, writer.name, tmp_path)
+    table = "tables/coco-vsepp-resnet152-frozen"
+    for name in ("report.md", "report.html", f"{table}.md", f"{table}.tex", f"{table}-rsum.tex"):
+        text = (result.out_dir / name).read_text()
+        assert "≈" not in text
+        assert r"\approx" not in text
+        assert "within noise of it" not in text
+        assert "interval of the difference holds 0" not in text
+        assert "With one seed no interval exists, so no cell is marked as within noise of the best." in text
+    assert "with one seed no interval exists to tell it from the other." in (result.out_dir / "report.md").read_text()
+
+
+def test_a_cell_without_a_second_seed_is_not_marked(new_sweep: Callable[[str], SweepWriter], tmp_path: Path) -> None:
+    writer = new_sweep("a lone seed")
+    writer.write_parent(seeds=[1, 2], objectives=["con/con", "con/nca", "sig-ms/cir"])
+    for seed in (1, 2):
+        writer.write("sig-ms/cir", seed)
+        writer.write("con/con", seed, metrics=recalls("sig-ms/cir", seed, shift=(0.1, -0.2)[seed - 1]))
+    writer.write("con/nca", 1)
+    text = (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
+    assert "| **P con** | **41.5 ± 0.0** ≈ | <u>40.1 ± -- (n=1)</u> | -- |" in text
+    assert "Cells that share fewer than two seeds with the best have no interval and no mark." in text
+    assert "told from it with these seeds; no interval against the 1 that share fewer than two seeds with it" in text
+
+
+def test_trainings_from_a_modified_source_tree_are_said_at_the_top(
+    new_sweep: Callable[[str], SweepWriter], tmp_path: Path
+) -> None:
+    writer = new_sweep("modified source")
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"])
+    writer.write("con/con", 1, git_diff="1a2b3c4d5e6f")
+    writer.write("con/con", 2, git_diff="")
+    note = "{} of {} trainings ran from a source tree with uncommitted changes ({})."
+    write_report(writer.uri, writer.name, tmp_path)
+    top = (tmp_path / "report.md").read_text().partition("## ")[0]
+    assert note.format(1, 2, "all the same: 1a2b3c4d5e6f") in top
+    writer.write("con/con", 3, git_diff="0a2b3c4d5e6f")
+    writer.write("con/con", 4, git_diff="of a run that does not count")
+    write_report(writer.uri, writer.name, tmp_path)
+    for name in ("report.md", "report.html"):
+        assert note.format(2, 3, "of 2 kinds: 0a2b3c4d5e6f, 1a2b3c4d5e6f") in (tmp_path / name).read_text()
 
 
 class Page(HTMLParser):

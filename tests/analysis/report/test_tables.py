@@ -10,33 +10,24 @@ import pandas as pd
 import pytest
 
 from analysis.figures.colours import GREEN
-from analysis.report.tables import MARKS, to_csv, to_latex, to_markdown
-from analysis.tracking.blocks import gap_text, number_text
+from analysis.report.tables import to_csv, to_latex, to_markdown
+from analysis.run_schema import measure_slug
 from tests.helpers.analysis_cases import example
 
-
-def test_number_and_gap_texts() -> None:
-    cells = example().grids["i2t", "R@1"].cells
-    assert [number_text(c) for c in cells.values()] == ["40.0 ± 0.2", "42.0 ± -- (n=1)", "--", "--"]
-    assert [gap_text(c) for c in cells.values()] == ["", "failed: seed 3; absent: seed 2", "failed: seed 3", ""]
+GOLDEN = Path(__file__).parent / "golden"
 
 
-def test_markdown_is_this_text() -> None:
-    assert to_markdown(example()) == (
-        "| R@1 | i2t T con | i2t T nca | t2i T con | t2i T nca |\n"
-        "|:---|---:|---:|---:|---:|\n"
-        "| **P con** | <u>40.0 ± 0.2</u> | **42.0 ± -- (n=1)** | <u>40.0 ± 0.2</u> | **42.0 ± -- (n=1)** |\n"
-        "| **P sig-ms** | -- | -- | -- | -- |\n"
-        "\n"
-        "R@1 (%). MS-COCO, VSE∞ (r_152), stage train. Mean ± std over seeds 1, 2, 3. Data ab. "
-        f"{MARKS}\n"
-        "\n"
-        "Missing:\n"
-        "\n"
-        "- con/nca seed 3: failed (loss is NaN \\| 50% of &lt;x_1> at step 7)\n"
-        "- con/nca seed 2: absent\n"
-        "- sig-ms/con seed 3: failed (loss is NaN \\| 50% of &lt;x_1> at step 7)\n"
-    )
+@pytest.mark.parametrize("measure", ["R@1", "rsum"])
+@pytest.mark.parametrize("suffix", ["md", "tex"])
+def test_a_table_is_the_golden_one(suffix: str, measure: str, pytestconfig: pytest.Config) -> None:
+    """After a change that is meant: run with --update-golden, and read the difference."""
+    path = GOLDEN / f"example-{measure_slug(measure)}.{suffix}"
+    text = to_markdown(example(), measure) if suffix == "md" else to_latex(example(), GREEN, measure)
+    if pytestconfig.getoption("--update-golden"):
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.exists(), f"no golden table {path.name}; write it with --update-golden"
+    assert text == path.read_text(encoding="utf-8"), f"{path.name} is another; if that is meant, use --update-golden"
 
 
 def test_rsum_stands_alone() -> None:

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from analysis import AnalysisError, fetch_runs
-from analysis.tracking import fetch, run_schema
+from analysis import AnalysisError, fetch_runs, run_schema
+from analysis.tracking import fetch
 from tests.helpers.analysis_cases import FINGERPRINT, OBJECTIVES, SweepWriter
 
 pytestmark = pytest.mark.integration
@@ -46,7 +46,7 @@ def test_reads_pages_and_never_single_runs(complete_sweep: SweepWriter, monkeypa
     def forbidden(self: MlflowClient, run_id: str) -> None:
         raise AssertionError("get_run in a loop")
 
-    monkeypatch.setattr(fetch, "_PAGE", 40)
+    monkeypatch.setattr(fetch, "PAGE", 40)
     monkeypatch.setattr(MlflowClient, "search_runs", counting)
     monkeypatch.setattr(MlflowClient, "get_run", forbidden)
     sweep = fetch_runs(complete_sweep.uri, "complete")
@@ -64,7 +64,7 @@ def test_what_does_not_count_says_why(broken_sweep: SweepWriter) -> None:
         f"({', '.join(run_schema.TEST_METRICS)})",
     ]
     assert runs["key-of-other-settings"].startswith(
-        f"the place of run {first[first['triplet'] == 'nca'].iloc[0]['run_id']}"
+        f"the same training as run {first[first['triplet'] == 'nca'].iloc[0]['run_id']}"
     )
     assert runs["key-sig/con-3-frozen-resnet152"] == "done, but without a finite test/i2t_r1"
     assert runs["key-con/con-7-frozen-resnet152"] == "seed 7 is not asked for"
@@ -118,3 +118,31 @@ def test_a_damaged_parent_tag_is_an_error(new_sweep: Callable[[str], SweepWriter
     writer.write()
     with pytest.raises(AnalysisError, match=r"tag goal.seeds of the parent run is not"):
         fetch_runs(writer.uri, writer.name)
+
+
+def test_runs_of_other_settings_than_asked_for_do_not_count(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("edited sweep")
+    asked = {"goal.settings_keys": '["new"]', "goal.objective_keys": '["m2"]'}
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"], **asked)
+    writer.write("con/con", 1, stage_key="old", settings_key="old", objective_key="m2")
+    writer.write("con/con", 1, stage_key="new", settings_key="new", objective_key="m2")
+    writer.write("con/con", 2, settings_key="new", objective_key="m1")
+    writer.write("con/con", 3)  # from before there were keys
+    runs = fetch_runs(writer.uri, writer.name).runs
+    assert list(runs["excluded"]) == [
+        "trained with other settings than those asked for (goal.settings_key old)",
+        "",
+        "trained with other parameters of the objective (goal.objective_key m1)",
+        "",
+    ]
+
+
+def test_a_renamed_experiment_is_found_and_said(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("first name")
+    writer.write_parent(seeds=[1], objectives=["con/con"])
+    writer.write()
+    writer.client.rename_experiment(writer.experiment_id, "second name")
+    sweep = fetch_runs(writer.uri, "first name")
+    assert sweep.experiment == "first name"
+    assert sweep.notes[0].startswith("The sweep's experiment is called 'second name' in MLflow")
+    assert len(sweep.runs) == 1

@@ -96,7 +96,7 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
     assert {name: parent.data.tags[name] for name in names.SWEEP_TAGS} == {
         "goal.role": "sweep", "goal.sweep": "s", "goal.seeds": "[1]", "goal.objectives": '["con/con"]',
         "goal.stages": '["frozen"]', "goal.objective_keys": json.dumps([objective_key(TRAINING.cell)]),
-        "goal.settings_keys": json.dumps([settings_key(TRAINING)]),
+        "goal.settings_keys": json.dumps([settings_key(TRAINING)]), "goal.data_fingerprint": "f",
     }  # fmt: skip
     assert run.data.params == training_params(TRAINING)
     at = [1_700_000_001_000, 1_700_000_002_000, 1_700_000_003_000]

@@ -1,0 +1,190 @@
+"""How a block trained, as small multiples: its learning curves, and where training took the triplets.
+
+Source: the triplet diagrams of arXiv:2210.13188, which takes them from Xuan et al., "Hard negative examples are hard,
+but useful" (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from analysis.figures.colours import FAINT, INK, PAIR_STYLES, PALE
+from analysis.run_schema import PAIRS, TRIPLETS, in_order
+from analysis.statistics import Curve
+from analysis.tracking import TripletRecord
+
+_OTHER_STYLES: Final = (("#56B4E9", ":"), ("#E69F00", ":"), ("#999999", ":"))
+"""For pair weights that a user added, in turn."""
+_PATH = "#b3402a"
+_DPI = 150
+_LEAST_WIDTH = 5.4
+"""Of all panels in a row, in inches: what the title and the legend of five pair weights need."""
+_LEAST_SHARE = 1e-5
+
+
+def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]], warmup: int | None = None) -> Figure:
+    """Learning curves: a row for each quantity, a column for each triplet weight, a line for each pair weight.
+
+    Lines are means over seeds, bands reach from the smallest to the largest seed. All panels of a row share their axis.
+
+    Args:
+        title: over the figure.
+        rows: a quantity's name to its curves by ``(pair, triplet)``.
+        warmup: the last epoch of the warm-up, marked by a line; None or 0 draws none.
+    """
+    keys = [key for found in rows.values() for key in found]
+    pairs, triplets = in_order((p for p, _ in keys), PAIRS), in_order((t for _, t in keys), TRIPLETS)
+    width = max(2.8, _LEAST_WIDTH / len(triplets))
+    margins = {"left": 0.65, "right": 0.12, "top": 0.65, "bottom": 0.8, "between": 0.2}
+    figure, grid = _panels((len(rows), len(triplets)), (width, 1.6), **margins, sharey="row")
+    for line, (quantity, found) in enumerate(rows.items()):
+        for column, triplet in enumerate(triplets):
+            axes = grid[line][column]
+            _draw_lines(axes, {pair: found[pair, triplet] for pair in pairs if (pair, triplet) in found}, warmup)
+            axes.set_title(f"T  {triplet}" if line == 0 else "", fontsize=10, color=INK)
+            axes.set_ylabel(quantity if column == 0 else "", fontsize=8.5)
+            axes.set_xlabel("epoch" if line == len(rows) - 1 else "", fontsize=8.5)
+    entries = [axes.get_legend_handles_labels() for axes_row in grid for axes in axes_row]
+    handles = {text: handle for found, texts in entries for handle, text in zip(found, texts, strict=True)}
+    names = [f"P {pair}" for pair in pairs if f"P {pair}" in handles]
+    figure.suptitle(title, fontsize=11, color=INK)
+    figure.legend(
+        [handles[name] for name in names], names,
+        loc="lower center", ncols=max(1, len(pairs)), fontsize=8.5, frameon=False, handlelength=3,
+    )  # fmt: skip
+    return figure
+
+
+def _draw_lines(axes: Axes, found: Mapping[str, Curve], warmup: int | None) -> None:
+    for index, (pair, curve) in enumerate(found.items()):
+        colour, dashes = PAIR_STYLES.get(pair) or _OTHER_STYLES[index % len(_OTHER_STYLES)]
+        axes.plot(
+            curve.epochs, curve.mean, marker="o" if len(curve.epochs) == 1 else "", markersize=3,
+            color=colour, linestyle=dashes, linewidth=1.3, label=f"P {pair}",
+        )  # fmt: skip
+        axes.fill_between(curve.epochs, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
+    if warmup:
+        axes.axvline(warmup + 0.5, color=PALE, linewidth=0.7, linestyle=":")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axes.tick_params(labelsize=7)
+    axes.grid(color="#e6e9ed", linewidth=0.5)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def draw_triplets(
+    title: str,
+    records: Mapping[tuple[str, str], TripletRecord],
+    notes: Mapping[tuple[str, str], str],
+    warmup: int = 0,
+) -> Figure:
+    """Triplet diagrams: a panel for each objective, pair weights down and triplet weights across as in the tables.
+
+    Grey is the triplet weight T, darker for more, with a line at 1/2. Colour is the share of the triplets after the
+    warm-up in each bin, on a logarithmic scale. The red line joins the epochs' mean triplets, from the circle to the
+    square, dashed in the warm-up.
+
+    Args:
+        title: over the figure.
+        records: ``(pair, triplet)`` to the record of all its seeds together; at least one.
+        notes: ``(pair, triplet)`` to a few words beside the panel's name.
+        warmup: epochs before the objective takes over.
+    """
+    pairs, triplets = in_order((p for p, _ in records), PAIRS), in_order((t for _, t in records), TRIPLETS)
+    margins = {"left": 0.6, "right": 1.0, "top": 0.7, "bottom": 0.5, "between": 0.3}
+    figure, grid = _panels((len(pairs), len(triplets)), (2.2, 2.2), **margins, sharey="all")
+    low = _lowest(records.values(), warmup)
+    top = max(float(_share(record, warmup).max()) for record in records.values())
+    for line, pair in enumerate(pairs):
+        for column, triplet in enumerate(triplets):
+            axes = grid[line][column]
+            if (pair, triplet) not in records:
+                axes.axis("off")
+                continue
+            image = _draw_diagram(axes, records[pair, triplet], low, top, warmup)
+            axes.set_title(f"{pair}/{triplet}  {notes.get((pair, triplet), '')}", fontsize=8.5, color=INK)
+            axes.set_ylabel("$s_n$" if column == 0 else "", fontsize=8.5)
+            axes.set_xlabel("$s_p$" if line == len(pairs) - 1 else "", fontsize=8.5)
+    figure.suptitle(title, fontsize=11, color=INK)
+    width, height = figure.get_size_inches()
+    scale = figure.add_axes((1 - 0.85 / width, 0.5 - 1.1 / height, 0.15 / width, 2.2 / height))
+    figure.colorbar(image, cax=scale, label="share of the triplets, per bin")
+    return figure
+
+
+def _draw_diagram(axes: Axes, record: TripletRecord, low: float, top: float, warmup: int) -> Any:
+    middles = record.middles
+    upward: dict[str, Any] = {"origin": "lower", "extent": (record.low, record.high, record.low, record.high)}
+    # Arrays have s_p first; pictures have their rows upwards.
+    axes.imshow(record.weight.T, **upward, cmap="Greys", vmin=0, vmax=2, zorder=0.5)
+    if np.unique(record.weight).size > 2:  # a step has its edge already
+        axes.contour(middles, middles, record.weight.T, levels=(0.5,), colors=FAINT, linewidths=0.8, zorder=2)
+    share = _share(record, warmup)
+    norm = LogNorm(_LEAST_SHARE, max(top, 2 * _LEAST_SHARE), clip=True)
+    image = axes.imshow(np.where(share > 0, share, np.nan).T, **upward, cmap="viridis_r", norm=norm, zorder=1)
+    axes.plot((low, 1), (low, 1), color=FAINT, linewidth=0.6, linestyle=":", zorder=2)
+    pos, neg = record.path()
+    num_warm = sum(epoch <= warmup for epoch in record.epochs)
+    axes.plot(pos[: num_warm + 1], neg[: num_warm + 1], color=_PATH, linewidth=1.0, linestyle=(0, (2, 1.5)), zorder=3)
+    axes.plot(pos[num_warm:], neg[num_warm:], color=_PATH, linewidth=1.2, zorder=3)
+    axes.plot(pos[:1], neg[:1], "o", color="white", markeredgecolor=_PATH, markersize=4.5, zorder=3)
+    axes.plot(pos[-1:], neg[-1:], "s", color=_PATH, markersize=4, zorder=3)
+    axes.set(xlim=(low, 1), ylim=(low, 1), aspect="equal")
+    axes.tick_params(labelsize=7)
+    return image
+
+
+def _lowest(records: Iterable[TripletRecord], warmup: int) -> float:
+    """Where the axes begin: at the lowest similarity that is drawn, rounded down to a tenth."""
+    lowest = 0.0
+    for record in records:
+        seen = record.total(after=warmup)
+        lowest = min(lowest, *(float(np.nanmin(means)) for means in record.path()))
+        for axis in (0, 1):
+            lowest = min([lowest, *record.middles[np.flatnonzero(seen.sum(axis))[:1]]])
+    return max(-1.0, float(np.floor(lowest * 10) / 10))
+
+
+def _share(record: TripletRecord, warmup: int) -> NDArray[np.float64]:
+    total = record.total(after=warmup)
+    return total / max(float(total.sum()), 1.0)
+
+
+def _panels(
+    shape: tuple[int, int],
+    size: tuple[float, float],
+    *,
+    left: float,
+    right: float,
+    top: float,
+    bottom: float,
+    between: float,
+    sharey: Literal["row", "all"],
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of rows and columns of panels, and its axes; sizes, margins and what is between two panels in inches.
+
+    Matplotlib's own layout engines measure every text of a figure first, which takes as long as drawing it.
+    """
+    (rows, columns), (wide, high) = shape, size
+    width = left + columns * wide + (columns - 1) * between + right
+    height = bottom + rows * high + (rows - 1) * between + top
+    figure = Figure(figsize=(width, height), dpi=_DPI)
+    FigureCanvasAgg(figure)
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        bottom=bottom / height,
+        top=1 - top / height,
+        wspace=between / wide,
+        hspace=between / high,
+    )
+    return figure, figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=sharey).tolist()

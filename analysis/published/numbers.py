@@ -1,0 +1,138 @@
+"""The paper's blocks as printed, and a sweep compared with them cell by cell and rank by rank.
+
+Source: Xuan & Chen 2022, arXiv:2210.13188, tables as printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from scipy import stats
+
+from analysis.blocks import Block, BlockKey, CellSummary, Grid
+from analysis.run_schema import METRICS, OBJECTIVES, Metric
+from analysis.statistics import summary_within_noise
+
+NUM_RUNS = 3
+"""Runs behind each printed mean; the paper does not name their seeds."""
+_FOLDER = Path(__file__).parent
+# These three halves are printed with the middle of the scale at the median; the other 17 are linear.
+_MEDIAN_MIDPOINT = {
+    ("coco", "vsepp", "resnet152", "finetune", "i2t"),
+    ("f30k", "vse_infty", "butd", "train", "i2t"),
+    ("f30k", "vse_infty", "butd", "train", "t2i"),
+}
+_PROTOCOL = (
+    f"Mean ± standard deviation over {NUM_RUNS} runs, as printed by Xuan & Chen 2022 (arXiv:2210.13188). "
+    "Test split. Seeds, selection rule and data fingerprint are not stated there."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridComparison:
+    """One metric of a block in both sources."""
+
+    block: Block
+    metric: Metric
+    cells: Mapping[tuple[str, str], tuple[CellSummary, CellSummary]]
+    """``(pair, triplet)`` to our cell and the printed one, where both have a mean; theirs are means of 3 runs."""
+    spearman: float | None
+    """Rank correlation of the means over these cells, -1 to 1; None below 3 cells or when one side is constant."""
+    kendall: float | None
+    """Kendall's tau-b of the same."""
+    mean_difference: float
+    """Mean of ours minus theirs, in points."""
+
+
+def published_blocks() -> tuple[Block, ...]:
+    """The paper's blocks, in the order of its tables."""
+    columns = ["dataset", "framework", "backbone", "stage"]
+    blocks = []
+    for values, frame in pd.read_csv(_FOLDER / "goal_grid.csv").groupby(columns, sort=False):
+        words = dict(zip(columns, map(str, values), strict=True))
+        key = BlockKey(**words, variant="paper", data_fingerprint="")
+        grids = {
+            metric.key: _grid(metric, part, (*words.values(), metric.direction) in _MEDIAN_MIDPOINT)
+            for metric in METRICS.values()
+            if len(part := frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)])
+        }
+        blocks.append(Block(key=key, slug=key.slug, protocol=_PROTOCOL, grids=grids))
+    return tuple(blocks)
+
+
+def published_table(name: str) -> pd.DataFrame:
+    """One of the printed tables that are not grids, as text; entries that the paper leaves out are empty.
+
+    Args:
+        name: ``state_of_the_art`` or ``gradient_validation``.
+    """
+    return pd.read_csv(_FOLDER / f"{name}.csv", dtype=str, keep_default_na=False)
+
+
+def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[GridComparison, ...]:
+    """Compare each block of the `paper` variant with the published one of the same system; see :func:`published_key`.
+
+    Blocks and metrics without a match are left out.
+    """
+    published = {published_key(block.key): block for block in theirs}
+    found = []
+    for block in ours:
+        other = published.get(published_key(block.key)) if block.key.variant == "paper" else None
+        for key, grid in block.grids.items():
+            comparison = _compare(block, grid, other.grids[key]) if other and key in other.grids else None
+            if comparison is not None:
+                found.append(comparison)
+    return tuple(found)
+
+
+def published_key(key: BlockKey) -> tuple[str, str, str, str]:
+    """Dataset, framework, backbone and stage of a block in the words of the published tables.
+
+    The paper trains VSE-infinity in one stage, `train`, on the regions `butd` or the grid features `wsl`. Here that
+    stage is `frozen` with precomputed regions, and `finetune` with the backbone that makes the grid features. A timm
+    name loses the tag of its weights, and the vision transformer its image size.
+    """
+    backbone, stage = key.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16"), key.stage
+    if key.framework == "vse_infty" and key.backbone.startswith("butd") and stage == "frozen":
+        backbone, stage = "butd", "train"
+    if key.framework == "vse_infty" and key.backbone.startswith("resnext101_32x8d.fb_wsl") and stage == "finetune":
+        backbone, stage = "wsl", "train"
+    return key.dataset, key.framework, backbone, stage
+
+
+def _grid(metric: Metric, rows: pd.DataFrame, median_midpoint: bool) -> Grid:
+    printed = {(str(row["pair"]), str(row["triplet"])): row for row in rows.to_dict("records")}
+    cells = {
+        objective: CellSummary(mean=float(printed[objective]["mean"]), std=float(printed[objective]["std"]), n=NUM_RUNS)
+        for objective in OBJECTIVES
+    }
+    return Grid(metric=metric, cells=cells, near=_near(cells), median_midpoint=median_midpoint)
+
+
+def _near(cells: Mapping[tuple[str, str], CellSummary]) -> frozenset[tuple[str, str]]:
+    """The cells within noise of the highest mean, as far as printed means and deviations of unpaired runs tell."""
+    printed = {key: (cell.mean or 0.0, cell.std or 0.0) for key, cell in cells.items()}
+    best = max(printed, key=lambda key: printed[key][0])
+    return frozenset(
+        key for key in printed if key != best and summary_within_noise(*printed[best], *printed[key], n=NUM_RUNS)
+    )
+
+
+def _compare(block: Block, ours: Grid, theirs: Grid) -> GridComparison | None:
+    mine, printed = ours.means, theirs.means
+    means = {key: (mine[key], printed[key]) for key in mine if key in printed}
+    if not means:
+        return None
+    a, b = (list(side) for side in zip(*means.values(), strict=True))
+    ranked = len(means) >= 3 and len(set(a)) > 1 and len(set(b)) > 1
+    return GridComparison(
+        block=block,
+        metric=ours.metric,
+        cells={key: (ours.cells[key], theirs.cells[key]) for key in means},
+        spearman=float(stats.spearmanr(a, b).statistic) if ranked else None,
+        kendall=float(stats.kendalltau(a, b).statistic) if ranked else None,
+        mean_difference=sum(a) / len(a) - sum(b) / len(b),
+    )

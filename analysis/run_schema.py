@@ -1,0 +1,142 @@
+"""The names under which tracking holds results, and the words and order of the tables.
+
+The sweep's driver writes these names. They are repeated here on purpose, because this package must be able to read a
+tracking store on a machine that has nothing else of the project. A test keeps both lists equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+PAIRS: tuple[str, ...] = ("con", "lin", "sig", "lin-ms", "sig-ms")
+"""Pair weights: the rows of a block, in order."""
+TRIPLETS: tuple[str, ...] = ("con", "nca", "cir")
+"""Triplet weights: the columns of a block, in order."""
+OBJECTIVES: tuple[tuple[str, str], ...] = tuple((pair, triplet) for pair in PAIRS for triplet in TRIPLETS)
+"""All ``(pair, triplet)`` combinations, row by row."""
+BASELINE: tuple[str, str] = ("con", "con")
+"""The objective that the others are compared with: the gradient of the hardest-negative triplet loss."""
+
+
+def in_order(names: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    """``names`` without repeats: the ``known`` ones in their order, then any others (added by a user) by name."""
+    given = set(names)
+    return (*(name for name in known if name in given), *sorted(given - set(known)))
+
+
+TAG_ROLE = "goal.role"
+ROLE_SWEEP = "sweep"
+ROLE_CELL = "cell"
+
+TAG_CELL = "goal.cell"
+TAG_STAGE = "goal.stage"
+TAG_STAGE_KEY = "goal.stage_key"
+TAG_PAIR = "goal.pair"
+TAG_TRIPLET = "goal.triplet"
+TAG_SEED = "goal.seed"
+TAG_BACKBONE = "goal.backbone"
+TAG_FRAMEWORK = "goal.framework"
+TAG_DATASET = "goal.dataset"
+TAG_VARIANT = "goal.variant"
+TAG_OBJECTIVE = "goal.objective"
+"""``pair/triplet`` in one word."""
+TAG_OBJECTIVE_KEY = "goal.objective_key"
+TAG_SETTINGS_KEY = "goal.settings_key"
+TAG_STATUS = "goal.status"
+TAG_REASON = "goal.reason"
+TAG_GIT_COMMIT = "goal.git_commit"
+TAG_GIT_DIFF = "goal.git_diff"
+"""First 12 hex digits of the SHA-256 of the uncommitted changes to the source tree; absent or empty without any."""
+TAG_DATA_FINGERPRINT = "goal.data_fingerprint"
+REQUIRED_CELL_TAGS: tuple[str, ...] = (
+    *(TAG_CELL, TAG_STAGE, TAG_STAGE_KEY, TAG_PAIR, TAG_TRIPLET, TAG_SEED),
+    *(TAG_BACKBONE, TAG_FRAMEWORK, TAG_DATASET, TAG_VARIANT, TAG_STATUS, TAG_DATA_FINGERPRINT),
+)
+"""Tags without which a run belongs to no table."""
+
+TAG_SWEEP = "goal.sweep"
+TAG_SEEDS = "goal.seeds"
+TAG_OBJECTIVES = "goal.objectives"
+TAG_STAGES = "goal.stages"
+TAG_OBJECTIVE_KEYS = "goal.objective_keys"
+TAG_SETTINGS_KEYS = "goal.settings_keys"
+SWEEP_TAGS: tuple[str, ...] = (
+    *(TAG_SWEEP, TAG_SEEDS, TAG_OBJECTIVES, TAG_STAGES, TAG_OBJECTIVE_KEYS, TAG_SETTINGS_KEYS),
+    TAG_DATA_FINGERPRINT,
+)
+"""Tags of a sweep's parent run: what was asked for, as JSON lists, but for its name and its data's fingerprint."""
+
+TAG_TRIPLETS = "goal.triplets"
+"""On runs that have a triplet record."""
+TRIPLETS_ARTIFACT = "training/triplets.npz"
+"""The triplet record among a run's artifacts."""
+
+STATUS_DONE = "done"
+STATUSES: tuple[str, ...] = ("waiting", "running", STATUS_DONE, "failed")
+
+TEST_PREFIX = "test/"
+"""Metrics of the selected epoch's weights on the test split."""
+SELECTED_PREFIX = "selected/val_"
+"""Metrics of the same weights on the validation split; older runs lack them."""
+
+DIRECTIONS: tuple[str, ...] = ("i2t", "t2i")
+DIRECTION_TITLES: Mapping[str, str] = {"i2t": "Image → Text", "t2i": "Text → Image", "both": "Both directions"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One of the six recalls, or their sum."""
+
+    key: str
+    """``i2t_r1`` to ``t2i_r10`` or ``rsum``: its name from tracking to the tables."""
+    direction: str
+    """``i2t``, ``t2i`` or ``both``."""
+    name: str
+    """``R@1``, ``R@5``, ``R@10`` or ``rsum``, without the direction."""
+    maximum: float
+    """The largest value it can take; the smallest is 0."""
+
+    @property
+    def test(self) -> str:
+        """Its name in tracking, measured on the test split."""
+        return TEST_PREFIX + self.key
+
+    @property
+    def selected(self) -> str:
+        """Its name in tracking, measured on the validation split with the same weights as `test`."""
+        return SELECTED_PREFIX + self.key
+
+    @property
+    def label(self) -> str:
+        """Its name in a narrow column: ``i2t R@1``, or ``rsum``."""
+        return self.name if self.direction == "both" else f"{self.direction} {self.name}"
+
+    @property
+    def title(self) -> str:
+        """Its name in words: ``Image → Text R@1``, or ``rsum``."""
+        return self.name if self.direction == "both" else f"{DIRECTION_TITLES[self.direction]} {self.name}"
+
+
+def _metrics() -> Iterable[Metric]:
+    for k in (1, 5, 10):
+        for direction in DIRECTIONS:
+            yield Metric(key=f"{direction}_r{k}", direction=direction, name=f"R@{k}", maximum=100)
+    yield Metric(key="rsum", direction="both", name="rsum", maximum=600)
+
+
+METRICS: Mapping[str, Metric] = {metric.key: metric for metric in _metrics()}
+"""Every metric that a report holds, by its key, in the order of the tables."""
+RSUM = METRICS["rsum"]
+MAIN_METRICS: tuple[Metric, ...] = (METRICS["i2t_r1"], METRICS["t2i_r1"], RSUM)
+"""The metrics that statistics are shown of."""
+TEST_METRICS: tuple[str, ...] = tuple(metric.test for metric in METRICS.values())
+"""The metrics that a finished run must have, under their names in tracking."""
+
+MEASURES: tuple[str, ...] = tuple(dict.fromkeys(metric.name for metric in METRICS.values()))
+"""What each block has a table and a heatmap of: ``R@1``, ``R@5``, ``R@10`` (both directions) and ``rsum``."""
+
+
+def measure_slug(measure: str) -> str:
+    """A measure's name for a file: ``R@1`` is ``r1``."""
+    return measure.replace("@", "").lower()

@@ -1,0 +1,207 @@
+"""Runs to blocks: mean, sample standard deviation and n of each cell, with every missing seed named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis import run_schema as schema
+from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, Block, BlockKey, CellSummary, Gap, Grid
+from analysis.statistics.differences import paired_within_noise
+from analysis.tracking import SweepRuns
+
+FLATTERED = "This flatters the numbers; compare them only with work that selects in the same way."
+"""Of models that were selected on the test split."""
+_URGENCY = ("failed", "unusable", "running", "waiting")
+
+
+def aggregate(sweep: SweepRuns) -> tuple[Block, ...]:
+    """All blocks of a sweep, those without a number included, by dataset, framework, backbone and stage order.
+
+    A block is expected for each stage asked for and each model of the runs that the sweep asks for, so a stage that
+    never started is a block full of gaps and not a silence. Where tracking holds no run that is asked for, because the
+    sweep was edited and nothing has begun since, the models are those of the runs that are there.
+    """
+    asked = sweep.runs[sweep.runs["asked"]]
+    known = sweep.runs[sweep.runs["placed"]] if asked.empty else asked
+    seen = known[list(MODEL_COLUMNS)].drop_duplicates().astype(str).sort_values(list(MODEL_COLUMNS)).to_dict("records")
+    models = [{str(name): str(value) for name, value in row.items()} for row in seen]
+    keys = [BlockKey(**model, stage=stage) for model in models for stage in sweep.stages]
+    slugs = _unique_slugs(keys)
+    return tuple(_block(sweep, key, slugs[key], of_block(asked, key)) for key in keys)
+
+
+def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
+    """The blocks as a tidy frame: a row for each block, metric, pair and triplet weight.
+
+    Columns: the block's key, ``direction``, ``metric``, ``pair``, ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and
+    ``missing`` (seeds by status). Objectives that were not asked for have no row.
+    """
+    rows: list[dict[str, Any]] = []
+    for block in blocks:
+        key = {name: getattr(block.key, name) for name in BLOCK_COLUMNS}
+        for grid in block.grids.values():
+            metric = {"direction": grid.metric.direction, "metric": grid.metric.name}
+            for (pair, triplet), cell in grid.cells.items():
+                if cell.asked:
+                    missing = "; ".join(
+                        f"seed {g.seed} {g.status}" + (f" ({g.reason})" if g.reason else "") for g in cell.gaps
+                    )
+                    numbers = {"mean": cell.mean, "std": cell.std, "n": cell.n, "missing": missing}
+                    rows.append(key | metric | {"pair": pair, "triplet": triplet} | numbers)
+    columns = [*BLOCK_COLUMNS, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def runs_frame(sweep: SweepRuns) -> pd.DataFrame:
+    """Every run as a row, counted or not, in an order that does not depend on when they ran.
+
+    Columns: the tags by their last word, ``excluded`` (why the run does not count), ``lr`` of the run's own stage, the
+    parameters ``objective.*`` of its objective, ``selected/val_*`` (the validation metrics of the selected epoch) and
+    ``test/*`` (its test metrics). Numbers are numbers; what a run does not record is empty.
+    """
+    hidden = ("placed", "asked", "start_ms", "artifact_uri", "experiment_id")
+    runs = sweep.runs[[name for name in sweep.runs.columns if "/" not in name and name not in hidden]].copy()
+    settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
+    lr = pd.Series("", index=runs.index)
+    for stage, here in runs.groupby("stage"):
+        lr[here.index] = settings.loc[here.index].get(f"stages.{stage}.lr", "")
+    runs["lr"] = _numbers(lr)
+    for name in map(str, settings.columns):
+        if name.startswith("objective.") and name.removeprefix("objective.") not in runs.columns:
+            runs[name] = _numbers(settings[name])
+    for metric in schema.METRICS.values():
+        runs[metric.selected] = sweep.runs.get(metric.selected, float("nan"))
+    tests = [name for name in schema.TEST_METRICS if name in sweep.runs.columns]
+    order = ["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "excluded", "run_id"]
+    return runs.join(sweep.runs[tests]).sort_values(order)
+
+
+def _numbers(texts: pd.Series[str]) -> pd.Series[Any]:
+    """Texts as numbers, empty ones as NaN, where all of them are numbers; otherwise as they are."""
+    numbers = pd.to_numeric(texts, errors="coerce")
+    return numbers if numbers.isna().equals(texts == "") else texts
+
+
+def counted(sweep: SweepRuns) -> pd.DataFrame:
+    """The runs that count, as they are in ``sweep.runs``."""
+    return sweep.runs[sweep.runs["excluded"] == ""]
+
+
+def of_block(runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
+    """The rows of ``runs`` that belong to a block."""
+    is_here = pd.Series(True, index=runs.index)
+    for name in BLOCK_COLUMNS:
+        is_here &= runs[name] == getattr(key, name)
+    return runs[is_here]
+
+
+def _unique_slugs(keys: list[BlockKey]) -> dict[BlockKey, str]:
+    """File names, with the data's fingerprint only where two blocks would share one."""
+    plain = [key.slug for key in keys]
+    return {
+        key: key.slug if plain.count(key.slug) == 1 else f"{key.slug}-{key.data_fingerprint[:12] or 'unknown'}"
+        for key in keys
+    }
+
+
+def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Block:
+    done, rest = runs[runs["excluded"] == ""], runs[runs["excluded"] != ""]
+    gaps = {
+        (pair, triplet): _gaps(sweep, done, rest, pair, triplet) if (pair, triplet) in sweep.objectives else ()
+        for pair in schema.in_order((pair for pair, _ in sweep.objectives), schema.PAIRS)
+        for triplet in schema.in_order((triplet for _, triplet in sweep.objectives), schema.TRIPLETS)
+    }
+    by_seed = {key: part.set_index("seed").sort_index() for key, part in done.groupby(["pair", "triplet"])}
+    grids = {}
+    for metric in schema.METRICS.values():
+        cells, seeds = {}, {}
+        for objective in gaps:
+            here = by_seed.get(objective)
+            values = pd.Series(dtype=float) if here is None else here[metric.test].astype(float)
+            seeds[objective] = values
+            cells[objective] = CellSummary(
+                mean=float(values.mean()) if len(values) else None,
+                std=float(values.std(ddof=1)) if len(values) > 1 else None,
+                n=len(values),
+                gaps=gaps[objective],
+                asked=objective in sweep.objectives,
+            )
+        near, unjudged = _near(seeds)
+        grids[metric.key] = Grid(metric=metric, cells=cells, near=near, unjudged=unjudged)
+    return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids)
+
+
+_Objectives = frozenset[tuple[str, str]]
+
+
+def _near(seeds: Mapping[tuple[str, str], pd.Series[float]]) -> tuple[_Objectives, _Objectives]:
+    """The cells within noise of the one with the highest mean, paired by seed; and those without an interval."""
+    known = {key: values for key, values in seeds.items() if len(values)}
+    best = max(known, key=lambda key: float(known[key].mean()), default=None)
+    if best is None:
+        return frozenset(), frozenset()
+    within = {key: paired_within_noise(known[best], known[key]) for key in known if key != best}
+    near, unjudged = (frozenset(key for key, is_near in within.items() if is_near is which) for which in (True, None))
+    return near, unjudged
+
+
+def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, triplet: str) -> tuple[Gap, ...]:
+    finished = set(done[(done["pair"] == pair) & (done["triplet"] == triplet)]["seed"])
+    here = rest[(rest["pair"] == pair) & (rest["triplet"] == triplet)]
+    return tuple(_gap(seed, here[here["seed"] == seed]) for seed in sweep.seeds if seed not in finished)
+
+
+def _gap(seed: int, runs: pd.DataFrame) -> Gap:
+    """What the runs of a missing seed say: a failure says more than a run that still waits."""
+    found: dict[str, str] = {}
+    for row in runs.to_dict("records"):
+        status = row["status"] if row["excluded"] in schema.STATUSES else "unusable"
+        found[status] = row["reason"] if status == row["status"] else row["excluded"]
+    for status in _URGENCY:
+        if status in found:
+            return Gap(seed=seed, status=status, reason=found[status])
+    return Gap(seed=seed, status="absent", reason="no run in tracking")
+
+
+def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
+    many = len(sweep.seeds) != 1
+    seeds = f"{len(sweep.seeds)} seed{'s' if many else ''} ({', '.join(map(str, sweep.seeds))})"
+    return (
+        f"Mean ± sample standard deviation (ddof = 1) over {seeds}; n is shown where seeds are missing. "
+        f"{_selection(sweep, key)} Data fingerprint {key.data_fingerprint}."
+    )
+
+
+def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
+    """Of a block's stage and those before it, the ones whose epoch was selected on the test split."""
+    runs = of_block(counted(sweep), key)["run_id"]
+    until = sweep.stages[: sweep.stages.index(key.stage) + 1]
+    columns = {stage: f"stages.{stage}.select_on" for stage in until}
+    return [
+        stage
+        for stage, column in columns.items()
+        if column in sweep.settings.columns and "test" in set(sweep.settings.loc[runs, column])
+    ]
+
+
+def _selection(sweep: SweepRuns, key: BlockKey) -> str:
+    """How the epoch of each model was selected; on val where trainings do not say."""
+    stages = stages_selected_on_test(sweep, key)
+    if key.stage in stages:
+        return (
+            f"SELECTED ON TEST: each model is the epoch of stage {key.stage} with the best rsum on the test split "
+            f"itself (selection split: test). {FLATTERED}"
+        )
+    if stages:
+        return (
+            f"STARTED FROM A SELECTION ON TEST: each model began as the epoch of stage {stages[-1]} with the best rsum "
+            f"on the test split, and is the epoch of stage {key.stage} with the best val rsum (selection split: val). "
+            f"{FLATTERED}"
+        )
+    return (
+        f"Each model is the epoch of stage {key.stage} with the best val rsum (selection split: val), "
+        "measured on the test split."
+    )

@@ -1,0 +1,230 @@
+"""What the difference of two objectives is worth: paired tests, intervals, and whether it can be told from noise.
+
+Seeds are few, so every result states its n, and every p-value the smallest that this n can reach: an exact two-sided
+Wilcoxon test of n pairs cannot go below 2 ** (1 - n), which is 0.25 for three seeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from analysis.blocks import MODEL_COLUMNS
+from analysis.run_schema import BASELINE, METRICS, PAIRS, TRIPLETS, Metric, in_order
+
+CONFIDENCE = 0.95
+"""Of every interval."""
+MAX_EXACT = 50
+"""Pairs up to which the signed rank test is exact; with more, the normal approximation is as good and far quicker."""
+DRAWS = 4000
+"""Of the bootstrap."""
+MIN_FREE = 10
+"""Runs beyond the first of each block, in all, below which a bootstrap interval would be narrower than it says: its
+resampled means take the spread of few runs for the spread of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A percentile interval of a mean over blocks."""
+
+    mean: float
+    """Mean over blocks of the mean over seeds, in points."""
+    low: float
+    high: float
+    blocks: int
+    runs: int
+
+
+def paired_differences(runs: pd.DataFrame) -> pd.DataFrame:
+    """Each objective minus con/con, paired by model and seed, for each stage and metric.
+
+    A pair is one seed of one block, and all blocks of a stage are pooled. The results speak of other seeds of these
+    blocks: the interval is for the mean over them and comes from how seeds vary within a block, and the null hypothesis
+    is that the objective equals con/con in every block, so a small p may come from a single block. Whether an effect
+    holds for other blocks is a question for the ranks and the analysis of variance. Stages are kept apart, because a
+    later one starts from the earlier.
+
+    Args:
+        runs: runs that count.
+
+    Returns:
+        Columns: ``stage``, ``direction``, ``metric``, ``pair``, ``triplet``, ``n`` pairs, ``blocks``, ``difference``
+        (mean, in points), ``low`` and ``high`` (95 % t interval; empty without two seeds of a block), ``p`` (two-sided
+        Wilcoxon signed rank), ``p_holm`` (Holm over the objectives of the same stage and metric) and ``p_floor`` (the
+        smallest ``p`` that n pairs can give).
+    """
+    rows = []
+    for stage, frame in runs.groupby("stage", sort=False):
+        pairs, triplets = in_order(frame["pair"], PAIRS), in_order(frame["triplet"], TRIPLETS)
+        tests = [metric.test for metric in METRICS.values()]
+        wide = frame.pivot(index=[*MODEL_COLUMNS, "seed"], columns=["pair", "triplet"], values=tests)
+        for metric in METRICS.values():
+            values = wide[metric.test]
+            family: list[dict[str, Any]] = []
+            for objective in product(pairs, triplets):
+                if objective != BASELINE and {objective, BASELINE} <= set(values.columns):
+                    differences = (values[objective] - values[BASELINE]).dropna()
+                    row = {"stage": stage, "direction": metric.direction, "metric": metric.name}
+                    row |= {"pair": objective[0], "triplet": objective[1]}
+                    if len(differences):
+                        family.append(row | _paired(differences))
+            for row, adjusted in zip(family, holm([row["p"] for row in family]), strict=True):
+                rows.append(row | {"p_holm": adjusted})
+    columns = ["stage", "direction", "metric", "pair", "triplet", "n", "blocks"]
+    return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "p", "p_holm", "p_floor"])
+
+
+def _paired(differences: pd.Series[float]) -> dict[str, Any]:
+    n, blocks = len(differences), len(_by_block(differences))
+    low, high = mean_t_interval(differences)
+    return {
+        **{"n": n, "blocks": blocks, "difference": float(differences.mean()), "low": low, "high": high},
+        **{"p": signed_rank_p(differences), "p_floor": 2.0 ** (1 - n)},
+    }
+
+
+def mean_t_interval(differences: pd.Series[float]) -> tuple[float, float] | tuple[None, None]:
+    """95 % t interval of the mean over blocks, for other seeds of the same blocks.
+
+    Args:
+        differences: one for each run, indexed by the run's block (in any number of levels) and, last, its seed.
+
+    Returns:
+        Its ends; nothing without two seeds of a block.
+    """
+    n, by_block = len(differences), _by_block(differences)
+    free = n - len(by_block)
+    if not free:
+        return None, None
+    # Seeds vary around their own block's difference: how much the blocks differ is no noise of these blocks.
+    within = float(((differences - by_block.transform("mean")) ** 2).sum()) / free
+    mean, reach = float(differences.mean()), _t_reach(within / n, free)
+    return mean - reach, mean + reach
+
+
+def signed_rank_p(differences: pd.Series[float]) -> float:
+    """Two-sided p-value of the signed rank test, zeros dropped and ties given their mean rank.
+
+    Up to :data:`MAX_EXACT` pairs it is exact: the distribution under the null is built by adding one rank at a time
+    with either sign, so ties need no approximation (Pratt & Gibbons 1981, "Concepts of Nonparametric Theory",
+    chapter 3). Beyond, it is scipy's normal approximation, corrected for ties.
+    """
+    # Rounded so that differences which tie in the data tie here too, whatever the last bit of a subtraction says.
+    moved = differences.round(9)
+    moved = moved[moved != 0]
+    if moved.empty:
+        return 1.0
+    if len(moved) > MAX_EXACT:
+        return float(stats.wilcoxon(moved, method="asymptotic").pvalue)
+    doubled = (2 * stats.rankdata(moved.abs())).astype(int)
+    chance = np.ones(1)
+    for rank in doubled:
+        chance = 0.5 * (np.pad(chance, (0, rank)) + np.pad(chance, (rank, 0)))
+    positive, centre = doubled[(moved > 0).to_numpy()].sum(), doubled.sum() / 2
+    return float(chance[np.abs(np.arange(len(chance)) - centre) >= abs(positive - centre)].sum())
+
+
+def holm(p_values: list[float]) -> list[float]:
+    """Holm's step-down adjustment, in the order of the input.
+
+    Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
+    """
+    adjusted = [1.0] * len(p_values)
+    running = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = running
+    return adjusted
+
+
+def bootstrap_intervals(runs: pd.DataFrame, metric: Metric) -> dict[tuple[str, str], Interval]:
+    """Each objective minus con/con, paired by block and seed.
+
+    Args:
+        runs: runs that count, of one stage.
+        metric: which one.
+
+    Returns:
+        By ``(pair, triplet)``; objectives with too few pairs are left out.
+    """
+    wide = runs.pivot(index=[*MODEL_COLUMNS, "seed"], columns=["pair", "triplet"], values=metric.test)
+    if BASELINE not in wide.columns:
+        return {}
+    objectives: list[tuple[str, str]] = list(wide.columns)  # type: ignore[arg-type]  # columns of two levels
+    intervals = {
+        objective: mean_interval((wide[objective] - wide[BASELINE]).dropna())
+        for objective in objectives
+        if objective != BASELINE
+    }
+    return {objective: interval for objective, interval in intervals.items() if interval is not None}
+
+
+def mean_interval(values: pd.Series[float]) -> Interval | None:
+    """95 % bootstrap interval of the mean over blocks, every block weighted equally.
+
+    Resampling is stratified: every draw keeps each block and takes as many of its seeds as a block can spare. Drawing
+    n - 1 of a block's n seeds, with replacement, makes the variance of the resampled mean an unbiased estimate;
+    drawing n, as is usual, would make it (n - 1) / n of that, a third too small with three seeds. The interval covers
+    about 95 % where the runs' means are nearly normal; the same values always give the same interval.
+
+    Args:
+        values: one for each run, indexed by the run's block (in any number of levels) and, last, its seed.
+
+    Returns:
+        None when fewer than :data:`MIN_FREE` runs are free to vary, or a block has a single seed.
+
+    Source: Rao & Wu 1988, "Resampling inference with complex survey data", section 2 (strata of size n, draws of
+    n - 1).
+    """
+    groups = [group.to_numpy(float) for _, group in _by_block(values)]
+    if min(map(len, groups), default=0) < 2 or sum(len(group) - 1 for group in groups) < MIN_FREE:
+        return None
+    generator = np.random.default_rng(0)
+    draws = np.zeros(DRAWS)
+    for group in groups:
+        chosen = generator.integers(len(group), size=(DRAWS, len(group) - 1))
+        draws += group[chosen].mean(axis=1)
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(draws / len(groups), [tail, 100 - tail])
+    mean = float(np.mean([group.mean() for group in groups]))
+    runs = sum(len(group) for group in groups)
+    return Interval(mean=mean, low=float(low), high=float(high), blocks=len(groups), runs=runs)
+
+
+def paired_within_noise(one: pd.Series[float], other: pd.Series[float]) -> bool | None:
+    """Whether the 95 % t interval of the difference, paired by the index (the seed), holds 0.
+
+    There is no correction for the number of comparisons, so what this does tell apart is a candidate, not a finding.
+
+    Returns:
+        None with fewer than two pairs, of which no interval exists.
+    """
+    differences = (one - other).dropna()
+    n = len(differences)
+    if n < 2:
+        return None
+    return bool(abs(differences.mean()) <= _t_reach(float(differences.std(ddof=1)) ** 2 / n, n - 1))
+
+
+def summary_within_noise(mean: float, std: float, other_mean: float, other_std: float, n: int) -> bool:
+    """The same from printed means and standard deviations of n runs each, whose pairing is not known (Welch's test)."""
+    variance, other = std**2 / n, other_std**2 / n
+    total = variance + other
+    if total == 0:
+        return mean == other_mean
+    return abs(mean - other_mean) <= _t_reach(total, total**2 / ((variance**2 + other**2) / (n - 1)))
+
+
+def _t_reach(variance: float, df: float) -> float:
+    """Half the width of the t interval of a mean with this variance."""
+    quantile: float = stats.t.ppf(0.5 + CONFIDENCE / 2, df)
+    return float(quantile * variance**0.5)
+
+
+def _by_block(values: pd.Series[float]) -> Any:
+    return values.groupby(level=list(range(values.index.nlevels - 1)), dropna=False)

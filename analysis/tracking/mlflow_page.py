@@ -1,0 +1,200 @@
+"""What goal-sweep adds to MLflow's page: descriptions, saved views, the report's files and links to runs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+from analysis import run_schema as schema
+from analysis.blocks import Block, CellSummary, number_text
+from analysis.errors import AnalysisError
+
+LOCAL_PAGE = "http://127.0.0.1:5000"
+"""Where `goal-sweep ui` serves a tracking store that is a file."""
+_NOTE = "mlflow.note.content"
+_OURS = "goal.note"
+"""Hash of the description that was written last: one that somebody changed is theirs, and stays."""
+_VIEW = "mlflow.sharedViewState."
+_SHOWN = sorted(schema.MAIN_METRICS, key=lambda metric: metric is not schema.RSUM)
+_MAX_EXPERIMENT_NOTE, _MAX_RUN_NOTE = 4800, 7800
+"""Characters; MLflow refuses more than 5,000 and 8,000."""
+_SETTINGS = ("epochs", "lr", "batch_size")
+
+
+def run_url(tracking_uri: str, experiment_id: str, run_id: str) -> str:
+    """Where MLflow shows a run: on the tracking server, or, for a database, where `goal-sweep ui` serves it."""
+    page = tracking_uri.rstrip("/") if tracking_uri.startswith(("http://", "https://")) else LOCAL_PAGE
+    return f"{page}/#/experiments/{experiment_id}/runs/{run_id}"
+
+
+def attach_files(tracking_uri: str, run_id: str, folder: Path, names: Sequence[str], target: str) -> tuple[str, ...]:
+    """Log files as artifacts of a run, in place of those that are there.
+
+    New files are logged before files that only the old ones had are removed, so the run is never without any.
+
+    Args:
+        tracking_uri: MLflow tracking URI.
+        run_id: the run.
+        folder: where the files are.
+        names: the files, relative to it, with forward slashes.
+        target: artifact folder, which is afterwards as ``folder`` is.
+
+    Returns:
+        The files' artifact paths.
+
+    Raises:
+        AnalysisError: tracking refuses them.
+    """
+    client = MlflowClient(tracking_uri=tracking_uri)
+    try:
+        before = _artifacts(client, run_id, target)
+        for name in names:
+            client.log_artifact(run_id, str(folder / name), artifact_path=str(PurePosixPath(target, name).parent))
+        attached = tuple(str(PurePosixPath(target, name)) for name in names)
+        stale = sorted(set(before) - set(attached))
+        if stale:
+            uri = client.get_run(run_id).info.artifact_uri
+            repository = get_artifact_repository(uri, tracking_uri=tracking_uri)
+            for path in stale:
+                repository.delete_artifacts(path)
+    except (MlflowException, OSError) as error:
+        raise AnalysisError(f"cannot attach the report to run {run_id}: {str(error).splitlines()[0]}") from error
+    return attached
+
+
+def _artifacts(client: MlflowClient, run_id: str, folder: str) -> list[str]:
+    found: list[str] = []
+    for item in client.list_artifacts(run_id, folder):
+        found += _artifacts(client, run_id, item.path) if item.is_dir else [item.path]
+    return found
+
+
+def publish_summary(tracking_uri: str, parent_run_id: str, name: str, blocks: Sequence[Block]) -> None:
+    """Describe a sweep in MLflow: its parent run in full, its experiment in a line for each block, and saved views.
+
+    A view for each block, at ``#/experiments/ID/runs?viewStateShareKey=goal-BLOCK``, groups its runs by objective,
+    orders them by rsum and shows recalls and settings. A description that a person changed is left alone.
+
+    Raises:
+        AnalysisError: tracking refuses it.
+    """
+    client = MlflowClient(tracking_uri=tracking_uri)
+    try:
+        parent = client.get_run(parent_run_id)
+        experiment = client.get_experiment(parent.info.experiment_id)
+        home, tags = experiment.experiment_id, experiment.tags
+        short = _joined([f"**{name}**", *(_headline(block, home) for block in blocks)], _MAX_EXPERIMENT_NOTE)
+        rankings = [f"**{block.key.title}**\n\n{_ranking(block)}" for block in blocks if not block.is_empty]
+        full = _joined([short, *rankings], _MAX_RUN_NOTE)
+        for block in blocks:
+            view, tag = _view(block), f"{_VIEW}{_view_key(block)}"
+            if tags.get(tag) != view:
+                client.set_experiment_tag(home, tag, view)
+        if _may_write(tags, short):
+            client.set_experiment_tag(home, _NOTE, short)
+            client.set_experiment_tag(home, _OURS, _hash(short))
+        if _may_write(parent.data.tags, full):
+            client.set_tag(parent_run_id, _NOTE, full)
+            client.set_tag(parent_run_id, _OURS, _hash(full))
+    except MlflowException as error:
+        raise AnalysisError(f"cannot describe run {parent_run_id}: {str(error).splitlines()[0]}") from error
+
+
+def headline(block: Block) -> str:
+    """Which objective has the highest rsum, and by how much, claiming no more than the seeds support."""
+    cells = block.grids[schema.RSUM.key].cells
+    known = {key: cell for key, cell in cells.items() if cell.mean is not None}
+    if not known:
+        return f"nothing finished; {len(block.gaps)} missing"
+    best = max(known, key=lambda key: known[key].mean or 0.0)
+    text = f"highest rsum **{'/'.join(best)}** {number_text(known[best])}"
+    base = known.get(schema.BASELINE)
+    if base is not None and best != schema.BASELINE:
+        text += f", {(known[best].mean or 0) - (base.mean or 0):+.1f} over con/con {number_text(base)}"
+        text += _caution(known[best], base)
+    missing = f"; {len(block.gaps)} of {len(block.gaps) + sum(c.n for c in cells.values())} trainings missing"
+    return text + (missing if block.gaps else "")
+
+
+def _caution(best: CellSummary, base: CellSummary) -> str:
+    if best.std is None or base.std is None:
+        return " (too few seeds to know the spread)"
+    within = (best.mean or 0) - (base.mean or 0) <= best.std + base.std
+    return " (within the spread of the seeds)" if within else ""
+
+
+def _joined(parts: Sequence[str], limit: int) -> str:
+    """Paragraphs as one text, as many as fit; the rest is counted."""
+    text = parts[0]
+    for number, part in enumerate(parts[1:], start=1):
+        more = f"\n\n{len(parts) - number} more in the report among the run's artifacts."
+        if len(text) + 2 + len(part) + len(more) > limit:
+            return text + more
+        text += f"\n\n{part}"
+    return text
+
+
+def _headline(block: Block, experiment_id: str) -> str:
+    link = f"[runs by objective](#/experiments/{experiment_id}/runs?viewStateShareKey={_view_key(block)})"
+    return f"{block.key.title}: {headline(block)} ({link})"
+
+
+def _ranking(block: Block) -> str:
+    grids = [block.grids[metric.key] for metric in _SHOWN]
+    order = sorted(grids[0].cells, key=lambda key: -(grids[0].cells[key].mean or -1.0))
+    rows = ["| rank | objective | rsum | image to text R@1 | text to image R@1 | n |"]
+    rows.append("| ---: | :--- | ---: | ---: | ---: | ---: |")
+    for rank, key in enumerate(order, start=1):
+        cells = [grid.cells[key] for grid in grids]
+        if cells[0].asked:
+            numbers = " | ".join(number_text(cell) for cell in cells)
+            rows.append(f"| {rank if cells[0].n else '--'} | {'/'.join(key)} | {numbers} | {cells[0].n} |")
+    return "\n".join(rows)
+
+
+def _may_write(tags: dict[str, str], text: str) -> bool:
+    now = tags.get(_NOTE)
+    return now != text and (now is None or tags.get(_OURS) == _hash(now))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _view_key(block: Block) -> str:
+    return f"goal-{block.slug}"
+
+
+def _view(block: Block) -> str:
+    """A saved view as MLflow's page stores one: its state as JSON, deflated."""
+    key = block.key
+    wanted = {schema.TAG_ROLE: schema.ROLE_CELL, schema.TAG_STAGE: key.stage}
+    wanted |= {schema.TAG_BACKBONE: key.backbone, schema.TAG_DATASET: key.dataset}
+    columns = [f"metrics.`{metric.test}`" for metric in _SHOWN]
+    columns += [f"tags.`{tag}`" for tag in (schema.TAG_STATUS, schema.TAG_SETTINGS_KEY)]
+    columns += ["params.`seed`", *(f"params.`stages.{key.stage}.{name}`" for name in _SETTINGS)]
+    state = {
+        "searchFilter": " AND ".join(f"tags.`{tag}` = '{value}'" for tag, value in wanted.items()),
+        "orderByKey": columns[0],
+        "orderByAsc": False,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": columns,
+        "viewMaximized": True,
+        "groupBy": {
+            "aggregateFunction": "average",
+            "groupByKeys": [{"mode": "tag", "groupByData": schema.TAG_OBJECTIVE}],
+        },
+    }
+    packed = zlib.compress(json.dumps(state, sort_keys=True).encode())
+    return f"deflate;{base64.b64encode(packed).decode('ascii')}"

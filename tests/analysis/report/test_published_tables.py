@@ -1,0 +1,40 @@
+"""The paper's own tables and ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis import AnalysisError, published_blocks, render_published
+from analysis.figures import draw_rank_diagram
+from analysis.report.published_tables import published_ranks
+from analysis.run_schema import METRICS
+
+
+def test_rendering_writes_all_blocks(tmp_path: Path) -> None:
+    files = render_published("goal_grid", tmp_path)
+    assert len(files) == 10 * 6 + 6  # tables in three forms, heatmaps in three; rank diagrams of two directions
+    assert all(file.stat().st_size > 500 for file in files)
+    text = (tmp_path / "tables" / "coco-vse_infty-wsl-train.md").read_text()
+    row = "| **P sig-ms** | 70.3 ± 0.2 | **71.5 ± 0.4** | 71.4 ± 0.5 | 53.9 ± 0.4 | **54.2 ± 0.0** | 53.6 ± 0.6 |"
+    assert row in text.replace(" ≈", "").replace("<u>", "").replace("</u>", "")
+    assert "arXiv:2210.13188" in text
+
+
+def test_unknown_names_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(
+        AnalysisError, match="no published table 'sota'; known: goal_grid, state_of_the_art, gradient_validation"
+    ):
+        render_published("sota", tmp_path)
+
+
+def test_the_published_blocks_rank_as_their_tables_say() -> None:
+    ranks = published_ranks(published_blocks())[METRICS["i2t_r1"]]
+    assert ranks.num_blocks == 10
+    assert next(iter(ranks.mean_ranks)) == "sig-ms/cir"
+    assert list(ranks.mean_ranks)[-1] == "con/con"
+    assert ranks.p < 1e-6
+    figure = draw_rank_diagram(ranks, "published")
+    labels = " ".join(text.get_text() for text in figure.axes[0].texts)
+    assert all(name in labels for name in ranks.mean_ranks)

@@ -1,0 +1,101 @@
+"""Settings that differ are named, and a selection on test is said under every table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analysis import aggregate, fetch_runs, write_report
+from analysis.report.sections import settings_notes, settings_section
+from tests.helpers.analysis_cases import SweepWriter, with_params
+
+pytestmark = pytest.mark.integration
+
+
+def test_differing_settings_are_named_with_their_seeds(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("mixed settings")
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"])
+    for seed, lr in ((1, "0.001"), (2, "0.001"), (3, "0.002")):
+        run_id = writer.write("con/con", seed)
+        margin = "0.3" if seed == 1 else "0.2"
+        with_params(writer, run_id, stages__frozen__lr=lr, model__embed_dim="64", seed=str(seed))
+        with_params(writer, run_id, objective__margin=margin, objective__pair="con")
+    sweep = fetch_runs(writer.uri, writer.name)
+    blocks = aggregate(sweep)
+    (note,) = settings_notes(sweep, blocks)
+    assert "differ in their settings: stages.frozen.lr (0.001: seeds 1, 2; 0.002: seed 3)" in note
+    assert "con/con objective.margin (0.2: seeds 2, 3; 0.3: seed 1)" in note
+    section = settings_section(sweep, blocks)
+    assert section is not None
+    rows = {row for table in section.tables for row in table.rows}
+    assert {("model.embed_dim", "64"), ("stages.frozen.lr", "0.001, 0.002"), ("con/con", "margin 0.2, 0.3")} <= rows
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_selection_on_test_stands_under_every_table(new_sweep: Callable[[str], SweepWriter], split: str) -> None:
+    writer = new_sweep(f"selected on {split}")
+    writer.write_parent(seeds=[1], objectives=["con/con"])
+    with_params(writer, writer.write("con/con", 1), stages__frozen__select_on=split)
+    (block,) = aggregate(fetch_runs(writer.uri, writer.name))
+    assert f"(selection split: {split})" in block.protocol
+    assert ("SELECTED ON TEST" in block.protocol) == (split == "test")
+
+
+def test_a_stage_that_starts_from_a_selection_on_test_says_so(
+    new_sweep: Callable[[str], SweepWriter], tmp_path: Path
+) -> None:
+    writer = new_sweep("started on test")
+    writer.write_parent(seeds=[1], objectives=["con/con"], **{"goal.stages": '["frozen", "finetune"]'})
+    with_params(writer, writer.write("con/con", 1), stages__frozen__select_on="test")
+    with_params(writer, writer.write("con/con", 1, stage="finetune"), stages__frozen__select_on="test")
+    first, second = aggregate(fetch_runs(writer.uri, writer.name))
+    assert first.protocol.count("SELECTED ON TEST") == 1
+    assert "STARTED FROM A SELECTION ON TEST: each model began as the epoch of stage frozen" in second.protocol
+    text = (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
+    assert "SELECTED ON TEST, directly or in an earlier stage: MS-COCO, VSE++ (resnet152), stage frozen; " in text
+    assert "This flatters the numbers; compare them only with work that selects in the same way." in text
+
+
+def test_only_a_key_differing_is_a_warning_too(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("keys alone")
+    writer.write_parent(seeds=[1, 2], objectives=["con/con"])
+    writer.write("con/con", 1, settings_key="a")
+    writer.write("con/con", 2, settings_key="b")
+    sweep = fetch_runs(writer.uri, writer.name)
+    (note,) = settings_notes(sweep, aggregate(sweep))
+    assert "goal.settings_key (a, b)" in note
+    assert settings_section(sweep, aggregate(sweep)) is None
+
+
+def test_a_parameter_that_runs_of_one_key_record_or_not_is_no_difference(
+    new_sweep: Callable[[str], SweepWriter],
+) -> None:
+    writer = new_sweep("recorded later")
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"])
+    keys = {"settings_key": "a", "objective_key": "m"}
+    older = writer.write("con/con", 1, **keys)
+    with_params(writer, older, model__embed_dim="64")
+    for seed in (2, 3):
+        run_id = writer.write("con/con", seed, **keys)
+        with_params(writer, run_id, model__embed_dim="64", model__vocabulary="train_val", objective__margin="0.2")
+    sweep = fetch_runs(writer.uri, writer.name)
+    assert settings_notes(sweep, aggregate(sweep)) == []
+    section = settings_section(sweep, aggregate(sweep))
+    assert section is not None
+    rows = {row for table in section.tables for row in table.rows}
+    assert {("model.vocabulary", "train_val"), ("con/con", "margin 0.2")} <= rows
+
+
+def test_a_parameter_that_only_runs_of_another_key_record_is_a_difference(
+    new_sweep: Callable[[str], SweepWriter],
+) -> None:
+    writer = new_sweep("recorded by another key")
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"])
+    with_params(writer, writer.write("con/con", 1, settings_key="a"), model__embed_dim="64")
+    with_params(writer, writer.write("con/con", 2, settings_key="b"), model__vocabulary="train")
+    writer.write("con/con", 3, settings_key="b")
+    sweep = fetch_runs(writer.uri, writer.name)
+    (note,) = settings_notes(sweep, aggregate(sweep))
+    assert "model.vocabulary (not recorded: seed 1; train: seeds 2, 3)" in note

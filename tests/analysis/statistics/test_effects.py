@@ -1,0 +1,130 @@
+"""Effects, against other libraries and against data of known effects; and marginal means."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as formula
+from scipy import stats
+from statsmodels.stats.anova import AnovaRM, anova_lm
+
+from analysis.report.significance import effect_table
+from analysis.run_schema import METRICS, PAIRS, TRIPLETS
+from analysis.statistics import factor_effects, marginals
+from tests.helpers.analysis_cases import counted_runs
+
+DRAWN = np.random.default_rng(7)
+
+
+def subjects(num: int, pair: float = 0.0, triplet: float = 0.0) -> pd.DataFrame:
+    rows = []
+    for subject in range(num):
+        base = DRAWN.normal() * 3
+        for (p, a), (t, b) in product(enumerate(PAIRS), enumerate(TRIPLETS)):
+            rows.append((str(subject), a, b, base + pair * p + triplet * t + DRAWN.normal()))
+    return pd.DataFrame(rows, columns=["subject", "pair", "triplet", "value"])
+
+
+def test_effects_agree_with_least_squares_sums_of_squares() -> None:
+    data = subjects(4, pair=0.5, triplet=0.2)
+    squares = anova_lm(
+        formula.ols(
+            "value ~ C(subject) + C(pair) * C(triplet) + C(subject):C(pair) + C(subject):C(triplet)", data
+        ).fit()
+    )
+    effects = {e.name: e for e in factor_effects(data)}
+    for name, error in (
+        ("pair", "C(subject):C(pair)"),
+        ("triplet", "C(subject):C(triplet)"),
+        ("pair:triplet", "Residual"),
+    ):
+        row = squares.loc[":".join(f"C({word})" for word in name.split(":"))]
+        f = row["mean_sq"] / squares.loc[error, "mean_sq"]
+        assert effects[name].f == pytest.approx(f)
+        share = row["sum_sq"] / (row["sum_sq"] + squares.loc[error, "sum_sq"])
+        assert effects[name].partial_eta_squared == pytest.approx(share)
+        assert effects[name].p == pytest.approx(stats.f.sf(f, row["df"], squares.loc[error, "df"]))
+        low, high = effects[name].eta_low, effects[name].eta_high
+        assert 0 <= low <= high < 1
+
+
+@pytest.mark.parametrize("num", [2, 5])
+def test_effects_agree_with_statsmodels(num: int) -> None:
+    data = subjects(num, pair=0.5, triplet=1.0)
+    theirs = AnovaRM(data, "value", "subject", within=["pair", "triplet"]).fit().anova_table
+    for ours in factor_effects(data.sample(frac=1, random_state=1)):
+        row = theirs.loc[ours.name]
+        assert (ours.df, ours.df_error) == (row["Num DF"], row["Den DF"])
+        assert ours.f == pytest.approx(row["F Value"])
+        assert ours.p == pytest.approx(row["Pr > F"])
+
+
+def test_effects_find_what_is_there_and_not_what_is_not() -> None:
+    found = {"pair": 0, "triplet": 0, "pair:triplet": 0}
+    runs = 100
+    for _ in range(runs):
+        for effect in factor_effects(subjects(5, pair=1.0)):
+            found[effect.name] += effect.p < 0.05
+            # The corrected p never claims more.
+            assert effect.p_corrected >= effect.p or effect.p > 0.2
+    assert found["pair"] > 0.95 * runs
+    limit = runs * (0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5)
+    assert found["triplet"] < limit
+    assert found["pair:triplet"] < limit
+
+
+def test_an_effects_interval_inverts_the_noncentral_f() -> None:
+    effect = next(e for e in factor_effects(subjects(4, pair=1.0)) if e.name == "pair")
+    for end, level in ((effect.eta_low, 0.975), (effect.eta_high, 0.025)):
+        noncentrality = end * (effect.df + effect.df_error + 1) / (1 - end)
+        assert stats.ncf.cdf(effect.f, effect.df, effect.df_error, noncentrality) == pytest.approx(level, abs=1e-6)
+
+
+def test_an_effect_beyond_all_noise_has_no_interval_and_is_still_printed() -> None:
+    data = subjects(4, pair=1.0, triplet=1.0)
+    noise = DRAWN.normal(size=len(data)) * 1e-11
+    steps = data["pair"].map(PAIRS.index) + data["triplet"].map(TRIPLETS.index) * data["pair"].map(PAIRS.index)
+    effects = factor_effects(data.assign(value=steps + noise))
+    assert [effect.name for effect in effects] == ["pair", "triplet", "pair:triplet"]
+    assert all(effect.f > 1e15 and math.isnan(effect.eta_low) and math.isnan(effect.eta_high) for effect in effects)
+    shown = effect_table("x", {METRICS["i2t_r1"]: effects}).rows
+    assert [row[6] for row in shown] == ["1.00"] * 3
+
+
+def test_subjects_with_a_gap_are_left_out_and_one_is_too_few() -> None:
+    data = subjects(3)
+    assert factor_effects(data.iloc[1:])[0].subjects == 2
+    assert factor_effects(data[data["subject"] == "0"]) == ()
+    assert factor_effects(data[data["pair"] == "con"]) == ()
+
+
+def steps() -> pd.DataFrame:
+    """Larger with each weight and seed, by steps that tell them apart."""
+    return counted_runs(lambda _, seed, p, t: 40 + p + 0.1 * t + 0.01 * seed * (p + 1))
+
+
+def test_marginals_average_within_seeds_first() -> None:
+    frame = marginals(steps(), "pair")
+    row = frame[(frame["level"] == "sig") & (frame["metric"] == "rsum")].iloc[0]
+    assert row["mean"] == pytest.approx(40 + 2 + 0.1 + 0.01 * 2 * 3)
+    assert row["std"] == pytest.approx(0.03)
+    assert row["n"] == 3
+    assert list(frame["level"].unique()) == list(PAIRS)
+
+
+def test_marginals_leave_out_a_seed_that_lacks_a_cell() -> None:
+    frame = steps()
+    hole = (frame["pair"] == "sig") & (frame["triplet"] == "cir") & (frame["seed"] == 2)
+    result = marginals(frame[~hole], "pair")
+    assert result.groupby("level")["n"].first().to_dict() == {**dict.fromkeys(PAIRS, 3), "sig": 2}
+    gone = marginals(frame[(frame["pair"] != "sig") | (frame["triplet"] != "cir")], "pair")
+    assert gone.groupby("level")["n"].first().to_dict() == {**dict.fromkeys(PAIRS, 3), "sig": 0}
+    assert gone[gone["level"] == "sig"]["mean"].isna().all()
+
+
+def test_marginals_of_nothing_are_empty() -> None:
+    assert marginals(steps()[:0], "triplet").empty
