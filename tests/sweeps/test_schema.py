@@ -71,9 +71,9 @@ def test_variant_reaches_the_objectives() -> None:
     ("change", "message"),
     [
         ({"seeds": ()}, "at least one seed"),
-        ({"seeds": (1, 1)}, "seeds must differ"),
-        ({"stages": ()}, "stages must hold at least one"),
-        ({"name": ""}, "name may hold"),
+        ({"seeds": (1, 1)}, "seeds must be distinct"),
+        ({"stages": ()}, "stages must contain at least one"),
+        ({"name": ""}, "name may contain"),
         ({"store": ""}, "store must not be empty"),
         ({"tracking": "http://u:p@h"}, "must not carry credentials"),
         ({"tracking": "http://[broken"}, "tracking is not a valid URI"),
