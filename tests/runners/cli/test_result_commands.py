@@ -28,7 +28,7 @@ RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
         (["report", "quickstart", "--published", "goal_grid", "--out", "x"], "--published takes --out and no sweep"),
         (["report", "--published", "goal_grid"], "--published takes --out and no sweep"),
         (["report", "quickstart", "quickstart"], "the same sweep is given twice"),
-        (["import", "nowhere.zip"], "nowhere.zip is no archive of results"),
+        (["import", "nowhere.zip"], "nowhere.zip is not an archive of results"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
