@@ -25,8 +25,11 @@ RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
         (["report"], "give a sweep, or --published goal_grid"),
         (["report", "quickstart", "--scale", "rainbow"], "--scale takes `paper` or `colour-blind`, got 'rainbow'"),
         (["report", "quickstart", "--compare", "mine"], "--compare takes `published`, got 'mine'"),
-        (["report", "quickstart", "--published", "goal_grid", "--out", "x"], "--published takes --out and no sweep"),
-        (["report", "--published", "goal_grid"], "--published takes --out and no sweep"),
+        (
+            ["report", "quickstart", "--published", "goal_grid", "--out", "x"],
+            "--published needs --out and takes no sweep",
+        ),
+        (["report", "--published", "goal_grid"], "--published needs --out and takes no sweep"),
         (["report", "quickstart", "quickstart"], "the same sweep is given twice"),
         (["import", "nowhere.zip"], "nowhere.zip is not an archive of results"),
     ],

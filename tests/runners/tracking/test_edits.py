@@ -32,7 +32,7 @@ def with_lr(lr: float) -> ResolvedSweep:
 
 def test_an_edited_setting_is_named_with_both_values() -> None:
     assert describe_edits(SWEEP.trainings, tracked(with_lr(0.2))) == [
-        "edited since an earlier launch: stages.frozen.lr 0.2 -> 0.1; 4 trainings start anew, and the earlier results "
+        "edited since an earlier launch: stages.frozen.lr 0.2 -> 0.1; 4 trainings start over, and the earlier results "
         "are kept"
     ]
 
