@@ -1,4 +1,4 @@
-"""Tiny units to train in tests, and a cell folder without a store."""
+"""Tiny units to train in tests, and training folders without a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FROZEN = StageConfig(name="frozen", epochs=3, lr=1e-3, batch_size=16, warmup_epo
 
 
 class PlainFolder:
-    """A cell folder on disk without leases."""
+    """A training folder on disk, without leases."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -50,7 +50,7 @@ class PlainFolder:
         (self.root / name).unlink(missing_ok=True)
 
     def numbers(self) -> list[dict[str, float]]:
-        """Every metric of every epoch but the times, then the final ones."""
+        """Every metric of every epoch except the times, then the final metrics."""
         lines = (self.root / "metrics.jsonl").read_text().splitlines()
         rows = [json.loads(line)["metrics"] for line in lines]
         rows.append(json.loads((self.root / "result.json").read_text())["metrics"])
@@ -62,7 +62,7 @@ class StoppedError(BaseException):
 
 
 class StopAt(SilentListener):
-    """Ends the process's work at a step, as a kill would."""
+    """Ends the work at a step, as a kill would."""
 
     def __init__(self, step: int) -> None:
         self.left = step
@@ -74,7 +74,7 @@ class StopAt(SilentListener):
 
 
 def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any) -> UnitPlan:
-    """A unit of the named objectives, whose keys and cell ids are their names with a dash."""
+    """A unit of the named objectives. Their names, with a dash, are the keys and cell ids."""
     trainings = []
     for name in names:
         pair, triplet = name.split("/")
@@ -92,7 +92,7 @@ def folders_of(unit: UnitPlan, root: Path) -> dict[str, PlainFolder]:
 
 
 def trained_cell(root: Path, seed: int, data: ScenesConfig = DATA) -> Path:
-    """One cell of `con/con` after an epoch; the folder of its checkpoint."""
+    """Train one cell of `con/con` for an epoch. Returns the folder of its checkpoint."""
     stage = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
     unit = unit_of("con/con", stage=stage, seed=seed, data=data)
     folders = folders_of(unit, root / f"seed-{seed}")

@@ -1,4 +1,4 @@
-"""`report`, `import` and what `sync` restores, from the command line down to MLflow."""
+"""`report`, `import` and `sync`, from the command line down to MLflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command lines that cannot be read: one line, exit 2, no trace."""
+"""An invalid command line gives one line and exit status 2, without a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results carried from one store to another: whole, checked, never over a different result, and into MLflow."""
+"""Carry results from one store to another and into MLflow: complete, checked, and never over a different result."""
 
 from __future__ import annotations
 

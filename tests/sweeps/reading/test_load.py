@@ -239,7 +239,7 @@ def test_many_mistakes_are_reported_together_in_the_order_of_the_lines(write: Wr
 
 
 def test_mistake_does_not_cause_others(write: Write, errors_of: Errors, small_text: str) -> None:
-    # Left out, `size` would be 64 and above the resize of 32, which is nobody's mistake.
+    # Without its faulty value, `size` defaults to 64, which exceeds the resize of 32. That is not the user's mistake.
     path = write("a.yaml", small_text.replace("num_train: 20", "image: {size: '32', resize: 32}"))
     assert errors_of(path) == ["a.yaml:4: data.image.size: must be a whole number, got the text '32'"]
 
