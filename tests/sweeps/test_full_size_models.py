@@ -17,7 +17,7 @@ from goal_core.training import StageConfig
 from goal_core.training.optim import loss_scale, lr_at, parameter_groups
 from sweeps import SweepConfig, load_sweep
 
-WORDS = Vocabulary(tuple(f"w{index}" for index in range(11_351)))  # with four special ones COCO's 11,355
+WORDS = Vocabulary(tuple(f"w{index}" for index in range(11_351)))  # plus four special ones: COCO's 11,355
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"p{index}" for index in range(30_517))))  # bert-base-uncased has 30,522
 GPO, BERT = 12_704, 108_891_648
 RESNEXT101, RESNET152, VIT_B16 = 86_742_336, 58_143_808, 85_798_656
