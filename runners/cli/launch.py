@@ -107,7 +107,7 @@ def plan(
     config = load_sweep(sweep, arguments.overrides)
     train = absent_but_published(config)
     if train is not None and not measure:
-        data = f"not on this machine, planned from its published size: {train} to train on"
+        data = f"not on this machine; planned from its published size, {train} to train on"
         _print_stages(config, plan_published(config, train), data, as_json=as_json)
         return
     opened = arguments.open()
