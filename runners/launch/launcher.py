@@ -270,7 +270,7 @@ class Launcher:
             self._tracking.sync(training)
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
-        """Take in what happened to the trainings of a unit."""
+        """Process what happened to the trainings of a unit."""
         for event in events:
             training = self._trainings[event.key]
             match event:

@@ -48,7 +48,7 @@ class ProcessIdentity:
     user: str
     host: str
     machine: str
-    """The kernel's boot id and its namespace of process numbers. Only within these does a process number identify."""
+    """The kernel's boot id and its namespace of process numbers. Outside these, a process number means nothing."""
     pid: int
     process_started: str
     """Clock ticks from boot to the start of the process. No change of the clock affects it."""

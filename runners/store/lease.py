@@ -4,7 +4,7 @@ A process claims a training by creating ``attempts/<n>.json`` for the next numbe
 succeeds. No earlier claim is removed first, so no rival can slip in between, or remove the new claim by mistake for the
 old one. ``lease.json`` then names the owner. Every write reads it right before the file is renamed into place, and
 stops if it names another process. So a process that was suspended while another took over (a closed laptop, a lost
-network) cannot overwrite its successor's files. Only the microseconds between this check and the rename remain. The
+network) cannot overwrite its successor's files. The only gap is the microseconds between this check and the rename. The
 check is repeated after the rename, so the process stops there, and its successor's next write replaces the file.
 """
 

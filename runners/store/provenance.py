@@ -25,7 +25,7 @@ class Provenance:
     versions: Mapping[str, str]
     """Versions of Python and of the packages that are installed."""
     git_commit: str
-    """Commit of the running goal-sweep checkout; empty if goal-sweep was installed without git."""
+    """Commit of the goal-sweep checkout that runs; empty if goal-sweep does not run from a git checkout."""
     git_diff: str
     """Uncommitted changes to its source, cut after 60,000 characters; empty if there are none."""
     git_diff_sha256: str

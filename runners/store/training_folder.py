@@ -61,8 +61,6 @@ class TrainingFolder:
     def __repr__(self) -> str:
         return f"TrainingFolder({str(self.folder)!r}, attempt={self.attempt})"
 
-    # Reading.
-
     def path(self, name: str) -> Path:
         """The path of a file of this training, which need not exist."""
         return self.folder / name
@@ -116,8 +114,6 @@ class TrainingFolder:
                 raise DamagedError(f"{self.path(METRICS)}:{number} is damaged: not an epoch record") from error
             records.append(record)
         return records
-
-    # Writing.
 
     def claim(self, launch_id: str) -> int:
         """Begin an attempt, to which all further writes belong.
@@ -252,8 +248,6 @@ class TrainingFolder:
             StorageError: the record cannot be written.
         """
         self._end("failed", reason=reason, trace=trace, charged=charged, final=final)
-
-    # Internals.
 
     def _owned(self) -> Lease:
         if self._lease is None and self.attempt:

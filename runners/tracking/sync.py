@@ -1,7 +1,7 @@
 """Bring MLflow up to date with the store, changing only what differs.
 
-Every number enters MLflow through this module. While a sweep trains, each event of a training makes its run be compared
-with the store; a relaunch and `goal-sweep sync` compare every training. So it does not matter what was lost, or when.
+Every number enters MLflow through this module. While a sweep trains, each event of a training triggers a comparison of
+its run with the store. A relaunch and `goal-sweep sync` compare every training, so it does not matter what was lost.
 """
 
 from __future__ import annotations
