@@ -1,1 +1,1 @@
-"""The operations: command line, Ray Tune runner, store, tracking and the live view."""
+"""Run sweeps: the command line, launches, their execution with Ray Tune, the store and the tracking."""

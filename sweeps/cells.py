@@ -1,4 +1,4 @@
-"""A sweep into its cells and their trainings."""
+"""Expand a sweep into its cells and their trainings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweeps.schema import SweepConfig
 
 
 class Block(NamedTuple):
-    """What one table of the report holds: all objectives and seeds of these."""
+    """One table of the report: all objectives and seeds of one dataset, framework, backbone and stage."""
 
     dataset: str
     framework: str
@@ -31,7 +31,7 @@ class Cell:
     """One model to train: data, model, objective and seed."""
 
     id: str
-    """16 hex digits of the content; the same for the same model in any sweep."""
+    """Content hash of 16 hex digits; the same model has the same id in every sweep."""
     data: DataConfig
     model: ModelConfig
     objective: ObjectiveConfig
@@ -39,7 +39,7 @@ class Cell:
     data_fingerprint: str
     """Hash of the dataset's images and captions."""
     weights_id: str
-    """What the initial weights are, by content."""
+    """Content id of the initial weights."""
 
     @property
     def label(self) -> str:
@@ -47,7 +47,7 @@ class Cell:
         return f"{self.objective.name} {self.model.backbone.name} seed {self.seed}"
 
     def describe(self) -> dict[str, Any]:
-        """What ``cell.json`` says of the cell."""
+        """The content of ``cell.json``."""
         described = {"label": self.label, "data_fingerprint": self.data_fingerprint, "weights": self.weights_id}
         own = {"id": self.id, "data": self.data, "model": self.model, "objective": self.objective, "seed": self.seed}
         return described | {name: to_mapping(value) for name, value in own.items()}
@@ -63,11 +63,11 @@ class Training:
     cell: Cell
     stage: StageConfig
     key: str
-    """The stage key: 16 hex digits of the cell and the settings of the stages up to and including this one."""
+    """The stage key: 16 hex digits that hash the cell and the settings of the stages up to and including this one."""
     precision: Precision
     """Arithmetic of the training steps."""
     before: Training | None
-    """The stage whose best weights this one starts from; None for the first."""
+    """The training of the stage before, whose best weights this one starts from; None in the first stage."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Training) and other.key == self.key
@@ -77,12 +77,12 @@ class Training:
 
     @property
     def name(self) -> str:
-        """As people read it: `sig-ms/cir resnet152 seed 1 (frozen)`."""
+        """The name shown to people: `sig-ms/cir resnet152 seed 1 (frozen)`."""
         return f"{self.cell.label} ({self.stage.name})"
 
     @property
     def block(self) -> Block:
-        """The table that shows it."""
+        """The table that shows its result."""
         model = self.cell.model
         return Block(self.cell.data.name, model.framework, model.backbone.name, self.stage.name)
 
@@ -94,13 +94,13 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedSweep:
-    """A sweep with all that its cells' ids depend on."""
+    """A sweep with everything that its cell ids depend on."""
 
     config: SweepConfig
     data_fingerprint: str
     """Hash of the dataset's images and captions."""
     weights: Mapping[str, str]
-    """What the initial weights of each backbone are, by the backbone's name."""
+    """Content id of each backbone's initial weights, by the backbone's name."""
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -109,12 +109,12 @@ class ResolvedSweep:
 
     @cached_property
     def trainings(self) -> list[Training]:
-        """Every stage of every cell, stage by stage, each in the order of the cells."""
+        """Every stage of every cell, ordered by stage, then by cell."""
         return [training for trainings in self.by_stage for training in trainings]
 
     @cached_property
     def by_stage(self) -> list[list[Training]]:
-        """The trainings of each stage."""
+        """The trainings of each stage, in the order of the cells."""
         stages: list[list[Training]] = []
         for index, stage in enumerate(self.config.stages):
             before = stages[-1] if stages else [None] * len(self.cells)
@@ -134,16 +134,16 @@ class ResolvedSweep:
 
 
 def expand(config: SweepConfig, data_fingerprint: str, weights: Mapping[str, str]) -> list[Cell]:
-    """All cells of a sweep.
+    """List all cells of a sweep.
 
     Args:
         config: the sweep.
         data_fingerprint: hash of the dataset's images and captions.
-        weights: what the initial weights of each backbone are, by the backbone's name.
+        weights: content id of each backbone's initial weights, by the backbone's name.
 
     Returns:
-        backbones x seeds x objectives, the objective changing fastest. Backbones and seeds come in the order of the
-        sweep file, objectives in the order of the table, row by row (each pair weight with every triplet weight).
+        backbones x seeds x objectives, the objective changing fastest. Backbones and seeds follow the sweep file;
+        objectives follow the table, row by row (each pair weight with every triplet weight).
 
     Raises:
         ConfigError: `weights` lacks a backbone.

@@ -1,4 +1,4 @@
-"""Rules that a sweep's settings obey, each a function that returns its value or raises."""
+"""The rules for a sweep's settings. Each check returns its value or raises a `ConfigError`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
 
 STAGE_ORDER: tuple[str, ...] = get_args(get_type_hints(StageConfig)["name"])
-"""The stages a cell can have, in the order in which they train."""
+"""The stages that a cell can have, in training order."""
 
 _SECRET_WORDS = ("password", "passwd", "pwd", "token", "secret", "access_key", "api_key", "apikey")
 
 
 def check_name(name: str) -> str:
-    """A sweep's name: letters that every file system and MLflow take."""
+    """Check a sweep's name: only characters that every file system and MLflow accept."""
     if not re.fullmatch(r"[a-z0-9_-][a-z0-9_.-]*", name):
-        raise ConfigError(f"name may hold a-z, 0-9, '_', '-' and, but not at its start, '.' only, got {name!r}")
+        raise ConfigError(f"name may contain only a-z, 0-9, '_', '-' and '.', and not start with '.', got {name!r}")
     return name
 
 
 def check_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
-    """At least one seed, all distinct and not negative."""
+    """Check the seeds: at least one, all distinct, none negative."""
     if not seeds:
-        raise ConfigError("seeds must hold at least one seed")
+        raise ConfigError("seeds must contain at least one seed")
     _check_distinct("seeds", seeds)
     negative = [seed for seed in seeds if seed < 0]
     if negative:
@@ -37,9 +37,9 @@ def check_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def check_stages(stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
-    """At least one stage, each once, in the order in which they train."""
+    """Check the stages: at least one, each once, in training order."""
     if not stages:
-        raise ConfigError(f"stages must hold at least one of {', '.join(STAGE_ORDER)}")
+        raise ConfigError(f"stages must contain at least one of {', '.join(STAGE_ORDER)}")
     names = [stage.name for stage in stages]
     _check_distinct("stages", names)
     if sorted(names, key=STAGE_ORDER.index) != names:
@@ -48,25 +48,25 @@ def check_stages(stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
 
 
 def check_backbones(backbones: tuple[BackboneConfig, ...]) -> tuple[BackboneConfig, ...]:
-    """At least one backbone, names distinct."""
+    """Check the backbones: at least one, with distinct names."""
     if not backbones:
-        raise ConfigError("backbones must hold at least one backbone")
+        raise ConfigError("backbones must contain at least one backbone")
     _check_distinct("backbones", [backbone.name for backbone in backbones])
     return backbones
 
 
 def check_pairs(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Registered pair weights, at least one, each once."""
+    """Check the pair weights: at least one, all registered, each once."""
     return _check_weights("pair", "pair weight", names, list(pair_weights))
 
 
 def check_triplets(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Registered triplet weights, at least one, each once."""
+    """Check the triplet weights: at least one, all registered, each once."""
     return _check_weights("triplet", "triplet weight", names, list(triplet_weights))
 
 
 def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Objectives as `pair/triplet`, each once; none at all is no restriction."""
+    """Check objectives written as `pair/triplet`, each once; an empty list is no restriction."""
     grid = [f"{pair}/{triplet}" for pair in pair_weights for triplet in triplet_weights]
     unknown = [f"{name!r}{nearest(name, grid)}" for name in names if name not in grid]
     if unknown:
@@ -76,7 +76,7 @@ def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_store(place: str) -> str:
-    """A results folder, without credentials."""
+    """Check the results folder: a folder, without credentials."""
     scheme, colon, _ = _check_place("store", place).partition("://")
     if colon and scheme.lower() != "file":
         raise ConfigError(f"store must be a folder; object stores ({scheme}://) are not supported, got {place!r}")
@@ -84,12 +84,12 @@ def check_store(place: str) -> str:
 
 
 def check_tracking(place: str) -> str:
-    """A tracking URI without credentials."""
+    """Check the tracking URI: not empty, without credentials."""
     return _check_place("tracking", place)
 
 
 def failures(*checks: Callable[[], object]) -> list[str]:
-    """The messages of the checks that raise a `ConfigError`."""
+    """Run checks and collect the messages of those that raise a `ConfigError`."""
     found = []
     for check in checks:
         try:
@@ -100,7 +100,7 @@ def failures(*checks: Callable[[], object]) -> list[str]:
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Raise one `ConfigError` with all problems, or none."""
+    """Raise one `ConfigError` that lists all problems, if there are any."""
     if problems:
         raise ConfigError("; ".join(problems))
 
@@ -109,19 +109,19 @@ def _check_distinct(key: str, values: Iterable[object]) -> None:
     seen = list(values)
     twice = [str(value) for value in dict.fromkeys(seen) if seen.count(value) > 1]
     if twice:
-        raise ConfigError(f"{key} must differ from each other, got {', '.join(twice)} more than once")
+        raise ConfigError(f"{key} must be distinct, got {', '.join(twice)} more than once")
 
 
 def _check_weights(key: str, kind: str, names: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
     if not names:
-        raise ConfigError(f"{key} must hold at least one of {', '.join(known)}, or be `all`")
+        raise ConfigError(f"{key} must contain at least one of {', '.join(known)}, or be `all`")
     refuse([str(UnknownNameError(kind, name, [*known, "all"])) for name in names if name not in known])
     _check_distinct(key, names)
     return names
 
 
 def _check_place(key: str, place: str) -> str:
-    """Refuse secrets, for sweep files are copied into the store and shown in MLflow. The message repeats none."""
+    """Refuse credentials, because sweep files are copied into the store and shown in MLflow; never repeat them."""
     if not place:
         raise ConfigError(f"{key} must not be empty")
     try:
@@ -132,7 +132,7 @@ def _check_place(key: str, place: str) -> str:
     in_query = any(word in name.lower() for name, _ in parse_qsl(parts.query) for word in _SECRET_WORDS)
     if password is not None or (user and parts.scheme in ("http", "https")) or in_query:
         raise ConfigError(
-            f"{key} must not carry credentials such as user:password@, for sweep files are stored and shown; give them "
-            "in the service's environment variables (MLflow: MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD)"
+            f"{key} must not carry credentials such as user:password@, because sweep files are stored and shown; "
+            "set them as environment variables (MLflow: MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD)"
         )
     return place

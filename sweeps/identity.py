@@ -1,6 +1,6 @@
-"""Which settings make a trained model what it is, and the hashes of them.
+"""Which settings identify a trained model, and the hashes of these settings.
 
-The lists here are the only ones: cell ids, stage keys, and the parameters and settings keys in MLflow all follow them.
+The lists below are the only ones: cell ids, stage keys, and the parameters and settings keys in MLflow follow them.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from sweeps.mapping import to_mapping
 
 _NOT_OF_THE_DATA = frozenset(
     {
-        # A label, and where the files are.
+        # A name, and where the files are.
         *("format", "name", "root", "annotations", "test_file", "train_files", "val_file", "image_root"),
-        # The fingerprint holds the drawings themselves.
+        # The fingerprint hashes the drawn scenes themselves.
         *("num_train", "num_val", "num_test", "data_seed"),
     }
 )
-"""Settings of the data that say nothing which the data's fingerprint does not say. A new setting counts by default."""
+"""Data settings that are not hashed, because the data fingerprint covers what they select. All others count."""
 
 _NOT_OF_THE_STAGE = frozenset({"checkpoint_every", "collapse_patience"})
-"""Settings of a stage that cannot move a number of a finished training: when it is saved, and when it is given up."""
+"""Stage settings that are not hashed: they say when to save and when to give up, and cannot change a result."""
 
 _NEUTRAL = {
     **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
     **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0},
     **{"select_on": "val", "bn_mode": "frozen_eval", "vocabulary": "train_val"},
 }
-"""Settings that came after the first results, and the values at which they change nothing. Hashes leave them out at
-these values, so that earlier results stay valid."""
+"""Settings added after the first results, each with the value at which it changes nothing. Hashes leave out a setting
+that has this value, so that earlier results stay valid."""
 
 _NOT_TRACKED_AT_NEUTRAL = frozenset({"select_on", "bn_mode", "vocabulary"})
-"""Those of them that came after the first MLflow runs too, whose parameters cannot change any more."""
+"""Neutral settings that were also added after the first MLflow runs. They are not shown at their neutral values,
+because the parameters of a run cannot change."""
 
 
 def cell_id(
@@ -53,14 +54,14 @@ def cell_id(
     objective: ObjectiveConfig,
     seed: int,
 ) -> str:
-    """The id of a cell: all that makes its model, except how its stages train it.
+    """Hash everything that determines a cell's model, except how its stages train it.
 
     Args:
-        data: the dataset; of its settings those count that change what the model sees.
+        data: the dataset; only settings that change what the model sees count.
         data_fingerprint: hash of the images and captions.
         model: framework, backbone, text encoder, embedding; paths of weights and of `init_from` do not count.
-        weights_id: what the initial weights are, by content (`goal_core.checkpoints.initial_weights_id`).
-        objective: counts with all its parameters, so a default written out changes nothing.
+        weights_id: content id of the initial weights (`goal_core.checkpoints.initial_weights_id`).
+        objective: counts with all its parameters, so writing out a default changes nothing.
         seed: the cell's seed.
     """
     model_settings = _model_settings(model)
@@ -79,12 +80,12 @@ def cell_id(
 
 
 def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) -> str:
-    """The key of a training, which names its result.
+    """Hash a training. The key names its result in the store.
 
     Args:
         cell: the cell's id.
-        stages: the settings of its stage and of those before it, in order.
-        precision: the arithmetic they train in.
+        stages: the settings of the training's stage and of the stages before it, in order.
+        precision: the arithmetic of the training steps.
     """
     settings = [_without_neutral(_stage_settings(stage)) for stage in stages]
     return content_id({"cell": cell, "precision": precision, "stages": settings})
@@ -93,16 +94,16 @@ def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) ->
 def tracked_settings(
     data: DataConfig, model: ModelConfig, stages: Sequence[StageConfig], precision: Precision
 ) -> dict[str, Any]:
-    """The settings that ids hash, as a reader looks them up: what MLflow shows of a training beside its objective.
+    """The hashed settings in readable form: what MLflow shows of a training besides its objective.
 
     Args:
         data: the dataset.
         model: framework, backbone, text encoder, embedding.
-        stages: the settings of the training's stage and of those before it, in order.
-        precision: the arithmetic they train in.
+        stages: the settings of the training's stage and of the stages before it, in order.
+        precision: the arithmetic of the training steps.
 
     Returns:
-        Settings by name, those of the data, the model and each stage as dicts of their own.
+        Settings by name. The data, the model and each stage have a dict of their own.
     """
     shown = {key: value for key, value in _model_settings(model).items() if key != "backbone"}
     of_stages = {stage.name: _tracked(_stage_settings(stage)) for stage in stages}
@@ -120,7 +121,7 @@ def _data_settings(data: DataConfig) -> dict[str, Any]:
 
 
 def _model_settings(model: ModelConfig) -> dict[str, Any]:
-    """A model's settings without the places of its weights, whose content has an id of its own."""
+    """A model's settings without the paths of its weights, because the content of the weights has its own id."""
     settings: dict[str, Any] = to_mapping(model)
     del settings["init_from"], settings["backbone"]["weights"], settings["bert"]["weights"]
     return settings
@@ -149,7 +150,7 @@ def content_id(value: Any) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """One text for equal content: keys sorted, numbers by value (`1` and `1.0`, `1e-4` and `0.0001` are the same).
+    """Write equal content as equal text: keys sorted, numbers by value (`1` equals `1.0`, `1e-4` equals `0.0001`).
 
     Args:
         value: dicts with text keys, lists, text, booleans, None and finite numbers.

@@ -1,4 +1,4 @@
-"""Settings to plain JSON values and back, for ids, the store and archives."""
+"""Convert settings to plain JSON values and back, for ids, the store and archives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def to_mapping(value: object) -> Any:
-    """A dataclass (with all that it holds) as dicts, lists, text, numbers and booleans, in the order of its fields."""
+    """Convert a dataclass and everything in it to dicts, lists, text, numbers and booleans, in field order."""
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: to_mapping(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
@@ -26,14 +26,14 @@ def to_mapping(value: object) -> Any:
 
 
 def from_mapping(kind: type[T], mapping: Mapping[str, Any]) -> T:
-    """The dataclass from which `to_mapping` made a mapping.
+    """Rebuild a dataclass from the mapping that `to_mapping` made of it.
 
     Raises:
-        ConfigError: keys are missing or unknown, or a value is of the wrong type or out of range.
+        ConfigError: a key is missing or unknown, or a value has the wrong type or is out of range.
     """
     try:
         return TypeAdapter(kind).validate_json(json.dumps(mapping), strict=True)
     except ValidationError as failure:
         first = failure.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"not a stored {kind.__name__}: {place}: {first['msg']}") from failure
+        raise ConfigError(f"not a valid stored {kind.__name__}: {place}: {first['msg']}") from failure

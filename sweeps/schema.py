@@ -1,4 +1,4 @@
-"""What a sweep file may say. The settings of data, model parts and stages live beside what they configure."""
+"""The schema of sweep files. `goal_core` defines the settings of data, model parts and stages."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from sweeps.checks import (
 )
 
 DataSection = Annotated[DataConfig, Field(discriminator="format")]
-"""The `data` section: one of the dataset kinds, told apart by `format`."""
+"""The `data` section: `format` selects the kind of dataset."""
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepModel:
-    """The models of a sweep: one for each backbone, alike in all else."""
+    """The models of a sweep: one for each backbone, equal in everything else."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -64,7 +64,7 @@ class SweepModel:
     init_from: str = ""
 
     def __post_init__(self) -> None:
-        """Check the backbones, and what `ModelConfig` checks."""
+        """Check the backbones, then each model as `ModelConfig` checks it."""
         refuse(failures(lambda: check_backbones(self.backbones), lambda: self.models))
 
     @property
@@ -81,20 +81,20 @@ class SweepObjectives:
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     pair: Annotated[tuple[str, ...], AfterValidator(check_pairs)] = field(default_factory=lambda: tuple(pair_weights))
-    """Pair weights (rows). In YAML `all` stands for all of them."""
+    """Pair weights (rows). In YAML, `all` stands for every registered one."""
     triplet: Annotated[tuple[str, ...], AfterValidator(check_triplets)] = field(
         default_factory=lambda: tuple(triplet_weights)
     )
-    """Triplet weights (columns). In YAML `all` stands for all of them."""
+    """Triplet weights (columns). In YAML, `all` stands for every registered one."""
     only: Annotated[tuple[str, ...], AfterValidator(check_only)] = ()
     """Keep only these objectives of the grid, such as `sig-ms/cir`; empty keeps the whole grid."""
     variant: Variant = "paper"
     """As in `ObjectiveConfig`."""
     params: Mapping[str, Value] = field(default_factory=dict)
-    """Parameters of the weights that replace the variant's own, each for the objectives that have it."""
+    """Parameters that override the variant's defaults. Each applies to the objectives that have it."""
 
     def __post_init__(self) -> None:
-        """Check the names, that the restriction leaves something, and each parameter with its value."""
+        """Check the names, that `only` leaves an objective, and every parameter and its value."""
         refuse(
             failures(
                 lambda: check_pairs(self.pair), lambda: check_triplets(self.triplet), lambda: check_only(self.only)
@@ -118,7 +118,7 @@ class SweepObjectives:
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
-        """(pair, triplet) of the objectives, in the table's order: row by row."""
+        """(pair, triplet) of each objective, in the order of the table: row by row."""
         return tuple(
             (pair, triplet)
             for pair in pair_weights
@@ -128,7 +128,7 @@ class SweepObjectives:
 
     @property
     def configs(self) -> tuple[ObjectiveConfig, ...]:
-        """The objectives with the parameters that each has, in the table's order."""
+        """The objectives, each with the parameters that it accepts, in the order of the table."""
         return tuple(
             ObjectiveConfig(
                 pair=pair,
@@ -140,7 +140,7 @@ class SweepObjectives:
         )
 
     def _value_problems(self, name: str) -> list[str]:
-        """What the first objective that has the parameter says of its value."""
+        """Problems of the parameter's value, found by the first objective that has the parameter."""
         for pair, triplet in self.names:
             if name in self._accepted(pair, triplet):
                 one = {name: self.params[name]}
@@ -154,19 +154,19 @@ class SweepObjectives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionConfig:
-    """How cells share a device. Changes speed and memory, never a number."""
+    """How cells share a device. Affects speed and memory, never a result."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     sharing: Literal["none", "trunk"] = "none"
     """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features."""
     cells_per_unit: int = 0
-    """At most this many cells in a unit; 0 puts all that can share into one. Needs `sharing: trunk`."""
+    """Largest number of cells in a unit; 0 means no limit. Needs `sharing: trunk`."""
 
     def __post_init__(self) -> None:
-        """Check the limit, and that it has something to limit."""
+        """Check the limit, and that sharing is on where a limit is set."""
         if self.cells_per_unit < 0:
-            raise ConfigError(f"cells_per_unit must be 0 (all that can share) or more, got {self.cells_per_unit}")
+            raise ConfigError(f"cells_per_unit must be 0 (no limit) or more, got {self.cells_per_unit}")
         if self.sharing == "none" and self.cells_per_unit > 1:
             raise ConfigError(
                 f"cells_per_unit={self.cells_per_unit} needs sharing: trunk; without it a unit is one cell"
@@ -175,7 +175,7 @@ class ExecutionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceConfig:
-    """What one unit is given, and how often it is tried."""
+    """What one unit may use, and how often a failing cell is tried."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -184,11 +184,11 @@ class ResourceConfig:
     gpus: float = 0.0
     """GPUs of one unit, 0 to 1; a fraction lets units share a GPU, 0 trains on the CPU."""
     loader_workers: int = 0
-    """Processes beside each unit that decode its images; 0 decodes in the unit itself. No number depends on it."""
+    """Extra processes that decode each unit's images; 0 decodes in the unit's process. Results do not depend on it."""
     max_attempts: int = 3
-    """A failing cell is tried this often in all; lost nodes and pre-emptions do not count."""
+    """Attempts in all before a failing cell is given up; lost nodes and pre-emptions do not count."""
     watchdog: int = 1800
-    """A unit without a step for this many seconds counts as hung; 0 never."""
+    """Seconds without a step after which a unit counts as hung; 0 disables the check."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -200,7 +200,7 @@ class ResourceConfig:
             if getattr(self, name) < 0:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")
         if self.gpus > 1:
-            problems.append(f"gpus must be at most 1, for a unit trains on one GPU; got {self.gpus:g}")
+            problems.append(f"gpus must be at most 1, because a unit trains on one GPU; got {self.gpus:g}")
         refuse(problems)
 
 
@@ -211,13 +211,13 @@ class SweepConfig:
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     name: Annotated[str, AfterValidator(check_name)]
-    """The sweep's name, and its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
+    """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
     data: DataSection
-    """The dataset, told by `format`."""
+    """The dataset, of the kind that its `format` names."""
     model: SweepModel
     objectives: SweepObjectives = field(default_factory=SweepObjectives)
     seeds: Annotated[tuple[int, ...], AfterValidator(check_seeds)]
-    """Seeds of the cells, distinct, not negative."""
+    """Seeds of the cells: distinct and not negative."""
     stages: Annotated[tuple[StageConfig, ...], AfterValidator(check_stages)]
     """`frozen`, `finetune`, or both in this order."""
     precision: Precision = "fp32"
@@ -225,7 +225,7 @@ class SweepConfig:
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
     resources: ResourceConfig = field(default_factory=ResourceConfig)
     tracking: Annotated[str, AfterValidator(check_tracking)] = "sqlite:///{store}/mlflow.db"
-    """MLflow tracking URI; `{store}` stands for the store's folder."""
+    """MLflow tracking URI; `{store}` is replaced by the store's folder."""
     store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
     """Results folder, on a local disk or a network folder."""
 
@@ -244,7 +244,7 @@ class SweepConfig:
         problems += unused(self.model, framework.uses)
         if self.model.framework != "vsepp":
             problems += [
-                f"stages.{index}.bn_mode: only framework vsepp has legacy_quirk"
+                f"stages.{index}.bn_mode: legacy_quirk needs framework vsepp, got {self.model.framework}"
                 for index, stage in enumerate(self.stages)
                 if stage.bn_mode == "legacy_quirk"
             ]
@@ -252,7 +252,7 @@ class SweepConfig:
 
 
 def unused(model: SweepModel, uses: frozenset[str]) -> list[str]:
-    """Settings that the framework does not use and that differ from their defaults."""
+    """List the settings that differ from their defaults although the framework does not use them."""
     return [
         f"model.{item.name}: framework {model.framework} has no such part; leave it out"
         for item in fields(ModelConfig)

@@ -1,4 +1,4 @@
-"""Trainings into units: what one trial trains."""
+"""Pack trainings into units. Ray Tune schedules each unit as one trial."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Unit:
 
     @property
     def stage(self) -> StageConfig:
-        """How the stage trains; the same for all its trainings."""
+        """The stage's settings, the same for all trainings of the unit."""
         return self.trainings[0].stage
 
     @property
     def label(self) -> str:
-        """The training's name, or for several `resnet152 seed 1 (frozen), 8 objectives`."""
+        """The training's name; for several trainings, `resnet152 seed 1 (frozen), 8 objectives`."""
         first, count = self.trainings[0], len(self.trainings)
         if count == 1:
             return first.name
@@ -37,12 +37,12 @@ class Unit:
 def pack(trainings: Iterable[Training], execution: ExecutionConfig) -> list[Unit]:
     """Pack trainings into units.
 
-    With `sharing: trunk` the trainings of a stage that differ only in their objective come together, in as few units
-    as `cells_per_unit` allows and of sizes that differ by one at most (15 cells at most 8 to a unit: 8 + 7). In a
-    stage that trains the backbone they share the decoded batches, and each holds a backbone of its own in memory.
+    With `sharing: trunk`, trainings of a stage that differ only in their objective share as few units as
+    `cells_per_unit` allows. The sizes of these units differ by at most one: 15 cells with a limit of 8 give 8 + 7.
+    In a stage that trains the backbone, they share the decoded batches, but each keeps its own backbone in memory.
 
     Args:
-        trainings: those still to train, any subset of a sweep's.
+        trainings: the trainings still to do, any subset of a sweep's.
         execution: sharing and its limit.
 
     Returns:
@@ -57,14 +57,14 @@ def pack(trainings: Iterable[Training], execution: ExecutionConfig) -> list[Unit
 
 
 def _trunk(training: Training) -> str:
-    """All that two trainings must have in common to share a trunk."""
+    """What trainings must have in common to share a trunk, as canonical JSON."""
     cell = training.cell
     shared = [cell.data, cell.model, cell.seed, training.stages, training.precision]
     return canonical_json(to_mapping(shared))
 
 
 def _balanced(trainings: Sequence[Training], limit: int) -> list[Sequence[Training]]:
-    """Consecutive parts of at most `limit` (0: no limit), as few as can be, the larger ones first."""
+    """Split into as few consecutive parts of at most `limit` (0: no limit) as possible, the larger parts first."""
     parts = -(-len(trainings) // limit) if limit else 1
     size, larger = divmod(len(trainings), parts)
     bounds = [index * size + min(index, larger) for index in range(parts + 1)]

@@ -12,5 +12,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The launches first: they wait for Ray more than they compute, and other files fill that time."""
+    """Run the launches first: they mostly wait for Ray, and the tests of other files fill that time."""
     items.sort(key=lambda item: "integration/test_launch.py" not in item.nodeid)

@@ -1,4 +1,4 @@
-"""What the documents show is true: commands parse, links lead somewhere, examples run."""
+"""The documents are true: commands parse, links lead to files, examples run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print, exit. The only room that knows all four packages."""
+"""The command line: parse, call, print, exit. Only this room imports all four packages, and no other imports it."""
 
 from runners.cli.app import main, run
 

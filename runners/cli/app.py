@@ -1,4 +1,4 @@
-"""`goal-sweep`: one command line of all the groups, and its exit status.
+"""The `goal-sweep` command: all groups of commands, and the exit status.
 
 Exit status: 0 done, 1 some cells failed, 2 bad usage or input, 130 interrupted.
 """
@@ -20,7 +20,7 @@ from runners.cli.objectives import listing
 from runners.cli.results import results
 
 app = typer.Typer(
-    help="Train image-text retrieval models with every GOAL objective, and get the tables a paper prints.",
+    help="Train image-text retrieval models with every GOAL objective, and print the tables of a paper.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -47,7 +47,7 @@ def _options(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command line and return its exit status; errors of the user are one message on stderr."""
+    """Run a command line and return its exit status. A user's mistake is one message on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     if debug:
@@ -56,7 +56,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-"""Raised for a command line that cannot be read: click's, or that of the copy of click which newer typers hold."""
+"""Raised for an invalid command line: click's, or that of the copy of click in newer versions of typer."""
 
 
 def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
@@ -73,7 +73,7 @@ def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
         return 130
     except _UsageError as error:
         said = error.format_message()
-        if said:  # without its arguments a command has printed its help already
+        if said:  # a command without its arguments has printed its help already, and has no message
             asked = f" (see {error.ctx.command_path} --help)" if getattr(error, "ctx", None) else ""
             print(f"error: {said.rstrip('.')}{asked}", file=sys.stderr)
         return _USAGE

@@ -1,4 +1,4 @@
-"""The commands on checkpoints: `evaluate` trained cells, `convert` published ones."""
+"""The commands on checkpoints: `evaluate` trained cells, `convert` public checkpoints."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def evaluate(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="CHECKPOINT...", help="A best.safetensors, or the folder it lies in; of several, an ensemble."
+            metavar="CHECKPOINT...", help="A best.safetensors or its folder; several are evaluated as an ensemble."
         ),
     ],
     split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
-    root: Annotated[str | None, typer.Option(help="The data's folder, if it has moved.")] = None,
-    weights: Annotated[str | None, typer.Option(help="The backbone's weights file, if it has moved.")] = None,
+    root: Annotated[str | None, typer.Option(help="Folder of the data, if it has moved.")] = None,
+    weights: Annotated[str | None, typer.Option(help="File of the backbone's weights, if it has moved.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Recall of one trained cell, or of several by the mean of their similarities.
+    """Compute the recall of one trained cell, or of several with averaged similarities.
 
-    Splits of several thousand images are ranked whole and as the mean of folds of 1,000 (COCO's 5K and 1K).
+    A split of several thousand images is evaluated as a whole and as the mean of folds of 1,000 (COCO's 5K and 1K).
 
     Example: goal-sweep evaluate goal-sweep-store/cells/CELL/frozen-KEY
 
@@ -47,7 +47,9 @@ def evaluate(
     if len(files) == 1:
         result = evaluate_checkpoint(files[0], split=chosen, root=root, weights=weights, device=device)
     elif weights is not None:
-        raise GoalError("--weights goes with one checkpoint; evaluate several one by one, or where their weights are")
+        raise GoalError(
+            f"--weights needs a single checkpoint, got {len(files)}; evaluate them one by one or without it"
+        )
     else:
         result = evaluate_ensemble(files, split=chosen, root=root, device=device)
     if as_json:
@@ -59,7 +61,7 @@ def evaluate(
 
 
 def _lines(result: Mapping[str, Any], split: str) -> Iterator[str]:
-    """Two or three lines for each model, the ensemble last; 80 columns hold them."""
+    """Write two or three lines for each model, the ensemble last, within 80 columns."""
     yield " " * 17 + "".join(f"{name:>9s}" for name in ("i2t R@1", "R@5", "R@10", "t2i R@1", "R@5", "R@10", "rsum"))
     members = result.get("members", [result])
     models = [(f"{one['objective']} seed {one['seed']} {one['stage']}, epoch {one['epoch']}", one) for one in members]
@@ -76,17 +78,17 @@ def _lines(result: Mapping[str, Any], split: str) -> Iterator[str]:
 @checkpoints.command()
 def convert(
     checkpoint: Annotated[
-        Path, typer.Argument(help="The published file: VSE++'s .pth.tar, VSE-infinity's .pth, X-VLM's .th.")
+        Path, typer.Argument(help="The public checkpoint: VSE++'s .pth.tar, VSE-infinity's .pth or X-VLM's .th.")
     ],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
     vocabulary: Annotated[
         Path,
-        typer.Option(help="The vocabulary it was trained with: VSE++'s coco_vocab.pkl or .json; BERT's vocab.txt."),
+        typer.Option(help="The vocabulary of its training: VSE++'s coco_vocab.pkl or .json, or BERT's vocab.txt."),
     ],
-    sweep: Annotated[str, typer.Option(help="A sweep of its framework, on whose `data` it is to be evaluated.")],
+    sweep: Annotated[str, typer.Option(help="A sweep of the same framework, whose `data` it will be evaluated on.")],
     set_: Set = None,
 ) -> None:
-    """Convert a public checkpoint of VSE++, VSE-infinity or X-VLM; nothing in its pickle is run.
+    """Convert a public checkpoint of VSE++, VSE-infinity or X-VLM, without running code from its pickle.
 
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """

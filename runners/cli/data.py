@@ -1,4 +1,4 @@
-"""`goal-sweep data`: what is there of a sweep's data, and features of it computed before training."""
+"""`goal-sweep data`: check a sweep's data, and compute features of it before training."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _INCOMPLETE = 2
 def check(
     sweep: Sweep,
     set_: Set = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Do not read every image; presence and size only.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Check presence and size only; do not read images.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what of a sweep's data is present, missing or of the wrong shape. Downloads nothing.
+    """Check which of a sweep's data are present, missing or wrong. Downloads nothing.
 
-    Exit status 0 when everything is there, else 2.
+    Exit status: 0 if the data are complete, else 2.
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
@@ -54,7 +54,7 @@ def _print_report(report: Any) -> None:
         line = f"{finding.state:8s} {finding.item:{width}s}  {finding.found}{published}"
         console.print(line, soft_wrap=True, markup=False)
     bad = sum(finding.state != "ok" for finding in report.findings)
-    console.print(f"{report.name}: {f'{bad} not as it should be' if bad else 'complete'}")
+    console.print(f"{report.name}: {f'{bad} missing or wrong' if bad else 'complete'}")
     for line in report.obtain:
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
@@ -62,16 +62,16 @@ def _print_report(report: Any) -> None:
 @data.command()
 def features(
     sweep: Sweep,
-    out: Annotated[Path, typer.Option(help="Folder of the features; goes on where an earlier call stopped.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; an interrupted call is continued.")],
     set_: Set = None,
     kind: Annotated[
         str, typer.Option(help="grid: cells of the last feature map; windows: 14 overlapping windows, pooled.")
     ] = "grid",
-    backbone: Annotated[str | None, typer.Option(help="Which of the sweep's backbones, where it has several.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="One of the sweep's backbones, if it has several.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(help="Decoding processes (grid) or threads (windows).")] = 0,
 ) -> None:
-    """Pass a sweep's images through its backbone once; train on the result with `data.format: regions`.
+    """Compute a backbone's features of a sweep's images once, to train on them with `data.format: regions`.
 
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """
@@ -85,7 +85,7 @@ def features(
         raise ConfigError(f"--device must be cpu or cuda, got {device!r}")
     config = load_sweep(sweep, set_ or [])
     if config.data.image is None:
-        raise ConfigError(f"{config.name} trains on features already (data.format regions); give a sweep of images")
+        raise ConfigError(f"{config.name} already trains on features (data.format: regions); give a sweep with images")
     chosen = _one_backbone(config, backbone)
     with Progress(console=notes, transient=True) as bar:
         tasks: dict[str, Any] = {}
@@ -115,5 +115,5 @@ def _one_backbone(config: Any, name: str | None) -> Any:
     if name is None and len(names) > 1:
         raise ConfigError(f"the sweep has the backbones {', '.join(names)}; choose one with --backbone")
     if name is not None and name not in names:
-        raise ConfigError(f"--backbone must be one of the sweep's, {', '.join(names)}; got {name!r}")
+        raise ConfigError(f"--backbone must be one of the sweep's backbones, {', '.join(names)}; got {name!r}")
     return config.model.backbones[names.index(name) if name else 0]

@@ -26,16 +26,16 @@ launching = typer.Typer()
 def launch(
     sweep: Sweep,
     set_: Set = None,
-    address: Annotated[str | None, typer.Option(help="A Ray cluster; without it, this machine.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster; default: this machine.")] = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; train nothing.")] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also try failed cells again.")] = False,
-    only_failed: Annotated[bool, typer.Option("--only-failed", help="Try failed cells again, nothing else.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Train finished cells anew; old results are kept.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also retry failed cells.")] = False,
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="Retry failed cells and nothing else.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Repeat finished cells; old results are kept.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
 ) -> None:
-    """Train what is missing of a sweep, then write its report.
+    """Train what a sweep lacks, then write its report.
 
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
@@ -43,7 +43,7 @@ def launch(
     from runners.launch.launcher import INTERRUPTED, LaunchOptions, launch_sweep
 
     if retry_failed and only_failed:
-        raise GoalError("--retry-failed and --only-failed exclude each other")
+        raise GoalError("give --retry-failed or --only-failed, not both")
     arguments = SweepArguments(sweep, set_, store, tracking_uri)
     opened = arguments.open()
     if dry_run:
@@ -77,7 +77,7 @@ def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArgument
     except GoalError as error:
         if outcome.status == 0:
             raise
-        # The exit status is that of the failed cells, whose reason may well be the report's too (a full disk).
+        # Cells failed, and the exit status must say so. The report may have failed for the same reason (a full disk).
         print(f"error: no report: {error}", file=sys.stderr)
         return
     console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}", soft_wrap=True)
@@ -90,13 +90,13 @@ def plan(
     store: StoreDir = None,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Train a few steps here to estimate the time of stages never run before."),
+        typer.Option("--measure", help="Train a few steps to estimate the time of stages that have never run."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show cells, units, steps, disk and time of each stage, before anything runs.
+    """Show the cells, units, steps, disk space and time of each stage before anything runs.
 
-    Where COCO or Flickr30K are not there, their published sizes stand for them.
+    If COCO or Flickr30K is not on this machine, its published size is used.
 
     Example: goal-sweep plan emoji_vsepp.yaml --measure
     """
@@ -107,7 +107,7 @@ def plan(
     config = load_sweep(sweep, arguments.overrides)
     train = absent_but_published(config)
     if train is not None and not measure:
-        data = f"not here: planned from its published size, {train} to train on"
+        data = f"not on this machine; planned from its published size, {train} to train on"
         _print_stages(config, plan_published(config, train), data, as_json=as_json)
         return
     opened = arguments.open()
@@ -141,12 +141,12 @@ def _print_stages(config: SweepConfig, stages: list[StagePlan], data: str, *, as
         table.add_row(stage.name, *counts, disk, hours)
     console.print(table)
     if any(stage.hours is None and stage.done < stage.cells for stage in stages):
-        console.print("-- not known until a cell of the stage has finished; --measure tries a few steps")
+        console.print("-- unknown until a cell of the stage has finished; --measure trains a few steps to estimate it")
 
 
 @launching.command()
 def validate(sweep: Sweep, set_: Set = None) -> None:
-    """Check a sweep file, its data and its weights, without running.
+    """Check a sweep file, its data and its weights without training.
 
     Example: goal-sweep validate my_sweep.yaml
     """
@@ -162,7 +162,7 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
 
 @launching.command()
 def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJson = False) -> None:
-    """Show the 5x3 grid of each block as it stands. Changes nothing.
+    """Show the current 5x3 grid of each block. Changes nothing.
 
     Example: goal-sweep status quickstart.yaml
     """
@@ -192,11 +192,11 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
 @launching.command()
 def logs(
     sweep: Sweep,
-    cell: Annotated[str | None, typer.Argument(help="Cell id (or its beginning), or part of its name.")] = None,
+    cell: Annotated[str | None, typer.Argument(help="The cell's id or its beginning, or a part of its name.")] = None,
     set_: Set = None,
     store: StoreDir = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Failed cells only, with their traces.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing as lines are added.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only failed cells, with their traces.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
 ) -> None:
     """Print the logs of a sweep's cells.
 

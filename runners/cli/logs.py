@@ -1,4 +1,4 @@
-"""What trainings wrote while they ran, and why they failed; for `goal-sweep logs`."""
+"""The logs of trainings and the traces of failed ones, for `goal-sweep logs`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def show_logs(
 
     Args:
         sweep: the sweep.
-        pattern: beginning of a cell id, or a part of a cell's name; None for all cells.
-        failed: only failed trainings, with the traces of their last attempts.
-        follow: go on until interrupted.
-        write: takes one line.
+        pattern: beginning of a cell id, or part of a cell's name; None for all cells.
+        failed: print only failed trainings, with the traces of their last attempts.
+        follow: keep printing new lines until interrupted.
+        write: receives each line.
 
     Raises:
-        GoalError: no cell matches.
+        GoalError: no cell matches the pattern.
     """
     chosen = [one for one in sweep.trainings if pattern is None or _matches(one.cell, pattern)]
     if not chosen:

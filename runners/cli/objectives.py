@@ -44,7 +44,7 @@ def objectives(
 
 
 def objectives_table() -> tuple[list[dict[str, Any]], Table]:
-    """The objectives as rows and as a table; whether a loss exists is found numerically, for each variant."""
+    """Make the list of objectives, as rows and as a table. Whether a loss exists is tested numerically per variant."""
     from goal_core.objectives import VARIANTS, list_objectives
 
     table = Table(box=None)
@@ -59,10 +59,10 @@ def objectives_table() -> tuple[list[dict[str, Any]], Table]:
 
 
 def draw_objectives(folder: Path) -> list[Path]:
-    """Draw triplet weights, pair weights and the gradient fields as PNG.
+    """Draw the triplet weights, pair weights and gradient fields as PNG files.
 
     Args:
-        folder: where to; made when missing.
+        folder: folder for the files; created if missing.
 
     Returns:
         The files.

@@ -1,4 +1,4 @@
-"""What the commands share: options, the console, and how a command names its sweep."""
+"""What the commands share: options, consoles, and the arguments that name a sweep."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 console = Console(highlight=False)
 notes = Console(highlight=False, stderr=True)
-"""For progress bars, which are no part of a command's answer."""
+"""For progress bars, which do not belong to the output of a command."""
 
 Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
-StoreDir = Annotated[str | None, typer.Option("--store", help="Results folder, instead of the sweep file's.")]
-Uri = Annotated[str | None, typer.Option("--tracking-uri", help="MLflow tracking URI, instead of the sweep file's.")]
+StoreDir = Annotated[str | None, typer.Option("--store", help="Results folder; default: that of the sweep file.")]
+Uri = Annotated[str | None, typer.Option("--tracking-uri", help="MLflow tracking URI; default: that of the sweep.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, slots=True)
 class SweepArguments:
-    """A sweep as the command line names it."""
+    """The arguments by which a command line names a sweep."""
 
     sweep: str
     set_: list[str] | None = None
@@ -34,25 +34,25 @@ class SweepArguments:
     tracking_uri: str | None = None
 
     def open(self) -> OpenedSweep:
-        """The sweep with its data and store."""
+        """Open the sweep with its data and store."""
         from runners.launch.opened_sweep import open_sweep
 
         return open_sweep(self.sweep, self.overrides)
 
     @property
     def overrides(self) -> list[str]:
-        """The options as ``key=value`` settings."""
+        """The options as ``key=value`` overrides."""
         places = {"store": self.store, "tracking": self.tracking_uri}
         given = [f"{key}={json.dumps(place)}" for key, place in places.items() if place is not None]
         return [*(self.set_ or ()), *given]
 
     def command(self, verb: str, *arguments: str, with_tracking: bool = False) -> str:
-        """Another command on the same sweep, as a user would type it.
+        """Write another command on the same sweep, as a user would type it.
 
         Args:
-            verb: such as ``logs``.
-            arguments: what follows the sweep.
-            with_tracking: whether that command takes ``--tracking-uri``.
+            verb: the command, such as ``logs``.
+            arguments: arguments after the sweep.
+            with_tracking: whether the command accepts ``--tracking-uri``.
         """
         options = [word for text in self.set_ or () for word in ("--set", text)]
         options += ["--store", self.store] if self.store is not None else []

@@ -1,4 +1,4 @@
-"""What `goal-sweep report`, `sync` and `import` do with `analysis`; with `runners.cli.app` all that imports it."""
+"""Reports for the commands `launch`, `report`, `sync` and `import`. This module calls `analysis`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Scale = Literal["paper", "colour-blind"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTarget:
-    """Where a sweep's numbers are, and where its report goes."""
+    """Where a sweep's numbers come from, and where its report goes."""
 
     name: str
     uri: str
@@ -38,17 +38,17 @@ class ReportTarget:
 
     @classmethod
     def of(cls, config: SweepConfig) -> ReportTarget:
-        """The target of a sweep; its data need not be here."""
+        """The target of a sweep, whose data need not be on this machine."""
         root = Path(config.store)
         uri = resolve_uri(config.tracking, root)
         return cls(name=config.name, uri=uri, folder=root / "reports" / config.name)
 
 
 def report_targets(sweeps: Sequence[str], overrides: Sequence[str]) -> list[ReportTarget]:
-    """The targets of several sweeps, by path or shipped name.
+    """The targets of several sweeps, given by path or shipped name.
 
     Raises:
-        GoalError: a sweep file is not as it should be, or one is given twice.
+        GoalError: a sweep file is invalid, or the same sweep is given twice.
     """
     targets = [ReportTarget.of(load_sweep(sweep, overrides)) for sweep in sweeps]
     if len({(target.uri, target.name) for target in targets}) < len(targets):
@@ -59,10 +59,10 @@ def report_targets(sweeps: Sequence[str], overrides: Sequence[str]) -> list[Repo
 def report(
     targets: Sequence[ReportTarget], out: Path | None, compare: Literal["published"] | None, scale: Scale
 ) -> ReportResult:
-    """Write the report of the first sweep, with the others beside it, and attach it to its MLflow run.
+    """Write the report of the first sweep, compared with the others, and attach it to its MLflow run.
 
     Raises:
-        GoalError: tracking does not hold what a report needs, or refuses it.
+        GoalError: MLflow lacks what a report needs, or cannot be written.
     """
     first, *others = targets
     folder = out or first.folder
@@ -84,14 +84,14 @@ def is_current(target: ReportTarget, outcome: str) -> bool:
 
 
 def mark_current(target: ReportTarget, outcome: str) -> None:
-    """Note which outcome of a launch the report in the store shows.
+    """Record which outcome of a launch the report in the store shows.
 
     Args:
-        target: the sweep's.
-        outcome: digest of its cells and how each ended.
+        target: the target of the sweep.
+        outcome: digest of its trainings and how each ended.
 
     Raises:
-        StorageError: the disk refuses.
+        StorageError: the file cannot be written.
     """
     replace_bytes(_mark(target), outcome.encode())
 
@@ -101,17 +101,17 @@ def _mark(target: ReportTarget) -> Path:
 
 
 def print_result(result: ReportResult, console: Console) -> None:
-    """Say how complete a report is and where it lies."""
+    """Print how complete a report is and where it is."""
     missing = "" if result.is_complete else f" ({result.num_failed} failed, gaps are marked)"
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}", soft_wrap=True)
     console.print(f"        {result.out_dir / 'report.html'}", soft_wrap=True)
 
 
 def published(name: str, out: Path, scale: Scale) -> tuple[Path, ...]:
-    """Render the paper's own tables from its numbers.
+    """Render the paper's own tables from its published numbers.
 
     Raises:
-        GoalError: there are no such numbers.
+        GoalError: there are no published numbers of this name.
     """
     try:
         return render_published(name, out, scale)
@@ -120,13 +120,13 @@ def published(name: str, out: Path, scale: Scale) -> tuple[Path, ...]:
 
 
 def restore(target: ReportTarget) -> bool:
-    """After tracking was rebuilt: attach the report that lies in the store, and describe the sweep again.
+    """After tracking was rebuilt, attach the report in the store and write the sweep's descriptions again.
 
     Returns:
         Whether there was a report to attach.
 
     Raises:
-        GoalError: tracking refuses.
+        GoalError: MLflow cannot be written.
     """
     has_report = (target.folder / REPORT_LIST).is_file()
     try:

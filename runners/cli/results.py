@@ -30,17 +30,17 @@ _START_WAIT_S = 120.0
 @results.command()
 def report(
     sweeps: Annotated[
-        list[str] | None, typer.Argument(metavar="SWEEP...", help="A sweep; further ones stand beside the first.")
+        list[str] | None, typer.Argument(metavar="SWEEP...", help="A sweep; further ones are compared with it.")
     ] = None,
     set_: Set = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
-    compare: Annotated[str | None, typer.Option(help="`published`: beside the paper's numbers.")] = None,
+    compare: Annotated[str | None, typer.Option(help="`published`: compare with the paper's numbers.")] = None,
     published: Annotated[str | None, typer.Option(help="`goal_grid`: the paper's own tables, without a sweep.")] = None,
     scale: Annotated[str, typer.Option(help="Colours of the tables: `paper` or `colour-blind`.")] = "paper",
 ) -> None:
-    """Write tables, heatmaps, curves and statistics, and attach them to the sweep's MLflow run.
+    """Write the tables, heatmaps, learning curves and statistics, and attach them to the sweep's MLflow run.
 
     Example: goal-sweep report quickstart.yaml --out report
     """
@@ -50,12 +50,12 @@ def report(
     _check("--scale", scale, ("paper", "colour-blind"))
     if published is not None:
         if sweeps or out is None:
-            raise GoalError("--published takes --out and no sweep: it renders the paper's numbers alone")
+            raise GoalError("--published needs --out and takes no sweep, because it renders only the paper's numbers")
         files = reports.published(published, out, cast("Scale", scale))
         console.print(f"{len(files)} files in {out}", soft_wrap=True)
         return
     if not sweeps:
-        raise GoalError("give a sweep, or --published goal_grid")
+        raise GoalError("give a sweep, or --published goal_grid with --out")
     targets = reports.report_targets(sweeps, SweepArguments("", set_, store, tracking_uri).overrides)
     result = reports.report(targets, out, cast("Literal['published'] | None", compare), cast("Scale", scale))
     reports.print_result(result, console)
@@ -68,7 +68,7 @@ def _check(option: str, given: str | None, allowed: tuple[str | None, ...]) -> N
 
 @results.command()
 def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: Uri = None) -> None:
-    """Rebuild the sweep's MLflow runs, their artifacts and the attached report from the store.
+    """Rebuild a sweep's MLflow runs, their artifacts and the attached report from the store.
 
     Example: goal-sweep sync quickstart.yaml
     """
@@ -99,7 +99,7 @@ def export_(
 
     opened = SweepArguments(sweep, set_, store).open()
     done, asked = export_results(opened, opened.store, file)
-    left = f"; {asked - done} are not finished and not in it" if done < asked else ""
+    left = f"; the other {asked - done} are not finished" if done < asked else ""
     console.print(f"{file}: {done} of {asked} results{left}", soft_wrap=True)
 
 
@@ -109,7 +109,7 @@ def import_(
     store: Annotated[str, typer.Option("--store", help="Results folder to add to.")] = "./goal-sweep-store",
     tracking_uri: Uri = None,
 ) -> None:
-    """Add an archive's results to a results folder and to MLflow. Needs neither the data nor the weights.
+    """Add the results of an archive to a results folder and to MLflow, without the data or the weights.
 
     Example: goal-sweep import quickstart.zip --store results
     """
@@ -118,18 +118,18 @@ def import_(
 
 
 def import_archive(file: Path, store: str, tracking_uri: str | None) -> Iterator[str]:
-    """Check an archive, add its results to a store, and write their runs.
+    """Check an archive, add its results to a store, and write their MLflow runs.
 
     Args:
         file: the archive.
         store: the results folder.
-        tracking_uri: MLflow tracking URI; None takes the database in the store.
+        tracking_uri: MLflow tracking URI; None uses the database in the store.
 
     Yields:
-        What was done, a line each.
+        Lines that say what was done.
 
     Raises:
-        GoalError: the archive is not whole or contradicts the store, or MLflow refuses.
+        GoalError: the archive is damaged or contradicts the store, or MLflow cannot be written.
     """
     from runners.store import Store
     from runners.store.archive import import_results, read_archive, write_sweep_file
@@ -141,7 +141,7 @@ def import_archive(file: Path, store: str, tracking_uri: str | None) -> Iterator
     outcome = import_results(archive, target)
     yield f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already"
     if outcome.begun:
-        yield f"  {len(outcome.begun)} left alone: begun in {target.root} and not finished; a launch continues them"
+        yield f"  {len(outcome.begun)} not imported: begun in {target.root} and not finished; a launch continues them"
     uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)
     path = write_sweep_file(archive, target, uri)
     tracked = replace(archive, config=replace(archive.config, tracking=uri))
@@ -160,7 +160,7 @@ def ui(
     tracking_uri: Uri = None,
     port: Annotated[int, typer.Option(help="Port on this machine.")] = 5000,
 ) -> None:
-    """Open MLflow's web page on the sweep's tracking store (Ctrl-C ends it).
+    """Open MLflow's web page for the sweep's runs (Ctrl-C ends it).
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
@@ -170,7 +170,7 @@ def ui(
     (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
     database = sqlite_file(target.uri)
     if database is not None and not database.is_file():
-        raise GoalError(f"no tracking database at {database}: launch the sweep first, or give its --store")
+        raise GoalError(f"no tracking database at {database}; launch the sweep first, or give its --store")
     _require_free(port)
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", target.uri]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
@@ -204,10 +204,10 @@ def _wait_until_it_answers(server: psutil.Popen, address: str) -> None:
     deadline = time.monotonic() + _START_WAIT_S
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise GoalError(f"MLflow's page ended at once with status {server.returncode}")
+            raise GoalError(f"the MLflow server ended at once with status {server.returncode}")
         try:
             with urllib.request.urlopen(f"{address}/health", timeout=2):
                 return
         except OSError:
             time.sleep(0.2)
-    raise GoalError(f"MLflow's page did not answer at {address} within {_START_WAIT_S:.0f} s")
+    raise GoalError(f"the MLflow server did not answer at {address} within {_START_WAIT_S:.0f} s")

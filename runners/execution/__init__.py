@@ -1,5 +1,5 @@
-"""Where units run: Ray Tune in the driver, and what its workers do. This room alone imports ray.
+"""Run units: Ray Tune in the driver, and the work of its workers. Only this room imports ray.
 
-`runners.launch` and `runners.cli` import it; it knows the store and nothing of tracking. Its names are imported from
-its modules, for ray takes seconds to load.
+`runners.launch` and `runners.cli` import it. It imports the store, not the tracking. Import its names from its modules,
+because ray takes seconds to load.
 """

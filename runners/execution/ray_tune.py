@@ -1,7 +1,7 @@
-"""Units as Ray Tune trials. The only module that imports ray.
+"""Run units as Ray Tune trials. This is the only module that imports ray.
 
-Tune schedules, places and restarts. It is not asked to remember: what is done is in the store, so every launch hands
-Tune a fresh list of the units that are left, and none of Tune's own state is ever restored.
+Tune schedules, places and restarts trials. It does not have to remember anything: the store knows what is done, so
+every launch gives Tune a fresh list of the remaining units and never restores Tune's own state.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from goal_core.errors import DeviceError, GoalError
 from goal_core.training import TrainingEvent
 from runners.execution.worker import UnitJob, run_unit
 
-# Read by ray when it is imported: our own display instead of Tune's, no csv/json/tensorboard loggers (they write every
-# report to disk again), Ctrl-C as an exception in the driver, and no token file or usage report behind the user's back.
+# ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
+# loggers (which write every report to disk again), make Ctrl-C an exception in the driver, and prevent the token file
+# and the usage report that the user did not ask for.
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
@@ -33,71 +34,71 @@ QUIET = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray's own memory killer would take the whole experiment down with one trial; the kernel kills one worker.
+    # Ray's memory monitor would end the whole experiment for one trial; the kernel kills only one worker.
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 NODE_CHECK_S = 10.0
-"""Seconds between two looks at whether any machine of Ray's is left."""
+"""Seconds between checks that Ray has a machine left."""
 WORKER_DEATHS = 8
-"""Times one unit's worker may die without an error of its own (a lost node, a kill) before the unit is given up."""
+"""How often a unit's worker may die without an error of its own (a lost node, a kill) before the unit is given up."""
 
 
 MAX_RESTARTS = 3
-"""Times a command starts itself anew after its local Ray died."""
+"""How often a command restarts itself after its local Ray died."""
 _RESTARTS = "GOAL_SWEEP_RELAUNCHES"
 
 
 class RayLostError(GoalError):
-    """No machine of Ray's is left: its node process was killed, or the whole cluster went away."""
+    """Ray has no machine left: its node process was killed, or the whole cluster is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What one unit occupies."""
+    """The resources of one unit."""
 
     cpus: int
     gpus: float
 
 
 class UnitObserver(Protocol):
-    """What the driver is told while units run, in its own process."""
+    """Called in the driver's process while units run."""
 
     def started(self, job: UnitJob) -> None:
-        """A worker has begun a unit."""
+        """Called when a worker has begun a unit."""
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
-        """What happened to the trainings of a unit."""
+        """Called with what happened to the trainings of a unit."""
 
     def lost(self, job: UnitJob, error: str) -> None:
-        """A unit's worker died.
+        """Called when a unit's worker died.
 
         Args:
             job: the unit.
-            error: what it said last, when it is not started again; empty when it is.
+            error: the worker's last error line if it will not be restarted; empty if it will.
         """
 
     @property
     def stopping(self) -> bool:
-        """Whether every unit should be stopped."""
+        """Whether all units should stop."""
 
 
 class RayUnits:
-    """A running Ray, local or joined, that trains units.
+    """A running Ray that trains units: a local one, or a cluster that was joined.
 
     Args:
-        address: a cluster's address, or None for a Ray of our own on this machine.
-        resources: what each unit occupies.
+        address: the cluster's address; None starts a local Ray on this machine.
+        resources: the resources of each unit.
     """
 
     def __init__(self, address: str | None, resources: Resources) -> None:
         self.address, self.resources = address, resources
 
     def __enter__(self) -> RayUnits:
-        """Start or join Ray, and check that a unit fits somewhere.
+        """Start or join Ray, and check that some machine has room for a unit.
 
         Raises:
-            DeviceError: no node of the cluster has what a unit needs.
+            DeviceError: no machine of the cluster has the resources of a unit.
             GoalError: the cluster cannot be reached.
         """
         os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
@@ -124,7 +125,7 @@ class RayUnits:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Leave Ray; one of our own ends with it, and its workers too."""
+        """Leave Ray. A local Ray ends, and its workers with it."""
         import ray
 
         ray.shutdown()
@@ -135,23 +136,23 @@ class RayUnits:
             return
         most = {kind: max((node.get(kind, 0) for node in nodes), default=0) for kind in ("CPU", "GPU")}
         raise DeviceError(
-            f"a unit asks for {need.cpus} CPU and {need.gpus:g} GPU (resources.cpus, resources.gpus), "
-            f"but no machine has both: the largest has {most['CPU']:g} CPU and {most['GPU']:g} GPU"
+            f"a unit needs {need.cpus} CPU and {need.gpus:g} GPU (resources.cpus, resources.gpus), but no machine has "
+            f"both: one machine has at most {most['CPU']:g} CPU and {most['GPU']:g} GPU"
         )
 
     def run(self, jobs: Sequence[UnitJob], observer: UnitObserver) -> None:
-        """Train units; returns when each is done or given up.
+        """Train units, and return when each of them is done or given up.
 
         Args:
             jobs: the units; Tune starts them in this order, as resources allow.
-            observer: told of starts, events and losses.
+            observer: receives starts, events and losses.
 
         Raises:
-            RayLostError: Ray has no machine left; Tune itself would wait for one forever.
+            RayLostError: Ray has no machine left. Tune itself would wait forever.
         """
         from ray import tune
 
-        # Tune writes its own bookkeeping somewhere; nothing reads it again.
+        # Tune must write its bookkeeping somewhere; nothing reads it.
         with tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch, _terminate_like_interrupt():
             tune.Tuner(
                 tune.with_resources(_trial, {"cpu": self.resources.cpus, "gpu": self.resources.gpus}),
@@ -159,7 +160,7 @@ class RayUnits:
                 tune_config=tune.TuneConfig(
                     trial_name_creator=_trial_name,
                     trial_dirname_creator=_trial_name,
-                    # A CUDA context is not trusted to come back clean; a CPU worker saves seconds of imports.
+                    # Reusing a CPU worker saves seconds of imports; a used CUDA context may not be clean.
                     reuse_actors=self.resources.gpus == 0,
                 ),
                 run_config=tune.RunConfig(
@@ -174,7 +175,7 @@ class RayUnits:
 
 
 def _trial(config: dict[str, Any]) -> None:
-    """Body of a trial, in a worker: train the unit and report its events."""
+    """The body of a trial, in a worker: train the unit and report its events."""
     from ray import tune
 
     run_unit(config["jobs"][config["unit"]], lambda events: tune.report({"events": list(events)}))
@@ -212,7 +213,7 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
                 checked = time.monotonic()
 
         def __reduce__(self) -> tuple[Any, tuple[()]]:
-            return tune.Callback, ()  # Tune pickles callbacks into a file of its own that nobody reads
+            return tune.Callback, ()  # Tune pickles its callbacks into a file that nothing reads
 
     return Observe()
 
@@ -221,7 +222,7 @@ def _check_alive() -> None:
     import ray
 
     if not any(node["Alive"] for node in ray.nodes()):
-        raise RayLostError("Ray has no machine left to train on; the same command continues from the last epochs")
+        raise RayLostError("Ray has no machine left to train on; run the same command again to continue")
 
 
 def _stopper(observer: UnitObserver) -> Any:
@@ -236,7 +237,7 @@ def _stopper(observer: UnitObserver) -> Any:
             return observer.stopping
 
         def __reduce__(self) -> tuple[Any, tuple[()]]:
-            return NoopStopper, ()  # as the callback above
+            return NoopStopper, ()  # for the same reason as in the callback above
 
     return Stop()
 
@@ -250,13 +251,13 @@ def _error_line(trial: Any) -> str:
 
 
 def _passed_on() -> dict[str, str]:
-    """Environment that workers on other machines need and Tune does not forward; its values appear nowhere else."""
+    """Environment variables that workers on other machines need and Tune does not forward; their values stay hidden."""
     return {key: value for key, value in os.environ.items() if key.startswith(("AWS_ENDPOINT", "GOAL_"))}
 
 
 @contextmanager
 def _terminate_like_interrupt() -> Iterator[None]:
-    """Within the block SIGTERM raises KeyboardInterrupt, so that a batch system's stop ends like Ctrl-C."""
+    """Let SIGTERM raise KeyboardInterrupt within the block, so that a batch system's stop works like Ctrl-C."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -269,14 +270,14 @@ def _terminate_like_interrupt() -> Iterator[None]:
 
 
 def restart_command(error: Exception) -> NoReturn:
-    """Replace this process by the same command, started anew.
+    """Replace this process by a new start of the same command.
 
-    When the node process of a local Ray is killed, the Ray inside the driver cannot be used again: native threads end
-    the process at some later moment. The store holds everything that a new launch needs, so the driver becomes one.
-    `--force` is left out, for what it asks for has been set aside already.
+    When the node process of a local Ray is killed, the driver cannot use Ray again: native threads would end the
+    process at some later moment. The store holds everything that a new launch needs, so the driver starts one. It
+    drops `--force`, because the old results have been set aside already.
 
     Args:
-        error: why; raised instead when the command has started itself anew often enough.
+        error: the reason for the restart; raised when the command has restarted `MAX_RESTARTS` times already.
     """
     count = int(os.environ.get(_RESTARTS, "0"))
     if count >= MAX_RESTARTS:

@@ -1,4 +1,4 @@
-"""What a trial does with a unit, in a worker process: claim its trainings, do them, write down how each ended."""
+"""What a worker process does with a unit: claim its trainings, train them, and record how each ended."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from runners.store import AlreadyDoneError, LeaseHeldError, LeaseLostError, Stor
 from sweeps import Training, Unit
 
 HUNG = 70
-"""Exit status of a worker that its own watchdog ended."""
+"""Exit status of a worker that its watchdog ended."""
 HOPELESS = ("diverged", "collapsed")
-"""Kinds of failure that another attempt would only repeat, number by number."""
+"""Kinds of failure that another attempt would repeat with the same numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitJob:
-    """A unit on its way to a worker."""
+    """A unit as it is sent to a worker."""
 
     unit: Unit
     plan: UnitPlan
-    """The same as the trainer takes it."""
+    """The same unit in the form that the trainer takes."""
     store: str
     launch_id: str
     max_attempts: Mapping[Training, int]
-    """Charged attempts that each training may use up, those of earlier launches included."""
+    """Number of charged attempts allowed for each training, including those of earlier launches."""
     watchdog: int
-    """Seconds without a sign of life after which the unit counts as hung; 0 never."""
+    """Seconds without a sign of life after which the unit counts as hung; 0 disables the check."""
 
 
 def run_unit(job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None]) -> None:
-    """Do a unit's trainings that are still to be done.
+    """Run the trainings of a unit that are not done yet.
 
-    How each ended is in the store when this returns. An error that concerns the whole unit (data that cannot be read,
-    no GPU) fails each of its trainings and does not escape: trying again is the driver's decision.
+    When this returns, the store holds how each of them ended. An error of the whole unit (unreadable data, no GPU)
+    fails each training and is not raised, because the driver decides whether to try again.
 
     Args:
         job: the unit.
@@ -59,7 +59,7 @@ def run_unit(job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None]) -> N
 
 
 def _claim(job: UnitJob) -> dict[str, TrainingFolder]:
-    """The folders, by key, of the unit's trainings that nobody has finished and that have an attempt left."""
+    """Claim the unit's trainings that are not done and have an attempt left. Returns their folders by key."""
     store = Store(job.store)
     folders: dict[str, TrainingFolder] = {}
     for training in job.unit.trainings:
@@ -69,18 +69,18 @@ def _claim(job: UnitJob) -> dict[str, TrainingFolder]:
         try:
             folder.claim(job.launch_id)
         except (AlreadyDoneError, LeaseHeldError, LeaseLostError):
-            continue  # an earlier attempt of this trial finished it, or another launch has it
+            continue  # an earlier attempt of this trial finished it, or another launch is training it
         folders[training.key] = folder
     return folders
 
 
 class UnitListener:
-    """Writes failures down, passes events on, and ends the process when nothing moves.
+    """Records failures, passes events on, and ends the process when it hangs.
 
     Args:
-        folders: the unit's, by key.
+        folders: the folders of the unit's trainings, by key.
         send: passes events on to the driver.
-        watchdog: seconds without a sign of life; 0 never ends the process.
+        watchdog: seconds without a sign of life after which the process is ended; 0 disables this.
     """
 
     def __init__(
@@ -102,15 +102,15 @@ class UnitListener:
         self._over.set()
 
     def step(self, done: int, total: int) -> None:
-        """A sign of life."""
+        """Note a sign of life."""
         self._seen = time.monotonic()
 
     def alive(self) -> None:
-        """A sign of life."""
+        """Note a sign of life."""
         self._seen = time.monotonic()
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
-        """Write failures into the store, then tell the driver of everything."""
+        """Write failures into the store, then send all events to the driver."""
         self._seen = time.monotonic()
         for event in events:
             if isinstance(event, TrainingFailed):
@@ -121,12 +121,12 @@ class UnitListener:
         self.ended.add(event.key)
         folder = self._folders[event.key]
         try:
-            # A disk that refuses is no fault of the cell, so it costs the cell no attempt.
+            # A disk error is not the cell's fault, so it costs the cell no attempt.
             folder.fail(event.reason, event.trace, charged=event.kind != "storage", final=event.kind in HOPELESS)
         except LeaseLostError:
             return  # the cell's new owner decides how it ended
         except OSError as error:
-            # The disk that failed the cell refuses its obituary too; the driver still hears of it.
+            # The disk that made the cell fail cannot store the failure either; the driver still learns of it.
             os.write(2, f"{event.reason} (and its record could not be written: {error})\n".encode())
 
     def _watch(self) -> None:

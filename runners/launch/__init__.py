@@ -1,4 +1,4 @@
-"""One launch of one sweep, in the driver's process: what is to do, how it stands, and what it will cost.
+"""One launch of one sweep, in the driver's process: what is left to train, how far it is, and what it will cost.
 
-`runners.cli` imports it; it sees the store, the execution and the tracking.
+`runners.cli` imports this room. It imports the store, the execution and the tracking.
 """

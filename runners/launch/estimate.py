@@ -1,4 +1,4 @@
-"""What a sweep will cost, before anything runs: cells, units, steps, disk, and time from measured speed."""
+"""Estimate what a sweep will cost before anything runs: cells, units, steps, disk, and time from measured speed."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class StagePlan:
     cells: int
     """Cells of the sweep."""
     done: int
-    """Those whose result is in the store."""
+    """Cells whose result is in the store."""
     units: int
-    """Units that the rest makes."""
+    """Units into which the remaining cells are packed."""
     steps_per_epoch: int
     steps: int
-    """Optimiser steps of the rest, all cells together."""
+    """Optimiser steps of the remaining cells, summed."""
     disk_mb: float | None
-    """Best weights of the rest, megabytes; None before one of them has been written."""
+    """Size of the remaining cells' best weights in megabytes; None before any has been written."""
     hours: float | None
-    """Device hours of the rest at the speed of the finished cells, or at the measured one; None when neither is
-    known."""
+    """Device hours of the remaining cells at the speed of the finished ones or at the measured speed; None if neither
+    is known."""
     published: bool
-    """Whether the data was not there, so that its published size stands for it and nothing can count as done."""
+    """Whether the plan rests on the published size of data that is not on this machine. Then nothing counts as done."""
 
 
 def plan_stages(sweep: OpenedSweep, *, measure: bool = False) -> list[StagePlan]:
-    """Plan each stage from the data's size and from what the store's finished trainings took.
+    """Plan each stage from the size of the data and the time that finished trainings took.
 
     Args:
         sweep: the sweep.
-        measure: train the first units of a stage of which nothing is finished for a few steps, to know its speed.
+        measure: for stages without a finished training, measure the speed by training units for a few steps.
 
     Raises:
-        GoalError: the speed was to be measured, and a unit does not train.
+        GoalError: a unit fails while its speed is measured.
     """
     statuses = sweep.statuses()
     captions = sweep.dataset.splits["train"].num_captions
@@ -64,7 +64,7 @@ def plan_stages(sweep: OpenedSweep, *, measure: bool = False) -> list[StagePlan]
 
 
 def plan_published(config: SweepConfig, train: SplitCounts) -> list[StagePlan]:
-    """Plan each stage of a sweep whose data is not here.
+    """Plan each stage of a sweep whose data is not on this machine.
 
     Args:
         config: the sweep.
@@ -79,7 +79,7 @@ def plan_published(config: SweepConfig, train: SplitCounts) -> list[StagePlan]:
 
 
 def absent_but_published(config: SweepConfig) -> SplitCounts | None:
-    """The published size of the training split, where the sweep's data is not here at all; else None."""
+    """The published size of the training split if the sweep's data folder does not exist, else None."""
     if config.data.root is None or Path(config.data.root).exists():
         return None
     return published_counts(config.data).get("train")
@@ -95,7 +95,7 @@ def _plan(
     hours: float | None,
     published: bool,
 ) -> StagePlan:
-    """The plan of one stage; ``left`` of its trainings are still to do, on a training split of so many captions."""
+    """Plan one stage. ``left`` are the trainings still to do; ``captions`` is the size of the training split."""
     stage = trainings[0].stage
     steps = num_batches(captions, stage.batch_size, stage.drop_last)
     return StagePlan(
@@ -112,7 +112,7 @@ def _plan(
 
 
 def _sizes(sweep: OpenedSweep, trainings: Sequence[Training]) -> Iterator[int]:
-    """Bytes of the best weights that are there; imported results have none."""
+    """Bytes of each training's best weights; imported results have none and are left out."""
     for training in trainings:
         path = sweep.store.folder(training).path(BEST)
         if path.exists():
@@ -120,7 +120,7 @@ def _sizes(sweep: OpenedSweep, trainings: Sequence[Training]) -> Iterator[int]:
 
 
 def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) -> float:
-    """Hours of some units of one stage, each at the measured speed of the first of its backbone and number of cells."""
+    """Hours that units of one stage need. Units with the same model and number of cells share one measurement."""
     splits = sweep.dataset.splits
     images = sum(split.num_images for split in splits.values())
     seconds = 0.0
@@ -129,7 +129,7 @@ def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) ->
         kind = (unit.trainings[0].cell.model, len(unit.trainings))
         if kind not in speeds:
             speeds[kind] = measure_speed(sweep.plan_unit(unit), sweep.dataset)
-            # Features are kept in the store for all units of a backbone that is the same in each of them.
+            # The units of one backbone compute its features once; the store keeps them.
             seconds += speeds[kind].feature_image_s * images
         speed = speeds[kind]
         steps = unit.stage.epochs * num_batches(captions, unit.stage.batch_size, unit.stage.drop_last)

@@ -1,7 +1,7 @@
-"""`goal-sweep launch`: train what is missing of a sweep, stage by stage, and leave store and tracking complete.
+"""`goal-sweep launch`: train what a sweep lacks, stage by stage, and leave the store and MLflow complete.
 
-The store decides what is missing; Ray Tune runs it; this process alone writes MLflow, from what the store holds.
-Killed at any point and started again, it goes on.
+The store decides what is missing, and Ray Tune runs it. Only this process writes MLflow, from what the store holds.
+A launch that was killed at any point continues when it is started again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
-    """What the command line says about one launch."""
+    """The options of one launch."""
 
     address: str | None = None
-    """A Ray cluster; None runs on this machine."""
+    """Address of a Ray cluster; None trains on this machine."""
     failed: Literal["keep", "retry", "only"] = "keep"
-    """Trainings that have used up their attempts stay failed, are tried again too, or are all that is tried."""
+    """Trainings without attempts left: keep them failed, also retry them, or retry only them."""
     force: bool = False
-    """Train finished trainings anew; their results are kept aside."""
+    """Repeat finished trainings; their old results are set aside."""
     fail_fast: bool = False
     """Stop at the first failed training."""
 
@@ -47,23 +47,23 @@ class LaunchOutcome:
     """Exit status: 0 when every training is done, 1 when some failed, 130 when interrupted."""
     progress: SweepProgress
     found_nothing_to_do: bool
-    """Whether every training was settled before the launch began."""
+    """Whether no training was left to do when the launch began."""
 
 
 def launch_sweep(
     sweep: OpenedSweep, options: LaunchOptions, console: Console, logs_command: Callable[[str], str]
 ) -> LaunchOutcome:
-    """Train what is missing of a sweep.
+    """Train what a sweep lacks.
 
     Args:
         sweep: the sweep.
-        options: the command line's.
+        options: the options of this launch.
         console: where to show progress.
-        logs_command: the command that prints the logs of a cell id.
+        logs_command: maps a cell id to the command that prints the cell's logs.
 
     Raises:
-        RayLostError: Ray has no machine left; what was trained is kept, and a new launch continues from it.
-        GoalError: nothing can be trained, and why.
+        RayLostError: Ray has no machine left. Finished epochs are kept, and a new launch continues from them.
+        GoalError: nothing can be trained; the message says why.
     """
     plan = LaunchPlan(sweep, options)
     view = LiveView(plan.progress, sweep.config.name, console, logs_command)
@@ -85,18 +85,18 @@ def launch_sweep(
 
 
 class LaunchPlan:
-    """Which trainings a launch will try, as far as it has come.
+    """Which trainings a launch will still try.
 
     Args:
         sweep: the sweep.
-        options: the command line's.
+        options: the options of this launch.
     """
 
     def __init__(self, sweep: OpenedSweep, options: LaunchOptions) -> None:
         self._sweep = sweep
         self.progress = sweep.progress()
         self.forgiven: dict[Training, int] = {}
-        """Charged attempts that do not count any more."""
+        """Number of each training's charged attempts that no longer count."""
         self.given_up: set[Training] = set()
         """Trainings that this launch will not try again."""
         self._forced: list[Training] = []
@@ -112,12 +112,12 @@ class LaunchPlan:
             self.progress.restart(training)
 
     def set_aside_finished(self) -> None:
-        """Move the results away that are to be trained anew."""
+        """Move away the results of the trainings that will be repeated."""
         for training in self._forced:
             self._sweep.store.set_aside(training)
 
     def _forgive(self, *, only: bool) -> None:
-        """Let failed trainings wait again, and with ``only`` give up all others."""
+        """Set failed trainings back to waiting; with ``only``, give up all others."""
         for training in self._sweep.trainings:
             state = self.progress[training].state
             if state == "failed":
@@ -128,7 +128,7 @@ class LaunchPlan:
                 self.given_up.add(training)
 
     def _fail_without_start(self) -> None:
-        """Fail trainings whose earlier stage is done but left no weights, as imported results do."""
+        """Fail trainings whose stage before is done but has no weights, as with imported results."""
         for training in self._sweep.trainings:
             before = training.before
             if before is None or self.progress[training].state != "waiting" or self.progress[before].state != "done":
@@ -138,11 +138,11 @@ class LaunchPlan:
                 self.progress.failed(training, f"{reason} (imported results come without weights)")
 
     def startable(self, trainings: Sequence[Training], *, ahead: bool) -> list[Training]:
-        """Those of some trainings that are still to be done and can start.
+        """Select the trainings that are not done yet and can start.
 
         Args:
-            trainings: to choose from.
-            ahead: also count those whose earlier stage is still to come.
+            trainings: the trainings to choose from.
+            ahead: also select those whose stage before is not done yet.
         """
         return [training for training in trainings if self._can_start(training, ahead=ahead)]
 
@@ -154,15 +154,15 @@ class LaunchPlan:
 
 
 class Launcher:
-    """Trains what a plan says; the observer of its units.
+    """Carries out a launch plan and observes its units.
 
     Args:
         sweep: the sweep.
-        options: the command line's.
+        options: the options of this launch.
         plan: what to train.
-        view: shows it.
-        tracking: writes it to MLflow.
-        launch_id: under which attempts are claimed.
+        view: shows the progress.
+        tracking: writes the progress to MLflow.
+        launch_id: the id that claims the attempts of this launch.
     """
 
     def __init__(
@@ -179,12 +179,12 @@ class Launcher:
         self._progress = plan.progress
         self._trainings = {training.key: training for training in sweep.trainings}
         self._abandoned: dict[Training, str] = {}
-        """Trainings whose worker died more often than Ray starts it again, with what it said last."""
+        """Trainings whose worker died more often than Ray restarts it, with its last error message."""
         self.stopping = False
-        """Whether every unit should be stopped."""
+        """Whether all units should stop."""
 
     def run(self) -> int:
-        """Train; returns the exit status.
+        """Train, and return the exit status.
 
         Raises:
             RayLostError: Ray has no machine left.
@@ -211,15 +211,16 @@ class Launcher:
         resources = self._sweep.config.resources
         needs = Resources(cpus=resources.cpus, gpus=resources.gpus)
         with self._view, RayUnits(self._options.address, needs) as ray:
-            # MLflow opened while Ray started; what is wrong with it for good is said before anything trains.
+            # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             self._tracking.tracking.wait_open()
             for trainings in self._sweep.by_stage:
                 self._train_stage(ray, trainings)
 
     def _train_stage(self, ray: RayUnits, trainings: Sequence[Training]) -> None:
-        """Rounds of units until every training of a stage is done or given up.
+        """Run rounds of units until every training of a stage is done or given up.
 
-        A round may leave trainings waiting: evicted from a shared unit with attempts left, or robbed of their worker.
+        A round may leave trainings waiting: those evicted from a shared unit that have attempts left, and those whose
+        worker was lost.
         """
         while not self.stopping and (chosen := self._plan.startable(trainings, ahead=False)):
             units = pack(chosen, self._sweep.config.execution)
@@ -241,9 +242,9 @@ class Launcher:
         return len(self._sweep.store.folder(training).attempts.all())
 
     def _settle(self, training: Training, *, tried: bool) -> None:
-        """After a round, take the store's word for a training: events may have been lost with a worker."""
+        """After a round, read from the store how a training ended, because a lost worker may have lost events too."""
         store = self._sweep.store
-        # One worker lost is no fault of the cell; one that dies however often it is started is taken for one.
+        # Losing one worker is not the cell's fault; losing one at every restart counts as a failure of the cell.
         message = self._abandoned.pop(training, "")
         outcome: Outcome = "failed" if message else "lost"
         reason = f"its workers died: {message}" if message else "its worker died"
@@ -256,20 +257,20 @@ class Launcher:
             self._failed(training, status.reason)
         elif not tried or training in self._plan.given_up:
             self._plan.given_up.add(training)
-            self._failed(training, status.reason or "no worker ever started it")
+            self._failed(training, status.reason or "no worker started it")
         else:
             self._progress.waiting(training)
 
-    # What units report.
+    # Called by the execution with what the units report.
 
     def started(self, job: UnitJob) -> None:
-        """A worker has begun a unit."""
+        """Note that a worker has begun a unit."""
         for training in job.unit.trainings:
             self._progress.running(training, self._progress[training].epoch)
             self._tracking.sync(training)
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
-        """What happened to the trainings of a unit."""
+        """Process what happened to the trainings of a unit."""
         for event in events:
             training = self._trainings[event.key]
             match event:
@@ -283,16 +284,16 @@ class Launcher:
                     self._evicted(training, kind, reason)
 
     def lost(self, job: UnitJob, error: str) -> None:
-        """A worker died. Its trainings go on in the trial's next start, or, when there is none, in the next round."""
+        """Note that a worker died. Its trainings continue when Ray restarts the trial, or else in the next round."""
         if error:
             self._abandoned.update(dict.fromkeys(job.unit.trainings, error))
-            self._view.note(f"{job.unit.label}: given up for this round, {error}")
+            self._view.note(f"{job.unit.label}: given up for this round: {error}")
         else:
-            self._view.note(f"{job.unit.label}: its worker died, starting again from the last checkpoints")
+            self._view.note(f"{job.unit.label}: its worker died; restarting from the last checkpoints")
 
     def _evicted(self, training: Training, kind: str, reason: str) -> None:
         if kind == "storage":
-            # The next launch tries again, when there is room; this one would only fail over and over.
+            # This launch would only fail again. The next one tries again, when the disk may have room.
             self._plan.given_up.add(training)
         if kind == "storage" or kind in HOPELESS:
             self._failed(training, reason)
@@ -322,7 +323,7 @@ class Launcher:
 
 
 def _finish(progress: SweepProgress, view: LiveView, tracking: SweepTracking) -> int:
-    """Bring tracking up to date, show how the sweep stands, and return the exit status."""
+    """Bring tracking up to date, show the state of the sweep, and return the exit status."""
     tracking.sync_all(wait=60)
     if tracking.trouble:
         view.note(f"tracking: {tracking.trouble} (goal-sweep sync brings it up to date)")

@@ -1,8 +1,7 @@
-"""What `launch` and `status` show: progress, time left, and each block's 5x3 grid as it fills.
+"""What `launch` and `status` show: progress, time left, and the 5x3 grid of each block as it fills.
 
-On a terminal the view redraws itself; elsewhere (a log file, a batch job) it is plain lines, one for each event.
-Readable at 80 columns, without colour (NO_COLOR, a pipe) and in an encoding that knows ASCII alone: what a colour says
-a mark says too.
+On a terminal the view redraws itself. Elsewhere (a log file, a batch job) it prints one plain line for each event.
+It is readable at 80 columns, without colour (NO_COLOR, a pipe) and in ASCII: a mark repeats what each colour says.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MARKS = {"waiting": ".", "running": "~", "failed": "x"}
 
 
 def format_duration(seconds: float | None) -> str:
-    """`1h 02m`, `3m 05s`, `12s`, or `--` when unknown."""
+    """Write a duration as `1h 02m`, `3m 05s` or `12s`; `--` when it is unknown."""
     if seconds is None:
         return "--"
     minutes, rest = divmod(round(seconds), 60)
@@ -37,17 +36,17 @@ def format_duration(seconds: float | None) -> str:
 
 
 def plus_minus(console: Console) -> str:
-    """The sign between a mean and its standard deviation that the console's encoding can show."""
+    """The sign between mean and standard deviation: `±`, or `+-` where the console's encoding is ASCII."""
     return "+-" if console.options.ascii_only else "±"
 
 
 def cell_text(cell: GridCell | None, sign: str = "±", *, best: bool = False) -> str:
-    """One cell of a grid: `56.6 ± 0.3`, with `(2/3)` while seeds are missing, or marks of what is going on.
+    """Write one cell of a grid: `56.6 ± 0.3`, with `(2/3)` while seeds are missing; before the first, a mark per seed.
 
     Args:
         cell: the cell; None gives an empty text.
         sign: from `plus_minus`.
-        best: mark it as the best of its grid.
+        best: mark the cell as the best of its grid.
     """
     if cell is None:
         return ""
@@ -61,9 +60,9 @@ def cell_text(cell: GridCell | None, sign: str = "±", *, best: bool = False) ->
 
 
 def block_table(progress: SweepProgress, block: Block, metric: str, label: str, sign: str = "±") -> Group:
-    """One block and direction: pair weights as rows, triplet weights as columns, mean ± std over seeds.
+    """Draw one block and direction: pair weights as rows, triplet weights as columns, mean ± std over seeds.
 
-    The best of the cells whose seeds are all in has a star.
+    A star marks the best cell among those whose seeds are all finished.
     """
     grid = progress.grid(block, metric)
     pairs = [name for name in pair_weights if any(pair == name for pair, _ in grid)]
@@ -96,7 +95,7 @@ def _style(cell: GridCell | None, best: float) -> str:
 
 
 def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
-    """Counts, progress bar, and while a launch runs the time left."""
+    """Draw the counts and, while a launch runs, the times and a progress bar."""
     counts = progress.counts()
     states = (
         f"{counts['done']} done, {counts['running']} running, {counts['waiting']} waiting, {counts['failed']} failed"
@@ -113,13 +112,13 @@ def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
 
 
 def failures(progress: SweepProgress) -> list[str]:
-    """One line for each failed training."""
+    """Write one line for each failed training."""
     failed = (standing for standing in progress.standings if standing.state == "failed")
     return [f"{one.training.name}  {one.training.cell.id}  {one.reason}" for one in failed]
 
 
 def overview(progress: SweepProgress, name: str, *, live: bool = True, sign: str = "±") -> Group:
-    """The whole view."""
+    """Draw the whole view."""
     parts: list[RenderableType] = [header(progress, name, live=live)]
     for block in progress.blocks():
         for metric, label in METRICS:
@@ -132,13 +131,13 @@ def overview(progress: SweepProgress, name: str, *, live: bool = True, sign: str
 
 
 class LiveView:
-    """Shows a sweep while it changes; a context manager.
+    """Shows a sweep while it trains; a context manager.
 
     Args:
         progress: what to show.
         name: the sweep's name.
         console: where to show it.
-        logs_command: the command that prints the logs of a cell id.
+        logs_command: maps a cell id to the command that prints the cell's logs.
     """
 
     def __init__(
@@ -155,7 +154,7 @@ class LiveView:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Leave the final view standing."""
+        """Stop drawing."""
         if self._interactive:
             self._live.stop()
 
@@ -163,7 +162,7 @@ class LiveView:
         tall = len(self.progress.blocks()) * 2 * 8 + 6
         if tall <= self.console.height:
             return overview(self.progress, self.name, sign=plus_minus(self.console))
-        # A view taller than the terminal cannot be redrawn in place: show the block that is filling.
+        # A view taller than the terminal cannot be redrawn in place, so show only the block in training.
         return Group(header(self.progress, self.name, live=True), *self._current_block())
 
     def _current_block(self) -> Iterator[RenderableType]:
@@ -174,11 +173,11 @@ class LiveView:
             yield block_table(self.progress, blocks[0], metric, label, plus_minus(self.console))
 
     def note(self, text: str) -> None:
-        """A line above the view (or in the log)."""
+        """Print a line above the view, or in the log."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=not self._interactive)
 
     def epoch(self, training: Training) -> None:
-        """An epoch is over: a plain line where nothing is redrawn."""
+        """Print a line for a finished epoch, unless the view redraws itself."""
         if not self._interactive:
             standing, left = self.progress[training], format_duration(self.progress.eta_seconds())
             self.note(
@@ -187,7 +186,7 @@ class LiveView:
             )
 
     def done(self, training: Training) -> None:
-        """A training is finished."""
+        """Print a line for a finished training, unless the view redraws itself."""
         if not self._interactive:
             test, counts = self.progress[training].test, self.progress.counts()
             self.note(
@@ -196,6 +195,6 @@ class LiveView:
             )
 
     def failed(self, training: Training) -> None:
-        """A training failed."""
+        """Print a line for a failed training."""
         reason = self.progress[training].reason
         self.note(f"{training.name}: failed, {reason} ({self._logs_command(training.cell.id)})")

@@ -1,4 +1,4 @@
-"""A sweep file made ready: its data open, its trainings with their keys, its store. What most commands start from."""
+"""A sweep with its data and its store opened, so that its trainings have keys. Most commands start from one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from sweeps import ResolvedSweep, Training, Unit, load_sweep
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedSweep(ResolvedSweep):
-    """A sweep, ready to be planned, shown or launched."""
+    """A sweep that is ready to be planned, shown or launched."""
 
     dataset: Dataset
     store: Store
 
     def statuses(self) -> dict[Training, TrainingStatus]:
-        """How far every training is, as the store tells it."""
+        """The status of every training, read from the store."""
         return self.store.status(self.trainings, max_attempts=self.config.resources.max_attempts)
 
     def progress(self) -> SweepProgress:
-        """The sweep as it stands in the store."""
+        """The progress of the sweep, read from the store."""
         progress = SweepProgress(self.trainings)
         for training, status in self.statuses().items():
             if status.state == "done":
@@ -39,7 +39,7 @@ class OpenedSweep(ResolvedSweep):
         return progress
 
     def plan_unit(self, unit: Unit) -> UnitPlan:
-        """A unit as the trainer takes it."""
+        """Turn a unit into the plan that the trainer takes."""
         first, resources = unit.trainings[0], self.config.resources
         plans = [
             TrainingPlan(
@@ -64,12 +64,12 @@ class OpenedSweep(ResolvedSweep):
         )
 
     def job(self, unit: Unit, launch_id: str, forgiven: Mapping[Training, int]) -> UnitJob:
-        """A unit as a worker takes it.
+        """Turn a unit into the job that a worker takes.
 
         Args:
             unit: the unit.
-            launch_id: this launch.
-            forgiven: charged attempts that do not count any more.
+            launch_id: the id of this launch.
+            forgiven: number of each training's charged attempts that no longer count.
         """
         resources = self.config.resources
         return UnitJob(
@@ -82,32 +82,32 @@ class OpenedSweep(ResolvedSweep):
         )
 
     def check_trainable(self) -> None:
-        """Check what only shows when training begins: batches that fit the data, weights that fit the backbone.
+        """Check what would otherwise fail only in training: batch sizes against the data, weights against the model.
 
         Raises:
             ConfigError: a batch is larger than the training split.
-            WeightsError: weights do not fit.
+            WeightsError: weights do not fit the model.
         """
         captions = self.dataset.splits["train"].num_captions
         for stage in self.config.stages:
             if stage.batch_size > captions:
                 raise ConfigError(
-                    f"stages.{stage.name}.batch_size = {stage.batch_size} is larger than the data: the train split of "
-                    f"{self.dataset.name!r} has {captions} captions"
+                    f"stages.{stage.name}.batch_size must be at most {captions}, the number of captions in the train "
+                    f"split of {self.dataset.name!r}, got {stage.batch_size}"
                 )
         for model in self.config.model.models:
             check_initial_weights(model, self.config.data, self.dataset)
 
 
 def open_sweep(sweep: str, overrides: Sequence[str] = ()) -> OpenedSweep:
-    """Load a sweep and everything that its cells' ids depend on.
+    """Load a sweep and everything that its cell ids depend on.
 
     Args:
-        sweep: path or shipped name.
-        overrides: ``key=value`` settings that replace the file's.
+        sweep: path of a sweep file, or the name of a shipped sweep.
+        overrides: ``key=value`` settings that replace those of the file.
 
     Raises:
-        GoalError: the sweep file, the data or the weights are not as they should be.
+        GoalError: the sweep file is invalid, or the data or weights are missing or invalid.
     """
     config = load_sweep(sweep, overrides)
     results = Store(config.store)

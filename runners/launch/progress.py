@@ -1,4 +1,4 @@
-"""How a sweep stands: its trainings and the 5x3 grids they fill. Draws nothing, writes nothing."""
+"""The progress of a sweep: the state of its trainings and the 5x3 grids that they fill. No drawing, no writing."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sweeps import Block, Training, content_id
 
 @dataclass(slots=True)
 class Standing:
-    """How one training stands."""
+    """The state of one training."""
 
     training: Training
     state: State = "waiting"
     epoch: int = 0
     """Epochs done."""
     val_rsum: float = float("nan")
-    """Of the last epoch."""
+    """val/rsum of the last epoch; NaN before the first."""
     test: Mapping[str, float] = field(default_factory=dict)
-    """Final metrics, when done."""
+    """Final metrics; empty until the training is done."""
     reason: str = ""
     """Why it failed."""
 
@@ -42,16 +42,16 @@ class GridCell:
     failed: int
     running: int
     mean: float
-    """Mean of the metric over the finished seeds; NaN when none is."""
+    """Mean of the metric over the finished seeds; NaN if there are none."""
     std: float
-    """Standard deviation over them (ddof=1); NaN with fewer than two."""
+    """Standard deviation over the finished seeds (ddof=1); NaN with fewer than two."""
 
 
 class SweepProgress:
     """The state of every training of one sweep.
 
     Args:
-        trainings: all of them, in the sweep's order.
+        trainings: all trainings, in the sweep's order.
     """
 
     def __init__(self, trainings: Sequence[Training]) -> None:
@@ -60,32 +60,32 @@ class SweepProgress:
         self._epochs_here = 0
 
     def __getitem__(self, training: Training) -> Standing:
-        """How a training stands."""
+        """The state of a training."""
         return self._standings[training]
 
     @property
     def standings(self) -> list[Standing]:
-        """How every training stands, in the sweep's order."""
+        """The state of every training, in the sweep's order."""
         return list(self._standings.values())
 
     def running(self, training: Training, epoch: int) -> None:
-        """A training is at work, with some epochs done already."""
+        """Note that a training runs, with some epochs done already."""
         standing = self[training]
         standing.state, standing.epoch = "running", epoch
 
     def epoch_done(self, training: Training, epoch: int, metrics: Mapping[str, float]) -> None:
-        """A training finished an epoch."""
+        """Note that a training finished an epoch."""
         standing = self[training]
         self._epochs_here += max(0, epoch - standing.epoch)
         standing.state, standing.epoch, standing.val_rsum = "running", epoch, metrics.get("val/rsum", float("nan"))
 
     def done(self, training: Training, result: Mapping[str, Any]) -> None:
-        """A training is finished."""
+        """Note that a training is done."""
         standing = self[training]
         standing.state, standing.epoch, standing.test = "done", standing.epochs, result["metrics"]
 
     def failed(self, training: Training, reason: str) -> None:
-        """A training failed; the stages after it cannot start."""
+        """Note that a training failed. The stages after it cannot start and fail too."""
         standing = self[training]
         standing.state, standing.reason = "failed", reason
         for later in self._standings.values():
@@ -93,29 +93,29 @@ class SweepProgress:
                 self.failed(later.training, f"its {training.stage.name} stage failed")
 
     def waiting(self, training: Training) -> None:
-        """A training will be tried again."""
+        """Note that a training will be tried again."""
         self[training].state = "waiting"
 
     def restart(self, training: Training) -> None:
-        """A finished training will be done anew, from its first epoch."""
+        """Note that a finished training will be repeated from its first epoch."""
         self._standings[training] = Standing(training)
 
     def counts(self, trainings: Iterable[Training] | None = None) -> dict[State, int]:
-        """How many trainings are in each state."""
+        """Count the trainings in each state."""
         chosen = [self[training].state for training in (self._standings if trainings is None else trainings)]
         states: tuple[State, ...] = ("done", "running", "waiting", "failed")
         return {state: chosen.count(state) for state in states}
 
     def share_done(self) -> float:
-        """Share of the epochs that are done, 0 to 1; failed trainings count as over."""
+        """Share of the epochs that are done, 0 to 1. All epochs of a failed training count as done."""
         total = sum(standing.epochs for standing in self.standings)
         gone = sum(one.epochs if one.state == "failed" else one.epoch for one in self.standings)
         return gone / total if total else 1.0
 
     def eta_seconds(self) -> float | None:
-        """Seconds left at the pace of this launch, by epochs; None before the first epoch.
+        """Seconds left if epochs keep the pace of this launch; None before its first epoch.
 
-        An epoch of one stage may cost more than one of another; the estimate mends itself as they come.
+        Epochs of different stages may take different times. The estimate improves as epochs of each stage finish.
         """
         left = sum(one.epochs - one.epoch for one in self.standings if one.state in ("waiting", "running"))
         if not left:
@@ -125,18 +125,18 @@ class SweepProgress:
         return (time.monotonic() - self.started) / self._epochs_here * left
 
     def blocks(self) -> list[Block]:
-        """The blocks, stage by stage, in the order of the cells."""
+        """The blocks, ordered by stage, then by cell."""
         return list(dict.fromkeys(training.block for training in self._standings))
 
     def digest(self) -> str:
-        """16 hex digits that change with what is asked for and with how any of it ended."""
+        """16 hex digits that change when the set of trainings changes or any of them ends differently."""
         return content_id(sorted([one.training.cell.id, one.training.key, one.state] for one in self.standings))
 
     def grid(self, block: Block, metric: str) -> dict[tuple[str, str], GridCell]:
-        """A block's grid by (pair, triplet).
+        """The grid of a block, by (pair, triplet).
 
         Args:
-            block: which block.
+            block: the block.
             metric: name of a final metric, such as ``test/i2t_r1``.
         """
         cells: dict[tuple[str, str], list[Standing]] = {}

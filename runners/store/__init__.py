@@ -1,6 +1,6 @@
-"""The results folder, which is the truth about what has been trained: who may write to it, and what it holds.
+"""The results folder, the source of truth about what has been trained: what it holds and who may write to it.
 
-`runners.launch`, `runners.execution`, `runners.tracking` and `runners.cli` import it; it imports none of them.
+`runners.launch`, `runners.execution`, `runners.tracking` and `runners.cli` import it. It imports none of them.
 """
 
 from runners.store.attempts import Attempt, Outcome

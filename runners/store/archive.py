@@ -1,13 +1,13 @@
-"""Results without weights, carried from one store to another as one file.
+"""Archives: one file that carries results, without weights, from one store to another.
 
 ::
 
-    manifest.json                            what is in it, and the SHA-256 of every other file
-    sweep.json                               the resolved sweep, its data's fingerprint and its weights' identities
+    manifest.json                            the format, its version, and the SHA-256 of every other file
+    sweep.json                               the resolved sweep, its data fingerprint and the ids of its weights
     cells/<cell id>/cell.json
-    cells/<cell id>/<stage>-<key>/...        a finished training, all but its weights
+    cells/<cell id>/<stage>-<key>/...        a finished training without its weights
 
-An import checks every byte before it writes anything, takes whole trainings only, and never replaces a finished result.
+An import checks every byte before it writes, adds only complete trainings, and never replaces a finished result.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _STORE, _TRACKING = "./goal-sweep-store", "sqlite:///{store}/mlflow.db"
 
 
 class ArchiveError(GoalError):
-    """An archive of results is not whole, not one, or contradicts what the store holds."""
+    """A file is not an archive of results, is damaged, or contradicts what the store holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Archive(ResolvedSweep):
-    """A sweep and its finished results, checked."""
+    """A sweep with its finished results, read from an archive and checked."""
 
     files: Mapping[str, bytes]
-    """Every member but the manifest, by name."""
+    """Content of every member except the manifest, by name."""
 
     @property
     def finished(self) -> list[Training]:
-        """The trainings whose results it holds, in the sweep's order."""
+        """The trainings whose results the archive holds, in the sweep's order."""
         return [training for training in self.trainings if f"{_folder(training)}/{RESULT}" in self.files]
 
 
@@ -64,28 +64,28 @@ class ImportOutcome:
 
     added: list[Training] = field(default_factory=list)
     known: list[Training] = field(default_factory=list)
-    """There already, with the same numbers."""
+    """Already finished in the store, with the same numbers."""
     begun: list[Training] = field(default_factory=list)
-    """Begun in this store and not finished; left alone, for a launch here continues it."""
+    """Begun in the store but not finished. They are not imported, because a launch on this store continues them."""
 
 
 def export_results(sweep: ResolvedSweep, store: Store, path: Path) -> tuple[int, int]:
-    """Write every finished training of a sweep, without weights, to one file. The same results give the same bytes.
+    """Write every finished training of a sweep, without weights, to one file. Equal results give equal bytes.
 
     Args:
         sweep: the sweep.
-        store: the results folder that holds them.
-        path: the file, a zip; replaced whole.
+        store: the results folder that holds the results.
+        path: the zip file to write or replace.
 
     Returns:
-        How many trainings are in it, and how many the sweep has.
+        The number of trainings in the archive, and the number in the sweep.
 
     Raises:
-        ArchiveError: nothing is finished.
-        StorageError: the disk refuses.
+        ArchiveError: no training is finished.
+        StorageError: the store cannot be read or the file cannot be written.
     """
     description = {
-        # Where it was trained is nobody's concern, and a tracking URI may hold a password.
+        # The archive does not reveal where the sweep was trained, and a tracking URI may contain a password.
         "sweep": to_mapping(replace(sweep.config, store=_STORE, tracking=_TRACKING)),
         "data_fingerprint": sweep.data_fingerprint,
         "weights": dict(sweep.weights),
@@ -94,7 +94,7 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path) -> tuple[int,
     statuses = store.status(sweep.trainings)
     done = [training for training in sweep.trainings if statuses[training].state == "done"]
     if not done:
-        raise ArchiveError(f"nothing of {sweep.config.name!r} is finished in {store.root}: nothing to export")
+        raise ArchiveError(f"nothing to export: no training of {sweep.config.name!r} is finished in {store.root}")
     for training in done:
         cell = training.cell
         files[f"cells/{cell.id}/cell.json"] = json_bytes(store.read_cell(cell.id) or cell.describe())
@@ -110,18 +110,18 @@ def read_archive(path: Path) -> Archive:
     """Read and check an archive: every name, every digest, every result.
 
     Raises:
-        ArchiveError: it is not one, is damaged, or is of a later version.
+        ArchiveError: the file is not an archive, is damaged, or was written by a later version.
     """
     try:
         with zipfile.ZipFile(path) as zipped:
             files = {name: zipped.read(name) for name in zipped.namelist()}
     except (OSError, zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise ArchiveError(f"{path} is no archive of results: {error}") from error
+        raise ArchiveError(f"{path} is not an archive of results: {error}") from error
     try:
         manifest = json.loads(files.pop(_MANIFEST))
         digests, version = dict(manifest["sha256"]), int(manifest["version"])
         if version > _VERSION:
-            raise ArchiveError(f"{path} was written by a later goal-sweep (archive {version}): upgrade goal-sweep")
+            raise ArchiveError(f"{path} was written by a later goal-sweep (archive {version}); upgrade goal-sweep")
         _check(path, files, digests)
         described = json.loads(files[_SWEEP])
         archive = Archive(
@@ -131,7 +131,7 @@ def read_archive(path: Path) -> Archive:
             files=files,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ArchiveError(f"{path} is no archive of results: {type(error).__name__} {error}") from error
+        raise ArchiveError(f"{path} is not an archive of results: {type(error).__name__} {error}") from error
     expected = {_folder(training) for training in archive.finished}
     strangers = {name.rpartition("/")[0] for name in files if name.endswith(f"/{RESULT}")} - expected
     if strangers:
@@ -140,18 +140,18 @@ def read_archive(path: Path) -> Archive:
 
 
 def import_results(archive: Archive, store: Store) -> ImportOutcome:
-    """Add an archive's results to a store, or none of them.
+    """Add an archive's results to a store. If any contradicts the store, add none.
 
     Args:
         archive: from `read_archive`.
-        store: where to; made when it is not there.
+        store: the store to add to; created if missing.
 
     Returns:
         What was done with each training.
 
     Raises:
-        ArchiveError: the store has another result of the same training; nothing was written.
-        StorageError: the disk refuses; what was added so far is whole.
+        ArchiveError: the store holds a different result of the same training; nothing was written.
+        StorageError: the store cannot be written; the trainings added so far are complete.
     """
     outcome, contradictions = ImportOutcome(), []
     for training in archive.finished:
@@ -167,7 +167,7 @@ def import_results(archive: Archive, store: Store) -> ImportOutcome:
     if contradictions:
         more = f" and {len(contradictions) - 3} more" if len(contradictions) > 3 else ""
         raise ArchiveError(
-            "the store has other results than the archive, so nothing is imported: "
+            "the store and the archive have different results, so nothing is imported: "
             f"{'; '.join(contradictions[:3])}{more}"
         )
     if outcome.added:
@@ -180,7 +180,7 @@ def import_results(archive: Archive, store: Store) -> ImportOutcome:
 
 
 def _place(archive: Archive, training: Training, folder: Path) -> None:
-    """Put a training in place in one step: it is there with all its files, or not at all."""
+    """Add a training in one step: with all its files, or not at all."""
     fresh = folder.with_name(f".{folder.name}.import-{os.getpid()}")
     prefix = f"{_folder(training)}/"
     with storage_errors(folder, "import"):
@@ -193,7 +193,7 @@ def _place(archive: Archive, training: Training, folder: Path) -> None:
             fresh.rename(folder)
         except OSError as error:
             if folder.exists():
-                raise ArchiveError(f"{folder} was begun by a launch during the import and is left to it") from error
+                raise ArchiveError(f"a launch began {folder} during the import, so it was not imported") from error
             raise
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -216,16 +216,16 @@ def _write_zip(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _check(path: Path, files: Mapping[str, bytes], digests: Mapping[str, Any]) -> None:
-    problems = [f"{name} is not a file of a result" for name in files if not _MEMBER.fullmatch(name)]
+    problems = [f"{name} does not belong in an archive" for name in files if not _MEMBER.fullmatch(name)]
     problems += [f"{name} is missing" for name in digests.keys() - files.keys()]
-    problems += [f"{name} is not in its list" for name in files.keys() - digests.keys()]
+    problems += [f"{name} is not in the manifest" for name in files.keys() - digests.keys()]
     problems += [
         f"{name} is damaged (SHA-256 differs)"
         for name in files.keys() & digests.keys()
         if hashlib.sha256(files[name]).hexdigest() != digests[name]
     ]
     if problems:
-        raise ArchiveError(f"{path} is not whole, nothing is imported: {'; '.join(sorted(problems)[:3])}")
+        raise ArchiveError(f"{path} is damaged, so nothing is imported: {'; '.join(sorted(problems)[:3])}")
 
 
 def _folder(training: Training) -> str:
@@ -235,17 +235,17 @@ def _folder(training: Training) -> str:
 def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     names = [name for name in ours["metrics"] if theirs["metrics"].get(name) != ours["metrics"][name]]
     if not names:
-        return "the archive has further metrics"
+        return "the archive has additional metrics"
     name = "test/rsum" if "test/rsum" in names else names[0]
-    return f"{name} is {ours['metrics'][name]:g} here and {theirs['metrics'].get(name)} there"
+    return f"{name} is {ours['metrics'][name]:g} in the store and {theirs['metrics'].get(name)} in the archive"
 
 
 def write_sweep_file(archive: Archive, store: Store, tracking: str) -> Path:
-    """Keep an archive's sweep in the store as a sweep file, by which `report` and `ui` know it.
+    """Write an archive's sweep into the store as a sweep file that `report` and `ui` accept.
 
     Args:
         archive: the archive.
-        store: the store that its results are in.
+        store: the store that holds its results.
         tracking: MLflow tracking URI of the store, resolved.
 
     Returns:

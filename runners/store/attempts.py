@@ -1,8 +1,8 @@
-"""The numbered tries at a training: who, where, with what, and how each ended.
+"""The numbered attempts at a training: who made each, where, with which code, and how it ended.
 
-``attempts/<n>.json`` is created once and belongs to its attempt until the next number exists. An attempt that is still
-`running` though its driver has ended was cut off through no fault of the cell (a killed driver, a lost node). The next
-claim writes it down as `lost`, which costs the cell nothing.
+``attempts/<n>.json`` is created once and belongs to its attempt until the next number exists. If an attempt is still
+`running` although its driver has ended, it was cut off through no fault of the cell (a killed driver, a lost node).
+The next claim records it as `lost`, which does not count against the cell.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ Outcome = Literal["running", "done", "failed", "interrupted", "lost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try."""
+    """One attempt at a training."""
 
     n: int
-    """Counts from 1."""
+    """Number of the attempt, from 1."""
     launch_id: str
     host: str
     pid: int
     started: float
     """Seconds since 1970."""
     ended: float | None = None
-    """Seconds since 1970; None while it runs, and when nobody saw it end."""
+    """Seconds since 1970; None while it runs or if its end was not observed."""
     outcome: Outcome = "running"
     reason: str = ""
-    """One line: why it failed or was interrupted."""
+    """Why it failed or was interrupted, in one line."""
     trace: str = ""
     charged: bool = False
     """Whether it counts against the cell's `max_attempts`."""
     final: bool = False
-    """Whether another try is pointless, however many are left."""
+    """Whether another attempt is pointless, even if some are left."""
     versions: Mapping[str, str]
     git_commit: str = ""
     git_diff: str = ""
@@ -48,15 +48,15 @@ class Attempt:
 
     @classmethod
     def begin(cls, n: int, *, launch_id: str, host: str, pid: int, started: float, provenance: Provenance) -> Attempt:
-        """A new, running attempt of the calling process."""
+        """Begin an attempt by the calling process."""
         return cls(n=n, launch_id=launch_id, host=host, pid=pid, started=started, **asdict(provenance))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Attempt:
-        """The attempt in a record; fields that a later version added are passed over.
+        """Read an attempt from its record. Fields that a later version added are ignored.
 
         Raises:
-            DamagedError: a field is missing or makes no sense.
+            DamagedError: a field is missing or invalid.
         """
         known = {field.name for field in fields(cls)}
         try:
@@ -77,7 +77,7 @@ class Attempt:
         final: bool = False,
         charged: bool | None = None,
     ) -> Attempt:
-        """The same attempt, ended. Only a failure is charged unless ``charged`` says otherwise."""
+        """Return the same attempt, ended. It is charged if it failed, unless ``charged`` says otherwise."""
         return replace(
             self,
             outcome=outcome,
@@ -93,14 +93,14 @@ class AttemptFolder:
     """The attempts at a training.
 
     Args:
-        folder: the training's folder; attempts are in ``attempts/`` below it. Neither needs to exist for reading.
+        folder: the training's folder; attempts are in ``attempts/`` below it. For reading, neither needs to exist.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "attempts"
 
     def numbers(self) -> list[int]:
-        """The numbers that are taken, ascending."""
+        """The numbers in use, ascending."""
         try:
             names = os.listdir(self.folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -109,9 +109,9 @@ class AttemptFolder:
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def read(self, n: int) -> Attempt | None:
-        """One attempt, or None when there is none of that number.
+        """Read one attempt; None if there is none of that number.
 
-        A damaged record reads as a lost attempt: nothing can be said of it, and it must not stop the next one.
+        A damaged record is read as a lost attempt, so that it does not prevent the next attempt.
         """
         path = self.folder / f"{n}.json"
         try:
@@ -133,9 +133,9 @@ class AttemptFolder:
         return self.read(numbers[-1]) if numbers else None
 
     def create(self, attempt: Attempt) -> bool:
-        """Claim the attempt's number (see `runners.store.lease`); False when somebody else was faster."""
+        """Claim the attempt's number (see `runners.store.lease`). Returns False if another process was faster."""
         return create_bytes(self.folder / f"{attempt.n}.json", json_bytes(asdict(attempt)))
 
     def update(self, attempt: Attempt) -> None:
-        """Rewrite an attempt's record. The caller holds the lease."""
+        """Rewrite an attempt's record. The caller must hold the lease."""
         replace_bytes(self.folder / f"{attempt.n}.json", json_bytes(asdict(attempt)))

@@ -1,15 +1,15 @@
-"""Which drivers are at work on a store: one small file each, renewed by a heartbeat.
+"""The drivers that work on a store: a small file for each, renewed by a heartbeat.
 
-A driver is the process of one `goal-sweep launch`. Its record says who and where it is. Every attempt names the launch
-it belongs to, so one heartbeat keeps hundreds of leases alive. A driver is alive or not by these rules:
+A driver is the process of one `goal-sweep launch`. Its record says which process it is, and on which machine. Every
+attempt names its launch, so one heartbeat keeps hundreds of leases alive. These rules decide whether a driver is alive:
 
-1. Its record is gone: it has ended.
-2. It ran on this machine: it is alive exactly as long as its process is, whatever any clock says. A killed driver is
-   succeeded at once, and a stopped one is never overrun.
-3. Otherwise it is alive while its record is no older than the time to live. Ages are differences between file times
-   of one file system, so the clocks of different machines need not agree. A record that lies further in the future
+1. If its record is gone, it has ended.
+2. On this machine, it is alive exactly as long as its process, whatever any clock says. A killed driver can be
+   succeeded at once, and a suspended one is never taken for dead.
+3. On another machine, it is alive while its record is no older than the time to live. Ages are differences between file
+   times of one file system, so the clocks of different machines need not agree. A record from further in the future
    than the time to live counts as dead: a living driver whose clock was set back renews it within seconds.
-   (`status` writes nothing, and compares with this machine's clock instead.)
+   (`status` writes nothing, so it compares with this machine's clock instead.)
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseHeldError(GoalError):
-    """A living driver is at work on what was asked for."""
+    """Another living driver already works on the trainings asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process, told apart from any later one that gets its number."""
+    """Identifies a process, even if a later one gets the same process number."""
 
     user: str
     host: str
     machine: str
-    """The boot of the kernel and its namespace of process numbers; a number means nothing outside them."""
+    """The kernel's boot id and its namespace of process numbers. Outside these, a process number means nothing."""
     pid: int
     process_started: str
-    """Clock ticks from the boot to the start of the process, so that no clock can change it."""
+    """Clock ticks from boot to the start of the process. No change of the clock affects it."""
 
     @classmethod
     def of_this_process(cls) -> ProcessIdentity:
         """The identity of the calling process."""
         try:
             user = getpass.getuser()
-        except (KeyError, OSError):  # containers run under user numbers that no password file knows
+        except (KeyError, OSError):  # a container may run under a user number that is in no password file
             user = f"uid{os.getuid()}"
         pid = os.getpid()
         started = _process_started(pid) or ""
@@ -66,7 +66,7 @@ class ProcessIdentity:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ProcessIdentity:
-        """The identity in a driver's record; missing fields are empty, which no living process matches."""
+        """Read the identity from a driver's record. Missing fields are empty, which matches no living process."""
         return cls(
             user=str(content.get("user", "?")),
             host=str(content.get("host", "?")),
@@ -76,7 +76,7 @@ class ProcessIdentity:
         )
 
     def exists(self) -> bool | None:
-        """Whether the process still runs; None where it cannot be seen from here (another machine or container)."""
+        """Whether the process still runs; None if it cannot be seen from here (another machine or container)."""
         if self.machine != _machine() or self.host != socket.gethostname():
             return None
         return _process_started(self.pid) == self.process_started
@@ -92,7 +92,7 @@ def _machine() -> str:
 
 
 def _process_started(pid: int) -> str | None:
-    """When a process of this machine started, in clock ticks since the boot; None when there is no such process."""
+    """When a process of this machine started, in clock ticks since boot; None if there is no such process."""
     try:
         process = psutil.Process(pid)
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
@@ -104,7 +104,7 @@ def _process_started(pid: int) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverState:
-    """What a store tells of one driver."""
+    """What a store knows of one driver."""
 
     launch_id: str
     process: ProcessIdentity
@@ -114,7 +114,7 @@ class DriverState:
     """Seconds since its last sign of life."""
 
     def describe(self) -> str:
-        """Who it is, where, and how recently it was seen, for messages."""
+        """Describe the driver in a message: user, machine, process, sweep and last sign of life."""
         return (
             f"{self.process.user}@{self.process.host} (pid {self.process.pid}, sweep {self.sweep}, "
             f"last sign of life {max(self.age, 0):.0f} s ago)"
@@ -122,7 +122,7 @@ class DriverState:
 
 
 class DriverRecords:
-    """The records of a store's drivers, for reading.
+    """Reads the records of a store's drivers.
 
     Args:
         folder: ``STORE/launches``; need not exist.
@@ -132,11 +132,11 @@ class DriverRecords:
         self.folder = folder
 
     def state(self, launch_id: str, *, now: float | None = None) -> DriverState | None:
-        """One driver, or None when it has ended.
+        """Read the state of one driver; None if it has ended.
 
         Args:
-            launch_id: as in an attempt's record.
-            now: the file system's time as `file_time` gives it; without it, this machine's clock.
+            launch_id: the launch, as in an attempt's record.
+            now: the file system's time from `file_time`; this machine's clock if not given.
         """
         path = self.folder / f"{launch_id}.json"
         try:
@@ -155,25 +155,25 @@ class DriverRecords:
         )
 
     def all(self, *, now: float | None = None) -> list[DriverState]:
-        """Every driver that left a record, oldest first."""
+        """Read the state of every driver that has a record, oldest first."""
         found = (self.state(path.stem, now=now) for path in sorted(self.folder.glob("*.json")))
         return [state for state in found if state is not None]
 
     def planned(self, launch_id: str) -> frozenset[str]:
-        """The keys of the trainings that a driver set out to do."""
+        """The keys of the trainings that a driver plans to do."""
         try:
             return frozenset((self.folder / f"{launch_id}.keys").read_text().split())
         except OSError:
             return frozenset()
 
     def bury(self, launch_id: str) -> None:
-        """Remove the record of a driver, so that every machine sees at once that it has ended."""
+        """Remove the record of an ended driver, so that every machine sees at once that it has ended."""
         for suffix in ("keys", "json"):
             with contextlib.suppress(OSError):
                 (self.folder / f"{launch_id}.{suffix}").unlink()
 
     def file_time(self) -> float:
-        """The time of the store's own file system, in seconds; on network folders it differs from this machine's."""
+        """The time of the store's file system, in seconds. On network folders it may differ from this machine's."""
         probe = self.folder / f".clock-{secrets.token_hex(4)}.tmp"
         with storage_errors(probe, "write"):
             probe.touch()
@@ -184,11 +184,11 @@ class DriverRecords:
 
 
 class Heartbeat:
-    """This driver's presence on a store. As a context manager it ends with the block.
+    """Shows other drivers that this one is alive. A context manager: the heartbeat ends with the block.
 
     Args:
         folder: ``STORE/launches``; must exist.
-        sweep: the sweep's name, for others to read.
+        sweep: the sweep's name, shown to other drivers.
         ttl: seconds without a heartbeat after which other machines may take over.
         renew: seconds between heartbeats.
     """
@@ -209,13 +209,13 @@ class Heartbeat:
         self.id = f"{stamp}-{self._process.pid}-{secrets.token_hex(4)}"
 
     def start(self, keys: Iterable[str] = ()) -> None:
-        """Announce what will be trained, and refuse to begin when a living driver is at it already.
+        """Announce the trainings of this driver, unless a living driver has announced some of them already.
 
         Args:
-            keys: the keys of the trainings that this driver means to do.
+            keys: the keys of the trainings that this driver plans to do.
 
         Raises:
-            LeaseHeldError: a living driver planned some of them; the message names it.
+            LeaseHeldError: a living driver plans to do some of them; the message names it.
             StorageError: the store cannot be written.
         """
         wanted = frozenset(keys)
@@ -227,13 +227,14 @@ class Heartbeat:
                 self._thread.start()
                 return
             self._drivers.bury(self.id)
-            # Two drivers that begin in the same instant see each other and both step back; chance decides who returns.
+            # Two drivers that start at the same moment see each other and both step back. Each then tries again after a
+            # random time.
             if not tries_left or time.time() - self._started(rival) > 5:
                 raise LeaseHeldError(self._refusal(rival, wanted))
             time.sleep(random.uniform(0.1, 1.5))
 
     def close(self) -> None:
-        """End the heartbeat and remove the record; what this driver left unfinished is free for others."""
+        """End the heartbeat and remove the record, which frees what this driver left unfinished for others."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=5)
@@ -252,7 +253,7 @@ class Heartbeat:
             if other.launch_id == self.id:
                 continue
             if not other.alive:
-                # Only the dead driver's own machine can tell at once; with the record gone, workers elsewhere know too.
+                # Only its own machine sees at once that a driver is dead. Without the record, all machines do.
                 self._drivers.bury(other.launch_id)
             elif keys & self._drivers.planned(other.launch_id):
                 return other
@@ -261,8 +262,8 @@ class Heartbeat:
     def _refusal(self, rival: DriverState, keys: frozenset[str]) -> str:
         shared = len(keys & self._drivers.planned(rival.launch_id))
         return (
-            f"{shared} of the {len(keys)} trainings asked for already belong to {rival.describe()}; "
-            f"wait for it to end, or stop it there with: kill {rival.process.pid}"
+            f"{shared} of the {len(keys)} trainings asked for are already being done by {rival.describe()}; "
+            f"wait until it ends, or stop it there with: kill {rival.process.pid}"
         )
 
     def _started(self, other: DriverState) -> float:
@@ -279,7 +280,7 @@ class Heartbeat:
                 self._write()
             except StorageError as error:
                 if not failing:
-                    _log.warning("the heartbeat of this launch fails, so another may take over: %s", error)
+                    _log.warning("the heartbeat of this launch fails, so another launch may take over: %s", error)
                 failing = True
             else:
                 failing = False

@@ -1,12 +1,11 @@
-"""Who may write to a training's folder.
+"""The lease: which process may write to a training's folder.
 
-To claim is to create ``attempts/<n>.json`` for the next number n, which of several processes exactly one can.
-Nothing is ever taken away first, so there is no moment at which a rival could slip in, or remove the new owner's claim
-believing it the old one's. ``lease.json`` then points at the owner. Each write reads it again, right before the file
-takes its final name, and stops when it names somebody else: a process that slept through its own succession
-(a stopped laptop, a network that came back) cannot spoil what its successor wrote. What remains is the time
-between that look and the rename, some microseconds; the look is repeated after the rename, so such a process
-stops there, and its successor's next write replaces the file.
+A process claims a training by creating ``attempts/<n>.json`` for the next number n. Of several processes, exactly one
+succeeds. No earlier claim is removed first, so no rival can slip in between, or remove the new claim by mistake for the
+old one. ``lease.json`` then names the owner. Every write reads it right before the file is renamed into place, and
+stops if it names another process. So a process that was suspended while another took over (a closed laptop, a lost
+network) cannot overwrite its successor's files. The only gap is the microseconds between this check and the rename. The
+check is repeated after the rename, so the process stops there, and its successor's next write replaces the file.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _RIVALS = 50
 
 
 class LeaseLostError(FencedError):
-    """Another attempt has taken over what this one was working on; it must stop and leave no trace."""
+    """Another attempt has taken over this attempt's training. This attempt must stop without writing anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,14 @@ class Lease:
     attempt: int
 
     def check(self) -> None:
-        """Make sure that the lease is still this attempt's.
+        """Check that this attempt still holds the lease.
 
         Raises:
-            LeaseLostError: it is not.
+            LeaseLostError: another attempt holds it.
         """
         if self._pointer() == (self.launch_id, self.attempt):
             return
-        # The pointer may be damaged, or late from a claimant that stopped halfway; the highest number decides.
+        # The pointer may be damaged, or written late by a process suspended in its claim; the highest number decides.
         newest = AttemptFolder(self.folder).newest()
         if newest is None or (newest.launch_id, newest.n) != (self.launch_id, self.attempt):
             owner = "nobody" if newest is None else f"attempt {newest.n} on {newest.host}"
@@ -73,17 +72,17 @@ class Lease:
 def acquire(folder: Path, launch_id: str, drivers: DriverRecords) -> Lease:
     """Begin a new attempt at a training.
 
-    An attempt of the same launch is superseded (the driver decided to try again); so is one whose driver has ended.
+    It supersedes a running attempt of the same launch (the driver decided to retry), and one whose driver has ended.
 
     Args:
-        folder: the training's folder; made when missing.
+        folder: the training's folder; created if missing.
         launch_id: the launch that this attempt belongs to.
         drivers: the records of the store's drivers.
 
     Raises:
-        LeaseHeldError: an attempt of a living driver is at work; the message names it.
+        LeaseHeldError: an attempt of another living driver is running; the message names it.
         LeaseLostError: another claim overtook this one before it was complete.
-        StorageError: the disk refuses.
+        StorageError: the folder cannot be written.
     """
     attempts = AttemptFolder(folder)
     with atomic.storage_errors(folder, "create"):
@@ -104,7 +103,7 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords) -> Lease:
             lease = Lease(folder, launch_id, attempt.n)
             _take_possession(lease, attempts)
             return lease
-    raise LeaseHeldError(f"too many processes claim {folder} at the same time")
+    raise LeaseHeldError(f"too many processes are claiming {folder} at the same time; try again later")
 
 
 def _refuse_if_held(folder: Path, newest: Attempt, launch_id: str, drivers: DriverRecords) -> None:
@@ -127,6 +126,6 @@ def _take_possession(lease: Lease, attempts: AttemptFolder) -> None:
         raise LeaseLostError(f"attempt {lease.attempt} at {lease.folder} was overtaken while it began")
     for earlier in attempts.all()[:-1]:
         if earlier.outcome == "running":
-            attempts.update(earlier.ending("lost", ended=None, reason="its process ended without a word"))
+            attempts.update(earlier.ending("lost", ended=None, reason="its process ended unexpectedly"))
     remove_leftovers(lease.folder)
     remove_leftovers(attempts.folder)

@@ -1,4 +1,4 @@
-"""Where a number came from: versions, code, machine and device of the process that computed it."""
+"""The provenance of a result: versions, code, machine and device of the process that computed it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from pathlib import Path
 
 _PACKAGES = ("goal-sweep", "torch", "torchvision", "timm", "numpy", "ray", "mlflow")
 _SOURCE = ("goal_core", "sweeps", "runners")
-"""Packages whose uncommitted changes can move a number; those of documents and tests cannot."""
+"""Packages whose uncommitted changes can change a result; changes to documents and tests cannot."""
 _MAX_DIFF = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What an attempt's record says about its surroundings."""
+    """The provenance that an attempt records."""
 
     versions: Mapping[str, str]
-    """Python's and the packages' versions; a package that is not installed is left out."""
+    """Versions of Python and of the packages that are installed."""
     git_commit: str
-    """Commit of the goal-sweep checkout that runs; empty when it was installed without one."""
+    """Commit of the goal-sweep checkout that runs; empty if goal-sweep does not run from a git checkout."""
     git_diff: str
-    """Uncommitted changes to its source, at most 60,000 characters; empty when there are none."""
+    """Uncommitted changes to its source, cut after 60,000 characters; empty if there are none."""
     git_diff_sha256: str
-    """Digest of the whole diff, also when the text was cut; empty when there is none."""
+    """SHA-256 of the whole diff, even if the text was cut; empty if there is none."""
     device: str
-    """The GPU's name, or the CPU's."""
+    """Name of the GPU, or else of the CPU."""
 
 
 def gather() -> Provenance:
-    """The calling process's provenance. Costs some 20 ms the first time, nothing after."""
+    """Collect the provenance of the calling process. The first call takes about 20 ms, later ones no time."""
     commit, diff = _checkout()
     text = diff if len(diff) <= _MAX_DIFF else diff[:_MAX_DIFF] + f"\n[cut; {len(diff)} characters in all]\n"
     return Provenance(
@@ -65,15 +65,15 @@ def _checkout() -> tuple[str, str]:
 
 
 def checkout_state(file: Path, within: Sequence[str] = ()) -> tuple[str, str]:
-    """Commit and uncommitted changes of the git checkout that tracks a file.
+    """Find the commit and the uncommitted changes of the git checkout that tracks a file.
 
     Args:
-        file: absolute path. That it lies inside somebody's checkout is not enough (a virtual environment often
-            does): git must track it.
-        within: folders whose changes count; all when none is given.
+        file: absolute path. Git must track the file; to lie inside a checkout is not enough, because a virtual
+            environment often does.
+        within: folders whose changes count; all folders if none is given.
 
     Returns:
-        The commit's hash and the diff against it; both empty without a checkout, or without git.
+        The hash of the commit and the diff against it; both empty without a checkout or without git.
     """
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return "", ""
@@ -95,9 +95,9 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 @functools.cache
 def device_name() -> str:
-    """The name of the GPU that this process may use, otherwise of the CPU.
+    """The name of the GPU that this process may use, or else of the CPU.
 
-    A GPU is looked for only where torch is loaded already: the driver needs none, and must not occupy one by asking.
+    The GPU is looked up only if torch is already loaded: the driver needs no GPU, and must not occupy one by asking.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""How far a training is, from its files alone, without changing them."""
+"""The status of a training, read from its files without changing them."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from runners.store.heartbeat import DriverRecords, DriverState
 from runners.store.training_folder import METRICS, TrainingFolder, charged_failures
 
 State = Literal["waiting", "running", "done", "failed"]
-"""How a training stands; `running` means that a living driver is at it, and what a dead one left is `waiting`."""
+"""State of a training. `running`: a living driver works on it. What a dead driver left unfinished is `waiting`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStatus:
-    """How far one training is."""
+    """The status of one training."""
 
     state: State
     reason: str = ""
-    """Why it failed, last failed, was interrupted, or must be done again."""
+    """Why it failed, last failed, was interrupted, or must be repeated."""
     damaged: bool = False
-    """Whether a file that should be whole is not; `reason` names it."""
+    """Whether a file is damaged; `reason` names it."""
     attempts: int = 0
     charged: int = 0
     """Attempts that count against `max_attempts`."""
     holder: str = ""
-    """Who is at it, when running."""
+    """The driver that works on it, while it is running."""
     epochs: int = 0
-    """Epochs done, when it is running."""
+    """Epochs done, while it is running."""
     result: Mapping[str, Any] = field(default_factory=dict)
-    """The content of ``result.json``, when done."""
+    """The content of ``result.json``; empty until it is done."""
 
 
 class StatusReader:
-    """Reads many trainings, and each driver's record once.
+    """Reads the status of many trainings, and each driver's record only once.
 
     Args:
         drivers: the records of the store's drivers.
-        max_attempts: charged failures after which a training counts as failed rather than waiting for its next try.
+        max_attempts: number of charged failures after which a training is failed instead of waiting for another try.
     """
 
     def __init__(self, drivers: DriverRecords, max_attempts: int) -> None:
@@ -49,7 +49,7 @@ class StatusReader:
         self._known: dict[str, DriverState | None] = {}
 
     def read(self, folder: TrainingFolder) -> TrainingStatus:
-        """The status of one training; a damaged file is named in it and raises nothing."""
+        """Read the status of one training. A damaged file is named in the status; it raises nothing."""
         problem = ""
         try:
             result = folder.result()
@@ -76,7 +76,7 @@ class StatusReader:
                 return TrainingStatus(
                     state="running", holder=driver.describe(), epochs=epochs, reason=problem, **counts
                 )
-            return TrainingStatus(state="waiting", reason=problem or "its launch ended without a word", **counts)
+            return TrainingStatus(state="waiting", reason=problem or "its launch ended unexpectedly", **counts)
         failed = newest.outcome == "failed" and (newest.final or charged >= self._max_attempts)
         return TrainingStatus(state="failed" if failed else "waiting", reason=problem or newest.reason, **counts)
 

@@ -1,14 +1,14 @@
-"""The results folder: the truth about what has been trained.
+"""The results folder, the source of truth about what has been trained.
 
 ::
 
     STORE/store.json                        the layout's version
-    STORE/launches/<launch id>.json|.keys   who is at work (runners.store.heartbeat)
-    STORE/cells/<cell id>/cell.json         what the cell is, written once
+    STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.heartbeat)
+    STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training_folder)
         metrics.jsonl  last.safetensors  best.safetensors  log.txt  attempts/<n>.json  lease.json  result.json
 
-``result.json`` comes last and alone means done. Reading, `status` included, changes nothing.
+``result.json`` is written last, and it alone means done. Reading, including `status`, changes nothing.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Store:
     """A results folder, on a local disk or NFS.
 
     Args:
-        root: the folder; made by `prepare`. Relative paths are taken from the working directory now.
+        root: the folder, which `prepare` creates. A relative path starts at the current working directory.
 
     Raises:
-        StorageError: the location is an object store, is a file, or was written by a later version.
+        StorageError: the location is an object store or a file, or a later version wrote it.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -65,15 +65,15 @@ class Store:
         version = (marker or {}).get("version", _VERSION)
         if not isinstance(version, int) or version > _VERSION:
             raise StorageError(
-                f"store {self.root} was written by a later goal-sweep (layout {version}, this one knows {_VERSION}): "
+                f"store {self.root} was written by a later goal-sweep (layout {version}, supported: {_VERSION}); "
                 "upgrade goal-sweep"
             )
 
     def prepare(self) -> None:
-        """Make the folder, and see that it can be written.
+        """Create the folder.
 
         Raises:
-            StorageError: it cannot.
+            StorageError: it cannot be created or written.
         """
         with storage_errors(self.root, "create"):
             for folder in (self.root / "cells", self.drivers.folder):
@@ -83,31 +83,31 @@ class Store:
             create_bytes(marker, json_bytes({"version": _VERSION}))
 
     def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> Heartbeat:
-        """This process's presence on the store; see `runners.store.heartbeat.Heartbeat`."""
+        """Make a heartbeat for this process; see `runners.store.heartbeat.Heartbeat`."""
         self.prepare()
         return Heartbeat(self.drivers.folder, sweep, ttl=ttl, renew=renew)
 
     def folder(self, training: Training) -> TrainingFolder:
-        """A training's folder, for reading, and for writing after `TrainingFolder.claim`."""
+        """The folder of a training, for reading, and for writing after `TrainingFolder.claim`."""
         return self.folder_of(training.cell.id, training.stage.name, training.key)
 
     def folder_of(self, cell_id: str, stage: str, key: str) -> TrainingFolder:
-        """The folder of a training of which no more is known than its names."""
+        """The folder of a training that is known only by its cell id, stage and key."""
         return TrainingFolder(self._cell_folder(cell_id) / f"{stage}-{key}", self.drivers)
 
     def _cell_folder(self, cell_id: str) -> Path:
         return self.root / "cells" / cell_id
 
     def write_cell(self, cell: Cell) -> None:
-        """Write ``cell.json``, unless it is there already; a damaged one is replaced.
+        """Write ``cell.json`` unless it exists. A damaged file is replaced.
 
         Raises:
-            StorageError: the disk refuses.
+            StorageError: the file cannot be written.
         """
         self.write_description(cell.id, cell.describe())
 
     def write_description(self, cell_id: str, description: Mapping[str, Any]) -> None:
-        """`write_cell` for a description that is at hand."""
+        """Write ``cell.json`` as `write_cell` does, from a given description."""
         path = self._cell_folder(cell_id) / "cell.json"
         with contextlib.suppress(DamagedError):
             if read_json(path) is not None:
@@ -117,38 +117,39 @@ class Store:
         replace_bytes(path, json_bytes(description))
 
     def read_cell(self, cell_id: str) -> dict[str, Any] | None:
-        """What ``cell.json`` says, or None when the store does not know the cell.
+        """Read ``cell.json``; None if the store does not know the cell.
 
         Raises:
-            DamagedError: the file is there but cannot be read.
+            DamagedError: the file exists but cannot be parsed.
         """
         return read_json(self._cell_folder(cell_id) / "cell.json")
 
     def status(self, trainings: Iterable[Training], *, max_attempts: int = 1) -> dict[Training, TrainingStatus]:
-        """How far trainings are. Writes nothing, and never fails on a damaged file: it says so in the answer.
+        """Read the status of trainings. Writes nothing; a damaged file is reported in the status, not raised.
 
         Args:
-            trainings: those to look up.
-            max_attempts: charged failures after which a training counts as failed rather than waiting for its next try.
+            trainings: the trainings to look up.
+            max_attempts: number of charged failures after which a training is failed instead of waiting for another
+                try.
 
         Returns:
-            One entry for each training, in the order given.
+            One entry for each training, in the given order.
         """
         reader = StatusReader(self.drivers, max_attempts)
         return {training: reader.read(self.folder(training)) for training in trainings}
 
     def is_running(self, folder: TrainingFolder) -> bool:
-        """Whether a living driver is at work in a training's folder."""
+        """Whether a living driver works in a training's folder."""
         return StatusReader(self.drivers, max_attempts=1).read(folder).state == "running"
 
     def set_aside(self, training: Training) -> Path | None:
-        """Move a training's folder out of the way, so that the next launch trains it again. Nothing is deleted.
+        """Move a training's folder away, so that the next launch trains it again. Nothing is deleted.
 
         Returns:
-            Where it is now, or None when there is nothing to move.
+            The new location, or None if there was nothing to move.
 
         Raises:
-            StorageError: the disk refuses.
+            StorageError: the folder cannot be moved.
         """
         folder = self.folder(training).folder
         with storage_errors(folder, "move"):
@@ -160,4 +161,4 @@ class Store:
                     return folder.rename(target)
                 except FileNotFoundError:
                     return None
-        raise StorageError(f"{folder.parent} holds a thousand replaced copies of {folder.name}; remove some")
+        raise StorageError(f"{folder.parent} already holds 999 replaced copies of {folder.name}; remove some")

@@ -1,4 +1,4 @@
-"""The folder of a training: what a trainer reads and writes there."""
+"""The folder of a training in the store, as its trainer reads and writes it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ LOG = "log.txt"
 
 
 class AlreadyDoneError(GoalError):
-    """The training has its result; there is nothing left to claim."""
+    """The training already has its result, so it cannot be claimed."""
 
 
 class TrainingFolder:
-    """A training's folder in the store. Anybody may read; `claim` gives the right to write.
+    """A training's folder in the store. Every process may read it; `claim` gives the right to write.
 
-    Files that this class does not name itself (checkpoints) are the trainer's to name.
+    The trainer chooses the names of the files that this class does not name (checkpoints).
 
     Args:
         folder: ``STORE/cells/<cell id>/<stage>-<stage key>``; need not exist.
@@ -55,23 +55,21 @@ class TrainingFolder:
         self._drivers = drivers
         self._lease: Lease | None = None
         self.attempt = 0
-        """The number of the attempt that writes here, or did last; 0 before `claim`."""
+        """Number of this object's attempt; 0 before `claim`."""
         self._finished = False
 
     def __repr__(self) -> str:
         return f"TrainingFolder({str(self.folder)!r}, attempt={self.attempt})"
 
-    # Reading.
-
     def path(self, name: str) -> Path:
-        """Where a file of this training is, or would be."""
+        """The path of a file of this training, which need not exist."""
         return self.folder / name
 
     def load(self, name: str) -> bytes | None:
-        """A file's content; None when it is absent.
+        """Read a file; None if it does not exist.
 
         Raises:
-            StorageError: the disk refuses.
+            StorageError: the file cannot be read.
         """
         path = self.path(name)
         with storage_errors(path, "read"):
@@ -81,11 +79,11 @@ class TrainingFolder:
                 return None
 
     def result(self) -> dict[str, Any] | None:
-        """The result, which alone means that the training is done; None before.
+        """Read the result; None if the training is not done.
 
         Raises:
-            DamagedError: the file is there but is not a result.
-            StorageError: the disk refuses.
+            DamagedError: the file exists but is not a result.
+            StorageError: the file cannot be read.
         """
         result = read_json(self.path(RESULT))
         if result is None:
@@ -99,11 +97,11 @@ class TrainingFolder:
         return result
 
     def records(self) -> list[dict[str, Any]]:
-        """The epoch records written so far, in order.
+        """Read the epoch records written so far, in order.
 
         Raises:
-            DamagedError: a line is not one.
-            StorageError: the disk refuses.
+            DamagedError: a line is not an epoch record.
+            StorageError: the file cannot be read.
         """
         content = self.load(METRICS) or b""
         records = []
@@ -117,24 +115,22 @@ class TrainingFolder:
             records.append(record)
         return records
 
-    # Writing.
-
     def claim(self, launch_id: str) -> int:
-        """Begin an attempt; every write from now on is its own.
+        """Begin an attempt, to which all further writes belong.
 
-        A damaged result is set aside as ``result.json.damaged``, for the training is not done.
+        A damaged result is renamed to ``result.json.damaged``, because the training is then not done.
 
         Args:
-            launch_id: the launch on whose behalf the caller works.
+            launch_id: the launch for which the caller works.
 
         Returns:
-            The attempt's number.
+            The number of the attempt.
 
         Raises:
-            AlreadyDoneError: the result is there.
-            LeaseHeldError: a living driver is at work here.
+            AlreadyDoneError: the training has its result.
+            LeaseHeldError: another living driver works on the training.
             LeaseLostError: a later claim of the same launch overtook this one.
-            StorageError: the disk refuses.
+            StorageError: the folder cannot be written.
         """
         self._refuse_if_done()
         self._lease = acquire(self.folder, launch_id, self._drivers)
@@ -142,52 +138,52 @@ class TrainingFolder:
         try:
             self._refuse_if_done()
         except AlreadyDoneError:
-            # The previous owner finished between the first look and the claim.
-            self._end("interrupted", reason="the result was there already")
+            # The previous owner finished between the first check and the claim.
+            self._end("interrupted", reason="the training was already done")
             raise
         return self.attempt
 
     def save(self, name: str, data: bytes) -> None:
-        """Put a file in place, whole.
+        """Write or replace a file atomically.
 
         Raises:
-            LeaseLostError: another attempt has taken over; the file there is not touched.
-            StorageError: the disk refuses; the file there is as it was.
+            LeaseLostError: another attempt has taken over; the old file is unchanged.
+            StorageError: the file cannot be written; the old file is unchanged.
         """
         with self._fenced() as lease:
             replace_bytes(self.path(name), data, guard=lease.check)
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
-        """As `save`, for content that a library writes to a path it is given.
+        """Like `save`, for content that a library writes to a given path.
 
         Args:
             name: the file's name in this folder.
-            write: writes everything to its argument, a path in this folder that does not exist yet.
+            write: writes the whole content to its argument, a path in this folder that does not exist yet.
 
         Raises:
-            LeaseLostError: another attempt has taken over; the file there is not touched.
-            StorageError: the disk refuses; the file there is as it was.
+            LeaseLostError: another attempt has taken over; the old file is unchanged.
+            StorageError: the file cannot be written; the old file is unchanged.
         """
         with self._fenced() as lease:
             replace_with(self.path(name), write, guard=lease.check)
 
     def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Make ``metrics.jsonl`` hold exactly these records, one line an epoch.
+        """Write ``metrics.jsonl`` anew with exactly these records, one line per epoch.
 
         Args:
-            records: ``{"epoch": 1-based, "metrics": {name: float}}`` and whatever else is JSON, such as ``"time"``
-                (seconds since 1970, which tracking shows as the time of the epoch).
+            records: ``{"epoch": 1-based, "metrics": {name: float}}``, and any other JSON values, such as ``"time"``
+                (seconds since 1970, which tracking uses as the time of the epoch).
 
         Raises:
             LeaseLostError: another attempt has taken over.
-            StorageError: the disk refuses.
+            StorageError: the file cannot be written.
         """
         self.save(METRICS, b"".join(json_bytes(record, indent=None) for record in records))
 
     def log(self, line: str) -> None:
-        """Append to ``log.txt``, each line with the time (UTC) and the attempt.
+        """Append to ``log.txt``, each line with the time (UTC) and the number of the attempt.
 
-        Lines carry their attempt, so those of one that was superseded do no harm and are not refused.
+        Writing does not need the lease: late lines of a superseded attempt do no harm, because they carry its number.
         """
         prefix = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} attempt {self.attempt} | "
         text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
@@ -200,17 +196,17 @@ class TrainingFolder:
                 os.close(descriptor)
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the result: from here on the training is done, and nothing in the folder changes any more.
+        """Write the result. The training is then done, and nothing in the folder changes any more.
 
-        Added to it: ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``, the digest
-        of the weights that it speaks for.
+        Adds ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``, the digest of the
+        weights that gave the result.
 
         Args:
-            result: as the trainer reports it: ``status`` is ``done``, ``metrics`` maps names to numbers.
+            result: as the trainer reports it; ``status`` is ``done`` and ``metrics`` maps names to numbers.
 
         Raises:
-            LeaseLostError: another attempt has taken over, or has finished first.
-            StorageError: the disk refuses, or the best weights are missing or not whole.
+            LeaseLostError: another attempt has taken over, or finished first.
+            StorageError: the result cannot be written, or the best weights are missing or damaged.
         """
         lease = self._owned()
         atomic.crash_point("finish: begin")
@@ -228,7 +224,7 @@ class TrainingFolder:
         self._finished = True
 
     def discard(self, name: str) -> None:
-        """Remove a file that a finished training no longer needs; one that cannot be removed stays.
+        """Remove a file that a finished training no longer needs. If it cannot be removed, it stays.
 
         Raises:
             LeaseLostError: another attempt has taken over.
@@ -239,21 +235,19 @@ class TrainingFolder:
             self.path(name).unlink(missing_ok=True)
 
     def fail(self, reason: str, trace: str = "", *, charged: bool = True, final: bool = False) -> None:
-        """End the attempt as failed; writes are refused from here on.
+        """End the attempt as failed. Further writes are refused.
 
         Args:
             reason: one line.
-            trace: the traceback, when there is one.
+            trace: the traceback, if there is one.
             charged: whether it counts against `max_attempts`; False for a lost node or a pre-emption.
-            final: another try would end the same way, so none is made.
+            final: whether another attempt would end the same way, so that none is made.
 
         Raises:
             LeaseLostError: another attempt has taken over.
-            StorageError: the disk refuses.
+            StorageError: the record cannot be written.
         """
         self._end("failed", reason=reason, trace=trace, charged=charged, final=final)
-
-    # How it is done.
 
     def _owned(self) -> Lease:
         if self._lease is None and self.attempt:
@@ -264,12 +258,12 @@ class TrainingFolder:
 
     @contextlib.contextmanager
     def _fenced(self) -> Iterator[Lease]:
-        """A write: its guard looks at the lease before the rename, and this looks again after it."""
+        """Wrap a write: its guard checks the lease before the rename, and this checks it again afterwards."""
         lease = self._owned()
         try:
             yield lease
         except StorageError:
-            # A successor may have moved or cleaned what was written to; then that is the reason.
+            # A successor may have moved or cleaned the folder; then the lost lease is the reason.
             lease.check()
             raise
         lease.check()
@@ -283,7 +277,7 @@ class TrainingFolder:
                     self.path(RESULT).replace(self.path(f"{RESULT}.damaged"))
             return
         if result is not None:
-            raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is done already")
+            raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is already done")
 
     def _end(
         self, outcome: Outcome, *, reason: str = "", trace: str = "", charged: bool | None = None, final: bool = False
@@ -306,19 +300,19 @@ class TrainingFolder:
 
 
 def end_attempt(folder: TrainingFolder, launch_id: str, outcome: Outcome, reason: str, *, charged: bool) -> bool:
-    """Write down, from outside, how the newest attempt ended whose process is gone.
+    """Record how the newest attempt ended, on behalf of its process.
 
-    The driver calls this when a worker died; the worker cannot.
+    The driver calls this after a worker died, because the worker cannot.
 
     Args:
-        folder: the training's.
-        launch_id: the driver's launch; attempts of others are left alone.
+        folder: the training's folder.
+        launch_id: the driver's launch; attempts of other launches are not changed.
         outcome: `failed`, `interrupted` or `lost`.
         reason: one line.
         charged: whether it counts against `max_attempts`.
 
     Returns:
-        Whether there was a running attempt of that launch to end.
+        Whether a running attempt of that launch was ended.
     """
     record = folder.attempts.newest()
     if record is None or record.launch_id != launch_id or record.outcome != "running":
@@ -328,9 +322,9 @@ def end_attempt(folder: TrainingFolder, launch_id: str, outcome: Outcome, reason
 
 
 def weights_problem(path: Path) -> str:
-    """What is wrong with a weights file, without loading it; empty when it is whole.
+    """Check a weights file without loading it. Returns what is wrong, or an empty text.
 
-    A flipped bit inside a tensor does not show here: that takes the digest in the result.
+    A flipped bit inside a tensor is not found here, only with the digest in the result.
     """
     try:
         with safe_open(path, framework="np"):
@@ -344,11 +338,11 @@ def weights_problem(path: Path) -> str:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
+    """The SHA-256 of a file, in hex."""
     with storage_errors(path, "read"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def charged_failures(attempts: Iterable[Attempt]) -> int:
-    """How many attempts count against `max_attempts`."""
+    """Count the attempts that count against `max_attempts`."""
     return sum(attempt.charged for attempt in attempts)

@@ -1,7 +1,7 @@
-"""MLflow, which people browse and `analysis` reads. The only module of runners that imports mlflow.
+"""The connection to a sweep's experiment in MLflow, which people browse and `analysis` reads.
 
-The driver alone writes, through a queue with a thread of its own. A slow, locked or absent MLflow never holds up
-training, and is tried again until the launch ends. `runners.tracking.sync` decides what is written, from the store.
+Only the driver writes, through a queue with its own thread. A slow, locked or absent MLflow never delays training, and
+calls are retried until the launch ends. `runners.tracking.sync` decides from the store what is written.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _REFUSALS = frozenset(
 
 
 class Tracking:
-    """The way to a sweep's runs in MLflow. Every method but `wait_open`, `flush` and `close` returns at once.
+    """Gives access to a sweep's runs in MLflow. All methods except `wait_open`, `flush` and `close` return at once.
 
     Args:
         uri: from `runners.tracking.uri.resolve_uri`.
-        sweep: what the experiment and its parent run are about.
-        live: whether this process trains: the parent run is then shown as running.
-        warn: told in one line of trouble and of its end, on another thread; they are kept in `warnings` too.
+        sweep: the sweep of the experiment and its parent run.
+        live: whether this process trains, so that the parent run is shown as running.
+        warn: receives one line when trouble begins and one when it ends, on another thread; `warnings` keeps them too.
     """
 
     def __init__(
@@ -61,28 +61,28 @@ class Tracking:
         self._submit(lambda runs: None)
 
     def update(self, call: Callable[[RunWriter], None]) -> None:
-        """Have something done to the runs, after what was said before.
+        """Queue a change of the runs.
 
         Args:
-            call: must do nothing where it is done already: it is made again when MLflow fails halfway.
+            call: makes the change; it must be safe to repeat, because it is called again when MLflow fails halfway.
         """
         self._submit(call)
 
     def tell(self, text: str) -> None:
-        """Tell of trouble that stops nothing."""
+        """Report trouble that does not stop anything."""
         self._trouble(text)
 
     def wait_open(self, timeout: float = 30.0) -> bool:
         """Wait until MLflow has answered.
 
         Args:
-            timeout: seconds.
+            timeout: seconds to wait at most.
 
         Returns:
-            Whether it has; otherwise it is down, and is tried again and again.
+            Whether it has answered. If not, it is down, and calls are retried.
 
         Raises:
-            TrackingError: it cannot work as it is set up, now or later.
+            TrackingError: MLflow can never work with these settings.
         """
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and self._queue.stopped is None:
@@ -92,24 +92,24 @@ class Tracking:
         return self._opened.is_set()
 
     def flush(self, timeout: float = 60.0) -> bool:
-        """Wait until everything said so far is in MLflow; whether it is after ``timeout`` seconds."""
+        """Wait at most ``timeout`` seconds until all changes are in MLflow. Returns whether they are."""
         return self._queue.flush(timeout)
 
     def close(self, outcome: Outcome | None = None, timeout: float = 60.0) -> int:
-        """Say how the sweep stands, write what is left, and let go.
+        """Set the parent run's status, write what is left, and stop.
 
         Args:
-            outcome: the parent run becomes FINISHED, FAILED or KILLED; None leaves it.
+            outcome: makes the parent run FINISHED, FAILED or KILLED; None does not change it.
             timeout: seconds that MLflow may take.
 
         Returns:
-            How many updates were still waiting.
+            Number of updates that were not written.
         """
         if outcome is not None:
             self._submit(lambda runs: runs.set_parent_status(_PARENT_STATUS[outcome]))
         return self._queue.close(timeout)
 
-    # How it is done, all of it on the queue's thread.
+    # Internals, which run on the queue's thread.
 
     def _submit(self, call: Callable[[RunWriter], None]) -> None:
         self._queue.submit(lambda: self._perform(call))
@@ -119,14 +119,14 @@ class Tracking:
         try:
             call(runs)
         except Exception as error:
-            # After an error nobody knows what arrived; before the next call everything is read again.
+            # After an error it is unknown what arrived, so everything is read again before the next call.
             self._runs = None
             refused = isinstance(error, MlflowException) and error.error_code in _REFUSALS
             if not (refused and again):
                 raise
         else:
             return
-        # Somebody may have deleted the run or the experiment: once more, with what is there now.
+        # Somebody may have deleted the run or the experiment, so try once more with what exists now.
         self._perform(call, again=False)
 
     def _open(self) -> RunWriter:
@@ -140,7 +140,7 @@ class Tracking:
         if self._live:
             runs.set_parent_status("RUNNING")
         if not self._known <= runs.runs.keys():
-            self._trouble("runs have vanished from tracking; they are written again from the store")
+            self._trouble("runs have disappeared from MLflow; they are written again from the store")
         self._known |= runs.runs.keys()
         self._runs = runs
         self._opened.set()
@@ -154,14 +154,14 @@ class Tracking:
             self._trouble(warning)
         prepare_database(self._file, create_database)
         if self._client is not None:
-            _let_go(self._client)  # of the file that had the name before
+            _let_go(self._client)  # close the replaced file
         self._identity = file_identity(self._file)
         try:
             return MlflowClient(self._uri)
         except MlflowException as error:
             if "out-of-date database schema" in str(error):
                 raise TrackingError(
-                    f"the tracking database {self._file} is of an older MLflow: run  mlflow db upgrade {self._uri}"
+                    f"the tracking database {self._file} is from an older MLflow; run: mlflow db upgrade {self._uri}"
                 ) from error
             raise
 
@@ -173,11 +173,11 @@ class Tracking:
             return str(self._client.create_experiment(self._name, artifact_location=artifacts, tags=tags))
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
-            self._trouble(f"the MLflow experiment {self._name!r} had been deleted; it is restored")
+            self._trouble(f"the MLflow experiment {self._name!r} had been deleted and was restored")
         return str(found.experiment_id)
 
     def _renamed(self) -> Any:
-        """The sweep's experiment under the name that somebody gave it, or None."""
+        """The sweep's experiment if somebody has renamed it, or None."""
         mine = f"tags.`{names.SWEEP}` = '{self._name}'"
         found = self._client.search_experiments(filter_string=mine, max_results=1)
         return found[0] if found else None
@@ -199,13 +199,13 @@ def _judge(error: Exception) -> Verdict:
         return Verdict.DROP if error.error_code in _REFUSALS else Verdict.RETRY
     if isinstance(error, GoalError):
         return Verdict.DROP
-    # Connections and databases fail in their own libraries' ways; a bug of ours must not be repeated for ever.
+    # Connections and databases raise errors of many libraries, which are worth a retry; a bug in our code is not.
     ours = isinstance(error, (TypeError, KeyError, AttributeError, ValueError, AssertionError))
     return Verdict.DROP if ours else Verdict.RETRY
 
 
 def create_database(path: Path) -> None:
-    """Create an empty tracking database with all its tables, and let go of it."""
+    """Create an empty tracking database with all its tables, and close it."""
     client = MlflowClient(f"sqlite:///{path}")
     client.search_experiments(max_results=1)
     _let_go(client)
@@ -217,7 +217,7 @@ def _let_go(client: Any) -> None:
 
 
 def _silence() -> None:
-    """MLflow and alembic tell of their migrations, and print each database error with its trace; ours is one line."""
+    """Silence MLflow and alembic: they log migrations, and each database error with its trace. We report one line."""
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)

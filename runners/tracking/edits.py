@@ -1,4 +1,4 @@
-"""What has changed since earlier launches of a sweep: settings, data and code, as its runs in MLflow remember them."""
+"""Find the settings, data and code that changed since earlier launches of a sweep, by comparing its runs in MLflow."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from runners.tracking.values import training_params, training_tags
 from sweeps import Training
 
 _PLACE = (names.STAGE, names.PAIR, names.TRIPLET, names.SEED, names.BACKBONE, names.FRAMEWORK)
-"""Tags in which a training and the one it takes the place of agree."""
+"""Tags that a training shares with the earlier training that it replaces."""
 _MAX_SHOWN = 5
 
 
 def describe_edits(trainings: Iterable[Training], runs: Mapping[str, TrackedRun]) -> list[str]:
-    """Say which trainings are new because a setting, the data or a weight's code was edited.
+    """Describe which trainings are new because a setting, the data or the code of a weight was edited.
 
     Args:
-        trainings: the sweep's.
+        trainings: the sweep's trainings.
         runs: every run of its experiment, by key.
 
     Returns:
-        A line for each set of edits, with how many trainings it concerns.
+        A line for each set of edits, with the number of trainings that it affects.
     """
     asked = {training.key: training for training in trainings}
     earlier = {
@@ -38,7 +38,7 @@ def describe_edits(trainings: Iterable[Training], runs: Mapping[str, TrackedRun]
         if key not in runs and replaced is not None:
             edits[_text(_differences(training, tags, replaced))] += 1
     return [
-        f"edited since an earlier launch: {text}; {count} trainings start anew, and the earlier results are kept"
+        f"edited since an earlier launch: {text}; {count} trainings start over, and the earlier results are kept"
         for text, count in edits.items()
         if text
     ]
@@ -47,7 +47,7 @@ def describe_edits(trainings: Iterable[Training], runs: Mapping[str, TrackedRun]
 def _differences(training: Training, tags: Mapping[str, str], earlier: TrackedRun) -> Iterator[str]:
     now, then = training_params(training), earlier.params
     for name in sorted(now.keys() | then.keys()):
-        # A name that only one of them has came or went with a version of goal-sweep, unless it tells of edited code.
+        # A name that only one of them has was added or removed by a version of goal-sweep, unless it names edited code.
         known = (name in now and name in then) or name.endswith("_code")
         if known and now.get(name) != then.get(name):
             yield f"{name} {then.get(name, 'as shipped')} -> {now.get(name, 'as shipped')}"
@@ -63,15 +63,15 @@ def _text(differences: Iterator[str]) -> str:
 
 
 def describe_code(trainings: Iterable[Training], runs: Mapping[str, TrackedRun], git_diff: str) -> str:
-    """Say how many finished results lack the uncommitted changes of the source tree that runs now.
+    """Describe how many finished results were computed without the uncommitted changes of the current source tree.
 
     Args:
-        trainings: the sweep's.
+        trainings: the sweep's trainings.
         runs: every run of its experiment, by key.
-        git_diff: digest of the tree's uncommitted changes, as `goal.git_diff`; empty when there are none.
+        git_diff: digest of the tree's uncommitted changes, as in `goal.git_diff`; empty if there are none.
 
     Returns:
-        A line; empty when nothing is to be said.
+        One line, or an empty text if there is nothing to report.
     """
     done = [runs[one.key] for one in trainings if one.key in runs and runs[one.key].tags[names.STATUS] == names.DONE]
     without = sum(run.tags.get(names.GIT_DIFF, "") != git_diff for run in done)
@@ -79,5 +79,5 @@ def describe_code(trainings: Iterable[Training], runs: Mapping[str, TrackedRun],
         return ""
     return (
         f"the source tree has uncommitted changes that {without} finished trainings ran without "
-        "(--force trains finished ones anew)"
+        "(--force repeats finished trainings)"
     )

@@ -1,8 +1,8 @@
-"""Calls made in order on a thread of their own, again and again while the other side is down.
+"""A queue that makes calls in order on its own thread, and retries them while the other side is down.
 
-The driver must never wait for MLflow: a server that does not answer holds its caller for minutes, a locked database for
-a minute, while units wait to be scheduled. The thread is a daemon, unlike those of a pool, which Python joins when it
-exits: a call that hangs must not keep a finished launch alive.
+The driver must never wait for MLflow: a server that does not answer blocks its caller for minutes, a locked database
+for a minute, and units would wait to be scheduled. The thread is a daemon. Python joins the threads of a pool when it
+exits, and then a hanging call would keep a finished launch alive.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from tenacity.nap import sleep_using_event
 
 _log = logging.getLogger(__name__)
 RETRY_WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds before each further try of a call; the last one repeats."""
+"""Seconds to wait before each retry of a call; the last one repeats."""
 
 
 class Verdict(Enum):
-    """What an error means for the calls that wait."""
+    """What to do after an error."""
 
     RETRY = "retry"
-    """The other side is down: try the same call again later."""
+    """The other side is down: retry the call later."""
     DROP = "drop"
-    """This call can never succeed: leave it out."""
+    """This call can never succeed: skip it."""
     STOP = "stop"
-    """No call can ever succeed."""
+    """No call can ever succeed: make no more calls."""
 
 
 class CallQueue:
     """An ordered queue of calls with its own thread.
 
     Args:
-        judge: what an exception of a call means.
-        report: told in one line of trouble and of its end, once each; called on the queue's thread.
+        judge: decides what to do after an exception.
+        report: receives one line when trouble begins and one when it ends; called on the queue's thread.
     """
 
     def __init__(self, judge: Callable[[Exception], Verdict], report: Callable[[str], None]) -> None:
@@ -45,39 +45,39 @@ class CallQueue:
         self._calls: queue.Queue[Callable[[], None]] = queue.Queue()
         self._closing = threading.Event()
         self.stopped: Exception | None = None
-        """The error after which no call is made any more."""
+        """The error that ended all calls, if any."""
         threading.Thread(target=self._work, name="goal-sweep tracking", daemon=True).start()
 
     @property
     def pending(self) -> int:
-        """Calls not made yet, the current one included."""
+        """Number of calls not finished yet, including the current one."""
         return self._calls.unfinished_tasks
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Have a call made after those before it. Returns at once."""
+        """Add a call to the queue. Returns at once."""
         if self.stopped is None and not self._closing.is_set():
             self._calls.put(call)
 
     def flush(self, timeout: float) -> bool:
-        """Wait until every call is made.
+        """Wait until all calls are made.
 
         Args:
-            timeout: seconds.
+            timeout: seconds to wait at most.
 
         Returns:
-            Whether they all are.
+            Whether all calls were made.
         """
         with self._calls.all_tasks_done:
             return self._calls.all_tasks_done.wait_for(lambda: not self.pending, timeout) and self.stopped is None
 
     def close(self, timeout: float) -> int:
-        """Make the calls that are left, for as long as allowed, and make no more.
+        """Make the remaining calls within a time limit, then stop.
 
         Args:
-            timeout: seconds.
+            timeout: seconds to wait at most.
 
         Returns:
-            How many calls were never made.
+            Number of calls that were not made.
         """
         self.flush(timeout)
         left = self.pending
@@ -109,7 +109,7 @@ class CallQueue:
             self._settle(error)
         else:
             if tries.statistics["attempt_number"] > 1:
-                self._report(f"tracking works again; {self.pending - 1} updates to catch up")
+                self._report(f"tracking works again; {self.pending - 1} updates are still to be written")
 
     def _is_temporary(self, error: BaseException) -> bool:
         return isinstance(error, Exception) and self._judge(error) is Verdict.RETRY
@@ -118,20 +118,20 @@ class CallQueue:
         error = state.outcome.exception() if state.outcome is not None else None
         _log.debug("tracking call failed", exc_info=error)
         if state.attempt_number == 1 and isinstance(error, Exception):
-            self._report(f"tracking does not answer; training goes on and tracking catches up: {one_line(error)}")
+            self._report(f"tracking does not answer; training continues and tracking will catch up: {one_line(error)}")
 
     def _settle(self, error: Exception) -> None:
-        """Deal with a call that will not be made."""
+        """Handle a call that failed for good."""
         _log.debug("tracking call given up", exc_info=error)
         verdict = self._judge(error)
         if verdict is Verdict.STOP:
             self.stopped = error
             self._report(f"tracking is off for this launch: {one_line(error)}")
         elif verdict is Verdict.DROP:
-            self._report(f"a tracking update was refused and left out: {one_line(error)}")
+            self._report(f"a tracking update failed and is skipped: {one_line(error)}")
 
 
 def one_line(error: Exception) -> str:
-    """An error's first line, bounded."""
+    """The first line of an error, at most 300 characters."""
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__)[:300]

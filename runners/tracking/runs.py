@@ -1,4 +1,4 @@
-"""The runs of one sweep in an MLflow experiment, written so that doing anything twice changes nothing."""
+"""The runs of one sweep in an MLflow experiment. Every operation is safe to repeat: the second time changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sweeps import ResolvedSweep, Training
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
 MAX_BATCH = 1000
-"""Metrics that MLflow takes in one call."""
+"""Number of metrics that MLflow accepts in one call."""
 _MAX_TAG = 4000
 _PAGE = 1000
 
@@ -31,7 +31,7 @@ class Point:
     step: int
     metrics: Mapping[str, float]
     time: float
-    """Seconds since 1970. The same point always has the same time, so the database itself drops a repetition."""
+    """Seconds since 1970. A point always has the same time, so the database itself drops a repeated point."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,26 +40,26 @@ class TrackedRun:
 
     id: str
     status: str
-    """MLflow's own."""
+    """MLflow's own status of the run."""
     started: int
     """Milliseconds since 1970."""
     tags: dict[str, str]
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
-    """The last value of each metric, as it was read or has been written since."""
+    """The last value of each metric, as read or written since."""
     logged: set[tuple[str, int]] | None = None
-    """(metric, step) that the run has; None until its history is read."""
+    """(metric, step) of the points that the run has; None until its history is read."""
     skipped: set[str] = field(default_factory=set)
-    """Metrics that were not finite, as ``metric@step``."""
+    """Points that were not finite, as ``metric@step``."""
 
 
 class RunWriter:
     """Writes the parent run of a sweep and a run for each of its trainings.
 
     Args:
-        client: an ``MlflowClient``, or what stands for one in tests.
+        client: an ``MlflowClient``, or a substitute in tests.
         experiment_id: the sweep's experiment.
-        sweep: what the parent run says.
+        sweep: the sweep that the parent run describes.
     """
 
     def __init__(self, client: Any, experiment_id: str, sweep: ResolvedSweep) -> None:
@@ -70,11 +70,11 @@ class RunWriter:
 
     @property
     def runs(self) -> Mapping[str, TrackedRun]:
-        """Every run of a training in the experiment, by its key; also those that the sweep no longer asks for."""
+        """Every training's run in the experiment, by stage key, including trainings that are no longer in the sweep."""
         return self._runs
 
     def _read(self) -> None:
-        """Read every run of the experiment, make the parent if there is none, and delete duplicates."""
+        """Read every run of the experiment, create the parent run if there is none, and delete duplicates."""
         parents, found = [], []
         for run in self._pages():
             role = run.data.tags.get(names.ROLE)
@@ -83,7 +83,7 @@ class RunWriter:
             elif role == names.ROLE_CELL and names.STAGE_KEY in run.data.tags:
                 found.append(run)
         self._open_parent(parents)
-        # Best first: a finished one, else the oldest. The others can only come from restoring a deleted experiment.
+        # Keep a finished run, or else the oldest. Duplicates can only come from restoring a deleted experiment.
         for run in sorted(found, key=lambda run: (run.info.status != "FINISHED", run.info.start_time)):
             key = run.data.tags[names.STAGE_KEY]
             if key in self._runs:
@@ -122,19 +122,19 @@ class RunWriter:
         self._set_tags(first.info.run_id, {key: text for key, text in tags.items() if first.data.tags.get(key) != text})
 
     def set_parent_status(self, status: Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]) -> None:
-        """Set how the sweep stands, unless it stands so already."""
+        """Set the status of the parent run, unless it has this status already."""
         if status == self._parent_status:
             return
         self._set_run_status(self._parent_id, status, None)
         self._parent_status = status
 
     def state(self, training: Training) -> str:
-        """What a training's run says of it, as `goal.status`; empty when there is no run."""
+        """The `goal.status` of a training's run; empty if there is no run."""
         run = self._runs.get(training.key)
         return "" if run is None else run.tags.get(names.STATUS, "")
 
     def is_settled(self, training: Training, metrics: Collection[str]) -> bool:
-        """Whether a training's run is finished, and lacks no tag, parameter or final metric.
+        """Whether a training's run is finished and has all its tags, parameters and final metrics.
 
         Args:
             training: the training.
@@ -155,8 +155,8 @@ class RunWriter:
 
         Args:
             training: the training.
-            sha256: of the record; any will do when not given.
-            look: look for the artifact itself, which the tag outlives when somebody deletes it.
+            sha256: digest that the record must have; empty accepts any.
+            look: also check that the artifact itself exists, because the tag remains when somebody deletes it.
         """
         run = self._runs.get(training.key)
         tag = "" if run is None else run.tags.get(names.TRIPLETS, "")
@@ -165,13 +165,13 @@ class RunWriter:
         return not look or bool(self._client.list_artifacts(run.id, names.TRIPLETS_FOLDER))
 
     def attach_triplets(self, training: Training, path: Path, sha256: str) -> None:
-        """Give a training's run its triplet record, in place of an older one."""
+        """Attach the triplet record to a training's run, replacing an older one."""
         run = self._runs[training.key]
         self._client.log_artifact(run.id, str(path), artifact_path=names.TRIPLETS_FOLDER)
         self._update_tags(run, {names.TRIPLETS: sha256})
 
     def contradicts(self, training: Training, metrics: Mapping[str, float]) -> bool:
-        """Whether a training's run has final metrics, and others than these (it was trained anew)."""
+        """Whether the final metrics of a training's run differ from these, as after a repeated training."""
         run = self._runs.get(training.key)
         return run is not None and any(
             key in metrics and not math.isclose(value, metrics[key], rel_tol=1e-9)
@@ -180,13 +180,13 @@ class RunWriter:
         )
 
     def discard(self, training: Training) -> None:
-        """Delete a training's run, whose numbers are no longer those of the store (MLflow can restore it)."""
+        """Delete a training's run, because the store no longer has its numbers. MLflow can restore it."""
         run = self._runs.pop(training.key, None)
         if run is not None:
             self._client.delete_run(run.id)
 
     def running(self) -> dict[str, tuple[str, str]]:
-        """Cell id and stage of the runs that show as running, by key."""
+        """Cell id and stage of the runs that MLflow shows as running, by stage key."""
         return {
             key: (run.tags[names.CELL], run.tags[names.STAGE])
             for key, run in self._runs.items()
@@ -194,18 +194,18 @@ class RunWriter:
         }
 
     def end_abandoned(self, key: str) -> None:
-        """Show a run as interrupted that nobody trains any more."""
+        """Mark a run as interrupted, because no driver trains it any more."""
         run = self._runs[key]
         self._update_tags(run, {names.STATUS: names.WAITING})
         self._set_run_status(run.id, _RUN_STATUS["waiting"], None)
         run.status = _RUN_STATUS["waiting"]
 
     def ensure(self, training: Training, started: float) -> None:
-        """Make a training's run if there is none, and bring its tags and parameters up to date.
+        """Create a training's run unless it exists, and bring its tags and parameters up to date.
 
         Args:
             training: the training.
-            started: when its first attempt began, in seconds since 1970.
+            started: start of its first attempt, in seconds since 1970.
         """
         run = self._runs.get(training.key)
         tags, params = training_tags(training), training_params(training)
@@ -223,9 +223,9 @@ class RunWriter:
             run.params |= missing
 
     def log(self, training: Training, points: Iterable[Point]) -> None:
-        """Add the points that a training's run does not have. A NaN or an infinity is named in a tag instead.
+        """Add the points that a training's run lacks. Values that are not finite are named in a tag instead.
 
-        MLflow would turn an infinity into 1.8e308, a number like any other in a table.
+        MLflow would store an infinity as 1.8e308, which looks like any other number in a table.
         """
         run = self._runs[training.key]
         if run.logged is None:
@@ -242,7 +242,7 @@ class RunWriter:
             part = finite[start : start + MAX_BATCH]
             metrics = [Metric(key, value, int(point.time * 1000), point.step) for point, key, value in part]
             run.metrics |= {key: value for _, key, value in part}
-            logged, run.logged = run.logged, None  # after an error nobody knows what arrived: read again
+            logged, run.logged = run.logged, None  # after an error it is unknown what arrived, so read it again
             self._client.log_batch(run.id, metrics=metrics)
             run.logged = logged | {(key, point.step) for point, key, _ in part}
         self._tag_skipped(run)
@@ -256,13 +256,13 @@ class RunWriter:
         ended: float | None = None,
         code: Mapping[str, str] | None = None,
     ) -> None:
-        """Set how a training stands, last of all that is written about it, unless it stands so already.
+        """Set the status of a training's run, unless it has it already. Call this after everything else is written.
 
         Args:
             training: the training.
-            state: `waiting` is for an interrupted one; MLflow shows it as KILLED.
+            state: its state; `waiting` means interrupted, which MLflow shows as KILLED.
             reason: why it failed.
-            ended: when, in seconds since 1970, for a run that is over; now when not given.
+            ended: end of the run in seconds since 1970, if it is over; now if not given.
             code: tags that say which code trained it.
         """
         run = self._runs[training.key]

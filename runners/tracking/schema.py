@@ -1,4 +1,4 @@
-"""The names that goal-sweep writes to MLflow. `analysis` reads them by the same names.
+"""The names of the tags and metrics that goal-sweep writes to MLflow and `analysis` reads.
 
 ::
 
@@ -25,23 +25,23 @@ BACKBONE = "goal.backbone"
 FRAMEWORK = "goal.framework"
 DATASET = "goal.dataset"
 OBJECTIVE = "goal.objective"
-"""``pair/triplet`` in one word, to group runs by."""
+"""``pair/triplet``, by which runs can be grouped."""
 OBJECTIVE_KEY = "goal.objective_key"
 """Hash of the objective with all its parameters."""
 SETTINGS_KEY = "goal.settings_key"
-"""Hash of every setting but the objective and the seed: runs of one block that differ in it are not comparable."""
+"""Hash of every setting except the objective and the seed. Runs of one block that differ in it are not comparable."""
 VARIANT = "goal.variant"
 STATUS = "goal.status"
 REASON = "goal.reason"
 GIT_COMMIT = "goal.git_commit"
 GIT_DIFF = "goal.git_diff"
-"""On a run of a modified source tree: the first 12 hex digits of the SHA-256 of its uncommitted changes."""
+"""For a run of a modified source tree: the first 12 hex digits of the SHA-256 of the uncommitted changes."""
 DATA_FINGERPRINT = "goal.data_fingerprint"
 NONFINITE = "goal.nonfinite"
-"""On a run some of whose metrics were NaN or infinite: a JSON list of ``metric@step``. They are not logged."""
+"""For a run with metrics that were NaN or infinite: a JSON list of them as ``metric@step``. They are not logged."""
 
 TRIPLETS = "goal.triplets"
-"""SHA-256 of the triplet record that the run has as an artifact."""
+"""SHA-256 of the triplet record among the run's artifacts."""
 TRIPLETS_FOLDER = "training"
 """Artifact folder of the triplet record, `triplets.npz`."""
 
@@ -49,21 +49,21 @@ CELL_TAGS = (
     *(ROLE, CELL, STAGE, STAGE_KEY, PAIR, TRIPLET, SEED, BACKBONE, FRAMEWORK, DATASET, VARIANT),
     *(OBJECTIVE, OBJECTIVE_KEY, SETTINGS_KEY, STATUS, GIT_COMMIT, DATA_FINGERPRINT),
 )
-"""Tags of every training's run. Beside them: `goal.reason` when it failed, `goal.git_diff` and `goal.nonfinite` where
-they apply, and `goal.triplets` once its record is attached."""
+"""Tags of every training's run. A run may also have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`
+and `goal.triplets` (once its triplet record is attached)."""
 
 SWEEP = "goal.sweep"
 SEEDS = "goal.seeds"
-"""JSON list of the seeds asked for."""
+"""JSON list of the sweep's seeds."""
 OBJECTIVES = "goal.objectives"
-"""JSON list of ``pair/triplet``."""
+"""JSON list of the sweep's objectives as ``pair/triplet``."""
 STAGES = "goal.stages"
-"""JSON list of stage names."""
+"""JSON list of the names of the sweep's stages."""
 
 OBJECTIVE_KEYS = "goal.objective_keys"
 """JSON list of the objectives' keys, in the order of `goal.objectives`."""
 SETTINGS_KEYS = "goal.settings_keys"
-"""JSON list of the settings asked for, one for each backbone and stage."""
+"""JSON list of the sweep's settings keys, one for each backbone and stage."""
 
 SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES, OBJECTIVE_KEYS, SETTINGS_KEYS, DATA_FINGERPRINT)
 
@@ -74,9 +74,9 @@ VAL_PREFIX = "val/"
 EPOCH_PREFIXES = ("train/", VAL_PREFIX, "time/")
 """Metrics with step = epoch."""
 TEST_PREFIX = "test/"
-"""Metrics of the best epoch's weights, step = that epoch."""
+"""Metrics of the best epoch's weights on the test split; step = that epoch."""
 SELECTED_PREFIX = "selected/val_"
-"""The same epoch's metrics on the val split: to rank runs by them and read their test metrics speaks of one model."""
+"""The same epoch's metrics on the val split, so that runs ranked by val show the test metrics of the same weights."""
 SELECTED_RSUM = f"{SELECTED_PREFIX}rsum"
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10", "rsum")
-"""What follows `val/` and `test/` at least; percent, except `rsum`, their sum."""
+"""Metrics that every `val/` and `test/` has at least: recalls in percent, and their sum `rsum`."""

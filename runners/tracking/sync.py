@@ -1,8 +1,7 @@
-"""Makes tracking say what the store says, and changes nothing where it does already.
+"""Bring MLflow up to date with the store, changing only what differs.
 
-There is one way for a number into MLflow, and this is it. While a sweep trains, each sign of life of a training has its
-run compared with the store; a relaunch and `goal-sweep sync` do the same for every training. So it does not matter what
-was lost, or when.
+Every number enters MLflow through this module. While a sweep trains, each event of a training triggers a comparison of
+its run with the store. A relaunch and `goal-sweep sync` compare every training, so it does not matter what was lost.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ _log = logging.getLogger(__name__)
 
 
 class SweepTracking:
-    """Keeps the MLflow runs of a sweep as the store has them. Use as a context manager.
+    """Keeps the MLflow runs of a sweep equal to the store. A context manager.
 
     Args:
         sweep: the sweep.
-        store: the truth; only read.
-        live: whether this process trains; the parent run then shows as running until the end.
-        thorough: also look for artifacts that somebody deleted.
-        warn: told in one line of trouble and of its end, on another thread.
+        store: the store, which is only read.
+        live: whether this process trains, so that the parent run shows as running until the end.
+        thorough: also check for artifacts that somebody deleted.
+        warn: receives one line when trouble begins and one when it ends, on another thread.
         closing_s: seconds that the end of the block may take to write what is left.
 
     Raises:
-        TrackingError: the sweep's tracking URI is not one that can work.
+        TrackingError: the sweep's tracking URI is not supported.
     """
 
     def __init__(
@@ -61,24 +60,24 @@ class SweepTracking:
         self._queued: set[Training] = set()
         self._behind: set[Training] = set()
         uri = resolve_uri(sweep.config.tracking, store.root)
-        # Before anything is trained or written, the store tells whether there is anything to train.
+        # Nothing is trained yet, so the store still shows whether there is anything to train.
         self.tracking = Tracking(uri, sweep, live=live and self._outcome() != "done", warn=warn)
 
     def sync(self, training: Training) -> None:
-        """Bring a training's run up to date. Returns at once; repeating it is cheap."""
+        """Bring a training's run up to date. Returns at once; repeated calls are cheap."""
         self._behind.add(training)
         if training not in self._queued:
             self._queued.add(training)
             self.tracking.update(partial(self._reconcile, training))
 
     def sync_all(self, *, wait: float = 0.0) -> bool:
-        """Bring every run up to date, and the parent run's status.
+        """Bring every run up to date, and end the runs that nobody trains any more.
 
         Args:
             wait: seconds to wait for it; 0 returns at once.
 
         Returns:
-            Whether everything is up to date by now.
+            Whether everything is up to date now.
         """
         self.tracking.update(self._end_abandoned)
         for training in self._sweep.trainings:
@@ -88,10 +87,10 @@ class SweepTracking:
         return not self._behind
 
     def tell_of_edits(self, tell: Callable[[str], None]) -> None:
-        """Tell, a line each, what was edited since earlier launches; call before anything is brought up to date.
+        """Report what was edited since earlier launches. Call this before any run is brought up to date.
 
         Args:
-            tell: called on another thread.
+            tell: receives each line, on another thread.
         """
 
         def look(runs: RunWriter) -> None:
@@ -105,14 +104,14 @@ class SweepTracking:
 
     @property
     def trouble(self) -> str:
-        """What is not up to date, and why, in one line; empty when nothing is. Ask after `sync_all` has waited."""
+        """What is not up to date, and why, in one line; empty if all is. Read it after `sync_all` has waited."""
         if not self._behind:
             return ""
         why = self.tracking.warnings[-1] if self.tracking.warnings else "MLflow is slow to answer"
         return f"{len(self._behind)} of {len(self._sweep.trainings)} runs are not up to date: {why}"
 
     def close(self) -> None:
-        """Write what is left, say how the sweep stands, and let go."""
+        """Write what is left, set the parent run's status, and stop."""
         try:
             outcome = self._outcome()
         except GoalError:
@@ -145,9 +144,9 @@ class SweepTracking:
             self._behind.discard(training)
 
     def _attach_triplets(self, runs: RunWriter, training: Training, folder: TrainingFolder) -> None:
-        """Give the run its triplet record, if there is one and the run lacks it.
+        """Attach the triplet record to the run, if there is one and the run lacks it.
 
-        An artifact store that refuses must not keep numbers out of MLflow: it is told of once, and the rest goes on.
+        A failing artifact store must not keep numbers out of MLflow, so the failure is only reported, and only once.
         """
         path, state = folder.path(TRIPLETS), runs.state(training)
         settled = state == names.DONE and runs.has_triplets(training, look=self._thorough)
@@ -163,7 +162,7 @@ class SweepTracking:
             self._refused = one_line(error)
 
     def _end_abandoned(self, runs: RunWriter) -> None:
-        """End runs that still show as running though the sweep no longer asks for them and nobody trains them."""
+        """End runs that show as running although they are no longer in the sweep and no driver trains them."""
         asked = {training.key for training in self._sweep.trainings}
         for key, (cell_id, stage) in runs.running().items():
             folder = self._store.folder_of(cell_id, stage, key)
@@ -172,13 +171,13 @@ class SweepTracking:
 
 
 def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, status: TrainingStatus) -> None:
-    """Make a training's run say what the store says.
+    """Make a training's run agree with the store.
 
     Args:
         runs: the sweep's runs.
         training: the training.
         folder: its folder in the store.
-        status: how it stands there.
+        status: its status in the store.
     """
     if status.state == "done":
         test = _test_metrics(status.result)
@@ -192,7 +191,7 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
         if runs.state(training) == names.DONE:
             runs.discard(training)  # the store lost the result that these numbers belong to
         if not status.attempts and not runs.state(training):
-            return  # not begun; the parent run says what is asked for
+            return  # not begun, so it has no run; the parent run lists what the sweep asks for
         points = _epoch_points(folder)
     attempts = folder.attempts.all()
     runs.ensure(training, attempts[0].started if attempts else time.time())
@@ -213,17 +212,17 @@ def _code_tags(attempt: Attempt) -> dict[str, str]:
 
 
 def short_digest(sha256: str) -> str:
-    """As much of a digest as people compare."""
+    """The first 12 hex digits of a digest, enough for people to compare."""
     return sha256[:12]
 
 
 def _epoch_points(folder: TrainingFolder) -> list[Point]:
-    """The store's epochs; those without a time of their own have the file's."""
+    """The epochs in the store. An epoch recorded without a time gets the time of the file."""
     try:
         records = folder.records()
         written = folder.path(METRICS).stat().st_mtime if records else 0.0
     except (GoalError, OSError):
-        return []  # damaged: `status` names it, and what is already tracked stays
+        return []  # the file is damaged: `status` reports it, and what is already tracked stays
     return [Point(record["epoch"], record["metrics"], float(record.get("time", written))) for record in records]
 
 
@@ -232,7 +231,7 @@ def _test_metrics(result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _final_point(result: Mapping[str, Any], test: Mapping[str, float], epochs: list[Point]) -> Point:
-    """A result's metrics on the test split, and those that the selected epoch had on val."""
+    """The metrics of a result on the test split, and those of the selected epoch on the val split."""
     best = int(result["best_epoch"])
     of_best = next((point.metrics for point in epochs if point.step == best), {})
     val = {key.removeprefix(names.VAL_PREFIX): of_best[key] for key in of_best if key.startswith(names.VAL_PREFIX)}

@@ -1,4 +1,4 @@
-"""Where tracking goes: the URI with absolute paths, and the embedded database as a file."""
+"""The location of tracking: the URI with absolute paths, and the SQLite database as a file."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "
 
 
 class TrackingError(GoalError):
-    """Tracking cannot work as it is set up; waiting will not help."""
+    """Tracking cannot work with its current settings; waiting does not help."""
 
 
 def resolve_uri(uri: str, store: Path) -> str:
-    """The tracking URI with every path absolute.
+    """Make the paths of a tracking URI absolute.
 
     Args:
-        uri: as in the sweep file; ``{store}`` stands for the store's folder.
+        uri: the URI in the sweep file; ``{store}`` is replaced by the store's folder.
         store: the store's folder, absolute.
 
     Raises:
-        TrackingError: MLflow cannot use such a location, or should not.
+        TrackingError: the location is not supported.
     """
     text = uri.replace("{store}", str(store))
     if text.startswith(_SQLITE):
         path = text[len(_SQLITE) :]
         if not path or ":memory:" in path:
-            raise TrackingError(f"tracking {uri!r}: a database in memory is gone when the launch ends; name a file")
+            raise TrackingError(f"tracking {uri!r}: a database in memory is lost when the launch ends; name a file")
         return _SQLITE + str(Path(path).expanduser().absolute())
     scheme = re.match(r"([a-z]+)(\+[a-z0-9]+)?:(//|$)|databricks$", text)
     if scheme and (scheme[1] in _SERVERS or text == "databricks"):
         return text
     raise TrackingError(
         f"tracking {uri!r} is not supported: give a database (sqlite:////path/mlflow.db, postgresql://...) "
-        "or a server (http://host:5000); MLflow's folders of files (mlruns) are on their way out"
+        "or a server (http://host:5000); folders of files (mlruns) are deprecated in MLflow"
     )
 
 
 def sqlite_file(uri: str) -> Path | None:
-    """The database file of a resolved URI, or None when it is not SQLite."""
+    """The database file of a resolved URI, or None if it is not SQLite."""
     return Path(uri[len(_SQLITE) :]) if uri.startswith(_SQLITE) else None
 
 
 def network_filesystem(path: Path) -> str:
-    """The kind of network file system that a path is on (`nfs4`, `lustre`), or an empty string.
+    """The kind of network file system that holds a path (`nfs4`, `lustre`), or an empty text if it is local.
 
-    SQLite's locks do not work reliably across one. Knows Linux; elsewhere the answer is always empty.
+    SQLite's locks are not reliable on such file systems. Outside Linux the answer is always empty.
     """
     try:
         mounts = Path("/proc/self/mounts").read_text()
@@ -69,17 +69,17 @@ def network_filesystem(path: Path) -> str:
 
 
 def prepare_database(path: Path, create: Callable[[Path], None]) -> None:
-    """Make sure that a database is there.
+    """Create the database unless it exists.
 
-    Several processes that create the tables of one SQLite file together leave a broken file, and so does one
-    that is killed halfway. Here one process at a time creates it, under another name, and renames it.
+    Processes that create the tables of one SQLite file at the same time leave a broken file, and so does a process that
+    is killed while creating them. So one process at a time creates the file under another name, and then renames it.
 
     Args:
-        path: the database file; its folder is made.
-        create: creates a complete database at the path it is given, and lets go of it.
+        path: the database file; its folder is created too.
+        create: creates a complete database at the given path and closes it.
 
     Raises:
-        TrackingError: the file is there but is no database, or its folder cannot be written.
+        TrackingError: the file exists but is not a database, or its folder cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def prepare_database(path: Path, create: Callable[[Path], None]) -> None:
                 return
             for leftover in path.parent.glob(f"{path.name}.creating*"):
                 leftover.unlink(missing_ok=True)
-            # Never the same name twice: MLflow believes for the life of a process that a database it has made is there.
+            # Use a new name each time: within one process, MLflow assumes that a database it has created still exists.
             fresh = path.with_name(f"{path.name}.creating-{uuid.uuid4().hex}")
             create(fresh)
             fresh.rename(path)
@@ -104,12 +104,12 @@ def _is_database(path: Path) -> bool:
     except FileNotFoundError:
         return False
     if head not in (b"", _MAGIC):
-        raise TrackingError(f"{path} is not an SQLite database; move it away, and tracking is rebuilt from the store")
+        raise TrackingError(f"{path} is not an SQLite database; move it away to have tracking rebuilt from the store")
     return bool(head)
 
 
 def network_warning(path: Path) -> str:
-    """What to tell a user whose database is on a network file system; empty when it is not."""
+    """The warning for a database on a network file system; empty if the file system is local."""
     kind = network_filesystem(path)
     if not kind:
         return ""
@@ -120,7 +120,7 @@ def network_warning(path: Path) -> str:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another that takes its name; None when there is none."""
+    """Device and inode, which distinguish a file from a later one of the same name; None if there is no file."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What goal-sweep writes to MLflow about a sweep and its trainings: tags and parameters."""
+"""The tags and parameters that goal-sweep writes to MLflow for a sweep and its trainings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
 
 
 def training_tags(training: Training) -> dict[str, str]:
-    """Tags of a training's run that follow from what it is; its status and its code come with its attempts."""
+    """Tags that identify a training's run. Tags of its status and its code come from its attempts."""
     cell = training.cell
     return {
         names.ROLE: names.ROLE_CELL,
@@ -53,7 +53,7 @@ def training_tags(training: Training) -> dict[str, str]:
 
 
 def training_params(training: Training) -> dict[str, str]:
-    """Parameters of a training's run: what its key hashes, so that they never change. Names are dotted paths."""
+    """Parameters of a training's run: the settings that its key hashes, which never change. Names are dotted paths."""
     own = {"objective": training.cell.objective.resolved(), "seed": training.cell.seed}
     return dict(_flat(own, "")) | _shared_params(training)
 
@@ -64,7 +64,7 @@ def objective_key(cell: Cell) -> str:
 
 
 def settings_key(training: Training) -> str:
-    """Hash of all that a result depends on but the data's content, the objective and the seed: 16 hex digits."""
+    """Hash of all that a result depends on, except the data's content, the objective and the seed: 16 hex digits."""
     return content_id(_shared_params(training))
 
 
@@ -88,7 +88,7 @@ def _flat(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]
 
 
 def _text(value: Any) -> str:
-    """Equal settings as equal text: `1` and `1.0` are one number."""
+    """Write equal settings as equal text: `1` and `1.0` are the same number."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)[:_MAX_TEXT]

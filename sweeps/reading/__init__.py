@@ -1,6 +1,6 @@
-"""Sweep files in: strict YAML, `extends`, `--set` and the environment into one checked `SweepConfig`.
+"""Read sweep files: strict YAML, `extends`, `--set` and environment variables become one checked `SweepConfig`.
 
-Only `sweeps` itself imports this room; everybody else imports `load_sweep` and its errors from `sweeps`.
+Only `sweeps` itself imports this room. Other packages import `load_sweep` and its errors from `sweeps`.
 """
 
 from sweeps.reading.load import SweepNotFoundError, find_sweep, list_shipped, load_sweep

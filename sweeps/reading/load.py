@@ -1,4 +1,4 @@
-"""Find a sweep, and turn its file, what it extends and the overrides into one checked `SweepConfig`."""
+"""Find a sweep, and turn its file, the files it extends and the overrides into one checked `SweepConfig`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent.parent
 
 
 class SweepNotFoundError(GoalError):
-    """Neither a file nor a shipped sweep has this name."""
+    """There is no file and no shipped sweep of this name."""
 
 
 def load_sweep(
@@ -27,17 +27,17 @@ def load_sweep(
 ) -> SweepConfig:
     """Read and check a sweep.
 
-    In this order: the file and what it extends are merged, `overrides` are laid over them, environment variables are
-    expanded, the whole is checked, and paths are made absolute (relative ones start at the current directory).
+    The steps, in order: merge the file with what it extends, apply `overrides`, expand environment variables, check
+    the result, and make paths absolute (relative ones start at the current directory).
 
     Args:
         path_or_name: a sweep file, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
-        overrides: `key.path=value` each, the value in YAML; later ones win.
-        environ: the environment to take `${VAR}` from; `os.environ` when not given.
+        overrides: each `key.path=value`, with the value in YAML; later ones win.
+        environ: the environment that `${VAR}` refers to; `os.environ` when not given.
 
     Raises:
         SweepNotFoundError: there is no such sweep.
-        SweepError: something is wrong; lists all problems, each as `file:line: key.path: message`.
+        SweepError: the sweep has mistakes; lists all of them, each as `file:line: key.path: message`.
     """
     problems: list[Problem] = []
     sources: list[str] = []
@@ -60,11 +60,11 @@ def list_shipped() -> list[str]:
 
 
 def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
-    """The file that a SWEEP argument, or an `extends`, means.
+    """Find the file that a SWEEP argument or an `extends` names.
 
     Args:
-        sweep: a path, or the name of a shipped sweep with or without `.yaml`. An existing file wins.
-        folder: relative paths start here; the current directory when not given.
+        sweep: a path, or the name of a shipped sweep with or without `.yaml`; an existing file wins.
+        folder: where relative paths start; the current directory when not given.
 
     Raises:
         SweepNotFoundError: there is no such file and no such shipped sweep.
@@ -82,7 +82,7 @@ def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
 
 
 def _read(path: Path, above: tuple[Path, ...], problems: list[Problem], sources: list[str]) -> Node | None:
-    """The file merged over what it extends; None, and a problem, when one of them cannot be read."""
+    """Read a file and merge it over what it extends; report a problem and return None when one cannot be read."""
     source = _shown(path)
     sources.append(source)
     try:
@@ -128,13 +128,13 @@ def _read_base(
 
 
 def _shown(path: Path) -> str:
-    """The path as messages show it: relative where it lies below the current directory."""
+    """The path for messages, relative if it lies below the current directory."""
     absolute = path.absolute()
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
 
 
 def _spell_out(root: Node) -> Node:
-    """The tree without abbreviations: a backbone's plain name as a mapping, `all` as the list of weights."""
+    """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of weights."""
     root = _edit(root, ("model", "backbones"), _named_items)
     root = _edit(root, ("objectives", "pair"), lambda node: _all_of(node, list(pair_weights)))
     return _edit(root, ("objectives", "triplet"), lambda node: _all_of(node, list(triplet_weights)))
@@ -151,7 +151,7 @@ def _all_of(node: Node, names: Sequence[str]) -> Node:
 
 
 def _edit(node: Node, path: Sequence[str], change: Callable[[Node], Node]) -> Node:
-    """The tree with the node at `path` changed, or unchanged when there is none."""
+    """Change the node at `path`; return the tree unchanged when there is none."""
     if not path:
         return change(node)
     if not isinstance(node.value, dict) or path[0] not in node.value:

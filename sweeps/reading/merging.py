@@ -1,4 +1,4 @@
-"""Laying one sweep file over another (`extends`), and single values over both (`--set key=value`)."""
+"""Merge a sweep file over the one it extends, and apply overrides (`--set key=value`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from sweeps.reading.yaml_source import Node, parse_yaml
 
 
 def merge(base: Node, over: Node, path: KeyPath = ()) -> Node:
-    """`over` laid over `base`; each value keeps the file and line it came from.
+    """Merge `over` into `base`. Each value keeps the file and line it came from.
 
-    Mappings merge key by key. Lists replace, except that a list whose items are all mappings with a `name` (stages,
-    backbones) merges by name: items of the same name merge, new ones are appended; a plain name in the base list counts
-    as a mapping with that name. A `data` mapping of another `format` replaces, for the keys of one format mean nothing
-    in the other.
+    Mappings merge key by key. A list replaces the other list, unless all its items are mappings with a `name` (stages,
+    backbones). Those merge by name: items of the same name merge, new ones are appended, and a plain name in the base
+    list counts as a mapping with that name. A `data` mapping with another `format` replaces the whole section, because
+    the keys of one format mean nothing in another.
 
     Args:
-        base: the extended file's value.
-        over: the extending file's value.
-        path: where both are.
+        base: the value in the extended file.
+        over: the value in the extending file.
+        path: where both values are.
     """
     if isinstance(base.value, dict) and isinstance(over.value, dict):
         if path == ("data",) and _format_differs(base.value, over.value):
@@ -56,21 +56,24 @@ def _merge_named(base: Node, over: Node, path: KeyPath) -> Node:
 
 
 def as_named(item: Node) -> Node:
-    """A plain name as the mapping it stands for; anything else unchanged."""
+    """Turn a plain name into the mapping that it stands for; return anything else unchanged."""
     if isinstance(item.value, str):
         return Node({"name": Node(item.value, item.where)}, item.where)
     return item
 
 
 def apply_override(root: Node, text: str, problems: list[Problem]) -> Node:
-    """The tree with one value replaced.
+    """Replace one value of the tree.
 
     Args:
         root: the sweep file, after `extends`.
-        text: `a.b=value`; the value is YAML. Items of a list are addressed by their name or their index
-            (`stages.frozen.epochs=2`, `seeds.0=7`). A mapping or list given as value replaces the old one whole.
-        problems: receives what is wrong with it. A key that no sweep has is set all the same: validation, which knows
-            the keys, reports it under this `--set`.
+        text: `a.b=value`, where the value is YAML. List items are addressed by name or index
+            (`stages.frozen.epochs=2`, `seeds.0=7`). A mapping or list given as the value replaces the whole old one.
+        problems: receives what is wrong with the override. An unknown key is set all the same; validation, which
+            knows the keys, reports it under this `--set`.
+
+    Returns:
+        The new tree.
     """
     key, equals, raw = text.partition("=")
     key = key.strip()
@@ -79,7 +82,7 @@ def apply_override(root: Node, text: str, problems: list[Problem]) -> Node:
         problems.append(Problem(Where(f"--set {text}" if not equals else f"--set {key}="), "", "write key=value"))
         return root
     if key == "extends":
-        problems.append(Problem(where, "", "a file alone can extend another; give that file to the command instead"))
+        problems.append(Problem(where, "", "only a file can extend another; write `extends` into a sweep file instead"))
         return root
     found: list[Problem] = []
     value = parse_yaml(raw, where.source, found, at=where) or Node(None, where)
@@ -90,7 +93,7 @@ def apply_override(root: Node, text: str, problems: list[Problem]) -> Node:
 
 
 def _put(node: Node, parts: list[str], above: list[str], value: Node, problems: list[Problem]) -> Node:
-    """`node` with `value` at `parts` below it; `node` itself, and a problem, where that does not exist."""
+    """Put `value` at `parts` below `node`; where there is no such place, report it and return `node` unchanged."""
     if not parts:
         return value
     if isinstance(node.value, dict) or node.value is None:
@@ -110,13 +113,13 @@ def _put(node: Node, parts: list[str], above: list[str], value: Node, problems: 
         message = f"{'.'.join(above)} has no item {parts[0]!r}{nearest(parts[0], known)}; it has {', '.join(known)}"
         problems.append(Problem(value.where, "", message))
         return node
-    problems.append(Problem(value.where, "", f"{'.'.join(above)} holds one value, there is nothing below it"))
+    problems.append(Problem(value.where, "", f"{'.'.join(above)} is a single value, there is nothing below it"))
     return node
 
 
 def _find_item(items: list[Node], parts: list[str]) -> tuple[int, int]:
-    """Position of the addressed item and how many parts its address took; (0, 0) when there is none."""
-    # A name may hold dots (`resnet50.a1_in1k`), so the longest run of parts that is a name counts.
+    """Find the addressed item: its position and how many parts address it; (0, 0) when there is none."""
+    # A name may contain dots (`resnet50.a1_in1k`), so the longest run of parts that is a name counts.
     for used in range(len(parts), 0, -1):
         name = ".".join(parts[:used])
         for index, item in enumerate(items):

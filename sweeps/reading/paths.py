@@ -1,4 +1,4 @@
-"""Paths in a sweep file: environment variables filled in, then made absolute, so that every process means one file."""
+"""Paths in a sweep file: expand environment variables and make them absolute, so that all processes agree on them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ _PLACES_IN_WORDS = "data.root, data.annotations, weights of a backbone, store an
 
 
 def expand_environment(root: Node, environ: Mapping[str, str], problems: list[Problem]) -> Node:
-    """The tree with `${VAR}` and `${VAR:-default}` replaced in its path-like values.
+    """Replace `${VAR}` and `${VAR:-default}` in the path-like values of the tree.
 
-    Everything else must mean the same on every machine, or a cell's id would depend on where it is computed.
+    All other values must be the same on every machine, or a cell's id would depend on where it is computed.
 
     Args:
-        root: the sweep file, after `extends` and `--set` (a value that was overridden needs no variable).
+        root: the sweep file, after `extends` and `--set` (the variable of an overridden value need not be set).
         environ: the environment; an empty variable counts as unset.
-        problems: receives unset variables, and variables where none may be.
+        problems: receives unset variables, and variables in places where none is allowed.
+
+    Returns:
+        The new tree.
     """
     return _expand(root, (), "", environ, problems)
 
@@ -75,10 +78,10 @@ def _substitute(node: Node, shown: str, environ: Mapping[str, str], problems: li
 
 
 def make_absolute(config: SweepConfig) -> SweepConfig:
-    """The sweep with absolute paths, and with the store's folder in place of `{store}` in `tracking`.
+    """Make the sweep's paths absolute, and replace `{store}` in `tracking` by the store's folder.
 
-    Relative paths start at the current directory, wherever the sweep file lies; `~` is the home directory. URIs stay
-    as they are, and so does `data.annotations`, which is relative to `data.root`.
+    Relative paths start at the current directory, not at the sweep file; `~` is the home directory. URIs do not
+    change, nor does `data.annotations`, which is relative to `data.root`.
     """
     data = config.data
     if data.root is not None:
@@ -109,13 +112,13 @@ def _absolute_weights(backbone: BackboneConfig) -> BackboneConfig:
 
 
 def _absolute_bert(bert: BertConfig) -> BertConfig:
-    """A folder as an absolute one; `random` and names on the hub unchanged."""
+    """Make a folder absolute; leave `random` and the names of hub models unchanged."""
     folder = os.path.expanduser(bert.weights)
     return replace(bert, weights=_absolute(folder)) if os.path.isdir(folder) else bert
 
 
 def _absolute_tracking(uri: str) -> str:
-    """A SQLite file or a folder as an absolute one; names such as `databricks` and other URIs unchanged."""
+    """Make an SQLite file or a folder absolute; leave names such as `databricks` and other URIs unchanged."""
     sqlite = re.fullmatch(r"sqlite:///(?!/)(.+)", uri)
     if sqlite:
         return f"sqlite:///{_absolute(sqlite.group(1))}"

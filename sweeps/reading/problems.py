@@ -1,4 +1,4 @@
-"""Problems of a sweep file: where each one is, and the error that reports all of them together."""
+"""The problems of a sweep file: where each one is, and the error that reports them together."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place a value was written at."""
+    """Where a value was written."""
 
     source: str
     """The file as shown to the user, or `--set key`."""
     line: int = 0
-    """Line in the file, from 1; 0 where there is no line."""
+    """Line in the file, counted from 1; 0 where there is none."""
 
     def __str__(self) -> str:
         """`file:line`, or the source alone."""
@@ -27,11 +27,11 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, in one line."""
+    """One mistake, described in one line."""
 
     where: Where
     path: str
-    """Dotted key path, list items by name or index: `stages.frozen.lr`; empty for the file as a whole."""
+    """Dotted key path with list items by name or index, such as `stages.frozen.lr`; empty for the whole file."""
     message: str
 
     def __str__(self) -> str:
@@ -41,11 +41,12 @@ class Problem:
 
 
 class SweepError(GoalError):
-    """A sweep file (or a `--set`) is wrong; one line for each problem.
+    """A sweep file or a `--set` is wrong. The message has one line for each problem.
 
     Args:
         problems: at least one.
-        sources: the files in the order in which to list their problems; others (`--set`) follow. In a file by line.
+        sources: the files, in the order in which to list their problems; other sources (`--set`) follow. The problems
+            of one source are listed by line.
     """
 
     def __init__(self, problems: Iterable[Problem], sources: Sequence[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""A tree of YAML values into a dataclass, with every problem at its own line."""
+"""Build a dataclass from a tree of YAML values, and report every problem at its own line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sweeps.reading.yaml_source import Node
 T = TypeVar("T")
 
 FILE_KEYS = ("extends",)
-"""Keys that a file may have at its top beside the dataclass's; gone once the files are merged."""
+"""Top-level keys that a file may have besides the dataclass's fields; they are gone once the files are merged."""
 
 _KINDS = {
     "int_type": "a whole number",
@@ -37,16 +37,16 @@ _KINDS = {
 def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
     """Build a dataclass from a tree, strictly.
 
-    Text where a number is due is an error, as is a key that no field has; a whole number may stand for a float.
+    Text in place of a number is an error, and so is an unknown key. A whole number may stand for a float.
 
     Args:
         root: the mapping of the whole file.
-        kind: the dataclass; the dataclasses within it may check themselves in `__post_init__`.
-        problems: receives what is wrong. After the first pass the faulty values are left out and the rest is checked
-            again, so that a check of several values together is not hidden by an unrelated mistake.
+        kind: the dataclass; it and the dataclasses in it may check themselves in `__post_init__`.
+        problems: receives what is wrong. After the first pass, faulty values are left out and the rest is checked
+            again, so that an unrelated mistake does not hide the failure of a check that needs several values.
 
     Returns:
-        The instance, or None when anything is wrong with it.
+        The instance, or None when anything is wrong.
     """
     adapter = TypeAdapter(kind)
     left_out: set[KeyPath] = set()
@@ -69,7 +69,7 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
 def _translate(
     failure: ValidationError, root: Node, kind: type[Any], left_out: set[KeyPath]
 ) -> list[tuple[KeyPath, Problem]]:
-    """(key path to leave out, problem) for each error; empty path where there is nothing to leave out."""
+    """Turn each error into (key path to leave out, problem); the path is empty where there is nothing to leave out."""
     wrong_type: dict[KeyPath, list[str]] = {}
     found: list[tuple[KeyPath, Problem]] = []
     for error in failure.errors():
@@ -101,7 +101,7 @@ def _translate(
 def _value_problems(
     error: ErrorDetails, root: Node, kind: type[Any], path: KeyPath, left_out: set[KeyPath]
 ) -> list[tuple[KeyPath, Problem]]:
-    """What a check of a whole value said, cut into its parts, each at the key that it names first."""
+    """Split the message of a check of a whole value into its parts, and place each at the key that it names first."""
     keys = _keys_at(kind, root, path)
     text = str(error["ctx"]["error"])
     parts = re.split(rf"; (?=(?:{'|'.join(map(re.escape, keys))})\b)", text) if keys else [text]
@@ -109,14 +109,18 @@ def _value_problems(
     found = []
     for part in parts:
         if any(re.search(rf"\b{re.escape(key)}\b", part) for key in gone):
-            continue  # it speaks of a value that was left out, and took the default for it
+            continue  # this part is about a value that was left out, so the check saw its default
         target, message = _target(root, path, part, keys)
         found.append((target, _problem(root, target, _at(root, target).where, message)))
     return found
 
 
 def _target(root: Node, path: KeyPath, text: str, keys: Sequence[str]) -> tuple[KeyPath, str]:
-    """The key a message is about, and the message: `a.b: text` says it outright, else the first key it mentions."""
+    """Find the key that a message is about: `a.b: text` names it, otherwise it is the first key mentioned.
+
+    Returns:
+        The key's path, and the message without that prefix.
+    """
     prefix, colon, rest = text.partition(": ")
     if colon and path and prefix == path[-1]:
         return path, rest
@@ -148,7 +152,7 @@ def _problem(root: Node, path: KeyPath, where: Where, message: str) -> Problem:
 
 
 def _show(root: Node, path: KeyPath) -> str:
-    """The dotted path as `--set` takes it: items that have a name by their name."""
+    """The dotted path in the form that `--set` takes, with named list items by name."""
     shown: list[str] = []
     node: Node | None = root
     for part in path:
@@ -175,7 +179,7 @@ def _at(root: Node, path: KeyPath) -> Node:
 
 
 def _path_in(root: Node, error: ErrorDetails) -> KeyPath:
-    """The longest key path of the error that the tree holds; names of union members are skipped."""
+    """The longest part of the error's key path that exists in the tree, without the names of union members."""
     path: list[str | int] = []
     tag: object = None
     for part in error["loc"]:
@@ -190,14 +194,14 @@ def _path_in(root: Node, error: ErrorDetails) -> KeyPath:
 
 
 def _to_key(path: KeyPath) -> KeyPath:
-    """The path up to its last key, since leaving out an item of a list would move the others."""
+    """The path up to its last key, because leaving out an item of a list would move the others."""
     while path and isinstance(path[-1], int):
         path = path[:-1]
     return path
 
 
 def _stand_in(kind: type[Any], root: Node, path: KeyPath) -> Node | None:
-    """A number in place of a faulty one that its dataclass cannot do without, so that the rest of it is checked."""
+    """A number in place of a faulty one that its dataclass requires, so that the other fields can be checked."""
     owner = _type_at(kind, root, path[:-1])
     required = {
         item.name
@@ -210,7 +214,7 @@ def _stand_in(kind: type[Any], root: Node, path: KeyPath) -> Node | None:
 
 
 def _without(node: Node, path: KeyPath, gone: Mapping[KeyPath, Node | None]) -> Node:
-    """The tree without some keys, or with what stands in for them."""
+    """Copy the tree without some keys, or with stand-ins for them."""
     if isinstance(node.value, dict):
         kept: dict[str, Node] = {}
         for key, child in node.value.items():
@@ -225,13 +229,13 @@ def _without(node: Node, path: KeyPath, gone: Mapping[KeyPath, Node | None]) -> 
 
 
 def _keys_at(kind: type[Any], root: Node, path: KeyPath) -> Sequence[str]:
-    """Keys that a mapping at `path` may have; empty where it is not a dataclass."""
+    """The keys that a mapping at `path` may have; empty where no dataclass is expected."""
     owner = _type_at(kind, root, path)
     return [item.name for item in fields(owner)] if is_dataclass(owner) else ()
 
 
 def _type_at(kind: Any, root: Node, path: KeyPath) -> Any:
-    """The type that the value at `path` is to have; None below a value that is neither a dataclass nor a tuple."""
+    """The type expected at `path`; None below a value that is neither a dataclass nor a tuple."""
     node = root
     kind = _choose(kind, node)
     for part in path:
@@ -245,7 +249,7 @@ def _type_at(kind: Any, root: Node, path: KeyPath) -> Any:
 
 
 def _choose(kind: Any, node: Node) -> Any:
-    """The member of a union of dataclasses that has the mapping's `format`; any other type unchanged."""
+    """Choose the member of a union of dataclasses that has the mapping's `format`; leave other types unchanged."""
     members = [member for member in get_args(kind) if is_dataclass(member)]
     if get_origin(kind) is tuple or not members or not isinstance(node.value, dict) or "format" not in node.value:
         return kind

@@ -1,4 +1,4 @@
-"""Strict YAML 1.2 into a tree that remembers the line of every key."""
+"""Parse strict YAML 1.2 into a tree that records the line of every key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value of a sweep file and the line of its key (of the item itself in a list). Never changed in place."""
+    """A value of a sweep file, with the line of its key (in a list, of the item itself). Never changed in place."""
 
     value: Scalar | dict[str, Node] | list[Node]
     where: Where
@@ -34,7 +34,7 @@ class Node:
 
     @property
     def item_name(self) -> str | None:
-        """The text under `name` when this is a mapping that has one, else None."""
+        """The text under `name` if this is a mapping that has one, else None."""
         if isinstance(self.value, dict) and "name" in self.value:
             name = self.value["name"].value
             return name if isinstance(name, str) else None
@@ -47,11 +47,11 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, at: Where | N
     Args:
         text: the document. YAML 1.2: `no` and `on` are text, `1e-4` is a number.
         source: the file's name in messages.
-        problems: receives what is wrong: bad syntax, duplicate keys, keys that are not text, tags, merge keys.
-        at: give every node this place instead of its own line (for values of `--set`).
+        problems: receives bad syntax, duplicate keys, keys that are not text, tags and merge keys.
+        at: the place to record for every node instead of its own line (for values of `--set`).
 
     Returns:
-        The tree, or None when the text is empty or cannot be parsed at all.
+        The tree, or None when the text is empty or cannot be parsed.
     """
     yaml = YAML(typ="safe", pure=True)
     try:
@@ -71,16 +71,16 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, at: Where | N
 def _explain(error: MarkedYAMLError) -> str:
     problem = str(error.problem or error.context)
     if "\\t" in problem:
-        return "a tab where only spaces may indent"
+        return "indented with a tab; use spaces"
     if "another document" in problem:
-        return "one document to a file, but '---' starts a second one"
+        return "a file holds one document, but '---' starts a second one"
     if error.context and "quoted scalar" in str(error.context):
         return f"{problem} {error.context}"
     return problem
 
 
 class _Reader:
-    """Turns ruamel's nodes into ours, collecting problems on the way."""
+    """Converts ruamel's nodes to `Node`s and collects problems on the way."""
 
     def __init__(self, source: str, problems: list[Problem], at: Where | None) -> None:
         self.source, self.problems, self.at = source, problems, at
@@ -131,10 +131,10 @@ class _Reader:
 
 
 def _scalar(raw: ScalarNode) -> Scalar:
-    """The value of a scalar; dates stay text.
+    """Convert a scalar to its value; dates stay text.
 
     Raises:
-        ValueError: the tag is none of YAML's core schema.
+        ValueError: the tag is not in YAML's core schema.
     """
     text = raw.value
     kind = str(raw.tag).removeprefix(_TAG)

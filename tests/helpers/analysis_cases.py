@@ -1,4 +1,4 @@
-"""A sweep in tracking as its driver would write it, and a small block."""
+"""Write a sweep to MLflow as its driver would, and build a small block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FINGERPRINT = "ab12cd34ef567890"
 
 
 def recalls(objective: str, seed: int, shift: float = 0.0) -> dict[str, float]:
-    """Test metrics a person can check: 40 + objective's place / 10 + seed's noise, t2i 10 points lower."""
+    """Test metrics that are easy to check: 40 + the objective's position / 10 + the seed's noise; t2i is 10 lower."""
     base = 40 + shift + OBJECTIVES.index(objective) / 10 + (-0.3, 0.0, 0.3)[seed % 3]
     values = {name: base + 20 * (k % 3) - (10 if k > 2 else 0) for k, name in enumerate(RECALLS)}
     return {f"test/{k}": v for k, v in values.items()} | {"test/rsum": sum(values.values())}
@@ -31,7 +31,7 @@ def recalls(objective: str, seed: int, shift: float = 0.0) -> dict[str, float]:
 
 @dataclass
 class SweepWriter:
-    """Writes a sweep to tracking as its driver would, and anything a driver should not."""
+    """Writes a sweep to MLflow as its driver would, and also what a driver should never write."""
 
     uri: str
     client: MlflowClient
@@ -57,7 +57,7 @@ class SweepWriter:
         without: Iterable[str] = (),
         **tags: str,
     ) -> str:
-        """One run; keyword tags lose their ``goal.`` prefix, and ``without`` names tags to leave out."""
+        """Write one run. Keyword tags are given without their ``goal.`` prefix; ``without`` names tags to leave out."""
         pair, triplet = objective.split("/")
         backbone = tags.get("backbone", "resnet152")
         key = f"{objective}-{seed}-{stage}-{backbone}"
@@ -131,7 +131,7 @@ FAILED = Gap(seed=3, status="failed", reason="loss is NaN | 50% of <x_1>\nat ste
 
 
 def example() -> Block:
-    """Two rows and columns: a full cell, one with a missing seed, an empty one, and one that is not asked for."""
+    """A block of two rows and columns: a full cell, one that lacks a seed, an empty one, and one not asked for."""
     cells = {
         ("con", "con"): CellSummary(mean=40.0, std=0.25, n=3),
         ("con", "nca"): CellSummary(mean=42.04, std=None, n=1, gaps=(FAILED, Gap(seed=2, status="absent", reason=""))),

@@ -1,4 +1,4 @@
-"""A split whose reader remembers which images were read."""
+"""A split whose reader records which images were read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from goal_core.data.dataset import split_of
 
 
 class CountingReader:
-    """Random images, and a record of those that were read."""
+    """Reads random images, and records which were read."""
 
     def __init__(self, num_images: int) -> None:
         self.reads: list[int] = []

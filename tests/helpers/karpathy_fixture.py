@@ -1,4 +1,4 @@
-"""Writes tiny datasets in Karpathy's layout: coloured PNGs and a dataset_*.json."""
+"""Write tiny datasets in Karpathy's layout: coloured PNGs and a dataset_*.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLOURS = ("red", "green", "blue", "yellow", "grey")
 def tiny_annotations(
     counts: dict[str, int] | None = None, *, captions: int = 5, folder: str | None = "pictures"
 ) -> dict[str, Any]:
-    """The annotation object of a dataset with ``counts`` images a split, numbered in the order of the splits."""
+    """The annotations of a dataset with ``counts`` images per split, numbered in the order of the splits."""
     images: list[dict[str, Any]] = []
     for split, count in (counts or COUNTS).items():
         for _ in range(count):
@@ -42,14 +42,14 @@ def write_dataset(
     size: tuple[int, int] = (40, 30),
     name: str = "dataset_tiny.json",
 ) -> Path:
-    """Write annotations and one PNG for each image they name.
+    """Write annotations and a PNG for each image in them.
 
     Args:
-        root: folder of the dataset, made if need be.
-        content: what :func:`tiny_annotations` gives, perhaps changed.
-        place: folder under the root in which the images' own folders lie.
+        root: folder of the dataset, created if missing.
+        content: the annotations from :func:`tiny_annotations`, possibly changed.
+        place: folder below the root that holds the images' own folders.
         size: width and height of the PNGs.
-        name: of the annotation file.
+        name: name of the annotation file.
 
     Returns:
         The root.

@@ -1,4 +1,4 @@
-"""DriverRecords of a tiny sweep as a user runs them: in a process of their own, with Ray, MLflow and the store."""
+"""Launch a tiny sweep as a user does: in its own process, with Ray, MLflow and the store."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ def driver_after_an_epoch(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(driver: subprocess.Popen[bytes], with_signal: signal.Signals = signal.SIGKILL) -> int:
-    """Send a signal to a launch and wait for its end."""
+    """Send a signal to a launch and wait until it ends."""
     os.kill(driver.pid, with_signal)
     return driver.wait(timeout=120)
 
 
 def child_of(driver: subprocess.Popen[bytes], command: str) -> psutil.Process:
-    """The first process under a launch whose command line holds a text."""
+    """The first child process of a launch whose command line contains a text."""
     children = psutil.Process(driver.pid).children(recursive=True)
     return next(child for child in children if command in " ".join(child.cmdline()))
 
 
 def poison(folder: Path) -> str:
-    """Put NaN into the saved state of one cell; returns its id."""
+    """Put NaN into the saved state of one cell. Returns the cell's id."""
     path = sorted(folder.glob("goal-sweep-store/cells/*/frozen-*/last.safetensors"))[0]
     tensors, state = read_checkpoint(path)
     tensors["heads.image.fc.weight"].fill_(float("nan"))
@@ -86,7 +86,7 @@ def poison(folder: Path) -> str:
 
 
 def check_mlflow(folder: Path) -> None:
-    """One parent, one run for each cell and stage, no (metric, step) twice."""
+    """Check that there is one parent run, one run for each cell and stage, and no (metric, step) twice."""
     client = MlflowClient(f"sqlite:///{folder / 'goal-sweep-store' / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("tiny")
     runs = client.search_runs([experiment.experiment_id])

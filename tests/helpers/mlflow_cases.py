@@ -1,4 +1,4 @@
-"""A ready-made tracking database, and what tests ask one about."""
+"""A tracking database for tests, and what they read from it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sweeps import ResolvedSweep, ResourceConfig
 from tests.helpers.sweep_cases import resolved
 
 SWEEP = resolved("con/con", "sig-ms/cir", resources=ResourceConfig(max_attempts=1))
-"""Two trainings, tracked in whatever database a test says."""
+"""A sweep of two trainings, which a test tracks in a database of its own."""
 
 
 def tracked_at(uri: str, sweep: ResolvedSweep = SWEEP) -> ResolvedSweep:
-    """The sweep with another tracking URI."""
+    """The same sweep with another tracking URI."""
     return replace(sweep, config=replace(sweep.config, tracking=uri))
 
 
 def template(folder: Path) -> Path:
-    """Creating the tables takes seconds; copying them does not."""
+    """Create a database to copy, because creating its tables takes seconds."""
     path = folder / "template.db"
     create_database(path)
     return path
@@ -37,7 +37,7 @@ def database(template_path: Path, folder: Path) -> str:
 
 
 class Content:
-    """Everything the experiment holds, read by another client."""
+    """Everything in the experiment, read by another client."""
 
     def __init__(self, uri: str, name: str = "s") -> None:
         self.client = MlflowClient(uri)

@@ -1,6 +1,6 @@
-"""The objectives once more: plain Python loops over lists of floats, from the paper's equations.
+"""A second implementation of the objectives: plain Python loops over lists of floats, from the paper's equations.
 
-Imports nothing of the project and no array library, so that an error here and one there do not coincide.
+It imports neither the project nor an array library, so that the two implementations cannot share a mistake.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ Matrix = list[list[float]]
 
 PAIRS = ("con", "lin", "sig", "lin-ms", "sig-ms")
 TRIPLETS = ("con", "nca", "cir")
-"""The weights that the paper has, which are all that this file knows."""
+"""The weights of the paper. This file knows no others."""
 
 
 @dataclass
 class Atoms:
-    """All constants of an objective; the defaults are the paper's."""
+    """All constants of an objective, with the paper's values as defaults."""
 
     margin: float = 0.2
     gate: bool = True

@@ -1,4 +1,4 @@
-"""Where the checkout is, and the real data that may lie beside it."""
+"""Paths of the checkout and of the real data that may lie next to it."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
-"""Tests that use it skip themselves where it is not there."""
+"""Tests that need this folder are skipped where it does not exist."""
 EMOJI = SHARED / "data" / "emoji"

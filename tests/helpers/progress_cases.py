@@ -1,4 +1,4 @@
-"""A sweep half done, to be shown."""
+"""A half finished sweep to show."""
 
 from __future__ import annotations
 

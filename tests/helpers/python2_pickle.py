@@ -1,4 +1,4 @@
-"""Writes pickles as Python 2 wrote them: text as byte strings, protocol 2, PyTorch's layout before 1.6."""
+"""Write pickles as Python 2 did: text as byte strings, protocol 2, PyTorch's layout before 1.6."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]  # the one whose opcodes can be replaced
-    """Text as Python 2's `str`; names of modules as Python 2 had them."""
+    """Writes text as Python 2's `str`, and modules under their names in Python 2."""
 
     dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
@@ -31,13 +31,13 @@ def _dump(value: Any, file: Any, protocol: int = 2) -> None:
 
 
 def save_python2_pickle(value: Any, path: Path) -> None:
-    """A plain pickle, such as VSE++'s vocabulary."""
+    """Write a plain pickle, such as VSE++'s vocabulary."""
     with path.open("wb") as file:
         _dump(value, file)
 
 
 def save_python2_torch(value: Any, path: Path) -> None:
-    """A `torch.save` of 2017."""
+    """Write a file as `torch.save` did in 2017."""
     module = ModuleType("python2_pickle")
     module.Pickler, module.dump = Python2Pickler, _dump  # type: ignore[attr-defined]
     torch.save(value, path, pickle_module=module, _use_new_zipfile_serialization=False)

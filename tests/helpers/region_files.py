@@ -1,4 +1,4 @@
-"""Writes tiny datasets of precomputed regions, and VSE-infinity's tree of raw images."""
+"""Write tiny datasets of precomputed regions, and of raw images in VSE-infinity's layout."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SHAPE = (4, 8)
 
 
 def write_regions(root: Path, *, ids_per: str = "image", captions: int = 5, shape: tuple[int, int] = SHAPE) -> Path:
-    """Write `*_ims.npy`, `*_caps.txt` and `*_ids.txt`; image number n of all has ids 100 + n.
+    """Write `*_ims.npy`, `*_caps.txt` and `*_ids.txt`. Image n, counted over all splits, has the id 100 + n.
 
     Args:
-        root: folder, made if need be.
+        root: folder, created if missing.
         ids_per: `image` or `caption`.
-        captions: of each image.
-        shape: regions of an image and numbers of a region.
+        captions: number of captions of each image.
+        shape: number of regions of an image, and of features of a region.
     """
     root.mkdir(parents=True, exist_ok=True)
     number = 0

@@ -1,4 +1,4 @@
-"""Recall by sorting whole rows of the similarity matrix, one query at a time. Knows nothing of the code under test."""
+"""Recall by sorting whole rows of the similarity matrix, one query at a time, without the code under test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 def oracle_ranks(
     sims: NDArray[np.floating], text_to_image: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ranks (i2t, t2i) of the best right answer when each sort puts wrong answers before right ones of equal score."""
+    """Ranks (i2t, t2i) of the best right answer, with wrong answers sorted before right ones of equal score."""
     num_images, num_texts = sims.shape
     i2t = np.empty(num_images, dtype=np.int64)
     for image in range(num_images):

@@ -1,4 +1,4 @@
-"""Trainings without a sweep, and weights and records to put into a store for them."""
+"""Trainings without a sweep, and the weights and records to store for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sweeps import Cell, Training
 
 
 def named(cell_id: str, key: str = "k" * 16) -> Training:
-    """A frozen training of `con/con` under names of the test's choice."""
+    """A frozen training of `con/con` with the given cell id and key."""
     cell = Cell(
         id=cell_id,
         data=ScenesConfig(name="scenes"),
@@ -50,7 +50,7 @@ def result(epochs: int = 3, test_rsum: float = 42.0) -> dict[str, Any]:
 
 
 def train(folder: TrainingFolder, epochs: int = 3, *, first: int = 1) -> None:
-    """What a trainer does in a claimed folder, without the training."""
+    """Do what a trainer does in a claimed folder, without training."""
     for epoch in range(first, epochs + 1):
         folder.save_with("best.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))
         folder.save_with("last.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))

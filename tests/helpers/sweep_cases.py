@@ -17,7 +17,7 @@ SETTINGS = ["seeds=[1]", "objectives={only: [con/con, sig/cir]}"]
 
 
 def resolved(*objectives: str, seeds: tuple[int, ...] = (1,), **settings: Any) -> ResolvedSweep:
-    """A sweep called `s` of one stage; all objectives when none is named."""
+    """A sweep named `s` with one stage, and with all objectives if none is given."""
     config = SweepConfig(
         name="s",
         data=ScenesConfig(name="scenes"),
@@ -31,7 +31,7 @@ def resolved(*objectives: str, seeds: tuple[int, ...] = (1,), **settings: Any) -
 
 
 def opened_in(folder: Path, *more: str) -> OpenedSweep:
-    """The quickstart with two objectives and one seed, without its drawings."""
+    """The quickstart with two objectives and one seed, opened without drawing its scenes."""
     config = load_sweep("quickstart", [*SETTINGS, f"store={folder}", *more])
     store = Store(folder)
     store.prepare()

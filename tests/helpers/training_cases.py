@@ -81,7 +81,7 @@ class PlainFolder:
         (self.root / name).unlink(missing_ok=True)
 
     def numbers(self) -> list[dict[str, float]]:
-        """Every metric of every epoch but the times, then the final ones."""
+        """Every metric of every epoch except the times, then the final metrics."""
         lines = (self.root / "metrics.jsonl").read_text().splitlines()
         rows = [json.loads(line)["metrics"] for line in lines]
         rows.append(json.loads((self.root / "result.json").read_text())["metrics"])
@@ -115,7 +115,7 @@ class StopAt(Listener):
 
 
 def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any) -> UnitPlan:
-    """A unit of the named objectives, whose keys and cell ids are their names with a dash."""
+    """A unit of the named objectives. Their names, with a dash, are the keys and cell ids."""
     trainings = []
     for name in names:
         pair, triplet = name.split("/")
@@ -141,7 +141,7 @@ def train_killed(unit: UnitPlan, folders: Mapping[str, PlainFolder], *stops: int
 
 
 def trained_cell(root: Path, seed: int, data: ScenesConfig = DATA) -> Path:
-    """One cell of `con/con` after an epoch; the folder of its checkpoint."""
+    """Train one cell of `con/con` for an epoch. Returns the folder of its checkpoint."""
     stage = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
     unit = unit_of("con/con", stage=stage, seed=seed, data=data)
     folders = folders_of(unit, root / f"seed-{seed}")

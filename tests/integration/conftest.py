@@ -1,4 +1,4 @@
-"""A launch that nothing disturbed, which the disturbed ones must equal."""
+"""An undisturbed launch. Disturbed launches must end with the same numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job for real, with its driver, a worker or Ray killed in the middle."""
+"""A real launch whose driver, worker or Ray is killed in the middle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job for real: Ray, MLflow and the store."""
+"""A real launch, with Ray, MLflow and the store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_sigterm_ends_like_an_interrupt_and_a_poisoned_cell_fails_alone(unbroken
     report = (folder / "goal-sweep-store" / "reports" / "tiny" / "report.md").read_text()
     assert "--" in report
     assert "failed" in report
-    # Not tried again unasked; asked, from its last state, it fails the same way.
+    # A plain launch does not retry it. With --retry-failed it continues from its last state and fails the same way.
     assert "cells to train" not in goal_sweep(folder, "launch", "tiny.yaml").stdout
     asked = goal_sweep(folder, "launch", "tiny.yaml", "--retry-failed")
     assert asked.returncode == 1
@@ -66,7 +66,7 @@ def test_only_what_is_new_is_trained(unbroken: Path, tmp_path: Path) -> None:
     after = results(folder)
     assert len(after) == 4 + 2 + 4
     assert before.items() <= after.items()
-    # The report in the store is of two seeds now, so asking for one again writes it anew.
+    # The report in the store now covers two seeds, so a launch with one seed writes it again.
     one = goal_sweep(folder, "launch", "tiny.yaml")
     assert "cells to train" not in one.stdout
     assert "report: 4 of 4 results" in one.stdout

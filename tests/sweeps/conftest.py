@@ -34,7 +34,7 @@ def small_text() -> str:
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Writes a file into a fresh current directory: `write("a.yaml", text)`."""
+    """Write a file into a fresh current directory: `write("a.yaml", text)`."""
     monkeypatch.chdir(tmp_path)
 
     def write_file(name: str = "small.yaml", text: str = SMALL) -> Path:
@@ -59,7 +59,7 @@ def resolved(small: SweepConfig) -> ResolvedSweep:
 
 @pytest.fixture
 def errors_of() -> Callable[..., list[str]]:
-    """The lines of the error that loading raises."""
+    """The lines of the error that loading a sweep raises."""
 
     def lines(sweep: str | Path, *overrides: str, environ: dict[str, str] | None = None) -> list[str]:
         with pytest.raises(SweepError) as caught:

@@ -1,4 +1,4 @@
-"""The paper's blocks at full size, on the meta device: parameters, groups and learning rates as published."""
+"""The paper's blocks in full size on the meta device have the published parameters, groups and learning rates."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from goal_core.training import StageConfig
 from goal_core.training.optim import loss_scale, lr_at, parameter_groups
 from sweeps import SweepConfig, load_sweep
 
-WORDS = Vocabulary(tuple(f"w{index}" for index in range(11_351)))  # with the four specials as many as COCO's 11,355
+WORDS = Vocabulary(tuple(f"w{index}" for index in range(11_351)))  # plus four special ones: COCO's 11,355
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"p{index}" for index in range(30_517))))  # bert-base-uncased has 30,522
 GPO, BERT = 12_704, 108_891_648
 RESNEXT101, RESNET152, VIT_B16 = 86_742_336, 58_143_808, 85_798_656
 SWIN_B_384, XVLM_HEADS = 86_878_584, 127_080_962
-"""As in the counts by layer of tests/goal_core/models/test_xvlm.py."""
+"""The same numbers as in the counts by layer in tests/goal_core/models/test_xvlm.py."""
 
 
 def built(name: str) -> tuple[SweepConfig, ImageBackbone | None, Heads]:
@@ -43,7 +43,7 @@ def size(module: nn.Module | None) -> int:
 
 
 def rates(stage: StageConfig, heads: Heads, backbone: ImageBackbone | None, epoch: int) -> dict[str, float]:
-    """Learning rate of each group in an epoch, and that all parameters are in a group once."""
+    """The learning rate of each group in an epoch. Also checks that every parameter is in exactly one group."""
     groups = parameter_groups(heads, backbone, stage)
     inside = [id(parameter) for group in groups for parameter in group.parameters]
     trained = [*heads.parameters(), *(backbone.parameters() if backbone and stage.name == "finetune" else ())]
@@ -106,7 +106,7 @@ def test_xvlm(name: str, steps: int) -> None:
     assert (size(backbone), size(heads)) == (SWIN_B_384, XVLM_HEADS)
     rise = 10 * steps // 10
     groups = parameter_groups(heads, backbone, stage)
-    assert {group.lr_scale for group in groups} == {1.0}  # the published multiplier of two reaches no parameter
+    assert {group.lr_scale for group in groups} == {1.0}  # the published multiplier of two applies to no parameter
     assert {group.name.endswith("without decay"): group.decay for group in groups} == {False: True, True: False}
     assert lr_at(stage, 0, 0, steps) == 0
     assert lr_at(stage, 0, rise // 2, steps) == pytest.approx(1.5e-5)

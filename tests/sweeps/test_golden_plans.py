@@ -1,6 +1,6 @@
-"""Every shipped sweep resolves to what its golden file says: settings, ids, units and steps.
+"""Every shipped sweep resolves to its golden file: settings, ids, units and steps.
 
-After a change that is meant: `pytest tests/sweeps/test_golden_plans.py --update-golden`, and read the difference.
+After an intended change, run `pytest tests/sweeps/test_golden_plans.py --update-golden` and review the difference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def plan_of(name: str) -> dict[str, Any]:
     keys = [[training.key for training in of_cell] for of_cell in zip(*stages, strict=True)]
     train = published_counts(config.data).get("train")
     sweep = to_mapping(config)
-    parts = FRAMEWORKS[config.model.framework].uses | {"backbones", "init_from"}  # the other frameworks' say nothing
+    parts = FRAMEWORKS[config.model.framework].uses | {"backbones", "init_from"}  # others do not matter
     sweep["model"] = {key: value for key, value in sweep["model"].items() if key in parts}
     planned = [] if train is None else plan_published(config, train)
     return {

@@ -41,7 +41,7 @@ def make_id(**changes: Any) -> str:
 
 
 def another(value: Any) -> Any:
-    """A valid value of the same kind that differs."""
+    """A different valid value of the same kind."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
@@ -168,7 +168,7 @@ def test_stage_key_counts_cell_precision_and_the_stages_before() -> None:
 
 
 def test_all_settings_are_plain_data() -> None:
-    """Ids go through JSON; a field of another kind would have to say how it counts."""
+    """Ids hash JSON, so a field of another kind would need a rule for its conversion."""
     for config in (KARPATHY, SCENES, MODEL, FROZEN):
         for item in fields(config):
             value = getattr(config, item.name)

@@ -96,9 +96,9 @@ def test_every_default_is_written_out(small: SweepConfig) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seeds": "3"}, "not a stored SweepConfig: seeds: "),
-        ({"colour": 1}, "not a stored SweepConfig: colour: "),
-        ({"seeds": [1, 1]}, "seeds must differ"),
+        ({"seeds": "3"}, "not a valid stored SweepConfig: seeds: "),
+        ({"colour": 1}, "not a valid stored SweepConfig: colour: "),
+        ({"seeds": [1, 1]}, "seeds must be distinct"),
     ],
 )
 def test_damaged_mapping(small: SweepConfig, change: dict[str, Any], message: str) -> None:

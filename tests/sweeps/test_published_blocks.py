@@ -1,4 +1,4 @@
-"""Every sweep of the paper's systems meets the published block that its header names."""
+"""Every sweep of the paper's systems matches the published block that its header names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sweeps of the paper's blocks hold the published settings."""
+"""The sweeps of the paper's blocks have the published settings."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_xvlm(name: str, pairs: int, steps: int, rerank_top: int) -> None:
     config, text = load_sweep(name, environ={}), find_sweep(name).read_text()
     (stage,) = config.stages
     assert steps == pairs // 160
-    assert steps + 1 == math.ceil(pairs / 160)  # what the published schedule counts, though its last batch is dropped
+    assert steps + 1 == math.ceil(pairs / 160)  # the published schedule counts the last batch, although it is dropped
     assert f"{steps:,} steps an epoch" in text
     assert f"{45 * 10 * steps:,} steps" in text
     assert (stage.name, stage.epochs, stage.lr, stage.batch_size, stage.drop_last) == ("finetune", 10, 3e-5, 160, True)

@@ -15,7 +15,7 @@ PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)
 
 
 def test_model_settings_are_those_of_one_model() -> None:
-    """`SweepModel` repeats `ModelConfig` with several backbones; nothing else may differ."""
+    """`SweepModel` is `ModelConfig` with several backbones; nothing else may differ."""
     ours, theirs = ({item.name: item for item in fields(kind)} for kind in (SweepModel, ModelConfig))
     our_types, their_types = get_type_hints(SweepModel), get_type_hints(ModelConfig)
     assert ours.keys() - {"backbones"} == theirs.keys() - {"backbone"}
@@ -71,9 +71,9 @@ def test_variant_reaches_the_objectives() -> None:
     ("change", "message"),
     [
         ({"seeds": ()}, "at least one seed"),
-        ({"seeds": (1, 1)}, "seeds must differ"),
-        ({"stages": ()}, "stages must hold at least one"),
-        ({"name": ""}, "name may hold"),
+        ({"seeds": (1, 1)}, "seeds must be distinct"),
+        ({"stages": ()}, "stages must contain at least one"),
+        ({"name": ""}, "name may contain"),
         ({"store": ""}, "store must not be empty"),
         ({"tracking": "http://u:p@h"}, "must not carry credentials"),
         ({"tracking": "http://[broken"}, "tracking is not a valid URI"),

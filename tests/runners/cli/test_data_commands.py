@@ -45,7 +45,7 @@ def test_check_exits_with_0_when_complete_and_with_2_otherwise(
     assert "0005.png" in wrong[0]["found"]
     assert run(["data", "check", sweep, "--set", f"data.root={tmp_path}/gone", "--set", "data.name=f30k"]) == 2
     printed = capsys.readouterr().out
-    assert "f30k: 1 not as it should be" in printed
+    assert "f30k: 1 missing or wrong" in printed
     assert "https://shannon.cs.illinois.edu/DenotationGraph/" in printed
 
 
@@ -76,4 +76,4 @@ def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pyt
     assert lines[7].split() == ["all", *(f"{value:.2f}" for value in printed["metrics"].values())]
     assert max(map(len, lines)) <= 80
     assert run(["evaluate", *map(str, two), "--weights", "x"]) == 2
-    assert "--weights goes with one checkpoint" in capsys.readouterr().err
+    assert "--weights needs a single checkpoint, got 2" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Data that is missing or malformed ends a command with one clear line that names the file."""
+"""Missing or malformed data end a command with one clear line that names the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`goal-sweep logs`: what is shown of whom, and following."""
+"""`goal-sweep logs`: which cells it shows, and how it follows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.sweep_cases import opened_in
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> OpenedSweep:
-    """Two cells: the first logged and failed for good, the second only logged."""
+    """A sweep of two cells: the first has a log and failed for good, the second only has a log."""
     sweep = opened_in(tmp_path / "store", "resources.max_attempts=1")
     for number, training in enumerate(sweep.by_stage[0]):
         folder = sweep.store.folder(training)

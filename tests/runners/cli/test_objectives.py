@@ -1,4 +1,4 @@
-"""`goal-sweep objectives`: the list, the same as JSON, and the figures."""
+"""`goal-sweep objectives`: the table, the JSON and the figures."""
 
 from __future__ import annotations
 

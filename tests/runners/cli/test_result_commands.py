@@ -1,4 +1,4 @@
-"""`report`, `import` and what `sync` restores, from the command line down to MLflow."""
+"""`report`, `import` and `sync`, from the command line down to MLflow."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
         (["report"], "give a sweep, or --published goal_grid"),
         (["report", "quickstart", "--scale", "rainbow"], "--scale takes `paper` or `colour-blind`, got 'rainbow'"),
         (["report", "quickstart", "--compare", "mine"], "--compare takes `published`, got 'mine'"),
-        (["report", "quickstart", "--published", "goal_grid", "--out", "x"], "--published takes --out and no sweep"),
-        (["report", "--published", "goal_grid"], "--published takes --out and no sweep"),
+        (
+            ["report", "quickstart", "--published", "goal_grid", "--out", "x"],
+            "--published needs --out and takes no sweep",
+        ),
+        (["report", "--published", "goal_grid"], "--published needs --out and takes no sweep"),
         (["report", "quickstart", "quickstart"], "the same sweep is given twice"),
-        (["import", "nowhere.zip"], "nowhere.zip is no archive of results"),
+        (["import", "nowhere.zip"], "nowhere.zip is not an archive of results"),
     ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

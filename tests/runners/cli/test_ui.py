@@ -1,4 +1,4 @@
-"""`goal-sweep ui`: the page of a sweep that is there, on a port that is free."""
+"""`goal-sweep ui`: the sweep must exist, and the port must be free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command lines that cannot be read: one line, exit 2, no trace."""
+"""An invalid command line gives one line and exit status 2, without a trace."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from runners.cli.app import run
         ("launch nowhere.yaml", "nowhere.yaml"),
         ("launch quickstart --set stages.frozen.epoch=2", "epoch: unknown key (did you mean 'epochs'?)"),
         ("launch quickstart --set objectives.only=[con/cos]", "con/cos"),
-        ("launch quickstart --set stages.frozen.batch_size=4000", "batch_size = 4000 is larger than the data"),
-        ("validate quickstart --set name=..", "name may hold"),
+        (
+            "launch quickstart --set stages.frozen.batch_size=4000",
+            "batch_size must be at most 2000, the number of captions",
+        ),
+        ("validate quickstart --set name=..", "name may contain"),
         ("validate quickstart --set data.num_train=10000000", "num_train must be at most 1,000,000"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],

@@ -1,4 +1,4 @@
-"""`plan` before there is data: the published sizes stand for it, and the sweep files state what it computes."""
+"""`plan` without the data: it uses the published sizes, and the sweep files state the numbers that it computes."""
 
 from __future__ import annotations
 

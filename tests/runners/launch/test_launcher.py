@@ -1,4 +1,4 @@
-"""What a launch tries and what it gives up: no weights to start from, a disk that refuses, options."""
+"""What a launch tries and what it gives up: missing weights to start from, a full disk, options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.sweep_cases import opened_in
 
 
 class NoTracking:
-    """Tracking that nobody looks at."""
+    """Tracking that writes nothing."""
 
     def sync(self, training: Training) -> None:
         assert training.key
@@ -60,7 +60,7 @@ def test_a_disk_that_refuses_is_not_tried_over_and_over_and_costs_no_attempt(tmp
     assert charged_failures(folder.attempts.all()) == 0
     assert plan.progress[training].state == "failed"
     assert plan.startable(sweep.by_stage[0], ahead=False) == [other]
-    # The next launch finds it waiting.
+    # The next launch finds it waiting, and tries it again.
     assert sweep.progress()[training].state == "waiting"
 
 

@@ -39,7 +39,7 @@ print("the end")
 
 
 def on_terminal(rows: int, **environment: str) -> str:
-    """What the script writes to a pseudo-terminal of 80 columns."""
+    """The output of the script on a pseudo-terminal of 80 columns."""
     clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
     settings = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
     child = pexpect.spawn(

@@ -1,4 +1,4 @@
-"""The states of trainings, and the grid that the terminal shows of them."""
+"""The states of trainings, and the grid that shows them."""
 
 from __future__ import annotations
 

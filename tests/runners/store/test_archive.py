@@ -1,4 +1,4 @@
-"""Results carried from one store to another: whole, checked, never over a different result, and into MLflow."""
+"""Carry results from one store to another and into MLflow: complete, checked, and never over a different result."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def test_a_different_result_is_never_replaced_and_nothing_else_is_added(
     folder.write_metrics([record(1)])
     folder.finish(result(1, test_rsum=77.0))
     before = files_of(target.store.root)
-    with pytest.raises(ArchiveError, match=r"other results .* con/con test_byobnet seed 1 \(frozen\).* 77 here and 42"):
+    expected = r"different results.* con/con test_byobnet seed 1 \(frozen\).* 77 in the store and 42"
+    with pytest.raises(ArchiveError, match=expected):
         import_results(read_archive(archive), target.store)
     assert files_of(target.store.root) == before
 
@@ -143,10 +144,10 @@ def no_manifest(files: dict[str, bytes]) -> None:
     [
         (damage, r"result\.json is damaged \(SHA-256 differs\)"),
         (lose, r"metrics\.jsonl is missing"),
-        (escape, r"evil\.json is not a file of a result"),
-        (smuggle, "is not in its list"),
+        (escape, r"evil\.json does not belong in an archive"),
+        (smuggle, "is not in the manifest"),
         (later, "upgrade goal-sweep"),
-        (no_manifest, "no archive of results"),
+        (no_manifest, "not an archive of results"),
     ],
 )
 def test_an_archive_that_is_not_whole_is_refused(
@@ -159,9 +160,9 @@ def test_an_archive_that_is_not_whole_is_refused(
 def test_a_file_that_is_no_archive_and_a_sweep_without_results_are_one_line(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     path.write_bytes(b"PK\x03\x04 cut short")
-    with pytest.raises(ArchiveError, match="no archive of results"):
+    with pytest.raises(ArchiveError, match="not an archive of results"):
         read_archive(path)
-    with pytest.raises(ArchiveError, match="nothing of 'quickstart' is finished"):
+    with pytest.raises(ArchiveError, match="no training of 'quickstart' is finished"):
         export_results(empty := opened_in(tmp_path / "empty"), empty.store, path)
 
 

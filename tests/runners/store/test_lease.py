@@ -32,7 +32,7 @@ def store(tmp_path):
 
 
 def foreign_launch(store, launch_id, *, age=0.0, keys=(), **changes):
-    """The record of a launch on a machine that this one cannot look into."""
+    """Write the record of a launch on another machine, whose processes cannot be seen from here."""
     identity = replace(ProcessIdentity.of_this_process(), host="elsewhere", machine="other boot", pid=4711)
     content = {**asdict(identity), "launch_id": launch_id, "sweep": "theirs", "ttl": 60, "started": 0, **changes}
     path = store.drivers.folder / f"{launch_id}.json"
@@ -43,7 +43,7 @@ def foreign_launch(store, launch_id, *, age=0.0, keys=(), **changes):
     return path
 
 
-# Attempts and who owns them.
+# Attempts and their owners.
 
 
 def test_attempts_count_up_and_each_fences_the_one_before(store):
@@ -80,7 +80,7 @@ def test_late_finish_is_refused(store):
 
 
 def test_succession_between_content_and_rename_is_seen(store):
-    """The moment that a stopped process is most likely to sleep in: its content is written, the rename is to come."""
+    """The most likely moment for a process to be suspended: its content is written, but not renamed into place yet."""
     first, second = store.folder(TRAINING), store.folder(TRAINING)
     first.claim("L")
     first.save("x", b"old")
@@ -107,7 +107,7 @@ def test_a_damaged_or_stale_pointer_is_put_right_by_the_owner(store):
 
 
 def test_one_of_many_claimants_wins_each_number(store):
-    """Threads of one launch, all claiming at once: every number is given once, and one of them ends up as the owner."""
+    """Threads of one launch claim at the same time. Every number is given once, and one thread ends up as the owner."""
     folders = [store.folder(TRAINING) for _ in range(8)]
     start, claimed = threading.Barrier(8), []
 
@@ -162,7 +162,7 @@ def test_a_claim_on_a_stage_that_finishes_meanwhile_ends_itself(store, monkeypat
     assert late.attempts.newest().outcome == "interrupted"
 
 
-# DriverRecords.
+# The records of drivers.
 
 
 def test_a_living_launch_is_named_and_not_overrun(store):
@@ -218,7 +218,7 @@ def test_drivers_started_in_the_same_instant_do_not_both_run(store):
     ("age", "taken_over"), [(0, False), (50, False), (70, True), (-50, False), (-86_400, True), (86_400, True)]
 )
 def test_a_launch_elsewhere_lives_by_its_heartbeat(store, age, taken_over):
-    """Including a clock that was set back by a day: a living launch would have renewed its record since."""
+    """A record a day in the future counts as dead: a living launch whose clock was set back would have renewed it."""
     foreign_launch(store, "F", age=age)
     store.folder(TRAINING).claim("F")
     if taken_over:
@@ -376,11 +376,11 @@ def test_a_stopped_driver_is_not_overrun_on_its_machine_and_harmless_when_it_wak
 
 
 class Dead(BaseException):
-    """What no handler catches, as a killed process."""
+    """An error that no handler catches, to stand for a killed process."""
 
 
 def crash_at(monkeypatch, number):
-    """Die at the given crash point, counted from 1; returns the names that were passed."""
+    """Die at the given crash point, counted from 1. Returns the names of the points that were passed."""
     passed = []
 
     def point(name):
@@ -393,7 +393,7 @@ def crash_at(monkeypatch, number):
 
 
 def test_every_crash_point_leaves_a_store_that_goes_on(tmp_path, monkeypatch):
-    """Claim, checkpoints, metrics and result, killed at every step: nothing wrong is readable; the next finishes."""
+    """Kill a claim, its checkpoints, metrics and result at every step: no file is wrong, and the next attempt ends."""
     survived, number = False, 0
     while not survived:
         number += 1
@@ -448,7 +448,7 @@ def test_launch_dies_at_every_point_of_its_start(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             passed = crash_at(patch, number)
             launch = store.heartbeat("s")
-            # As a record of a process that is gone, which this one is not.
+            # Make the record that of a dead process, because this process is still alive.
             launch._content["process_started"] = "never"
             try:
                 launch.start([TRAINING.key])

@@ -35,7 +35,7 @@ def test_changes_show(checkout):
 
 
 def test_a_file_that_git_does_not_track_is_not_of_that_checkout(checkout):
-    """Such as an installed package inside a virtual environment inside somebody's repository."""
+    """For example an installed package, in a virtual environment inside somebody's repository."""
     (checkout / "venv").mkdir()
     (checkout / "venv" / "code.py").touch()
     assert checkout_state(checkout / "venv" / "code.py") == ("", "")

@@ -260,10 +260,10 @@ def test_status_of_a_full_study_is_quick(store):
         folder.path("result.json").write_text(json.dumps(result()))
     began = time.perf_counter()
     assert all(status.state == "done" for status in store.status(trainings).values())
-    assert time.perf_counter() - began < 5  # some 20 ms; the bound only catches another order of growth
+    assert time.perf_counter() - began < 5  # takes about 20 ms; the bound only catches a worse order of growth
 
 
-# Damage and errors of the disk.
+# Damaged files and disk errors.
 
 
 @pytest.mark.parametrize("content", ["", '{"status": "do', "[]", '{"status": "done"}', '{"metrics": {}}', "\x00\xff"])
@@ -325,7 +325,7 @@ def test_a_refusing_disk_is_one_readable_line_and_loses_nothing(store, code, nat
 
     def write(path: Path) -> None:
         path.write_bytes(b"half")
-        # safetensors writes in Rust and reports the errors of the system as text
+        # safetensors writes in Rust and reports system errors as text
         raise RuntimeError(f"I/O error: x (os error {code})") if native else OSError(code, os.strerror(code))
 
     with pytest.raises(StorageError, match=os.strerror(code)) as error:

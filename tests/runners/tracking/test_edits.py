@@ -1,4 +1,4 @@
-"""What a launch says of edits since an earlier one."""
+"""What a launch reports about edits since an earlier launch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SWEEP = resolved("con/con", "sig-ms/cir", seeds=(1, 2))
 
 
 def tracked(sweep: ResolvedSweep, started: int = 0, **tags: str) -> dict[str, TrackedRun]:
-    """Runs of an earlier launch of a sweep, finished unless the tags say otherwise."""
+    """The runs of an earlier launch of a sweep, finished unless the tags say otherwise."""
 
     def run(training: Training) -> TrackedRun:
         own = training_tags(training) | {names.STATUS: names.DONE} | tags
@@ -32,7 +32,7 @@ def with_lr(lr: float) -> ResolvedSweep:
 
 def test_an_edited_setting_is_named_with_both_values() -> None:
     assert describe_edits(SWEEP.trainings, tracked(with_lr(0.2))) == [
-        "edited since an earlier launch: stages.frozen.lr 0.2 -> 0.1; 4 trainings start anew, and the earlier results "
+        "edited since an earlier launch: stages.frozen.lr 0.2 -> 0.1; 4 trainings start over, and the earlier results "
         "are kept"
     ]
 

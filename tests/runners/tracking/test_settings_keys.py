@@ -1,4 +1,4 @@
-"""Keys by which runs of earlier versions are still known: a setting that was added since must not move them."""
+"""Keys must still identify the runs of earlier versions, so a setting added later must not change them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REGIONS = ModelConfig(framework="vse_infty", backbone=BackboneConfig(name="butd"
     ],
 )
 def test_what_no_id_hashes_is_in_no_key_and_no_parameter_either(data, moved) -> None:
-    """The data's fingerprint holds what these settings say; a renamed folder must not part equal runs."""
+    """The data fingerprint covers these settings, and a renamed folder must not separate equal runs."""
     config = load_sweep("coco_vsepp", environ={})
     first = resolved(config).trainings[0]
     model = REGIONS if isinstance(data, RegionsConfig) else first.cell.model

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.integration
 TRAINING = SWEEP.trainings[0]
 KEY = TRAINING.key
 ALONE = resolved("con/con", resources=SWEEP.config.resources)
-"""The same sweep with its first training only."""
+"""The same sweep with only its first training."""
 
 
 @pytest.fixture(scope="session")
@@ -126,16 +126,16 @@ def test_epochs_arrive_as_they_come_and_once_each(uri, store):
             assert content.child(KEY).data.tags[names.STATUS] == "running"
             assert content.parents[0].info.status == "RUNNING"
     content = Content(uri)
-    assert content.child(KEY).info.status == "RUNNING"  # the launch is over, but nobody has looked since
+    assert content.child(KEY).info.status == "RUNNING"  # the launch is over, but no later one has updated the run
     assert content.parents[0].info.status == "KILLED"
     content = synced(uri, store)
     assert content.child(KEY).info.status == "KILLED"
     assert content.child(KEY).data.tags[names.STATUS] == "waiting"
-    assert [run.data.tags[names.STAGE_KEY] for run in content.children] == [KEY]  # the other has not begun
+    assert [run.data.tags[names.STAGE_KEY] for run in content.children] == [KEY]  # the other training has not begun
 
 
 class Dead(BaseException):
-    """What no handler catches, as a killed process."""
+    """An error that no handler catches, to stand for a killed process."""
 
 
 class DyingClient:
@@ -337,7 +337,7 @@ def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
     assert json.loads(parent.data.tags[names.SEEDS]) == [1, 2, 3]
     assert len(json.loads(parent.data.tags[names.OBJECTIVES])) == 15
     assert json.loads(parent.data.tags[names.STAGES]) == ["frozen", "finetune"]
-    assert parent.info.status == "KILLED"  # 89 of 90 have yet to be trained
+    assert parent.info.status == "KILLED"  # 89 of 90 trainings are still to be done
     run = content.child(first.key)
     assert run.info.run_name == "con/con test_byobnet seed 1 (frozen)"
     assert run.data.tags[names.DATA_FINGERPRINT] == "print"
@@ -345,7 +345,7 @@ def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
 
 
 def test_a_run_of_other_labels_is_told_anew_what_it_is(uri, store):
-    """Its settings key may be that of an earlier version, its dataset may have been renamed: its cell is the same."""
+    """A run with the settings key of an earlier version, or an old dataset name, still belongs to the same cell."""
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)
@@ -535,7 +535,7 @@ def test_a_bug_in_one_update_does_not_block_the_next(uri):
     assert tracking.flush(10)
     tracking.close("done")
     assert len(reached) == 1
-    assert "refused" in said[0]
+    assert "update failed and is skipped" in said[0]
 
 
 def test_mlflow_is_quiet(uri, store, capfd):
@@ -565,7 +565,7 @@ def test_processes_that_open_a_fresh_database_together(tmp_path):
     assert len(Content(uri).parents) == 1
 
 
-# Places.
+# Locations of the database.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a run carries besides numbers (its triplet record), and an experiment that somebody renamed."""
+"""A run's triplet record, and experiments that somebody renamed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_lost_artifact_is_found_missing_by_a_thorough_sync(
     lost = artifact(synced(uri, store))
     shutil.rmtree(lost.parent)
     synced(uri, store)
-    assert not lost.exists()  # a relaunch trusts the tag, and looks at no folder for each of its cells
+    assert not lost.exists()  # a relaunch trusts the tag and does not look into each run's artifacts
     synced(uri, store, thorough=True)
     assert lost.read_bytes() == RECORD
 

@@ -73,12 +73,12 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
         (
             "name: small",
             "name: Sm all",
-            "a.yaml:1: name: name may hold a-z, 0-9, '_', '-' and, but not at its start, '.' only, got 'Sm all'",
+            "a.yaml:1: name: name may contain only a-z, 0-9, '_', '-' and '.', and not start with '.', got 'Sm all'",
         ),
         ("seeds: [1, 2]", "seeds: 3", "a.yaml:8: seeds: must be a list, got 3"),
-        ("seeds: [1, 2]", "seeds: [1, 1]", "a.yaml:8: seeds: seeds must differ from each other, got 1 more than once"),
+        ("seeds: [1, 2]", "seeds: [1, 1]", "a.yaml:8: seeds: seeds must be distinct, got 1 more than once"),
         ("seeds: [1, 2]", "seeds: [1, -2]", "a.yaml:8: seeds: seeds must not be negative, got -2"),
-        ("seeds: [1, 2]", "seeds: []", "a.yaml:8: seeds: seeds must hold at least one seed"),
+        ("seeds: [1, 2]", "seeds: []", "a.yaml:8: seeds: seeds must contain at least one seed"),
         ("seeds: [1, 2]", "seeds: [1, two]", "a.yaml:8: seeds.1: must be a whole number, got the text 'two'"),
         (
             "format: scenes",
@@ -90,7 +90,7 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
         (
             "name: frozen",
             "name: finetune",
-            "a.yaml:9: stages: stages must differ from each other, got finetune more than once",
+            "a.yaml:9: stages: stages must be distinct, got finetune more than once",
         ),
         ("epochs: 3", "epochs: 0", "a.yaml:11: stages.frozen.epochs: epochs must be at least 1, got 0"),
         (
@@ -101,7 +101,7 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
         (
             "resnet18]",
             "{name: resnet10t}]",
-            "a.yaml:6: model.backbones: backbones must differ from each other, got resnet10t more than once",
+            "a.yaml:6: model.backbones: backbones must be distinct, got resnet10t more than once",
         ),
         ("embed_dim: 64", "embed_dim: 0", "a.yaml:7: model.embed_dim: embed_dim must be at least 1, got 0"),
         ("embed_dim: 64", "text: {word_dim: 0}", "a.yaml:7: model.text.word_dim: word_dim must be at least 1, got 0"),
@@ -123,7 +123,7 @@ def test_one_mistake_is_one_line(
         ),
         (
             "execution: {sharing: trunk, cells_per_unit: -1}",
-            "a.yaml:16: execution.cells_per_unit: cells_per_unit must be 0 (all that can share) or more, got -1",
+            "a.yaml:16: execution.cells_per_unit: cells_per_unit must be 0 (no limit) or more, got -1",
         ),
         (
             "execution: {cells_per_unit: 8}",
@@ -131,7 +131,7 @@ def test_one_mistake_is_one_line(
         ),
         (
             "resources:\n  gpus: 2",
-            "a.yaml:17: resources.gpus: gpus must be at most 1, for a unit trains on one GPU; got 2",
+            "a.yaml:17: resources.gpus: gpus must be at most 1, because a unit trains on one GPU; got 2",
         ),
         (
             "objectives: {pair: [lni]}",
@@ -239,7 +239,7 @@ def test_many_mistakes_are_reported_together_in_the_order_of_the_lines(write: Wr
 
 
 def test_mistake_does_not_cause_others(write: Write, errors_of: Errors, small_text: str) -> None:
-    # Left out, `size` would be 64 and above the resize of 32, which is nobody's mistake.
+    # Without its faulty value, `size` defaults to 64, which exceeds the resize of 32. That is not the user's mistake.
     path = write("a.yaml", small_text.replace("num_train: 20", "image: {size: '32', resize: 32}"))
     assert errors_of(path) == ["a.yaml:4: data.image.size: must be a whole number, got the text '32'"]
 
@@ -250,7 +250,7 @@ def test_mistake_does_not_cause_others(write: Write, errors_of: Errors, small_te
         ("", "a.yaml: the file is empty"),
         ("# only a comment\n", "a.yaml: the file is empty"),
         ("- name: x\n", "a.yaml:1: a sweep file is a mapping of keys to values"),
-        ("name: x\n\tdata: y\n", "a.yaml:2: not valid YAML: a tab where only spaces may indent"),
+        ("name: x\n\tdata: y\n", "a.yaml:2: not valid YAML: indented with a tab; use spaces"),
     ],
 )
 def test_file_that_is_no_sweep(write: Write, errors_of: Errors, text: str, line: str) -> None:

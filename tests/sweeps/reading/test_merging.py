@@ -206,8 +206,11 @@ def test_all_objectives(write: Write) -> None:
         ),
         ("stages.2.lr=1", "--set stages.2.lr: stages has no item '2'; it has frozen, finetune"),
         ("seeds.5=1", "--set seeds.5: seeds has no item '5'; it has 0, 1"),
-        ("name.x=1", "--set name.x: name holds one value, there is nothing below it"),
-        ("extends=quickstart", "--set extends: a file alone can extend another; give that file to the command instead"),
+        ("name.x=1", "--set name.x: name is a single value, there is nothing below it"),
+        (
+            "extends=quickstart",
+            "--set extends: only a file can extend another; write `extends` into a sweep file instead",
+        ),
         ("seeds=[1, 2", "--set seeds: not valid YAML: expected ',' or ']', but got '<stream end>'"),
         ("data={a: 1, a: 2}", "--set data: a: duplicate key, first given at --set data"),
         (
@@ -222,7 +225,7 @@ def test_all_objectives(write: Write) -> None:
             "stages.frozen.epochs=0",
             "--set stages.frozen.epochs: stages.frozen.epochs: epochs must be at least 1, got 0",
         ),
-        ("seeds=[1, 1]", "--set seeds: seeds: seeds must differ from each other, got 1 more than once"),
+        ("seeds=[1, 1]", "--set seeds: seeds: seeds must be distinct, got 1 more than once"),
     ],
 )
 def test_mistakes_name_the_set(write: Write, errors_of: Errors, override: str, line: str) -> None:

@@ -39,7 +39,7 @@ values = st.recursive(
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths of all values below `value`."""
+    """The paths of all values below `value`."""
     below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place for key, child in below for place in [(*path, key), *places(child, (*path, key))]]
 

@@ -81,9 +81,9 @@ def test_all_structural_problems_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a:\n\tb: 1\n", "f.yaml:2: not valid YAML: a tab where only spaces may indent"),
+        ("a:\n\tb: 1\n", "f.yaml:2: not valid YAML: indented with a tab; use spaces"),
         ("a: b: c\n", "f.yaml:1: not valid YAML: mapping values are not allowed here"),
-        ("a: 1\n---\nb: 2\n", "f.yaml:2: not valid YAML: one document to a file, but '---' starts a second one"),
+        ("a: 1\n---\nb: 2\n", "f.yaml:2: not valid YAML: a file holds one document, but '---' starts a second one"),
         ("a: *b\n", "f.yaml:1: not valid YAML: found undefined alias 'b'"),
         ("a: 'x\n", "f.yaml:2: not valid YAML: found unexpected end of stream while scanning a quoted scalar"),
         ("a: \x00\n", "f.yaml: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
