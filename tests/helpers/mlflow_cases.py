@@ -9,13 +9,19 @@ from typing import Any
 
 from mlflow import MlflowClient
 
+from runners.store import Store, TrainingFolder
 from runners.tracking import schema as names
 from runners.tracking.client import create_database
+from runners.tracking.sync import SweepTracking
 from sweeps import ResolvedSweep, ResourceConfig
 from tests.helpers.sweep_cases import resolved
 
 SWEEP = resolved("con/con", "sig-ms/cir", resources=ResourceConfig(max_attempts=1))
 """A sweep of two trainings, which a test tracks in a database of its own."""
+TRAINING = SWEEP.trainings[0]
+KEY = TRAINING.key
+ALONE = resolved("con/con", resources=SWEEP.config.resources)
+"""The same sweep with its first training only."""
 
 
 def tracked_at(uri: str, sweep: ResolvedSweep = SWEEP) -> ResolvedSweep:
@@ -67,3 +73,44 @@ class Content:
             info = run.info
             found.append((info.run_id, info.run_name, info.status, info.start_time, info.end_time, data, points))
         return sorted(found)
+
+
+def folder_of(store: Store, which: int = 0) -> TrainingFolder:
+    return store.folder(SWEEP.trainings[which])
+
+
+def synced(uri: str, store: Store, sweep: ResolvedSweep = SWEEP, **settings: Any) -> Content:
+    """What MLflow holds after everything was brought up to date."""
+    with SweepTracking(tracked_at(uri, sweep), store, **settings) as tracking:
+        assert tracking.sync_all(wait=30)
+        assert tracking.trouble == ""
+    return Content(uri)
+
+
+class Dead(BaseException):
+    """An error that no handler catches, to stand for a killed process."""
+
+
+class DyingClient:
+    """A client whose process dies right before or right after one of its writes."""
+
+    def __init__(self, client, dies_at):
+        self._client, self._left = client, dies_at
+
+    def __getattr__(self, name):
+        original = getattr(self._client, name)
+        if name.startswith(("get", "search", "_")):
+            return original
+
+        def write(*args, **kwargs):
+            self._tick()
+            done = original(*args, **kwargs)
+            self._tick()
+            return done
+
+        return write
+
+    def _tick(self):
+        self._left -= 1
+        if self._left == 0:
+            raise Dead

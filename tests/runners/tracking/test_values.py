@@ -10,6 +10,7 @@ from goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig,
 from goal_core.models.config import BackboneConfig, ModelConfig
 from runners.tracking.values import settings_key, training_params
 from sweeps import ResolvedSweep, SweepConfig, load_sweep
+from tests.helpers.mlflow_cases import TRAINING
 
 
 def resolved(config: SweepConfig, weights: str = "timm") -> ResolvedSweep:
@@ -56,3 +57,22 @@ def test_what_no_id_hashes_is_in_no_key_and_no_parameter_either(data, moved) -> 
     )
     assert settings_key(here) == settings_key(there)
     assert training_params(here) == training_params(there)
+
+
+def test_params_do_not_depend_on_what_the_cells_id_ignores():
+    data = {"name": "coco", "root": "/a", "annotations": "x.json"}
+    elsewhere = {"name": "mine", "root": "/b", "annotations": "y.json"}
+    cells = (
+        replace(TRAINING.cell, data=KarpathyConfig(**where), model=ModelConfig(backbone=backbone))
+        for where, backbone in (
+            (data, BackboneConfig(name="resnet50", weights="/a/w.safetensors")),
+            (elsewhere, BackboneConfig(name="resnet50", weights="/b/w.safetensors")),
+        )
+    )
+    one, two = (training_params(replace(TRAINING, cell=cell)) for cell in cells)
+    assert one == two
+    assert one["model.backbone"] == "resnet50"
+    assert one["seed"] == "1"
+    assert one["objective.pair"] == "con"
+    assert one["data.image.size"] == "224"
+    assert not [value for value in one.values() if "/" in value]

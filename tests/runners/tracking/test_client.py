@@ -1,0 +1,192 @@
+"""Tracking that is deleted, locked, down or wrong holds nobody up and is caught up with."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
+
+from runners.tracking.client import Tracking
+from runners.tracking.sync import SweepTracking
+from runners.tracking.uri import TrackingError, sqlite_file
+from tests.helpers.mlflow_cases import (
+    KEY,
+    SWEEP,
+    Content,
+    DyingClient,
+    folder_of,
+    synced,
+    tracked_at,
+)
+from tests.helpers.paths import ROOT
+from tests.helpers.store_cases import record, train
+
+pytestmark = pytest.mark.integration
+
+
+def test_deleted_experiment_and_run_come_back(uri, store):
+    folder = folder_of(store)
+    with store.heartbeat("s") as launch, SweepTracking(tracked_at(uri), store) as tracking:
+        launch.start()
+        folder.claim(launch.id)
+        folder.write_metrics([record(1)])
+        assert tracking.sync_all(wait=10)
+        client = MlflowClient(uri)
+        client.delete_run(Content(uri).child(KEY).info.run_id)
+        folder.write_metrics([record(1), record(2)])
+        assert tracking.sync_all(wait=10)
+        assert [step for step, _, _ in Content(uri).history(KEY)["val/rsum"]] == [1, 2]
+        client.delete_experiment(client.get_experiment_by_name("s").experiment_id)
+        folder.write_metrics([record(1), record(2), record(3)])
+        assert tracking.sync_all(wait=10)
+        assert any("restored" in text for text in tracking.tracking.warnings)
+    content = Content(uri)
+    assert [step for step, _, _ in content.history(KEY)["val/rsum"]] == [1, 2, 3]
+    assert len(content.parents) == 1
+
+
+def test_deleted_database_is_made_again_from_the_store(uri, store, monkeypatch, empty_database):
+    file = sqlite_file(uri)
+    monkeypatch.setattr("runners.tracking.client.create_database", lambda path: shutil.copy(empty_database, path))
+    folder = folder_of(store)
+    with store.heartbeat("s") as launch, SweepTracking(tracked_at(uri), store) as tracking:
+        launch.start()
+        folder.claim(launch.id)
+        folder.write_metrics([record(1)])
+        assert tracking.sync_all(wait=10)
+        file.unlink()
+        folder.write_metrics([record(1), record(2)])
+        assert tracking.sync_all(wait=10)
+    assert [step for step, _, _ in Content(uri).history(KEY)["val/rsum"]] == [1, 2]
+    assert len(Content(uri).parents) == 1
+
+
+def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch):
+    class Down(DyingClient):
+        def _tick(self):
+            if down.is_set():
+                raise MlflowException("(sqlite3.OperationalError) database is locked", TEMPORARILY_UNAVAILABLE)
+
+    down, said = threading.Event(), []
+    monkeypatch.setattr("runners.tracking.queue.RETRY_WAITS_S", (0.05,))
+    monkeypatch.setattr("runners.tracking.client.MlflowClient", lambda uri: Down(MlflowClient(uri), 0))
+    folder = folder_of(store)
+    folder.claim("L")
+    tracking = SweepTracking(tracked_at(uri), store, warn=said.append)
+    assert tracking.tracking.wait_open(10)
+    down.set()
+    for epoch in range(1, 40):
+        folder.write_metrics([record(number) for number in range(1, epoch + 1)])
+        began = time.perf_counter()
+        tracking.sync_all()
+        assert time.perf_counter() - began < 0.5
+    assert not tracking.sync_all(wait=0.2)
+    assert "2 of 2 runs are not up to date: tracking does not answer" in tracking.trouble
+    down.clear()
+    assert tracking.sync_all(wait=30)
+    tracking.close()
+    assert len(said) == 2
+    assert "does not answer" in said[0]
+    assert "works again" in said[1]
+    assert [step for step, _, _ in Content(uri).history(KEY)["val/rsum"]] == list(range(1, 40))
+
+
+@pytest.mark.slow
+def test_a_locked_database_holds_nobody_up_and_is_caught_up_with(uri, store):
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 3)
+    said = []
+    tracking = SweepTracking(tracked_at(uri), store, warn=said.append)
+    assert tracking.tracking.wait_open(10)
+    with contextlib.closing(sqlite3.connect(sqlite_file(uri), isolation_level=None)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
+        began = time.perf_counter()
+        assert not tracking.sync_all()
+        assert time.perf_counter() - began < 1
+        deadline = time.monotonic() + 40
+        while not said and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert "does not answer" in said[0]
+        assert "2 of 2 runs are not up to date" in tracking.trouble
+        lock.execute("ROLLBACK")
+    assert tracking.sync_all(wait=30)
+    assert tracking.trouble == ""
+    assert "works again" in said[-1]
+    tracking.close()
+    assert Content(uri).child(KEY).info.status == "FINISHED"
+
+
+def test_a_server_that_is_down_stops_nothing(store, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 1)
+    said = []
+    tracking = SweepTracking(tracked_at("http://127.0.0.1:9"), store, warn=said.append, closing_s=0.2)
+    assert not tracking.tracking.wait_open(1.5)
+    assert not tracking.sync_all(wait=0.2)
+    assert tracking.trouble.startswith("2 of 2 runs are not up to date: tracking does not answer")
+    assert len(said) == 1
+    tracking.close()
+
+
+def test_a_file_that_is_no_database_is_said_at_once(tmp_path, store):
+    path = tmp_path / "mlflow.db"
+    path.write_text("not a database at all")
+    tracking = Tracking(f"sqlite:///{path}", SWEEP, warn=lambda text: None)
+    with pytest.raises(TrackingError, match="is not an SQLite database"):
+        tracking.wait_open(10)
+    tracking.update(lambda runs: None)
+    assert not tracking.flush(1)
+    tracking.close("done", 1)
+    assert path.read_text() == "not a database at all"
+
+
+def test_a_bug_in_one_update_does_not_block_the_next(uri):
+    said, reached = [], []
+    tracking = Tracking(uri, SWEEP, warn=said.append)
+    tracking.update(lambda runs: {}["missing"])
+    tracking.update(lambda runs: reached.append(runs))
+    assert tracking.flush(10)
+    tracking.close("done")
+    assert len(reached) == 1
+    assert "update failed and is skipped" in said[0]
+
+
+def test_mlflow_is_quiet(uri, store, capfd):
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 1)
+    synced(uri, store)
+    out, err = capfd.readouterr()
+    assert out + err == ""
+    assert logging.getLogger("mlflow").level == logging.ERROR
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+@pytest.mark.slow
+def test_processes_that_open_a_fresh_database_together(tmp_path):
+    code = (
+        "import sys; from runners.tracking.client import Tracking; from tests.helpers.mlflow_cases import SWEEP\n"
+        "t = Tracking(sys.argv[1], SWEEP); assert t.wait_open(60); assert t.close('done') == 0"
+    )
+    uri = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, uri], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 3
+    Tracking(uri, SWEEP).close("done")
+    assert len(Content(uri).parents) == 1
