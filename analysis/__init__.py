@@ -13,7 +13,7 @@ Rooms, each of which sees those below it::
 
 from __future__ import annotations
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, NoRunsError
 from analysis.published import published_blocks
 from analysis.report import ReportResult, attach_report, refresh_summary, render_published, write_report
 from analysis.statistics import aggregate, cells_frame
@@ -21,6 +21,7 @@ from analysis.tracking import SweepRuns, fetch_runs, publish_summary
 
 __all__ = [
     "AnalysisError",
+    "NoRunsError",
     "ReportResult",
     "SweepRuns",
     "aggregate",

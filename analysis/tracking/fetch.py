@@ -18,7 +18,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from analysis import run_schema as schema
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, NoRunsError
 from analysis.tracking.counting import Asked, judge
 
 PAGE = 1000
@@ -79,7 +79,7 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
     except MlflowException as error:
         raise AnalysisError(f"cannot read tracking at {tracking_uri}: {str(error).splitlines()[0]}") from error
     if not cells:
-        raise AnalysisError(f"experiment {experiment!r} in {tracking_uri} holds no run of a cell yet")
+        raise NoRunsError(f"experiment {experiment!r} in {tracking_uri} holds no run of a cell yet")
     settings = pd.DataFrame([run.data.params for run in cells], index=[run.info.run_id for run in cells]).fillna("")
     sweep = _assemble(tracking_uri, experiment, parents, pd.DataFrame([_row(run) for run in cells]), settings)
     renamed = f"The sweep's experiment is called {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."

@@ -127,8 +127,8 @@ def _print_stages(config: SweepConfig, stages: list[StagePlan], data: str, *, as
         print(json.dumps([asdict(stage) for stage in stages], indent=2))
         return
     console.print(
-        f"{config.name}: {stages[0].cells} cells = {len(config.model.backbones)} backbones x "
-        f"{len(config.seeds)} seeds x {len(config.objectives.names)} objectives; data {data}",
+        f"{config.name}: {stages[0].cells} cells = {_count(len(config.model.backbones), 'backbone')} x "
+        f"{_count(len(config.seeds), 'seed')} x {_count(len(config.objectives.names), 'objective')}; data {data}",
         soft_wrap=True,
     )
     table = Table(box=None)
@@ -142,6 +142,10 @@ def _print_stages(config: SweepConfig, stages: list[StagePlan], data: str, *, as
     console.print(table)
     if any(stage.hours is None and stage.done < stage.cells for stage in stages):
         console.print("-- unknown until a cell of the stage has finished; --measure trains a few steps to estimate it")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @launching.command()

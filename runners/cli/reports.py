@@ -11,6 +11,7 @@ from rich.console import Console
 
 from analysis import (
     AnalysisError,
+    NoRunsError,
     ReportResult,
     attach_report,
     publish_summary,
@@ -133,8 +134,8 @@ def restore(target: ReportTarget) -> bool:
         parent = refresh_summary(target.uri, target.name)
         if has_report and parent is not None:
             attach_report(target.uri, parent, target.folder)
+    except NoRunsError:
+        return False
     except AnalysisError as error:
-        if "holds no run of a cell yet" in str(error):
-            return False
         raise GoalError(str(error)) from error
     return has_report and parent is not None

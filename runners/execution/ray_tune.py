@@ -134,10 +134,10 @@ class RayUnits:
         need = self.resources
         if any(node.get("CPU", 0) >= need.cpus and node.get("GPU", 0) >= need.gpus for node in nodes):
             return
-        most = {kind: max((node.get(kind, 0) for node in nodes), default=0) for kind in ("CPU", "GPU")}
+        machines = {f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes}
         raise DeviceError(
             f"a unit needs {need.cpus} CPU and {need.gpus:g} GPU (resources.cpus, resources.gpus), but no machine has "
-            f"both: one machine has at most {most['CPU']:g} CPU and {most['GPU']:g} GPU"
+            f"both; they have {'; '.join(sorted(machines)) or 'nothing'}"
         )
 
     def run(self, jobs: Sequence[UnitJob], observer: UnitObserver) -> None:

@@ -21,6 +21,8 @@ from runners.launch.progress import GridCell, SweepProgress
 from sweeps import Block, Training
 
 METRICS = (("test/i2t_r1", "image -> text R@1"), ("test/t2i_r1", "text -> image R@1"))
+MAX_FAILURES = 10
+"""Failed trainings that the view names."""
 MARKS = {"waiting": ".", "running": "~", "failed": "x"}
 
 
@@ -125,7 +127,9 @@ def overview(progress: SweepProgress, name: str, *, live: bool = True, sign: str
             parts += [Text(), block_table(progress, block, metric, label, sign)]
     lost = failures(progress)
     if lost:
-        parts += [Text(), Text(f"failed ({len(lost)}):", style="red"), *(Text(f"  {line}") for line in lost[:10])]
+        more = [f"and {len(lost) - MAX_FAILURES} more"] if len(lost) > MAX_FAILURES else []
+        lines = [*lost[:MAX_FAILURES], *more]
+        parts += [Text(), Text(f"failed ({len(lost)}):", style="red"), *(Text(f"  {line}") for line in lines)]
     parts += [Text(), Text(". waiting   ~ running   x failed   * best   (n/m): n of m seeds are in", style="dim")]
     return Group(*parts)
 

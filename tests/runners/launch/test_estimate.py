@@ -34,7 +34,7 @@ def test_command_line_says_where_its_numbers_come_from(
     monkeypatch.delenv("GOAL_COCO", raising=False)
     assert run(["plan", "coco_vsepp"]) == 0
     shown = capsys.readouterr().out
-    assert "45 cells = 1 backbones x 3 seeds x 15 objectives" in shown
+    assert "45 cells = 1 backbone x 3 seeds x 15 objectives" in shown
     assert "planned from its published size, 113,287 images, 566,435 captions to train on" in shown
     assert "5,975,100" in shown
     assert "2,987,550" in shown

@@ -92,6 +92,17 @@ def plain(encoding: str) -> list[str]:
     return written.splitlines()
 
 
+def test_failures_beyond_those_named_are_counted() -> None:
+    progress = half_done()
+    for training in [one.training for one in progress.standings][-14:]:
+        progress.failed(training, "lost")
+    console = Console(file=io.StringIO(), width=80)
+    console.print(overview(progress, "quickstart", live=False))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
+    start = next(number for number, line in enumerate(lines) if line.startswith("failed (15):"))
+    assert [line.strip() for line in lines[start:]].count("and 5 more") == 1
+
+
 @pytest.mark.parametrize(("encoding", "sign"), [("utf-8", "±"), ("ascii", "+-")])
 def test_through_a_pipe_it_is_plain_text_of_80_columns(encoding: str, sign: str) -> None:
     lines = plain(encoding)

@@ -89,7 +89,7 @@ def test_launch_dies_at_every_point_of_its_start(tmp_path, monkeypatch):
             passed = crash_at(patch, number)
             # Make the record that of a dead process, because this process is still alive.
             dead = replace(ProcessIdentity.of_this_process(), process_started="never")
-            patch.setattr(ProcessIdentity, "of_this_process", lambda: dead)
+            patch.setattr(ProcessIdentity, "of_this_process", lambda dead=dead: dead)
             launch = store.heartbeat("s", renew=3600)
             with contextlib.suppress(Dead):
                 launch.start([TRAINING.key])
