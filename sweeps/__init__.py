@@ -2,8 +2,7 @@
 
 from sweeps.cells import Block, Cell, ResolvedSweep, Training, expand
 from sweeps.checks import STAGE_ORDER
-from sweeps.identity import content_id
-from sweeps.mapping import from_mapping, to_mapping
+from sweeps.identity import content_id, from_mapping, to_mapping
 from sweeps.reading import Problem, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
 from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
 from sweeps.units import Unit, pack

@@ -12,8 +12,7 @@ from goal_core.errors import ConfigError
 from goal_core.models.config import ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
-from sweeps.identity import cell_id, stage_key
-from sweeps.mapping import to_mapping
+from sweeps.identity import cell_id, stage_key, to_mapping
 from sweeps.schema import SweepConfig
 
 

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 from goal_core.training.config import StageConfig
 from sweeps.cells import Training
-from sweeps.identity import canonical_json
-from sweeps.mapping import to_mapping
+from sweeps.identity import canonical_json, to_mapping
 from sweeps.schema import ExecutionConfig
 
 

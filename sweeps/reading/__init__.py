@@ -4,6 +4,6 @@ Only `sweeps` itself imports this room. Other packages import `load_sweep` and i
 """
 
 from sweeps.reading.load import SweepNotFoundError, find_sweep, list_shipped, load_sweep
-from sweeps.reading.problems import Problem, SweepError
+from sweeps.reading.yaml_source import Problem, SweepError
 
 __all__ = ["Problem", "SweepError", "SweepNotFoundError", "find_sweep", "list_shipped", "load_sweep"]

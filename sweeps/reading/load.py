@@ -10,9 +10,8 @@ from goal_core.errors import GoalError, nearest
 from goal_core.objectives import pair_weights, triplet_weights
 from sweeps.reading.merging import apply_override, as_named, merge
 from sweeps.reading.paths import expand_environment, make_absolute
-from sweeps.reading.problems import Problem, SweepError, Where
 from sweeps.reading.validation import validate
-from sweeps.reading.yaml_source import Node, parse_yaml
+from sweeps.reading.yaml_source import Node, Problem, SweepError, Where, parse_yaml
 from sweeps.schema import SweepConfig
 
 _FOLDER = Path(__file__).parent.parent

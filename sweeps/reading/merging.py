@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from goal_core.errors import nearest
-from sweeps.reading.problems import KeyPath, Problem, Where
-from sweeps.reading.yaml_source import Node, parse_yaml
+from sweeps.reading.yaml_source import KeyPath, Node, Problem, Where, parse_yaml
 
 
 def merge(base: Node, over: Node, path: KeyPath = ()) -> Node:

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from goal_core.models.backbones import NAMED_WEIGHTS
 from goal_core.models.config import BackboneConfig, BertConfig
-from sweeps.reading.problems import KeyPath, Problem
-from sweeps.reading.yaml_source import Node
+from sweeps.reading.yaml_source import KeyPath, Node, Problem
 from sweeps.schema import SweepConfig
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")

@@ -12,8 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from goal_core.errors import nearest
-from sweeps.reading.problems import KeyPath, Problem, Where
-from sweeps.reading.yaml_source import Node
+from sweeps.reading.yaml_source import KeyPath, Node, Problem, Where
 
 T = TypeVar("T")
 

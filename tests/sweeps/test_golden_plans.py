@@ -15,8 +15,7 @@ from goal_core.data import published_counts
 from goal_core.frameworks import FRAMEWORKS
 from runners.launch.estimate import plan_published
 from sweeps import ResolvedSweep, list_shipped, load_sweep, pack
-from sweeps.identity import content_id
-from sweeps.mapping import to_mapping
+from sweeps.identity import content_id, to_mapping
 
 GOLDEN = Path(__file__).parent / "golden"
 PLACES = {"GOAL_DATA": "/data", "GOAL_COCO": "/coco", "GOAL_F30K": "/f30k", "GOAL_WEIGHTS": "/weights.safetensors"}

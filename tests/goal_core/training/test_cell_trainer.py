@@ -18,7 +18,7 @@ from goal_core.training import StageConfig, UnitPlan, cell_trainer, optim, train
 from goal_core.training.cell_trainer import CellTrainer
 from goal_core.training.optim import loss_scale, sum_hinge
 from sweeps import load_sweep
-from sweeps.reading.problems import SweepError
+from sweeps.reading.yaml_source import SweepError
 from tests.helpers.training_cases import (
     FROZEN,
     GRID,

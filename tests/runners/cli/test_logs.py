@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goal_core.errors import GoalError
-from runners.cli.logs import show_logs
+from runners.cli.launch import show_logs
 from runners.launch.opened_sweep import OpenedSweep
 from tests.helpers.sweep_cases import opened_in
 
@@ -63,7 +63,7 @@ def test_following_prints_what_is_added(sweep: OpenedSweep, monkeypatch: pytest.
             raise KeyboardInterrupt
         turn()
 
-    monkeypatch.setattr("runners.cli.logs.time.sleep", sleep)
+    monkeypatch.setattr("runners.cli.launch.time.sleep", sleep)
     lines: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         show_logs(sweep, sweep.cells[1].id, failed=False, follow=True, write=lines.append)

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.reading.problems import Problem
-from sweeps.reading.yaml_source import parse_yaml
+from sweeps.reading.yaml_source import Problem, parse_yaml
 
 
 def parse(text: str) -> tuple[Any, list[str]]:

@@ -14,7 +14,7 @@ from goal_core.models.config import BackboneConfig, GruConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
 from sweeps import Cell, SweepConfig, SweepModel, SweepObjectives, expand
-from sweeps.mapping import from_mapping, to_mapping
+from sweeps.identity import from_mapping, to_mapping
 from sweeps.schema import ExecutionConfig, ResourceConfig
 
 positive = st.integers(1, 10**6)
