@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -52,3 +53,17 @@ def test_the_readme_names_every_command() -> None:
 def test_the_readme_example_runs() -> None:
     for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL):
         exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_architecture_page_names_what_is_there() -> None:
+    text = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
+    named = re.findall(r"`((?:goal_core|sweeps|runners|analysis)/[\w/]+(?:\.py)?)(?:: ([\w.]+))?`", text)
+    assert len(named) > 30
+    for place, name in named:
+        path = ROOT / place
+        assert path.exists(), f"{place} is not there"
+        scope = ast.parse(path.read_text()).body if name else []
+        for part in name.split(".") if name else []:
+            found = [node for node in scope if getattr(node, "name", None) == part]
+            assert found, f"{place} defines no {name}"
+            scope = found[0].body
