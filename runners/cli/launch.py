@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from runners.launch.estimate import StagePlan
     from runners.launch.launcher import LaunchOutcome
     from runners.launch.opened_sweep import OpenedSweep
-    from sweeps import Cell, SweepConfig, Training
+    from runners.store import TrainingFolder
+    from sweeps import Cell, SweepConfig
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -203,7 +204,7 @@ def logs(
     cell: Annotated[str | None, typer.Argument(help="The cell's id or its beginning, or a part of its name.")] = None,
     set_: Set = None,
     store: StoreDir = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only failed cells, with their traces.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only what failed last, with reason and trace.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
 ) -> None:
     """Print the logs of a sweep's cells.
@@ -221,50 +222,57 @@ def show_logs(
     Args:
         sweep: the sweep.
         pattern: beginning of a cell id, or part of a cell's name; None for all cells.
-        failed: print only failed trainings, with the traces of their last attempts.
+        failed: print only trainings whose last attempt failed, each with that attempt's reason and trace.
         follow: keep printing new lines until interrupted.
         write: receives each line.
 
     Raises:
         GoalError: no cell matches the pattern.
     """
-    from runners.store import LOG
-
     chosen = [one for one in sweep.trainings if pattern is None or _matches(one.cell, pattern)]
     if not chosen:
         raise GoalError(f"no cell of {sweep.config.name} has {pattern!r} in its id or name")
-    if failed:
-        statuses = sweep.statuses()
-        chosen = [training for training in chosen if statuses[training].state == "failed"]
-    paths: list[tuple[Training, Path]] = []
+    logged = False
     for training in chosen:
-        folder = sweep.store.folder(training)
-        path = folder.path(LOG)
-        paths.append((training, path))
-        if path.exists():
+        lines = list(_log_of(sweep.store.folder(training), failed=failed))
+        if lines:
+            logged = True
             write(f"== {training.name}  {training.cell.id}")
-            write(path.read_text(errors="replace").rstrip())
-        if failed and (attempts := folder.attempts.all()):
-            write(attempts[-1].trace)
+            for line in lines:
+                write(line)
     if follow:
-        _follow(paths, write)
-    elif not any(path.exists() for _, path in paths):
+        _follow({sweep.store.folder(training).log_path: training.name for training in chosen}, write)
+    elif not logged:
         write("no failed cell" if failed else "nothing has been logged yet")
+
+
+def _log_of(folder: TrainingFolder, *, failed: bool) -> Iterator[str]:
+    """The log of a training, then how its last attempt failed. With ``failed``, nothing if it did not fail."""
+    newest = folder.attempts.newest()
+    last_failed = newest is not None and newest.outcome == "failed"
+    if failed and not last_failed:
+        return
+    log = folder.log_path.read_text(errors="replace").rstrip() if folder.log_path.exists() else ""
+    if log:
+        yield log
+    if newest is not None and last_failed and (failed or not log):
+        yield f"attempt {newest.n} failed: {newest.reason}"
+        yield from filter(None, [newest.trace.rstrip()])
 
 
 def _matches(cell: Cell, pattern: str) -> bool:
     return cell.id.startswith(pattern) or pattern in cell.label
 
 
-def _follow(paths: list[tuple[Training, Path]], write: Callable[[str], None]) -> None:
-    sizes = {path: path.stat().st_size if path.exists() else 0 for _, path in paths}
+def _follow(names: dict[Path, str], write: Callable[[str], None]) -> None:
+    sizes = {path: path.stat().st_size if path.exists() else 0 for path in names}
     while True:
         time.sleep(_POLL_SECONDS)
-        for training, path in paths:
+        for path, name in names.items():
             if path.exists() and path.stat().st_size > sizes[path]:
                 with path.open("rb") as file:
                     file.seek(sizes[path])
                     added = file.read()
                 sizes[path] += len(added)
                 for line in added.decode(errors="replace").splitlines():
-                    write(f"{training.name} | {line}")
+                    write(f"{name} | {line}")

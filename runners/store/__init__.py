@@ -10,7 +10,6 @@ from runners.store.status import State, TrainingStatus
 from runners.store.store import Store
 from runners.store.training_folder import (
     BEST,
-    LOG,
     METRICS,
     RESULT,
     AlreadyDoneError,
@@ -22,7 +21,6 @@ from runners.store.training_folder import (
 
 __all__ = [
     "BEST",
-    "LOG",
     "METRICS",
     "RESULT",
     "AlreadyDoneError",

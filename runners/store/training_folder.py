@@ -65,6 +65,11 @@ class TrainingFolder:
         """The path of a file of this training, which need not exist."""
         return self.folder / name
 
+    @property
+    def log_path(self) -> Path:
+        """The path of ``log.txt``, which exists once a line is logged."""
+        return self.path(LOG)
+
     def load(self, name: str) -> bytes | None:
         """Read a file; None if it does not exist.
 
@@ -187,7 +192,7 @@ class TrainingFolder:
         """
         prefix = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} attempt {self.attempt} | "
         text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
-        path = self.path(LOG)
+        path = self.log_path
         with storage_errors(path, "write"):
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:

@@ -45,8 +45,18 @@ def test_a_cell_is_named_by_its_id_or_by_a_part_of_its_name(sweep: OpenedSweep) 
 
 
 def test_failed_trainings_come_with_their_trace(sweep: OpenedSweep) -> None:
-    assert shown(sweep, failed=True)[1:] == ["line 0", "Traceback of it"]
+    assert shown(sweep, failed=True)[1:] == ["line 0", "attempt 1 failed: it broke", "Traceback of it"]
     assert shown(sweep, sweep.cells[1].id, failed=True) == ["no failed cell"]
+
+
+def test_a_failure_shows_while_attempts_are_left_and_without_a_log(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path / "store", "resources.max_attempts=3")
+    training = sweep.trainings[0]
+    folder = sweep.store.folder(training)
+    folder.claim("L")
+    folder.fail("no GPU", "Traceback of it")
+    expected = [f"== {training.name}  {training.cell.id}", "attempt 1 failed: no GPU", "Traceback of it"]
+    assert shown(sweep) == shown(sweep, failed=True) == expected
 
 
 def test_before_anything_ran_there_is_nothing(tmp_path: Path) -> None:
