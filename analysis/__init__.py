@@ -1,6 +1,6 @@
 """Reads results: from tracking to tables, heatmaps, statistics and reports. Imports none of the other packages.
 
-Rooms, each of which sees those below it::
+Only `runners.cli` imports it. Its rooms, each of which sees those below it::
 
     report       sections, tables and pages; what `goal-sweep report` writes
     published    the numbers of the GOAL paper

@@ -1,4 +1,7 @@
-"""What to run: sweep files, their checks, and their expansion into cells, trainings and units."""
+"""What to run: sweep files, their checks, and their expansion into cells, trainings and units.
+
+Only `runners` imports this package, which sees `goal_core` alone.
+"""
 
 from sweeps.cells import Block, Cell, ResolvedSweep, Training, expand
 from sweeps.checks import STAGE_ORDER

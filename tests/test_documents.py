@@ -64,6 +64,12 @@ def test_the_architecture_page_names_what_is_there() -> None:
         assert path.exists(), f"{place} is not there"
         scope = ast.parse(path.read_text()).body if name else []
         for part in name.split(".") if name else []:
-            found = [node for node in scope if getattr(node, "name", None) == part]
+            found = [node for node in scope if part in _defined(node)]
             assert found, f"{place} defines no {name}"
-            scope = found[0].body
+            scope = getattr(found[0], "body", [])
+
+
+def _defined(node: ast.stmt) -> list[str | None]:
+    """The name of a class or function, or the names that an assignment binds."""
+    targets = getattr(node, "targets", [getattr(node, "target", None)])
+    return [getattr(node, "name", None), *(getattr(target, "id", None) for target in targets)]

@@ -1,6 +1,7 @@
 """Pictures of what was computed elsewhere: this room draws and computes nothing.
 
-Imports `analysis.statistics` and `analysis.tracking` for the values it draws; the report may import it.
+Imports `analysis.statistics` and `analysis.tracking` for the values it draws. The report imports it, and so does the
+command line, to draw objectives.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Checkpoint files, the description each carries of its model, and the models that training starts from.
 
-`evaluation`, `training` and `official` build on it; it knows the frameworks and the data, and nothing of training.
+`evaluation`, `training`, `official` and `runners` build on it. It knows the frameworks and the data, and nothing of
+training.
 """
 
 from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model, write_model

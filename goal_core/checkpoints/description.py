@@ -11,7 +11,7 @@ from torch import Tensor
 
 from goal_core.checkpoints.file import read_checkpoint, take_prefix, write_checkpoint
 from goal_core.data.config import DataConfig, ImageConfig
-from goal_core.data.text.tokenizer import Tokenizer, tokenizer_from_json
+from goal_core.data.text import Tokenizer, tokenizer_from_json
 from goal_core.errors import WeightsError
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig, XvlmConfig
 

@@ -15,7 +15,7 @@ from goal_core.checkpoints.description import TrainedModel, description_of, read
 from goal_core.checkpoints.file import load_module
 from goal_core.data import Dataset
 from goal_core.data.config import DataConfig
-from goal_core.data.text.tokenizer import Tokenizer
+from goal_core.data.text import Tokenizer
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of
 from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features, weights_id

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from goal_core.data import DecodedImages, EncodedCaptions, Split
 from goal_core.data.config import ImageConfig
-from goal_core.data.text.tokenizer import Tokenizer
+from goal_core.data.text import Tokenizer
 from goal_core.models import Encoder
 
 TEXT_CHUNK = 256

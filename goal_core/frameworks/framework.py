@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from goal_core.data.config import DataConfig
-from goal_core.data.text.pair_augment import PairAugment
-from goal_core.data.text.tokenizer import Tokenizer
+from goal_core.data.text import PairAugment, Tokenizer
 from goal_core.models.backbones import ImageBackbone
 from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Heads

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goal_core.data.config import DataConfig
-from goal_core.data.text.pair_augment import PairAugment
-from goal_core.data.text.tokenizer import Tokenizer
-from goal_core.data.text.wordpieces import Wordpieces
+from goal_core.data.text import PairAugment, Tokenizer, Wordpieces
 from goal_core.errors import ConfigError
 from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights, weights_id
 from goal_core.models.bert import bert_weights_id, bert_wordpieces, build_bert

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goal_core.data.config import DataConfig
-from goal_core.data.text.tokenizer import Tokenizer
-from goal_core.data.text.vocabulary import Vocabulary
+from goal_core.data.text import Tokenizer, Vocabulary
 from goal_core.errors import ConfigError
 from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights, weights_id
 from goal_core.models.config import ModelConfig

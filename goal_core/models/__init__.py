@@ -1,6 +1,6 @@
 """The networks: image backbones from timm, the heads of each framework, and both together as an encoder.
 
-`frameworks` builds them from a sweep's settings; training and evaluation use them. They know nothing of either.
+`frameworks` and every room above it import this one, and `sweeps` its settings. The networks know none of them.
 """
 
 from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights, weights_id

@@ -63,7 +63,10 @@ class EpochRecord(TypedDict):
 
 
 class TrainingFiles(Protocol):
-    """The files of one training. Every write is atomic, and refused once another attempt owns the training."""
+    """The files of one training.
+
+    Every write but a log line is atomic, and refused once another attempt owns the training.
+    """
 
     def path(self, name: str) -> Path:
         """The path of a file of this training; the file need not exist."""

@@ -93,7 +93,7 @@ def convert(
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
     from goal_core.data import open_dataset
-    from goal_core.data.text.wordpieces import Wordpieces
+    from goal_core.data.text import Wordpieces
     from goal_core.frameworks import framework_of
     from goal_core.official import read_vocabulary, read_vse_infty, read_vsepp, read_xvlm, write_published
     from sweeps import load_sweep

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from goal_core.data.text.vocabulary import Vocabulary
-from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces
+from goal_core.data.text import SPECIAL_PIECES, Vocabulary, Wordpieces
 from goal_core.frameworks import framework_of
 from goal_core.models import Heads, ImageBackbone
 from goal_core.models.config import BertConfig

@@ -1,7 +1,7 @@
 """The layouts that datasets come in, one module each, and the functions that open and check a dataset of any layout.
 
-`goal_core.data` exports these functions to everybody. The files of precomputed features are for the extraction of
-features, which writes them.
+`goal_core.data` exports these functions to everybody. Only `goal_core.evaluation`, which writes feature files, imports
+this room directly.
 """
 
 from collections.abc import Mapping

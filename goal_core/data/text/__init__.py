@@ -1,6 +1,7 @@
 """Captions to ids: the tokenizers of the three frameworks, padded batches, and augmentation.
 
-Frameworks choose a tokenizer, checkpoints store it, training and evaluation encode captions with it.
+Frameworks choose a tokenizer, checkpoints store it, batches and evaluation encode captions with it. Any room above may
+import it; it sees no other room of `data`.
 """
 
 from goal_core.data.text.pair_augment import PairAugment
