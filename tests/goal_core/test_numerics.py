@@ -15,8 +15,10 @@ from types import ModuleType
 
 import pytest
 
-from goal_core.numerics import BUILT_IN_CODE, NUMERICS_VERSION, source_digest
+from goal_core.errors import ConfigError
+from goal_core.numerics import BUILT_IN_CODE, NUMERICS_VERSION
 from goal_core.objectives import ObjectiveConfig, pair_weights, triplet_weights
+from goal_core.source_digest import source_digest
 from tests.helpers.paths import ROOT
 
 WEIGHT = """
@@ -73,7 +75,7 @@ def test_a_built_in_objective_says_nothing_of_its_code() -> None:
 ADDED = """
 import json
 from goal_core.objectives import ObjectiveConfig, triplet_weights
-from goal_core.numerics import source_digest
+from goal_core.source_digest import source_digest
 
 @triplet_weights.register("soft", source="a test")
 def soft(triplets, *, width: float = 0.2):
@@ -109,6 +111,142 @@ def test_code_counts_and_prose_does_not(
     assert old in WEIGHT
     before, after = module_of(WEIGHT), module_of(WEIGHT.replace(old, new))
     assert (source_digest(before.weight) != source_digest(after.weight)) is counts
+
+
+USES = """
+import functools
+import numpy as np
+import torch
+import {other}
+from {other} import far
+
+def near(x):
+    return x + 1
+
+class Scale:
+    def __init__(self, by):
+        self.by = by
+    def __call__(self, x):
+        return near(x) * self.by
+
+def doubled(function):
+    @functools.wraps(function)
+    def inner(x):
+        return function(x) * 2
+    return inner
+
+TABLE = {{"a": 1.0, "f": [near, 2.0]}}
+NAMES = {{"a", "b"}}
+ARRAY = np.array([1.0, 2.0])
+TENSOR = torch.tensor([1.0])
+SCALE = Scale(3.0)
+HALF = functools.partial(near, 0.5)
+
+def in_comprehension(x):
+    return sum(near(v) for v in x)
+
+def in_lambda(x):
+    return (lambda v: near(v))(x)
+
+def in_inner(x):
+    def inner(v):
+        return near(v)
+    return inner(x)
+
+def with_table(x):
+    return x * TABLE["a"]
+
+def with_names(x):
+    return len(NAMES) * x
+
+def with_array(x):
+    return x @ ARRAY
+
+def with_tensor(x):
+    return x @ TENSOR
+
+def with_object(x):
+    return SCALE(x)
+
+def with_partial(x):
+    return HALF() * x
+
+def with_far(x):
+    return far(x)
+
+def with_module(x):
+    return {other}.far(x)
+
+def with_default(x, scale=TABLE["a"]):
+    return x * scale
+
+@torch.no_grad()
+def under_library_decorator(x):
+    return near(x)
+
+@doubled
+def under_own_decorator(x):
+    return x
+
+def one_line(x): "Prose."; return x + 4
+"""
+FAR = """
+import math
+def far(x):
+    return deep(x) * math.pi
+def deep(x):
+    return x + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        ("in_comprehension", "return x + 1", "return x + 2"),
+        ("in_lambda", "return x + 1", "return x + 2"),
+        ("in_inner", "return x + 1", "return x + 2"),
+        ("with_table", '{{"a": 1.0', '{{"a": 2.0'),
+        ("with_table", "return x + 1", "return x + 2"),
+        ("with_names", '"a", "b"', '"a", "b", "c"'),
+        ("with_array", "[1.0, 2.0]", "[1.0, 3.0]"),
+        ("with_tensor", "([1.0])", "([2.0])"),
+        ("with_object", "Scale(3.0)", "Scale(4.0)"),
+        ("with_object", "* self.by", "/ self.by"),
+        ("with_object", "return x + 1", "return x + 2"),
+        ("with_partial", "near, 0.5", "near, 0.25"),
+        ("with_default", '"a": 1.0', '"a": 2.0'),
+        ("under_library_decorator", "return x + 1", "return x + 2"),
+        ("under_own_decorator", "function(x) * 2", "function(x) * 3"),
+        ("one_line", "x + 4", "x + 5"),
+        ("with_far", "x + 1\n#", ""),
+        ("with_module", "x + 1\n#", ""),
+    ],
+)
+def test_what_a_function_uses_counts_however_it_is_used(
+    module_of: Callable[[str], ModuleType], function: str, old: str, new: str
+) -> None:
+    elsewhere = old.endswith("#")
+    far = FAR.replace("return x + 1", "return x + 2") if elsewhere else FAR
+    before, after = (module_of(USES.format(other=module_of(text).__name__)) for text in (FAR, far))
+    if not elsewhere:
+        assert old in USES
+        after = module_of(USES.replace(old, new).format(other=module_of(FAR).__name__))
+    assert source_digest(getattr(before, function)) != source_digest(getattr(after, function))
+
+
+def test_equal_code_has_equal_digests(module_of: Callable[[str], ModuleType]) -> None:
+    other = module_of(FAR).__name__
+    first, second = module_of(USES.format(other=other)), module_of(USES.format(other=other))
+    functions = [name for name, value in vars(first).items() if inspect.isfunction(value)]
+    assert len(functions) > 15
+    for name in functions:
+        assert source_digest(getattr(first, name)) == source_digest(getattr(second, name)), name
+
+
+def test_an_object_that_cannot_be_hashed_is_refused(module_of: Callable[[str], ModuleType]) -> None:
+    module = module_of("import threading\nLOCK = threading.Lock()\ndef locked(x):\n    with LOCK:\n        return x\n")
+    with pytest.raises(ConfigError, match="the code of an objective uses LOCK, a lock that cannot be hashed"):
+        source_digest(module.locked)
 
 
 def test_an_edited_built_in_weight_is_no_longer_built_in(
