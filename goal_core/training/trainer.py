@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -243,8 +243,9 @@ class UnitTrainer:
         except Exception as error:
             self.cells.pop(key, None)
             failed = TrainingFailed.because_of(key, error)
-            self.files[key].log(f"failed ({failed.kind}): {failed.reason}")
             self._end(failed)
+            with suppress(OSError):  # the disk that failed this training must not fail its neighbours
+                self.files[key].log(f"failed ({failed.kind}): {failed.reason}")
             if self.trunk.device.type == "cuda":
                 torch.cuda.empty_cache()
 

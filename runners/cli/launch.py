@@ -58,7 +58,7 @@ def launch(
     failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
     options = LaunchOptions(address=address, failed=failed, force=force, fail_fast=fail_fast)
     try:
-        outcome = launch_sweep(opened, options, console, lambda cell_id: arguments.command("logs", cell_id))
+        outcome = launch_sweep(opened, options, console, arguments.command)
     except RayLostError as error:
         if address is not None:
             raise

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 results = typer.Typer()
 _SYNC_WAIT_S = 600.0
 _START_WAIT_S = 120.0
+_END_WAIT_S = 10.0
 
 
 @results.command()
@@ -185,10 +186,14 @@ def ui(
 
 
 def _end(server: psutil.Popen) -> None:
+    processes: list[psutil.Process] = [server]
     with contextlib.suppress(psutil.NoSuchProcess):
-        for process in [*server.children(recursive=True), server]:
-            process.terminate()
-    server.wait()
+        processes += server.children(recursive=True)
+    for end in ("terminate", "kill"):
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                getattr(process, end)()
+        _, processes = psutil.wait_procs(processes, timeout=_END_WAIT_S)
 
 
 def _require_free(port: int) -> None:
@@ -201,12 +206,13 @@ def _require_free(port: int) -> None:
 
 
 def _wait_until_it_answers(server: psutil.Popen, address: str) -> None:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + _START_WAIT_S
     while time.monotonic() < deadline:
         if server.poll() is not None:
             raise GoalError(f"the MLflow server ended at once with status {server.returncode}")
         try:
-            with urllib.request.urlopen(f"{address}/health", timeout=2):
+            with direct.open(f"{address}/health", timeout=2):
                 return
         except OSError:
             time.sleep(0.2)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
-from goal_core.errors import DeviceError, GoalError
+from goal_core.errors import DeviceError, GoalError, first_line
 from goal_core.training import TrainingEvent
 from runners.execution.worker import UnitJob, run_unit
 
@@ -114,12 +114,10 @@ class RayUnits:
                 **({"runtime_env": {"env_vars": _passed_on()}} if self.address else {}),
             )
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            raise GoalError(
-                f"cannot reach Ray at {self.address or 'this machine'}: {str(error).splitlines()[0]}"
-            ) from error
+            raise GoalError(f"cannot reach Ray at {self.address or 'this machine'}: {first_line(error)}") from error
         try:
             self._check_fit([node["Resources"] for node in ray.nodes() if node["Alive"]])
-        except DeviceError:
+        except BaseException:
             ray.shutdown()
             raise
         return self

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from goal_core.training import TrainingEvent, TrainingFailed, UnitPlan, train_unit
+from goal_core.training import EpochDone, TrainingEvent, TrainingFailed, UnitPlan, train_unit
 from runners.store import AlreadyDoneError, LeaseHeldError, LeaseLostError, Store, TrainingFolder, charged_failures
 from sweeps import Training, Unit
 
@@ -52,10 +52,8 @@ def run_unit(job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None]) -> N
         try:
             train_unit(plan, folders, listener)
         except Exception as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            trace = traceback.format_exc()
             left = [key for key in folders if key not in listener.ended]
-            listener.events([TrainingFailed(key=key, kind="error", reason=reason, trace=trace) for key in left])
+            listener.events([TrainingFailed.because_of(key, error) for key in left])
 
 
 def _claim(job: UnitJob) -> dict[str, TrainingFolder]:
@@ -87,7 +85,7 @@ class UnitListener:
         self, folders: Mapping[str, TrainingFolder], send: Callable[[Sequence[TrainingEvent]], None], watchdog: int
     ) -> None:
         self.ended: set[str] = set()
-        """Keys of the trainings that failed."""
+        """Keys of the trainings that are done or failed."""
         self._folders, self._send, self._limit = folders, send, watchdog
         self._seen = time.monotonic()
         self._over = threading.Event()
@@ -115,10 +113,11 @@ class UnitListener:
         for event in events:
             if isinstance(event, TrainingFailed):
                 self._fail(event)
+            if not isinstance(event, EpochDone):
+                self.ended.add(event.key)
         self._send(events)
 
     def _fail(self, event: TrainingFailed) -> None:
-        self.ended.add(event.key)
         folder = self._folders[event.key]
         try:
             # A disk error is not the cell's fault, so it costs the cell no attempt.
@@ -134,14 +133,17 @@ class UnitListener:
             silent = time.monotonic() - self._seen
             if silent < self._limit:
                 continue
-            for key, folder in self._folders.items():
-                if key not in self.ended and folder.attempt:
-                    folder.log(f"no step for {silent:.0f} s: hung")
-                    self._fail_quietly(folder, silent)
-            os._exit(HUNG)  # the stuck thread cannot be asked to stop
+            try:
+                for key, folder in self._folders.items():
+                    if key not in self.ended and folder.attempt:
+                        _record_hang(folder, f"hung: no step for {silent:.0f} s (resources.watchdog = {self._limit})")
+            finally:
+                os._exit(HUNG)  # the stuck thread cannot be asked to stop
 
-    def _fail_quietly(self, folder: TrainingFolder, silent: float) -> None:
-        try:
-            folder.fail(f"hung: no step for {silent:.0f} s (resources.watchdog = {self._limit})")
-        except (LeaseLostError, OSError, ValueError):
-            return  # the process ends either way; the next claim records the attempt as lost
+
+def _record_hang(folder: TrainingFolder, reason: str) -> None:
+    """Fail a training that hangs. If the store refuses, the next claim records the attempt as lost."""
+    with contextlib.suppress(OSError, ValueError):
+        folder.fail(reason)
+    with contextlib.suppress(OSError, ValueError):
+        folder.log(reason)

@@ -51,7 +51,7 @@ class LaunchOutcome:
 
 
 def launch_sweep(
-    sweep: OpenedSweep, options: LaunchOptions, console: Console, logs_command: Callable[[str], str]
+    sweep: OpenedSweep, options: LaunchOptions, console: Console, command: Callable[..., str]
 ) -> LaunchOutcome:
     """Train what a sweep lacks.
 
@@ -59,18 +59,20 @@ def launch_sweep(
         sweep: the sweep.
         options: the options of this launch.
         console: where to show progress.
-        logs_command: maps a cell id to the command that prints the cell's logs.
+        command: writes another command on the same sweep, from the verb and its arguments.
 
     Raises:
         RayLostError: Ray has no machine left. Finished epochs are kept, and a new launch continues from them.
         GoalError: nothing can be trained; the message says why.
     """
     plan = LaunchPlan(sweep, options)
-    view = LiveView(plan.progress, sweep.config.name, console, logs_command)
+    view = LiveView(plan.progress, sweep.config.name, console, command)
     todo = plan.startable(sweep.trainings, ahead=True)
     if todo:
         sweep.check_trainable()
-    with SweepTracking(sweep, sweep.store, warn=lambda line: view.note(f"tracking: {line}")) as tracking:
+    with SweepTracking(
+        sweep, sweep.store, live=bool(todo), warn=lambda line: view.note(f"tracking: {line}")
+    ) as tracking:
         tracking.tell_of_edits(view.note)
         tracking.sync_all()
         if not todo:
@@ -326,7 +328,7 @@ def _finish(progress: SweepProgress, view: LiveView, tracking: SweepTracking) ->
     """Bring tracking up to date, show the state of the sweep, and return the exit status."""
     tracking.sync_all(wait=60)
     if tracking.trouble:
-        view.note(f"tracking: {tracking.trouble} (goal-sweep sync brings it up to date)")
+        view.note(f"tracking: {tracking.trouble} ({view.command('sync')} brings it up to date)")
     sign = plus_minus(view.console)
     view.console.print(overview(progress, view.name, live=False, sign=sign))
     counts = progress.counts()

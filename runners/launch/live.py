@@ -141,13 +141,11 @@ class LiveView:
         progress: what to show.
         name: the sweep's name.
         console: where to show it.
-        logs_command: maps a cell id to the command that prints the cell's logs.
+        command: writes another command on the same sweep, from the verb and its arguments.
     """
 
-    def __init__(
-        self, progress: SweepProgress, name: str, console: Console, logs_command: Callable[[str], str]
-    ) -> None:
-        self.progress, self.name, self.console, self._logs_command = progress, name, console, logs_command
+    def __init__(self, progress: SweepProgress, name: str, console: Console, command: Callable[..., str]) -> None:
+        self.progress, self.name, self.console, self.command = progress, name, console, command
         self._live = Live(get_renderable=lambda: self._view(), console=console, refresh_per_second=2, transient=True)
         self._interactive = console.is_terminal
 
@@ -201,4 +199,4 @@ class LiveView:
     def failed(self, training: Training) -> None:
         """Print a line for a failed training."""
         reason = self.progress[training].reason
-        self.note(f"{training.name}: failed, {reason} ({self._logs_command(training.cell.id)})")
+        self.note(f"{training.name}: failed, {reason} ({self.command('logs', training.cell.id)})")

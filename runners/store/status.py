@@ -77,8 +77,10 @@ class StatusReader:
                     state="running", holder=driver.describe(), epochs=epochs, reason=problem, **counts
                 )
             return TrainingStatus(state="waiting", reason=problem or "its launch ended unexpectedly", **counts)
-        failed = newest.outcome == "failed" and (newest.final or charged >= self._max_attempts)
-        return TrainingStatus(state="failed" if failed else "waiting", reason=problem or newest.reason, **counts)
+        if (newest.outcome == "failed" and newest.final) or charged >= self._max_attempts:
+            reason = next((attempt.reason for attempt in reversed(attempts) if attempt.outcome == "failed"), "")
+            return TrainingStatus(state="failed", reason=problem or reason, **counts)
+        return TrainingStatus(state="waiting", reason=problem or newest.reason, **counts)
 
     def _driver(self, attempt: Attempt) -> DriverState | None:
         if attempt.launch_id not in self._known:

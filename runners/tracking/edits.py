@@ -73,7 +73,9 @@ def describe_code(trainings: Iterable[Training], runs: Mapping[str, TrackedRun],
     Returns:
         One line, or an empty text if there is nothing to report.
     """
-    done = [runs[one.key] for one in trainings if one.key in runs and runs[one.key].tags[names.STATUS] == names.DONE]
+    done = [
+        runs[one.key] for one in trainings if one.key in runs and runs[one.key].tags.get(names.STATUS) == names.DONE
+    ]
     without = sum(run.tags.get(names.GIT_DIFF, "") != git_diff for run in done)
     if not git_diff or not without:
         return ""

@@ -35,7 +35,7 @@ class SweepTracking:
     Args:
         sweep: the sweep.
         store: the store, which is only read.
-        live: whether this process trains, so that the parent run shows as running until the end.
+        live: whether this process will train, so that the parent run shows as running until the end.
         thorough: also check for artifacts that somebody deleted.
         warn: receives one line when trouble begins and one when it ends, on another thread.
         closing_s: seconds that the end of the block may take to write what is left.
@@ -60,8 +60,7 @@ class SweepTracking:
         self._queued: set[Training] = set()
         self._behind: set[Training] = set()
         uri = resolve_uri(sweep.config.tracking, store.root)
-        # Nothing is trained yet, so the store still shows whether there is anything to train.
-        self.tracking = Tracking(uri, sweep, live=live and self._outcome() != "done", warn=warn)
+        self.tracking = Tracking(uri, sweep, live=live, warn=warn)
 
     def sync(self, training: Training) -> None:
         """Bring a training's run up to date. Returns at once; repeated calls are cheap."""

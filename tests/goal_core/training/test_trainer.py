@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from goal_core.atomic import StorageError
 from goal_core.data import BatchSource
 from goal_core.errors import CollapsedError, ConfigError, DeviceError, FencedError, WeightsError
 from goal_core.evaluation import NonFiniteEmbeddingError, evaluate_checkpoint
@@ -75,6 +76,26 @@ def test_a_training_that_another_attempt_owns_is_left_without_a_word(tmp_path: P
     assert [outcome.key for outcome in outcomes] == ["con-con"]
     assert folders["con-con"].numbers() == alone["con-con"].numbers()
     assert "failed" not in (tmp_path / "fenced" / "log.txt").read_text()
+
+
+def test_a_disk_that_refuses_one_training_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = unit_of("con/con", "sig/cir")
+    alone, folders = folders_of(unit_of("con/con"), tmp_path / "alone"), folders_of(unit, tmp_path / "both")
+
+    def refuse(*arguments: object) -> None:
+        raise StorageError("no space left on device")
+
+    full = folders["sig-cir"]
+    for write in ("save_with", "write_metrics", "log"):
+        monkeypatch.setattr(full, write, refuse)
+    train_unit(unit_of("con/con"), alone)
+    done, failed = sorted(train_unit(unit, folders), key=lambda outcome: outcome.key)
+    assert isinstance(done, TrainingDone)
+    assert isinstance(failed, TrainingFailed)
+    assert failed.kind == "storage"
+    assert folders["con-con"].numbers() == alone["con-con"].numbers()
 
 
 def test_cells_stopped_at_different_epochs_end_alike(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from runners.execution.worker import UnitListener
 from runners.launch.launcher import Launcher, LaunchOptions, LaunchPlan
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
-from runners.store import BEST, charged_failures
+from runners.store import BEST, charged_failures, end_attempt
 from sweeps import Training
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
@@ -26,7 +26,7 @@ class NoTracking:
 
 
 def launcher_of(sweep: OpenedSweep, plan: LaunchPlan, options: LaunchOptions) -> Launcher:
-    view = LiveView(plan.progress, "s", Console(quiet=True), str)
+    view = LiveView(plan.progress, "s", Console(quiet=True), lambda *words: " ".join(words))
     return Launcher(sweep, options, plan, view, NoTracking(), "L")  # type: ignore[arg-type]
 
 
@@ -76,6 +76,22 @@ def test_failed_trainings_stay_failed_are_tried_too_or_are_all_that_is_tried(tmp
     assert plan.startable(sweep.by_stage[0], ahead=False) == tried
     assert plan.progress[after].state == ("failed" if failed == "keep" else "waiting")
     assert plan.forgiven == ({} if failed == "keep" else {training: 1})
+
+
+@pytest.mark.parametrize("failed", ["retry", "only"])
+def test_an_interrupted_retry_is_retried_by_the_same_command(tmp_path: Path, failed: str) -> None:
+    sweep = opened_in(tmp_path / "store", "resources.max_attempts=1")
+    training = sweep.trainings[0]
+    folder = sweep.store.folder(training)
+    folder.claim("L")
+    folder.fail("it broke")
+    folder.claim("M")
+    end_attempt(folder, "M", "interrupted", "interrupted by the user", charged=False)
+    status = sweep.progress()[training]
+    assert (status.state, status.reason) == ("failed", "it broke")
+    plan = LaunchPlan(sweep, LaunchOptions(failed=failed))  # type: ignore[arg-type]
+    assert training in plan.startable(sweep.by_stage[0], ahead=False)
+    assert plan.forgiven == {training: 1}
 
 
 def test_force_trains_finished_trainings_anew_and_keeps_their_results_aside(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_where_nothing_is_redrawn_events_are_lines() -> None:
     progress = half_done()
     console = Console(file=io.StringIO(), highlight=False)
     running, failed = progress.standings[8].training, progress.standings[4].training
-    with LiveView(progress, "quickstart", console, lambda cell_id: f"goal-sweep logs x.yaml {cell_id}") as view:
+    with LiveView(progress, "quickstart", console, lambda verb, cell_id: f"goal-sweep {verb} x.yaml {cell_id}") as view:
         progress.epoch_done(running, 2, {"val/rsum": 250.0})
         view.epoch(running)
         view.failed(failed)
