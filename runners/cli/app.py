@@ -75,7 +75,7 @@ def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
         said = error.format_message()
         if said:  # a command without its arguments has printed its help already, and has no message
             asked = f" (see {error.ctx.command_path} --help)" if getattr(error, "ctx", None) else ""
-            print(f"error: {said.rstrip('.')}{asked}", file=sys.stderr)
+            print(f"error: {said.rstrip('.').replace('Value error, ', '')}{asked}", file=sys.stderr)
         return _USAGE
     return int(returned) if isinstance(returned, int) else 0
 

@@ -1,16 +1,16 @@
-"""The commands on checkpoints: `evaluate` trained cells, `convert` public checkpoints."""
+"""The commands on checkpoints: `evaluate` trained cells, `convert` published checkpoints."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import typer
 
 from goal_core.errors import GoalError
-from runners.cli.options import AsJson, Set, console
+from runners.cli.options import AsJson, Device, Set, console
 
 checkpoints = typer.Typer()
 _SHOWN = 5
@@ -25,10 +25,10 @@ def evaluate(
             metavar="CHECKPOINT...", help="A best.safetensors or its folder; several are evaluated as an ensemble."
         ),
     ],
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    split: Annotated[Literal["train", "val", "test"], typer.Option(help="The split to evaluate.")] = "test",
     root: Annotated[str | None, typer.Option(help="Folder of the data, if it has moved.")] = None,
     weights: Annotated[str | None, typer.Option(help="File of the backbone's weights, if it has moved.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Compute the recall of one trained cell, or of several with averaged similarities.
@@ -41,17 +41,14 @@ def evaluate(
     """
     from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
 
-    if split not in ("train", "val", "test"):
-        raise GoalError(f"--split must be train, val or test, got {split!r}")
-    chosen = cast(Literal["train", "val", "test"], split)
     if len(files) == 1:
-        result = evaluate_checkpoint(files[0], split=chosen, root=root, weights=weights, device=device)
+        result = evaluate_checkpoint(files[0], split=split, root=root, weights=weights, device=device)
     elif weights is not None:
         raise GoalError(
             f"--weights needs a single checkpoint, got {len(files)}; evaluate them one by one or without it"
         )
     else:
-        result = evaluate_ensemble(files, split=chosen, root=root, device=device)
+        result = evaluate_ensemble(files, split=split, root=root, device=device)
     if as_json:
         print(json.dumps(result, indent=2))
         return
@@ -78,7 +75,7 @@ def _lines(result: Mapping[str, Any], split: str) -> Iterator[str]:
 @checkpoints.command()
 def convert(
     checkpoint: Annotated[
-        Path, typer.Argument(help="The public checkpoint: VSE++'s .pth.tar, VSE-infinity's .pth or X-VLM's .th.")
+        Path, typer.Argument(help="The published checkpoint: VSE++'s .pth.tar, VSE-infinity's .pth or X-VLM's .th.")
     ],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
     vocabulary: Annotated[
@@ -88,7 +85,7 @@ def convert(
     sweep: Annotated[str, typer.Option(help="A sweep of the same framework, whose `data` it will be evaluated on.")],
     set_: Set = None,
 ) -> None:
-    """Convert a public checkpoint of VSE++, VSE-infinity or X-VLM, without running code from its pickle.
+    """Convert a published checkpoint of VSE++, VSE-infinity or X-VLM, without running code from its pickle.
 
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.progress import Progress
 
 from goal_core.errors import ConfigError
-from runners.cli.options import AsJson, Set, Sweep, console, notes
+from runners.cli.options import AsJson, Device, Set, Sweep, console, notes
+
+if TYPE_CHECKING:
+    from goal_core.data import DataReport
+    from goal_core.models import BackboneConfig
+    from sweeps import SweepConfig
 
 data = typer.Typer(help="Check a sweep's data, or compute features of it.", no_args_is_help=True)
 _INCOMPLETE = 2
@@ -47,7 +52,7 @@ def check(
     raise typer.Exit(0 if report.complete else _INCOMPLETE)
 
 
-def _print_report(report: Any) -> None:
+def _print_report(report: DataReport) -> None:
     width = max((len(finding.item) for finding in report.findings), default=0)
     for finding in report.findings:
         published = f"  [published: {finding.published}]" if finding.published else ""
@@ -65,10 +70,11 @@ def features(
     out: Annotated[Path, typer.Option(help="Folder to write; an interrupted call is continued.")],
     set_: Set = None,
     kind: Annotated[
-        str, typer.Option(help="grid: cells of the last feature map; windows: 14 overlapping windows, pooled.")
+        Literal["grid", "windows"],
+        typer.Option(help="grid: cells of the last feature map; windows: 14 overlapping windows, pooled."),
     ] = "grid",
     backbone: Annotated[str | None, typer.Option(help="One of the sweep's backbones, if it has several.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     workers: Annotated[int, typer.Option(help="Decoding processes (grid) or threads (windows).")] = 0,
 ) -> None:
     """Compute a backbone's features of a sweep's images once, to train on them with `data.format: regions`.
@@ -76,13 +82,9 @@ def features(
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """
     from goal_core.data import open_dataset
-    from goal_core.evaluation.extract import Kind, extract_features
+    from goal_core.evaluation.extract import extract_features
     from sweeps import load_sweep
 
-    if kind not in ("grid", "windows"):
-        raise ConfigError(f"--kind must be grid or windows, got {kind!r}")
-    if device not in ("cpu", "cuda"):
-        raise ConfigError(f"--device must be cpu or cuda, got {device!r}")
     config = load_sweep(sweep, set_ or [])
     if config.data.image is None:
         raise ConfigError(f"{config.name} already trains on features (data.format: regions); give a sweep with images")
@@ -100,7 +102,7 @@ def features(
             config.data.image,
             chosen,
             out,
-            kind=cast(Kind, kind),
+            kind=kind,
             seed=config.seeds[0],
             device=device,
             workers=workers,
@@ -110,7 +112,7 @@ def features(
     console.print("train on them with: data: {format: regions, name: ..., root: " + str(out) + "}", soft_wrap=True)
 
 
-def _one_backbone(config: Any, name: str | None) -> Any:
+def _one_backbone(config: SweepConfig, name: str | None) -> BackboneConfig:
     names = [backbone.name for backbone in config.model.backbones]
     if name is None and len(names) > 1:
         raise ConfigError(f"the sweep has the backbones {', '.join(names)}; choose one with --backbone")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -21,6 +21,8 @@ Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one tha
 Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
 StoreDir = Annotated[str | None, typer.Option("--store", help="Results folder; default: that of the sweep file.")]
 Uri = Annotated[str | None, typer.Option("--tracking-uri", help="MLflow tracking URI; default: that of the sweep.")]
+Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute.")]
+Scale = Literal["paper", "colour-blind"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

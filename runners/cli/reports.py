@@ -1,4 +1,4 @@
-"""Reports for the commands `launch`, `report`, `sync` and `import`. This module calls `analysis`."""
+"""Reports for the commands `launch`, `report`, `sync` and `ui`. This module calls `analysis`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from analysis import (
 from analysis.report import REPORT_LIST
 from goal_core.atomic import replace_bytes
 from goal_core.errors import GoalError
+from runners.cli.options import Scale
 from runners.tracking.uri import resolve_uri
 from sweeps import SweepConfig, load_sweep
-
-Scale = Literal["paper", "colour-blind"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

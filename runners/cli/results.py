@@ -8,19 +8,16 @@ import socket
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import psutil
 import typer
 
 from goal_core.errors import GoalError
-from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
-
-if TYPE_CHECKING:
-    from runners.cli.reports import Scale
+from runners.cli.options import Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console
 
 results = typer.Typer()
 _SYNC_WAIT_S = 600.0
@@ -37,9 +34,9 @@ def report(
     store: StoreDir = None,
     tracking_uri: Uri = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
-    compare: Annotated[str | None, typer.Option(help="`published`: compare with the paper's numbers.")] = None,
+    compare: Annotated[Literal["published"] | None, typer.Option(help="Compare with the paper's numbers.")] = None,
     published: Annotated[str | None, typer.Option(help="`goal_grid`: the paper's own tables, without a sweep.")] = None,
-    scale: Annotated[str, typer.Option(help="Colours of the tables: `paper` or `colour-blind`.")] = "paper",
+    scale: Annotated[Scale, typer.Option(help="Colours of the tables.")] = "paper",
 ) -> None:
     """Write the tables, heatmaps, learning curves and statistics, and attach them to the sweep's MLflow run.
 
@@ -47,24 +44,17 @@ def report(
     """
     from runners.cli import reports
 
-    _check("--compare", compare, (None, "published"))
-    _check("--scale", scale, ("paper", "colour-blind"))
     if published is not None:
         if sweeps or out is None:
             raise GoalError("--published needs --out and takes no sweep, because it renders only the paper's numbers")
-        files = reports.published(published, out, cast("Scale", scale))
+        files = reports.published(published, out, scale)
         console.print(f"{len(files)} files in {out}", soft_wrap=True)
         return
     if not sweeps:
         raise GoalError("give a sweep, or --published goal_grid with --out")
     targets = reports.report_targets(sweeps, SweepArguments("", set_, store, tracking_uri).overrides)
-    result = reports.report(targets, out, cast("Literal['published'] | None", compare), cast("Scale", scale))
+    result = reports.report(targets, out, compare, scale)
     reports.print_result(result, console)
-
-
-def _check(option: str, given: str | None, allowed: tuple[str | None, ...]) -> None:
-    if given not in allowed:
-        raise GoalError(f"{option} takes {' or '.join(f'`{name}`' for name in allowed if name)}, got {given!r}")
 
 
 @results.command()
@@ -114,20 +104,17 @@ def import_(
 
     Example: goal-sweep import quickstart.zip --store results
     """
-    for line in import_archive(file, store, tracking_uri):
-        console.print(line, soft_wrap=True)
+    import_archive(file, store, tracking_uri, lambda line: console.print(line, soft_wrap=True))
 
 
-def import_archive(file: Path, store: str, tracking_uri: str | None) -> Iterator[str]:
+def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callable[[str], None]) -> None:
     """Check an archive, add its results to a store, and write their MLflow runs.
 
     Args:
         file: the archive.
         store: the results folder.
         tracking_uri: MLflow tracking URI; None uses the database in the store.
-
-    Yields:
-        Lines that say what was done.
+        say: receives each line on what was done.
 
     Raises:
         GoalError: the archive is damaged or contradicts the store, or MLflow cannot be written.
@@ -140,9 +127,9 @@ def import_archive(file: Path, store: str, tracking_uri: str | None) -> Iterator
     archive = read_archive(file)
     target = Store(store)
     outcome = import_results(archive, target)
-    yield f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already"
+    say(f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already")
     if outcome.begun:
-        yield f"  {len(outcome.begun)} not imported: begun in {target.root} and not finished; a launch continues them"
+        say(f"  {len(outcome.begun)} not imported: begun in {target.root} and not finished; a launch continues them")
     uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)
     path = write_sweep_file(archive, target, uri)
     tracked = replace(archive, config=replace(archive.config, tracking=uri))
@@ -150,7 +137,7 @@ def import_archive(file: Path, store: str, tracking_uri: str | None) -> Iterator
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:
             raise GoalError(f"the results are imported, but {tracking.trouble}")
-    yield f"report: goal-sweep report {path}"
+    say(f"report: {SweepArguments(str(path)).command('report')}")
 
 
 @results.command()

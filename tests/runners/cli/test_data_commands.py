@@ -58,9 +58,13 @@ def test_features_are_written_and_open_as_regions(
     assert open_dataset(RegionsConfig(name="tiny", root=out)).splits["train"].region_shape == (1, 96)
     assert run(["data", "features", sweep, "--out", out, "--kind", "windows"]) == 2
     assert "holds other features: kind is grid, not windows" in capsys.readouterr().err
-    for wrong in (["--kind", "boxes"], ["--device", "tpu"], ["--backbone", "resnet18"]):
-        assert run(["data", "features", sweep, "--out", out, *wrong]) == 2
-        assert f"error: {wrong[0]} must be" in capsys.readouterr().err
+    for option, value, said in (
+        ("--kind", "boxes", "Invalid value for '--kind': 'boxes' is not one of 'grid', 'windows'"),
+        ("--device", "tpu", "Invalid value for '--device': 'tpu' is not one of 'cpu', 'cuda'"),
+        ("--backbone", "resnet18", "--backbone must be"),
+    ):
+        assert run(["data", "features", sweep, "--out", out, option, value]) == 2
+        assert f"error: {said}" in capsys.readouterr().err
 
 
 def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

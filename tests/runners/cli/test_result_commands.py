@@ -23,8 +23,14 @@ RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
     ("arguments", "said"),
     [
         (["report"], "give a sweep, or --published goal_grid"),
-        (["report", "quickstart", "--scale", "rainbow"], "--scale takes `paper` or `colour-blind`, got 'rainbow'"),
-        (["report", "quickstart", "--compare", "mine"], "--compare takes `published`, got 'mine'"),
+        (
+            ["report", "quickstart", "--scale", "rainbow"],
+            "'--scale': 'rainbow' is not one of 'paper', 'colour-blind'",
+        ),
+        (
+            ["report", "quickstart", "--compare", "mine"],
+            "'--compare': 'mine' is not one of 'published'",
+        ),
         (
             ["report", "quickstart", "--published", "goal_grid", "--out", "x"],
             "--published needs --out and takes no sweep",
