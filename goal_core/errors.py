@@ -22,6 +22,10 @@ class DataError(GoalError):
     """A dataset is missing, incomplete or not in the layout it should have."""
 
 
+class MissingDataError(DataError):
+    """A file or folder of a dataset does not exist."""
+
+
 class WeightsError(GoalError):
     """Weights are missing, or do not fit the architecture they are loaded into."""
 

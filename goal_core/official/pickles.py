@@ -55,7 +55,7 @@ def read_torch_file(path: Path) -> dict[str, Any]:
             warnings.filterwarnings("ignore", message="pickle_load_args")
             stored = torch.load(path, map_location="cpu", weights_only=True, encoding="latin1")
     except pickle.UnpicklingError as error:
-        raise WeightsError(_refusal(path, str(error))) from error
+        raise WeightsError(_refusal(path, error)) from error
     except Exception as error:  # a damaged file can fail in any way inside the reader
         raise WeightsError(f"cannot read {path}: {first_line(error)}") from error
     if not isinstance(stored, dict):
@@ -123,8 +123,9 @@ def _unpickle_vocabulary(path: Path) -> dict[str, Any]:
     return vars(stored) if isinstance(stored, _StoredVocabulary) else stored
 
 
-def _refusal(path: Path, reason: str) -> str:
+def _refusal(path: Path, error: pickle.UnpicklingError) -> str:
     """One line from torch's several, which end in advice to allow whatever the file asks for."""
+    reason = str(error)
     asked = re.search(r"GLOBAL ([\w.]+)", reason)
     if asked:
         return (
@@ -132,4 +133,4 @@ def _refusal(path: Path, reason: str) -> str:
             "which is not on the list of what published checkpoints hold; nothing of it was run"
         )
     plain = [line.strip() for line in reason.splitlines() if "WeightsUnpickler error" in line or "Unsupported" in line]
-    return f"{path} is refused: {(plain or [reason.strip().splitlines()[0]])[-1]}"
+    return f"{path} is refused: {(plain or [first_line(error)])[-1]}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from goal_core.data.formats.format import dataset_folder
-from goal_core.errors import DataError
+from goal_core.errors import DataError, MissingDataError
 
 
 def split_files(test_file: Literal["test", "testall"]) -> dict[str, str]:
@@ -76,7 +76,7 @@ def read_lines(path: Path) -> list[str]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise DataError(f"{path} is missing") from None
+        raise MissingDataError(f"{path} is missing") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

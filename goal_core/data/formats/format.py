@@ -13,7 +13,7 @@ import numpy as np
 
 from goal_core.data.config import DataConfig, IdMappedConfig, RegionsConfig
 from goal_core.data.dataset import Dataset, Split
-from goal_core.errors import DataError
+from goal_core.errors import DataError, MissingDataError
 
 State = Literal["ok", "missing", "wrong"]
 T = TypeVar("T")
@@ -102,8 +102,7 @@ class DataReport:
         try:
             return act()
         except DataError as error:
-            absent = any(words in str(error) for words in ("missing", "not found", "no annotation file"))
-            self.note(item, "missing" if absent else "wrong", str(error))
+            self.note(item, "missing" if isinstance(error, MissingDataError) else "wrong", str(error))
             return None
 
     def compare(self, item: str, found: str, published: str | None, *, same: bool) -> None:
@@ -156,11 +155,11 @@ def dataset_folder(root: str) -> Path:
     """The folder that ``data.root`` names.
 
     Raises:
-        DataError: there is none.
+        MissingDataError: it does not exist.
     """
     folder = Path(root).expanduser()
     if not folder.is_dir():
-        raise DataError(f"dataset folder not found: {folder}")
+        raise MissingDataError(f"dataset folder not found: {folder}")
     return folder
 
 

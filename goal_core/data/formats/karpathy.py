@@ -23,7 +23,7 @@ from goal_core.data.formats.format import (
     first_val,
     published_splits,
 )
-from goal_core.errors import DataError, nearest
+from goal_core.errors import DataError, MissingDataError, nearest
 
 SPLIT_OF = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 """The split for each split name in the file; `restval`, the rest of COCO's val2014, is trained on."""
@@ -106,12 +106,14 @@ def _annotation_file(root: Path, annotations: str) -> Path:
     if annotations != "auto":
         path = root / annotations
         if not path.is_file():
-            raise DataError(f"annotation file not found: {path} (dataset_*.json files there: {listed})")
+            raise MissingDataError(f"annotation file not found: {path} (dataset_*.json files there: {listed})")
         return path
     if not candidates:
         held = sorted(path.name for path in root.iterdir())
         shown = ", ".join(held[:5]) + (", ..." if len(held) > 5 else "") if held else "nothing"
-        raise DataError(f"no annotation file dataset_*.json in {root}, which holds {shown}; name one with annotations")
+        raise MissingDataError(
+            f"no annotation file dataset_*.json in {root}, which holds {shown}; name one with annotations"
+        )
     if len(candidates) > 1:
         raise DataError(f"several annotation files in {root}: {listed}; name one with annotations")
     return candidates[0]

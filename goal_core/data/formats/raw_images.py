@@ -19,7 +19,7 @@ from goal_core.data.config import IdMappedConfig, KarpathyConfig, XvlmJsonConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
 from goal_core.data.formats.format import DataReport
 from goal_core.data.images import decode_image
-from goal_core.errors import DataError
+from goal_core.errors import DataError, MissingDataError
 
 WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
@@ -145,7 +145,7 @@ def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
     if missing:
         more = ", ..." if len(missing) > _NAMES_SHOWN else ""
         shown = ", ".join(missing[:_NAMES_SHOWN])
-        raise DataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
+        raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
     return [file for file in found if file is not None]
 
 
@@ -154,7 +154,7 @@ def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
     paths = [root / parent / folder for parent in (WITH_FOLDER if folder else WITHOUT_FOLDER)]
     existing = [path for path in paths if path.is_dir()]
     if not existing:
-        raise DataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
+        raise MissingDataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
     for path in existing:
         try:
             with os.scandir(path) as entries:
@@ -191,7 +191,7 @@ def read_json(path: Path) -> object:
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise DataError(f"{path} is missing") from None
+        raise MissingDataError(f"{path} is missing") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from goal_core.atomic import json_bytes, replace_bytes, storage_errors
-from goal_core.errors import DataError
+from goal_core.errors import DataError, MissingDataError, first_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +96,11 @@ def read_region_header(path: Path) -> RegionFile:
             shape, _, dtype = read(file)
             start = file.tell()
     except FileNotFoundError:
-        raise DataError(f"{path} is missing") from None
+        raise MissingDataError(f"{path} is missing") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
-        raise DataError(f"{path} is no npy file, or its header is cut short: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{path} is not an .npy file, or its header is cut short: {first_line(error)}") from error
     if dtype.kind != "f":
         raise DataError(f"{path} must hold floating point numbers, got {dtype}")
     if len(shape) != 3 or min(shape) < 1:

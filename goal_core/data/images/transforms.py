@@ -20,7 +20,7 @@ from torch import Tensor
 
 from goal_core.data.config import ImageConfig
 from goal_core.data.images.rand_augment import rand_augment
-from goal_core.errors import DataError
+from goal_core.errors import DataError, first_line
 
 CROP_SCALE = (0.08, 1.0)
 """Range of a random crop's share of the image's area."""
@@ -63,8 +63,7 @@ def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         raise
     # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
     except Exception as error:
-        detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"cannot read image {os.fspath(path)}: {detail}") from error
+        raise DataError(f"cannot read image {os.fspath(path)}: {first_line(error)}") from error
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -94,8 +94,8 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
             cut("test_ims.npy", 300),
             r"test_ims\.npy is truncated: 300 bytes instead of 512 for shape \(3, 4, 8\) float32",
         ),
-        (cut("test_ims.npy", 40), r"test_ims\.npy is no npy file, or its header is cut short"),
-        (cut("test_ims.npy", 0), r"test_ims\.npy is no npy file, or its header is cut short"),
+        (cut("test_ims.npy", 40), r"test_ims\.npy is not an \.npy file, or its header is cut short"),
+        (cut("test_ims.npy", 0), r"test_ims\.npy is not an \.npy file, or its header is cut short"),
         (lambda root: (root / "test_ims.npy").open("ab").write(b"x"), r"test_ims\.npy is longer than its header says"),
         (
             lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 8))),
