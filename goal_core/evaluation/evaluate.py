@@ -18,6 +18,8 @@ from goal_core.frameworks import framework_of
 from goal_core.models import Encoder, num_features
 
 SplitName = Literal["train", "val", "test"]
+_THREADS = 1
+"""CPU threads of torch. Fixed, because another number can change the last bit of a similarity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,6 @@ def evaluate_checkpoint(
     root: str | None = None,
     weights: str | None = None,
     device: str = "cpu",
-    threads: int = 1,
 ) -> dict[str, Any]:
     """Rank a split with a trained cell.
 
@@ -85,7 +86,6 @@ def evaluate_checkpoint(
         root: the data's folder, where it is not the one the cell was trained with.
         weights: the backbone's weights file, where it has moved; its content must be the same.
         device: `cpu` or `cuda`.
-        threads: torch's CPU threads.
 
     Returns:
         ``metrics`` (recalls by name, percent), and what was evaluated: ``cell``, ``stage``, ``objective``, ``seed``,
@@ -95,7 +95,7 @@ def evaluate_checkpoint(
         WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
         DataError: the data is missing, or is not the data the cell was trained on.
     """
-    torch.set_num_threads(threads)
+    torch.set_num_threads(_THREADS)
     opened = open_checkpoint(path, root=root, weights=weights, device=device)
     return opened.report(split, all_recalls_of(opened.encoder, opened.prepared(split)))
 
@@ -106,7 +106,6 @@ def evaluate_ensemble(
     split: SplitName = "test",
     root: str | None = None,
     device: str = "cpu",
-    threads: int = 1,
 ) -> dict[str, Any]:
     """Rank a split by the mean of the similarities of several trained cells.
 
@@ -121,7 +120,6 @@ def evaluate_ensemble(
         split: which split.
         root: the data's folder, where it is not the one the cells were trained with.
         device: `cpu` or `cuda`.
-        threads: torch's CPU threads.
 
     Returns:
         ``metrics`` of the ensemble (recalls by name, percent), ``split``, ``images``, ``captions``, and ``members``:
@@ -138,7 +136,7 @@ def evaluate_ensemble(
         raise ConfigError(f"an ensemble takes two checkpoints or more, got {len(paths)}")
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("an ensemble takes each checkpoint once; the same one is given twice")
-    torch.set_num_threads(threads)
+    torch.set_num_threads(_THREADS)
     members, images, texts = [], [], []
     first: Split | None = None
     for path in paths:

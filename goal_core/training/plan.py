@@ -132,8 +132,8 @@ TrainingEvent = EpochDone | TrainingDone | TrainingFailed
 class Listener(Protocol):
     """Follows a unit while it trains. A subclass overrides the methods that it needs."""
 
-    def step(self, done: int, total: int) -> None:
-        """One step of the whole unit is over, ``done`` of the stage's ``total``."""
+    def step(self) -> None:
+        """The unit has completed one step."""
         return
 
     def alive(self) -> None:

@@ -98,7 +98,7 @@ class _Clock(Listener):
         self.eval_s: list[float] = []
         self.reason = ""
 
-    def step(self, done: int, total: int) -> None:
+    def step(self) -> None:
         self.steps.append(time.perf_counter())
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
