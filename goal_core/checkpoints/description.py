@@ -1,4 +1,4 @@
-"""What a checkpoint says of its model, so that it can be evaluated with nothing but its data at hand."""
+"""The description of a model in its checkpoint, so that evaluating it needs nothing else but the data."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TrainedModel:
     """The epoch whose weights these are."""
     heads: dict[str, Tensor]
     backbone: dict[str, Tensor]
-    """Empty where the backbone stayed frozen and its weights lie elsewhere."""
+    """Empty where the backbone stayed frozen and its weights are elsewhere."""
 
 
 def write_model(path: Path, tensors: Mapping[str, Tensor], description: ModelDescription, *, epoch: int) -> None:
@@ -88,7 +88,7 @@ def read_model(path: Path) -> TrainedModel:
     """Read a model from a checkpoint.
 
     Raises:
-        WeightsError: the file is missing, damaged, or holds no model.
+        WeightsError: the file is missing, damaged, or is not a model checkpoint.
     """
     tensors, state = read_checkpoint(path)
     return TrainedModel(
@@ -108,7 +108,7 @@ def description_of(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
     """
     if _KEY not in state:
         raise WeightsError(
-            f"{path} is no model: give a best.safetensors of a cell, "
+            f"{path} is not a model checkpoint; give a best.safetensors of a cell, "
             "or what `goal-sweep convert` made of a published checkpoint"
         )
     description: dict[str, Any] = state[_KEY]

@@ -33,12 +33,12 @@ class InitialModel:
     Args:
         model: framework, parts and initial weights.
         data: the data to train on.
-        dataset: the same, open.
+        dataset: the same data, opened.
 
     Raises:
         ConfigError: the framework cannot train on this data.
-        WeightsError: `init_from` is missing, damaged, or of another model; the message is one line and names the
-            difference.
+        WeightsError: `init_from` is missing or damaged, or does not fit the model; the message is one line and
+            names the difference.
     """
 
     def __init__(self, model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
@@ -91,10 +91,10 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
 
 
 def initial_weights_id(model: ModelConfig) -> str:
-    """Identifies the initial weights in the cell id, by content and never by path.
+    """The initial weights' identifier in the cell id, by content and never by path.
 
     Raises:
-        WeightsError: a file is missing, or is no checkpoint.
+        WeightsError: a file is missing, or is not a checkpoint.
     """
     own = framework_of(model).weights_id(model)
     return f"{own} init {init_id(model)}" if model.init_from else own
@@ -104,7 +104,7 @@ def init_id(model: ModelConfig) -> str:
     """Hash of the tensors and the tokenizer in `init_from`, 16 hex digits; empty without `init_from`.
 
     Raises:
-        WeightsError: the file is missing, or is no checkpoint.
+        WeightsError: the file is missing, or is not a checkpoint.
     """
     if not model.init_from:
         return ""

@@ -1,6 +1,6 @@
-"""Training batches that can be started at any step of any epoch.
+"""Training batches from any step of any epoch.
 
-The seed and the epoch alone determine the order of the captions, so any step can be found again.
+The seed and the epoch alone determine the order of the captions, so training can resume at any step.
 """
 
 from __future__ import annotations
@@ -81,15 +81,14 @@ class Batch:
 
 
 class BatchSource:
-    """The training batches of one seed. Whoever makes one closes it.
+    """The training batches of one seed. The creator must close it.
 
-    A batch depends on the split, the tokenizer, the seed, the epoch and the step, and on nothing that was drawn
-    before: neither on the number of workers, nor on earlier batches, nor on the global streams of torch and numpy,
-    which it leaves as they are.
+    A batch depends only on the split, the tokenizer, the seed, the epoch and the step. It depends neither on the number
+    of workers nor on earlier batches, and neither uses nor changes the global random streams of torch and numpy.
 
     Args:
         split: the training pairs.
-        tokenizer: gives the ids.
+        tokenizer: encodes the captions.
         image: sizes and augmentation of the images; None where the split holds precomputed regions. Images that are
             not augmented are decoded once and kept where memory allows (see :class:`DecodedImages`); the others are
             decoded for every use.
@@ -97,7 +96,7 @@ class BatchSource:
         seed: the cells' seed, at least 0.
         drop_last: leave out the last, smaller batch of an epoch (a single pair is always left out).
         num_workers: decoding processes; 0 decodes in this one.
-        with_images: whether batches carry images (not needed where features are at hand).
+        with_images: whether batches carry images (not needed where their features are available).
         ram_limit: bytes of decoded images to keep.
         augment: drops regions and words; None keeps them.
 

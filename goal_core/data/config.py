@@ -70,7 +70,7 @@ class ScenesConfig:
     """Synthetic pictures made from a seed, with five paraphrased captions each; nothing to download."""
 
     root: ClassVar[None] = None
-    """The data is generated and lies in no folder."""
+    """The data is generated; there is no folder."""
     most_images: ClassVar[int] = 1_000_000
     """Limit of a split: all its captions are made at once and take a gigabyte of memory per million images."""
 
@@ -179,7 +179,7 @@ class XvlmJsonConfig:
 
 
 DataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig | RegionsConfig
-"""Any of them; `image` is None where features are computed already, `root` is None where no file is read."""
+"""`image` is None where features are computed already, `root` is None where no file is read."""
 
 
 def _check_counts(config: DataConfig, *names: str) -> None:

@@ -1,6 +1,6 @@
 """Evaluation: exact recall of embeddings, of a model on a split, and of checkpoints; and features of whole datasets.
 
-`training` measures its cells with it, and the command line evaluates checkpoints; it knows nothing of training.
+`training` measures its cells with it, and the command line evaluates checkpoints; it does not depend on training.
 """
 
 from goal_core.evaluation.embedding import CHUNK, EvalSplit, embed_split, prepare_split, split_inputs

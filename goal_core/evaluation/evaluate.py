@@ -33,7 +33,7 @@ class OpenedCheckpoint:
     dataset: Dataset
 
     def prepared(self, split: str) -> EvalSplit:
-        """A split as :func:`goal_core.evaluation.embedding.embed_split` takes it."""
+        """A split in the form that :func:`goal_core.evaluation.embedding.embed_split` takes."""
         chosen = self.dataset.splits[split]
         inputs = split_inputs(chosen, self.description.data.image, self.encoder.device)
         return prepare_split(chosen, self.description.vocabulary, inputs)
@@ -78,13 +78,13 @@ def evaluate_checkpoint(
     weights: str | None = None,
     device: str = "cpu",
 ) -> dict[str, Any]:
-    """Rank a split with a trained cell.
+    """Measure the recall of a trained cell on a split.
 
     Args:
         path: a ``best.safetensors``, or its folder.
         split: which split.
-        root: the data's folder, where it is not the one the cell was trained with.
-        weights: the backbone's weights file, where it has moved; its content must be the same.
+        root: the data's folder, if it is not the one the cell was trained with.
+        weights: the backbone's weights file, if it has moved; its content must be the same.
         device: `cpu` or `cuda`.
 
     Returns:
@@ -107,7 +107,7 @@ def evaluate_ensemble(
     root: str | None = None,
     device: str = "cpu",
 ) -> dict[str, Any]:
-    """Rank a split by the mean of the similarities of several trained cells.
+    """Measure the recall of several trained cells together, ranking a split by their mean similarity.
 
     The cells may differ in seed, objective, backbone and framework, and one may read regions and another images, but
     the images and captions that they rank must be the same.
@@ -118,7 +118,7 @@ def evaluate_ensemble(
     Args:
         paths: two checkpoints or more, each as in :func:`evaluate_checkpoint`.
         split: which split.
-        root: the data's folder, where it is not the one the cells were trained with.
+        root: the data's folder, if it is not the one the cells were trained with.
         device: `cpu` or `cuda`.
 
     Returns:
@@ -126,7 +126,7 @@ def evaluate_ensemble(
         for each checkpoint what ``evaluate_checkpoint`` returns for it.
 
     Raises:
-        ConfigError: fewer than two checkpoints, one given twice, or one that re-ranks with more than similarities.
+        ConfigError: fewer than two checkpoints, one given twice, or one that re-ranks by another score.
         DataError: the cells' splits are not the same images and captions in the same order.
         WeightsError: a checkpoint is missing or damaged.
 
@@ -143,8 +143,8 @@ def evaluate_ensemble(
         opened = open_checkpoint(path, root=root, device=device)
         if opened.encoder.heads.rerank_top:
             raise ConfigError(
-                f"{path} ({opened.description.model.framework}) re-ranks the nearest by a score that is no similarity; "
-                "an ensemble averages similarities"
+                f"{path} ({opened.description.model.framework}) re-ranks the nearest by a score that is not a "
+                "similarity; an ensemble averages similarities"
             )
         chosen = opened.dataset.splits[split]
         first = first or chosen
@@ -182,7 +182,7 @@ def check_same_queries(first: Split, other: Split, first_path: Path, other_path:
         if one != two and tokenize(one) != tokenize(two):
             raise DataError(
                 f"{first_path} and {other_path} are ranked on different data: caption {index} of split "
-                f"{first.name!r} is {one!r} for the one and {two!r} for the other"
+                f"{first.name!r} is {one!r} in the first and {two!r} in the second"
             )
 
 

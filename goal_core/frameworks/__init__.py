@@ -1,6 +1,6 @@
-"""The published systems, each described by what the one trainer needs to know of it.
+"""The published systems: how each builds the parts of its models.
 
-`sweeps` and the command line read which there are; `checkpoints` and the rooms above it build models with them.
+`sweeps` and the command line list them; `checkpoints` and the rooms above it build models with them.
 """
 
 from goal_core.frameworks.framework import Framework

@@ -13,7 +13,7 @@ from goal_core.models.heads import Heads
 
 
 class Framework(Protocol):
-    """One published system: how its parts are built. What they compute is theirs (:class:`Heads`)."""
+    """One published system: how its parts are built. The parts define their own computation (:class:`Heads`)."""
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class Framework(Protocol):
         """
 
     def weights_id(self, model: ModelConfig) -> str:
-        """Identifies the initial weights of the backbone and the text encoder by content.
+        """An identifier of the initial weights of the backbone and the text encoder, by content.
 
         Raises:
             WeightsError: a file is missing.
@@ -45,7 +45,7 @@ class Framework(Protocol):
         """
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Tokenizer:
-        """Builds the tokenizer of the captions.
+        """Build the tokenizer of the captions.
 
         Args:
             model: the model.
@@ -67,4 +67,4 @@ class Framework(Protocol):
         """
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
-        """How training pairs are augmented besides the image's own augmentation; None: not at all."""
+        """How training pairs are augmented besides the image's own augmentation; None if they are not."""

@@ -1,4 +1,4 @@
-"""X-VLM: the cells of a vision transformer, BERT in two halves, and image-text matching beside the objective."""
+"""X-VLM: the cells of a vision transformer, BERT in two halves, image-text matching besides the objective."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class ImageBackbone(nn.Module):
 
     It always runs in evaluation mode, so batch normalisation uses its running statistics in both stages (a stable
     stand-in for what VSE++'s published code does), although its weights are trained in `finetune`. Only stochastic
-    depth, where it is asked for, follows training mode.
+    depth, where it is used, follows training mode.
 
     Args:
         net: module from (B, 3, S, S) float to (B, F) float.
@@ -100,7 +100,7 @@ def grid_features(net: nn.Module, images_B3SS: Tensor) -> Tensor:
         WeightsError: the features are neither a map nor tokens.
     """
     features: Tensor = net.forward_features(images_B3SS)  # type: ignore[operator]  # timm models all have it
-    width = int(net.num_features)  # type: ignore[arg-type]
+    width = int(net.num_features)  # type: ignore[arg-type]  # timm models all carry it
     if features.ndim == 3 and features.shape[2] == width:
         return features[:, getattr(net, "num_prefix_tokens", 0) :]
     if features.ndim == 4 and features.shape[1] == width:
@@ -179,7 +179,7 @@ def check_architecture(name: str) -> None:
 
 
 def weights_id(config: BackboneConfig) -> str:
-    """Identifies the weights in the cell id, a file by its content and never by its path.
+    """The weights' identifier in the cell id; a file counts by its content, never by its path.
 
     Returns:
         `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file.
@@ -246,15 +246,15 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise DataError(f"{path} holds no mapping from names to tensors")
+        raise DataError(f"{path} does not contain a mapping from names to tensors")
     return state
 
 
 def _load_weights(net: nn.Module, path: Path, name: str) -> None:
-    """Load a file into a model without classifier; the file may hold a classifier besides, and must lack nothing."""
+    """Load a file into a model without classifier; it may also contain a classifier, and must contain all else."""
     given, own = _read_state(_existing(path)), net.state_dict()
     wanted = {key for key in own if not key.endswith("num_batches_tracked")}
-    head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]
+    head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]  # of timm
     heads = (head,) if isinstance(head, str) else tuple(head)
     missing = sorted(wanted - given.keys())
     extra = sorted(key for key in given.keys() - own.keys() if not key.startswith(tuple(f"{h}." for h in heads)))
@@ -264,7 +264,7 @@ def _load_weights(net: nn.Module, path: Path, name: str) -> None:
         for what, keys in (
             ("missing tensors", missing),
             ("unknown tensors", extra),
-            ("tensors of another shape", shapes),
+            ("tensors with the wrong shape", shapes),
         )
         if keys
     ]

@@ -17,7 +17,7 @@ from goal_core.objectives.triplets import RelativeSet, mean_or
 
 
 class BatchSets:
-    """The relative similarities of one batch, each set made when first asked for.
+    """The relative similarities of one batch, each set computed on first use.
 
     Args:
         blocks: the similarity matrix, already searched.

@@ -1,4 +1,4 @@
-"""The published checkpoints of VSE++, VSE-infinity and X-VLM, converted without running what is in their files.
+"""The published checkpoints of VSE++, VSE-infinity and X-VLM, converted without running code from their files.
 
 `goal-sweep convert` uses it; nothing else in goal_core does.
 """

@@ -60,7 +60,7 @@ def read_vsepp(path: Path, vocabulary: Vocabulary, *, image_size: int = 224) -> 
         image_size: side of the images it will see, pixels.
 
     Raises:
-        WeightsError: the file is refused, has another layout, is another variant, or has another vocabulary.
+        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
     """
     stored, image, text, options = _read_parts(path, "VSE++")
     given = {**image, **text}
@@ -80,7 +80,7 @@ def read_vse_infty(path: Path, wordpieces: Wordpieces, *, image_size: int = 512)
         image_size: side of the images it will see, pixels; used for cells only.
 
     Raises:
-        WeightsError: the file is refused, has another layout, is another variant, or has another vocabulary.
+        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
     """
     stored, image, text, options = _read_parts(path, "VSE-infinity")
     given = without_prefix(image, "image.", str(path)) | without_prefix(text, "text.", str(path))
@@ -104,7 +104,7 @@ def read_xvlm(path: Path, wordpieces: Wordpieces, *, image_size: int = 384) -> P
         image_size: side of the images it will see, pixels; biases of relative positions are resized for its windows.
 
     Raises:
-        WeightsError: the file is refused, has another layout, is another variant, or has another vocabulary.
+        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
     """
     stored = read_torch_file(path)
     given = without_wrapper(tensors_of(stored.get("model"), f"{path}: model"))
@@ -128,7 +128,7 @@ def write_published(published: PublishedCheckpoint, path: Path, *, data: DataCon
         data_fingerprint: of that data.
 
     Raises:
-        StorageError: the disk refuses.
+        StorageError: the file cannot be written.
     """
     description = ModelDescription(
         cell="published",
@@ -148,12 +148,12 @@ def write_published(published: PublishedCheckpoint, path: Path, *, data: DataCon
 
 
 def _read_parts(path: Path, system: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor], Namespace]:
-    """What VSE++ and VSE-infinity save: everything, the tensors of the image and the text encoder, and the options."""
+    """Read a file of VSE++ or VSE-infinity: all of it, the image encoder's tensors, the text encoder's, the options."""
     stored = read_torch_file(path)
     parts, options = stored.get("model"), stored.get("opt")
     if not isinstance(parts, list) or len(parts) != 2 or not isinstance(options, Namespace):
         raise WeightsError(
-            f"{path} is no {system} checkpoint: it must hold `opt` and `model`, a list of two state dicts"
+            f"{path} is not a checkpoint of {system}: it must contain `opt` and `model`, a list of two state dicts"
         )
     image, text = (tensors_of(part, f"{path}: model[{index}]") for index, part in enumerate(parts))
     return stored, image, text, options

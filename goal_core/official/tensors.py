@@ -53,8 +53,8 @@ def rename_tensors(
         source: the file, for messages.
 
     Raises:
-        WeightsError: a tensor of our model is missing in the file or has another shape, or the file holds one that is
-            neither used nor a known leftover.
+        WeightsError: a tensor of our model is missing in the file or has the wrong shape, or the file contains one that
+            is neither used nor a known leftover.
     """
     wanted = {name: published_name(name) for name in own}
     absent = sorted(other for name, other in wanted.items() if other not in given and not _is_counter(name))
@@ -70,7 +70,7 @@ def rename_tensors(
     strange = [name for name in rest if not sorted_out[name]]
     problems = [
         f"{len(names)} {what} ({', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''})"
-        for what, names in (("missing", absent), ("of another shape", misshapen), ("without a place", strange))
+        for what, names in (("missing", absent), ("with the wrong shape", misshapen), ("unexpected", strange))
         if names
     ]
     if problems:

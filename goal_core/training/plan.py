@@ -1,4 +1,4 @@
-"""What a unit is given to train, and what it reports while it trains."""
+"""The plan of a unit's training, the events that it reports, and its interfaces to files and listeners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from goal_core.training.config import Precision, StageConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """One training of a unit: what is its own."""
+    """What belongs to one training of a unit alone."""
 
     key: str
     """Names the training in events and among the unit's files; unique in the unit."""
@@ -137,7 +137,7 @@ class Listener(Protocol):
         return
 
     def alive(self) -> None:
-        """Work other than steps goes on, such as a pass over a split."""
+        """Work other than a step is in progress, such as a pass over a split."""
         return
 
     def events(self, events: Sequence[TrainingEvent]) -> None:

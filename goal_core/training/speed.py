@@ -31,7 +31,7 @@ EVAL_IMAGES = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSpeed:
-    """What a unit takes on this machine, in seconds of wall clock for all its cells together."""
+    """How long a unit takes on this machine, in seconds of wall clock for all its cells together."""
 
     step_s: float
     """One optimiser step of every cell, including making the batch."""
@@ -110,7 +110,7 @@ class _Clock(Listener):
 
 
 class ScratchFiles(TrainingFiles):
-    """Files that keep weights as long as the training lasts, and nothing else.
+    """Files that keep weights during a training, and nothing else.
 
     Args:
         folder: must not exist yet.

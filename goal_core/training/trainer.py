@@ -42,7 +42,7 @@ def train_unit(
     Args:
         unit: what to train.
         files: the files of each training, by key.
-        listener: is told of steps and events.
+        listener: is notified of steps and events.
         dataset: the data, if it is open already.
 
     Returns:
@@ -63,11 +63,11 @@ def use_device(unit: UnitPlan) -> None:
     """Set torch's threads and check that the device is there.
 
     Raises:
-        DeviceError: CUDA is asked for and absent.
+        DeviceError: CUDA was requested but is not available.
     """
     torch.set_num_threads(unit.threads)
     if unit.device == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("a GPU is asked for (resources.gpus), but torch sees no CUDA device here")
+        raise DeviceError("a GPU was requested (resources.gpus), but torch finds no CUDA device")
 
 
 class UnitTrainer:
@@ -238,7 +238,7 @@ class UnitTrainer:
         """If the block raises, this training fails and leaves the unit; the others go on."""
         try:
             yield
-        except FencedError:  # another attempt owns the training now, so nothing may be written about it
+        except FencedError:  # another attempt owns the training now, so nothing may be written
             self._cells.pop(key, None)
         except Exception as error:
             self._cells.pop(key, None)

@@ -36,7 +36,7 @@ class SharedBatch(NamedTuple):
 
 
 class Trunk:
-    """Turns batches into the inputs of a cell's step.
+    """Turns batches into the inputs of the cells' steps.
 
     A frozen backbone gives features, computed once for all cells. Where training images are not augmented the features
     are the same in every epoch, so each image passes the backbone only once. A trained backbone is each cell's own, and
@@ -46,7 +46,7 @@ class Trunk:
         unit: the unit.
         initial: builds the frozen backbone, where the stage shares one.
         fingerprint: the dataset's fingerprint, under which features are cached.
-        alive: called for every chunk of a split, so that a long pass over the data is not taken for a hang.
+        alive: called for every chunk of a split, so that a long pass over the data is not mistaken for a hang.
     """
 
     def __init__(self, unit: UnitPlan, initial: InitialModel, fingerprint: str, *, alive: Callable[[], None]) -> None:

@@ -79,14 +79,14 @@ def image_dataset(
 ) -> Dataset:
     """Build a dataset of raw images.
 
-    The fingerprint covers the split, name, captions and number of bytes of each image, and the corpus. Content that
-    changes within a file of the same size is not noticed.
+    The fingerprint covers the split, name, captions and number of bytes of each image, and the corpus. A change
+    of content that keeps the size of a file is not noticed.
 
     Args:
         config: the dataset.
         records: all images that are used, each split in its order.
         files: the file of each record.
-        corpus: captions that the vocabulary is made of, where they are not those of train and val.
+        corpus: captions from which the vocabulary is built; empty for those of train and val.
     """
     pairs = list(zip(records, files, strict=True))
     described: Iterable[object] = ([record.split, record.name, record.captions, file.size] for record, file in pairs)
@@ -122,8 +122,8 @@ def check_once(names: Mapping[str, Sequence[str]], source: str = "") -> None:
 def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
     """Locate image files by listing each folder once; no image is opened.
 
-    A folder may lie at several paths (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that holds one of the
-    folder's images is taken for all of them.
+    Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
+    of the folder's images is used for all of them.
 
     Args:
         root: folder of the dataset.
@@ -150,7 +150,7 @@ def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
 
 
 def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
-    """The named files of one folder by their names, from the first path that holds any of them."""
+    """The named files of one folder by their names, from the first path that contains any of them."""
     paths = [root / parent / folder for parent in (WITH_FOLDER if folder else WITHOUT_FOLDER)]
     existing = [path for path in paths if path.is_dir()]
     if not existing:
@@ -168,7 +168,7 @@ def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
 
 
 def check_images(root: Path, names: Iterable[str], report: DataReport) -> None:
-    """Report for each folder of images how many are there, or which are not; arguments as :func:`find_images`."""
+    """Report how many images each folder has, or which are missing; arguments as in :func:`find_images`."""
     folders: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
         folders[name.rpartition("/")[0]].append(name)
@@ -199,7 +199,7 @@ def read_json(path: Path) -> object:
 
 
 def kind_of(item: Mapping[str, object], key: str) -> str:
-    """What a key holds instead of what it should, in words."""
+    """Describe the wrong value of a key, for messages."""
     if key not in item:
         return "no such key"
     if item[key] == "":

@@ -85,23 +85,23 @@ class ImageTransform:
     size: int
     """Side of the square, pixels."""
     resize: int
-    """The shorter side before the central crop, pixels; without meaning where the image is stretched."""
+    """The shorter side before the central crop, pixels; not used where the image is stretched."""
     stretches: bool = False
     """Whether evaluation stretches the whole image to the square, instead of cropping its centre."""
     resampling: Image.Resampling = Image.Resampling.BILINEAR
     crop: Callable[[int, int, np.random.Generator], CropBox] | None = None
-    """Draws the crop of a training image from its height and width; None trains on the pixels of evaluation."""
+    """Draws the crop of a training image from its height and width; None: training uses the pixels of evaluation."""
     distort: Callable[[Image.Image, np.random.Generator], Image.Image] | None = None
     """Changes a training image after the crop and the flip."""
 
     @property
     def augments(self) -> bool:
-        """Whether every use of an image in training sees other pixels."""
+        """Whether each use of an image in training sees different pixels."""
         return self.crop is not None
 
     @property
     def feature_key(self) -> dict[str, str | bool]:
-        """What the key of cached features must hold besides ``size`` and ``resize`` to identify their pixels."""
+        """What the key of cached features must contain besides ``size`` and ``resize`` to identify their pixels."""
         if not self.stretches:
             return {}
         return {"stretched": "bicubic" if self.resampling is Image.Resampling.BICUBIC else True}

@@ -57,7 +57,7 @@ def test_features_are_written_and_open_as_regions(
     assert "14 images, 1 regions of 96 numbers each" in capsys.readouterr().out
     assert open_dataset(RegionsConfig(name="tiny", root=out)).splits["train"].region_shape == (1, 96)
     assert run(["data", "features", sweep, "--out", out, "--kind", "windows"]) == 2
-    assert "holds other features: kind is grid, not windows" in capsys.readouterr().err
+    assert "contains other features: kind is grid, not windows" in capsys.readouterr().err
     for wrong in (["--kind", "boxes"], ["--device", "tpu"], ["--backbone", "resnet18"]):
         assert run(["data", "features", sweep, "--out", out, *wrong]) == 2
         assert f"error: {wrong[0]} must be" in capsys.readouterr().err

@@ -114,11 +114,11 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
         ),
         (
             lines("train_ids.txt", lambda rows: [*rows[:5], rows[1]]),
-            r"image 101 is listed twice in .*train_ids\.txt: as images 1 and 5 from 0",
+            r"image 101 is listed twice in .*train_ids\.txt: as images 1 and 5, counted from 0",
         ),
         (
             lines("train_ids.txt", lambda rows: [*[row for row in rows for _ in range(5)][1:], "999"]),
-            r"line 5 of .*train_ids\.txt has id 101, .* of line 1 with id 100",
+            r"line 5 of .*train_ids\.txt has id 101, .* of line 1, which has id 100",
         ),
     ],
 )
@@ -140,11 +140,11 @@ def test_a_region_that_is_not_finite_names_its_image(tmp_path: Path) -> None:
 
 def test_images_and_regions_are_not_taken_for_each_other(tmp_path: Path) -> None:
     split = opened(write_regions(tmp_path)).splits["train"]
-    with pytest.raises(DataError, match="split 'train' holds precomputed regions and no images"):
+    with pytest.raises(DataError, match="split 'train' has precomputed regions, not images"):
         split.load_image(0)
     images = open_dataset(KarpathyConfig(name="x", root=str(write_dataset(tmp_path / "images")))).splits["train"]
     assert images.region_shape is None
-    with pytest.raises(DataError, match="split 'train' holds images and no precomputed regions"):
+    with pytest.raises(DataError, match="split 'train' has images, not precomputed regions"):
         images.load_regions(np.array([0]))
 
 
