@@ -13,8 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from goal_core.checkpoints.description import TrainedModel, description_of, read_model
 from goal_core.checkpoints.file import load_module
-from goal_core.data import Dataset
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import Tokenizer
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of

@@ -5,7 +5,7 @@ Fields that are explained in `KarpathyConfig` mean the same in the other classes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from goal_core.errors import ConfigError
@@ -60,10 +60,6 @@ class KarpathyConfig:
         _check_limits(self, "max_captions", "max_val_images")
         _check_counts(self, "min_word_count")
 
-    def with_root(self, root: str) -> KarpathyConfig:
-        """The same data in another folder."""
-        return replace(self, root=root)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenesConfig:
@@ -116,10 +112,6 @@ class RegionsConfig:
         _check_counts(self, "min_word_count")
         _check_limits(self, "max_val_images")
 
-    def with_root(self, root: str) -> RegionsConfig:
-        """The same data in another folder."""
-        return replace(self, root=root)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdMappedConfig:
@@ -141,10 +133,6 @@ class IdMappedConfig:
     def __post_init__(self) -> None:
         _check_counts(self, "min_word_count")
         _check_limits(self, "max_val_images")
-
-    def with_root(self, root: str) -> IdMappedConfig:
-        """The same data in another folder."""
-        return replace(self, root=root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +160,6 @@ class XvlmJsonConfig:
             raise ConfigError("train_files must name at least one file")
         _check_counts(self, "min_word_count")
         _check_limits(self, "max_val_images")
-
-    def with_root(self, root: str) -> XvlmJsonConfig:
-        """The same data in another folder."""
-        return replace(self, root=root)
 
 
 DataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig | RegionsConfig

@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.data import DecodedImages, EncodedCaptions, Split
-from goal_core.data.config import ImageConfig
+from goal_core.data import DecodedImages, EncodedCaptions, ImageConfig, Split
 from goal_core.data.text import Tokenizer
 from goal_core.models import Encoder
 

@@ -138,7 +138,7 @@ def evaluate_ensemble(
         raise ConfigError("an ensemble takes each checkpoint once; the same one is given twice")
     torch.set_num_threads(_THREADS)
     members, images, texts = [], [], []
-    first: Split | None = None
+    splits: list[Split] = []
     for path in paths:
         opened = open_checkpoint(path, root=root, device=device)
         if opened.encoder.heads.rerank_top:
@@ -146,20 +146,18 @@ def evaluate_ensemble(
                 f"{path} ({opened.description.model.framework}) re-ranks the nearest by a score that is not a "
                 "similarity; an ensemble averages similarities"
             )
-        chosen = opened.dataset.splits[split]
-        first = first or chosen
-        check_same_queries(first, chosen, paths[0], path)
+        splits.append(opened.dataset.splits[split])
+        check_same_queries(splits[0], splits[-1], paths[0], path)
         prepared = opened.prepared(split)
         image_ND, text_MD = embed_split(opened.encoder, prepared)
         caption_image = prepared.caption_image
         members.append(opened.report(split, recalls_between(image_ND, text_MD, caption_image, split)))
         images.append(image_ND)
         texts.append(text_MD)
-    assert first is not None
     return {
         "split": split,
-        "images": first.num_images,
-        "captions": first.num_captions,
+        "images": splits[0].num_images,
+        "captions": splits[0].num_captions,
         "metrics": recalls_between(torch.cat(images, 1), torch.cat(texts, 1), caption_image, split),
         "members": members,
     }

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.atomic import json_bytes, read_json, remove_leftovers, replace_bytes, storage_errors
-from goal_core.data import Dataset, DecodedImages, Split
-from goal_core.data.config import ImageConfig
+from goal_core.data import Dataset, DecodedImages, ImageConfig, Split
 from goal_core.data.formats import FeatureFile, read_region_header, split_files
 from goal_core.data.images import NUM_WINDOWS, window_pixels
 from goal_core.errors import DataError, DeviceError

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig
 from goal_core.data.text import PairAugment, Tokenizer
-from goal_core.models.backbones import ImageBackbone
-from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Heads
+from goal_core.models import Heads, ImageBackbone, ModelConfig
 
 
 class Framework(Protocol):

@@ -193,9 +193,13 @@ def weights_id(config: BackboneConfig) -> str:
         check_architecture(config.name)
         cfg = _default_cfg(config.name)
         return f"timm:{config.name.split('.')[0]}.{cfg.get('tag') or 'default'}"
-    path = _existing(Path(config.weights))
+    return f"sha256:{file_sha256(_existing(Path(config.weights)))[:16]}"
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, 64 hex digits; read again only when the file has changed."""
     stat = path.stat()
-    return "sha256:" + _file_digest(path, stat.st_size, stat.st_mtime_ns)[:16]
+    return _sha256(path, stat.st_size, stat.st_mtime_ns)
 
 
 def check_weights(config: BackboneConfig, *, image_size: int) -> None:
@@ -222,7 +226,7 @@ def _default_cfg(name: str) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=32)
-def _file_digest(path: Path, size: int, mtime_ns: int) -> str:
+def _sha256(path: Path, size: int, mtime_ns: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from goal_core.data.text import Wordpieces
 from goal_core.errors import DataError, WeightsError, first_line
+from goal_core.models.backbones import file_sha256
 from goal_core.models.config import BertConfig
 
 
@@ -92,8 +93,7 @@ def bert_weights_id(config: BertConfig) -> str:
         file = folder / name
         if not file.is_file():
             raise WeightsError(f"the BERT folder {folder} has no {name}")
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
+        digest.update(bytes.fromhex(file_sha256(file)))
     return "sha256:" + digest.hexdigest()[:16]
 
 

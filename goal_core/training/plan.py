@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypedDict
 
 import torch
 
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig
 from goal_core.errors import CollapsedError, DivergedError, GoalError
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig

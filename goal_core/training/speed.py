@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from goal_core.checkpoints import InitialModel
-from goal_core.data import Dataset
-from goal_core.data.dataset import SPLIT_NAMES
+from goal_core.data import SPLIT_NAMES, Dataset
 from goal_core.errors import GoalError
 from goal_core.training.plan import (
     EpochDone,
