@@ -134,6 +134,19 @@ def build_backbone(
     Raises:
         WeightsError: timm has no such architecture, or the weights cannot be found or do not fit it.
     """
+    net = _network(config, image_size=image_size, seed=seed, drop_path=drop_path)
+    cfg = net.pretrained_cfg
+    mean, std = (_CLIP_MEAN, _CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
+    backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
+    with torch.no_grad():
+        shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)
+    if not cells and shape != (1, backbone.num_features):
+        raise WeightsError(f"backbone {config.name!r} does not pool an image to one vector: it returned shape {shape}")
+    return backbone
+
+
+def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: float) -> Any:
+    """Timm's model without classifier, with its initial weights; arguments and errors as of :func:`build_backbone`."""
     timm = _timm()
     check_architecture(config.name)
     options: dict[str, Any] = {"num_classes": 0}
@@ -154,14 +167,7 @@ def build_backbone(
             raise WeightsError(f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}") from error
     if config.weights not in NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
-    cfg = net.pretrained_cfg
-    mean, std = (_CLIP_MEAN, _CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
-    backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
-    with torch.no_grad():
-        shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)
-    if not cells and shape != (1, backbone.num_features):
-        raise WeightsError(f"backbone {config.name!r} does not pool an image to one vector: it returned shape {shape}")
-    return backbone
+    return net
 
 
 def check_architecture(name: str) -> None:

@@ -22,7 +22,7 @@ from goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_core.errors import WeightsError
 from goal_core.evaluation import evaluate_checkpoint, open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, build_backbone
-from goal_core.official import layouts, read_vse_infty, write_published
+from goal_core.official import layouts, read_published, read_vse_infty, write_published
 from tests.helpers.region_files import write_regions
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
@@ -284,6 +284,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.chdir(tmp_path)
     save(tmp_path / "model_best.pth", image_of_regions(), text_parts(), precomp_enc_type="basic")
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES.pieces) + "\n")
+    published = read_published("vse_infty", tmp_path / "model_best.pth", tmp_path / "vocab.txt")
+    assert (published.model.framework, published.vocabulary) == ("vse_infty", PIECES)
     write_regions(tmp_path / "data")
     sweep = {
         "name": "tiny",

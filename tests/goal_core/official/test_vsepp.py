@@ -18,7 +18,7 @@ from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.errors import WeightsError
 from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import BackboneConfig, VseppHeads, build_backbone
-from goal_core.official import read_vocabulary, read_vsepp, write_published
+from goal_core.official import read_published, read_vocabulary, read_vsepp, write_published
 from tests.helpers.python2_pickle import save_python2_torch
 
 WORDS = tuple(f"word{index}" for index in range(21))
@@ -163,6 +163,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     ids = {word: index for index, word in enumerate(("<pad>", "<start>", "<end>", "<unk>", *WORDS))}
     (tmp_path / "vocab.json").write_text(json.dumps({"word2idx": ids}))
     assert read_vocabulary(tmp_path / "vocab.json") == Vocabulary(WORDS)
+    published = read_published("vsepp", tmp_path / "model_best.pth.tar", tmp_path / "vocab.json", image_size=64)
+    assert (published.model.framework, published.vocabulary) == ("vsepp", Vocabulary(WORDS))
     call = [
         "convert",
         "model_best.pth.tar",
