@@ -56,11 +56,11 @@ class InitialModel:
 
     @property
     def keeps_backbone(self) -> bool:
-        """Whether checkpoints must hold even a frozen backbone, because its weights exist nowhere else."""
+        """Whether checkpoints must contain even a frozen backbone, because its weights exist nowhere else."""
         return self.model.backbone.weights == "random"
 
     def backbone(self, seed: int) -> ImageBackbone | None:
-        """The image backbone; None where the data holds features already."""
+        """The image backbone; None where the data already consists of features."""
         backbone = self.framework.backbone(self.model, self._data, seed)
         if backbone is not None and self._given is not None and self._given.backbone:
             load_module(backbone, self._given.backbone, self._given.path)
@@ -147,7 +147,7 @@ def _mismatches(given: TrainedModel, wanted: ModelConfig) -> Iterator[str]:
     """How the checkpoint's model differs from the sweep's. Sizes that no setting states are checked on loading."""
     had, weights = given.description.model, given.description.weights.split(" ")[0]
     if had.framework != wanted.framework:
-        yield f"it is of framework {had.framework}, not {wanted.framework}"
+        yield f"its framework is {had.framework}, not {wanted.framework}"
         return
     precomputed = "precomputed" in (wanted.backbone.weights, had.backbone.weights)
     if precomputed and wanted.backbone.weights != had.backbone.weights:

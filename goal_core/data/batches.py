@@ -57,13 +57,13 @@ class Batch:
     """B image-caption pairs, all tensors on the CPU."""
 
     images: Tensor | None
-    """(B, 3, size, size) uint8; None when the source was asked for captions only."""
+    """(B, 3, size, size) uint8; None when the source gives captions only."""
     image_index: Tensor
     """The image of each pair, as its index in the split, (B,) int64."""
     caption_index: Tensor
     """The caption of each pair, as its index in the split, (B,) int64; no caption occurs twice in an epoch."""
     regions: Tensor | None
-    """Precomputed regions of each image, (B, R, F) float32; None where the split holds images."""
+    """Precomputed regions of each image, (B, R, F) float32; None where the split consists of images."""
     region_lengths: Tensor | None
     """How many of the R rows are regions, the rest being zeros, (B,) int64; None where all are."""
     tokens: Tensor
@@ -89,7 +89,7 @@ class BatchSource:
     Args:
         split: the training pairs.
         tokenizer: encodes the captions.
-        image: sizes and augmentation of the images; None where the split holds precomputed regions. Images that are
+        image: sizes and augmentation of the images; None where the split has precomputed regions. Images that are
             not augmented are decoded once and kept where memory allows (see :class:`DecodedImages`); the others are
             decoded for every use.
         batch_size: pairs per step, at least 2.

@@ -105,7 +105,7 @@ class Split:
 
     @property
     def region_shape(self) -> tuple[int, int] | None:
-        """Number of regions of each image and width of each region, (R, F); None where the split holds images."""
+        """Number of regions of each image and width of each region, (R, F); None where the split consists of images."""
         return self.reader.shape if isinstance(self.reader, RegionReader) else None
 
     def load_regions(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -89,7 +89,7 @@ def split_inputs(
 
     Args:
         split: the images.
-        image: their size; None where the split holds regions.
+        image: their size; None where the split consists of regions.
         device: where the chunks go.
         workers: decoding processes.
         alive: called for every chunk.

@@ -52,7 +52,7 @@ class Framework(Protocol):
         """
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
-        """The image backbone with its initial weights; None where the data holds features already."""
+        """The image backbone with its initial weights; None where the data already consists of features."""
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
         """Everything else that trains.
@@ -61,7 +61,7 @@ class Framework(Protocol):
             model: the model.
             num_features: width of the backbone's features, or of the precomputed ones.
             tokenizer: of the captions.
-            seed: draws the initial weights that no file holds.
+            seed: draws the initial weights that no file contains.
         """
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:

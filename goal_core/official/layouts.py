@@ -1,4 +1,4 @@
-"""The layouts of the published checkpoints: the model that a file holds, and the names it gives the model's tensors.
+"""The layouts of the published checkpoints: the model in a file, and the names it gives the model's tensors.
 
 VSE++: ``fartashf/vsepp``, ``model_best.pth.tar``. VSE-infinity: ``woodfrog/vse_infty``, ``model_best.pth``.
 X-VLM: ``zengyan-97/X-VLM``, ``.th``, pre-trained or fine-tuned for retrieval.

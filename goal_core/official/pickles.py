@@ -59,7 +59,7 @@ def read_torch_file(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged file can fail in any way inside the reader
         raise WeightsError(f"cannot read {path}: {first_line(error)}") from error
     if not isinstance(stored, dict):
-        raise WeightsError(f"{path} holds a {type(stored).__name__}, not a mapping as in published checkpoints")
+        raise WeightsError(f"{path} contains a {type(stored).__name__}, not a mapping as in published checkpoints")
     return stored
 
 
@@ -73,7 +73,7 @@ def tensors_of(stored: object, where: str) -> dict[str, Tensor]:
         raise WeightsError(f"{where} is not a state dict")
     wrong = [str(name) for name, value in stored.items() if not (isinstance(name, str) and isinstance(value, Tensor))]
     if wrong:
-        raise WeightsError(f"{where} holds {wrong[0]!r}, which is not a tensor")
+        raise WeightsError(f"{where} contains {wrong[0]!r}, which is not a tensor")
     return dict(stored)
 
 

@@ -56,7 +56,7 @@ class CellTrainer:
         plan: the training.
         unit: what it shares with the unit's other trainings.
         heads: the trainable heads, on the device.
-        backbone: the cell's own backbone; None where the unit shares a frozen one or the data holds features.
+        backbone: the cell's own backbone; None where the unit shares a frozen one or the data consists of features.
         files: its files.
         description: of the model, for its checkpoints.
         steps_per_epoch: optimiser steps.
@@ -242,7 +242,7 @@ class CellTrainer:
         try:
             tensors, state = read_checkpoint(path)
         except WeightsError as error:
-            self.files.log(f"the state after the last epoch is lost, so training begins anew: {error}")
+            self.files.log(f"the state after the last epoch is lost, so training starts again: {error}")
             self.files.discard(LAST)
             return False
         parts, values = self._state()

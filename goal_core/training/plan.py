@@ -75,7 +75,7 @@ class TrainingFiles(Protocol):
         """Let ``write`` fill a temporary file, then put it in place under ``name``."""
 
     def write_metrics(self, records: Sequence[EpochRecord]) -> None:
-        """Make the metrics file hold exactly these epochs."""
+        """Make the metrics file contain exactly these epochs."""
 
     def log(self, line: str) -> None:
         """Add a line to the log."""

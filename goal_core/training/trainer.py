@@ -37,7 +37,7 @@ def train_unit(
     listener: Listener | None = None,
     dataset: Dataset | None = None,
 ) -> list[TrainingDone | TrainingFailed]:
-    """Train a unit's cells to the end of their stage, continuing from whatever their files already hold.
+    """Train a unit's cells to the end of their stage, continuing from what their files already contain.
 
     Args:
         unit: what to train.

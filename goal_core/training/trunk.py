@@ -53,7 +53,7 @@ class Trunk:
         self.unit, self._initial, self._fingerprint, self._alive = unit, initial, fingerprint, alive
         self.device = torch.device(unit.device)
         self.backbone: ImageBackbone | None = None
-        """The shared frozen backbone, on the device; None where each cell has its own or the data holds features."""
+        """The shared frozen backbone, on the device; None where each cell has its own or the data are features."""
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
             self.backbone = backbone.to(self.device)
 

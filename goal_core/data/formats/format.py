@@ -184,7 +184,7 @@ def published_splits(name: str, captions_per_image: int = 5) -> dict[str, SplitC
 
 
 def published_files(config: IdMappedConfig | RegionsConfig) -> dict[str, SplitCounts]:
-    """Published counts of the files that a dataset uses; how many of COCO's images its `test` files hold is unknown."""
+    """Published counts of the files that a dataset uses; the number of COCO images in its `test` files is unknown."""
     counts = published_splits(config.name)
     if config.name == "coco" and config.test_file == "test":
         del counts["test"]

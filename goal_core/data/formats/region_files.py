@@ -102,7 +102,7 @@ def read_region_header(path: Path) -> RegionFile:
     except (ValueError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
         raise DataError(f"{path} is not an .npy file, or its header is cut short: {first_line(error)}") from error
     if dtype.kind != "f":
-        raise DataError(f"{path} must hold floating point numbers, got {dtype}")
+        raise DataError(f"{path} must contain floating point numbers, got {dtype}")
     if len(shape) != 3 or min(shape) < 1:
         raise DataError(f"{path} must have shape (images, regions, features), none of them 0; got {shape}")
     wanted = start + math.prod(shape) * dtype.itemsize

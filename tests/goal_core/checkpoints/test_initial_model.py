@@ -89,7 +89,7 @@ def test_id_goes_by_content_and_not_by_place(start: Path, tmp_path: Path) -> Non
         ({"embed_dim": 32}, "its embed_dim is 16, not 32"),
         ({"text": GruConfig(word_dim=9)}, "its text.word_dim is 8, not 9"),
         ({"backbone": BackboneConfig(name="test_vit", weights="random")}, "its backbone is test_resnet, not test_vit"),
-        ({"framework": "vse_infty"}, "it is of framework vsepp, not vse_infty"),
+        ({"framework": "vse_infty"}, "its framework is vsepp, not vse_infty"),
     ],
 )
 def test_another_model_is_one_clear_line(start: Path, changes: dict[str, object], message: str) -> None:

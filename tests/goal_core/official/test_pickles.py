@@ -96,9 +96,9 @@ def test_damaged_missing_and_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="cannot read"):
         read_torch_file(tmp_path / "cut.pth")
     save_now([1, 2], tmp_path / "list.pth")
-    with pytest.raises(WeightsError, match="holds a list"):
+    with pytest.raises(WeightsError, match="contains a list"):
         read_torch_file(tmp_path / "list.pth")
-    with pytest.raises(WeightsError, match="holds 'b', which is not a tensor"):
+    with pytest.raises(WeightsError, match="contains 'b', which is not a tensor"):
         tensors_of({"a": torch.ones(1), "b": 3}, "x.pth")
 
 

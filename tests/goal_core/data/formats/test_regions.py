@@ -101,7 +101,7 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
             lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 8))),
             r"must have shape \(images, regions, features\)",
         ),
-        (lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 4, 8), int)), r"must hold floating point numbers"),
+        (lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 4, 8), int)), r"must contain floating point numbers"),
         (lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 4, 9))), r"dev_ims\.npy has features of 9 numbers"),
         (lines("train_caps.txt", lambda rows: rows[:-1]), r"train_caps\.txt has 29 captions, .* of the 6 images"),
         (lines("train_caps.txt", lambda rows: rows[:5]), r"train_caps\.txt has 5 captions, .* of the 6 images"),
