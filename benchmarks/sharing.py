@@ -28,7 +28,7 @@ class _Clock(SilentListener):
     def __init__(self) -> None:
         self.first = self.last = 0.0
 
-    def step(self, done: int, total: int) -> None:
+    def step(self) -> None:
         self.last = time.perf_counter()
         self.first = self.first or self.last
 

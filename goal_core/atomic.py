@@ -35,11 +35,11 @@ _ADVICE = {
 
 
 class StorageError(GoalError, OSError):
-    """The disk or network folder refuses; nothing is wrong with the training itself."""
+    """The storage failed; the training itself is not at fault."""
 
 
 class DamagedError(GoalError):
-    """A file exists but is not what was written."""
+    """A file is damaged."""
 
 
 def _pass(name: str) -> None:
@@ -89,7 +89,7 @@ def replace_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[
         guard: called when the content is on the disk, right before it takes the final name; may raise to give up.
 
     Raises:
-        StorageError: the disk refuses. ``path`` is as it was.
+        StorageError: the file cannot be written. ``path`` is unchanged.
     """
     with _staged(path, write) as temporary:
         if guard is not None:
@@ -107,7 +107,7 @@ def create_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[]
         Whether the file was created; False leaves the existing one untouched.
 
     Raises:
-        StorageError: the disk refuses.
+        StorageError: the file cannot be written.
     """
     with _staged(path, write) as temporary:
         if guard is not None:
@@ -231,7 +231,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
     Raises:
         DamagedError: the file exists but is not a complete JSON object.
-        StorageError: the disk refuses to read it.
+        StorageError: the file cannot be read.
     """
     with storage_errors(path, "read"):
         try:
@@ -243,5 +243,5 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except ValueError as error:
         raise DamagedError(f"{path} is damaged: it is not valid JSON ({error})") from error
     if not isinstance(parsed, dict):
-        raise DamagedError(f"{path} is damaged: it holds no JSON object")
+        raise DamagedError(f"{path} is damaged: it does not contain a JSON object")
     return parsed

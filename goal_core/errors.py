@@ -19,7 +19,11 @@ class ConfigError(GoalError):
 
 
 class DataError(GoalError):
-    """A dataset is missing, incomplete or not in the layout it should have."""
+    """A dataset is missing, incomplete or in the wrong layout."""
+
+
+class MissingDataError(DataError):
+    """A file or folder of a dataset does not exist."""
 
 
 class WeightsError(GoalError):
@@ -27,7 +31,7 @@ class WeightsError(GoalError):
 
 
 class DeviceError(GoalError):
-    """The device that was asked for is not there."""
+    """The requested device is not available."""
 
 
 class DivergedError(GoalError):
@@ -39,7 +43,7 @@ class CollapsedError(GoalError):
 
 
 class FencedError(GoalError):
-    """A write was refused because another attempt owns the training by now. Whoever catches it stops silently."""
+    """A write was refused because another attempt owns the training by now. Callers must stop without writing."""
 
 
 class UnknownNameError(ConfigError):

@@ -30,7 +30,7 @@ class Entry(Generic[F]):
 
 
 class Registry(Generic[F]):
-    """Maps names to functions; a name is registered once.
+    """Maps names to functions; each name can be registered once.
 
     Args:
         kind: what the entries are, for error messages, such as ``"pair weight"``.

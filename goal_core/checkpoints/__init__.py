@@ -1,7 +1,7 @@
 """Checkpoint files, the description each carries of its model, and the models that training starts from.
 
-`evaluation`, `training`, `official` and `runners` build on it. It knows the frameworks and the data, and nothing of
-training.
+`evaluation`, `training`, `official` and `runners` build on it. It builds on the frameworks and the data, and does not
+depend on training.
 """
 
 from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model, write_model

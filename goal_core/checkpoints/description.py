@@ -1,19 +1,21 @@
-"""What a checkpoint says of its model, so that it can be evaluated with nothing but its data at hand."""
+"""The description of a model in its checkpoint, so that evaluating it needs nothing else but the data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from torch import Tensor
 
 from goal_core.checkpoints.file import read_checkpoint, take_prefix, write_checkpoint
-from goal_core.data.config import DataConfig, ImageConfig
+from goal_core.data import DataConfig
 from goal_core.data.text import Tokenizer, tokenizer_from_json
 from goal_core.errors import WeightsError
-from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig, XvlmConfig
+from goal_core.models import ModelConfig
+
+T = TypeVar("T")
 
 _KEY = "card"
 """Of the description in the header's JSON."""
@@ -51,7 +53,7 @@ class ModelDescription:
         """
         try:
             own = {field.name: content[field.name] for field in fields(cls)}
-            parts = {"data": _data(own["data"]), "model": _model(own["model"])}
+            parts = {"data": _data(own["data"]), "model": _settings(ModelConfig, own["model"])}
             return cls(**{**own, **parts, "vocabulary": tokenizer_from_json(own["vocabulary"])})
         except (KeyError, TypeError) as error:
             raise WeightsError(f"the checkpoint's description is not one this version knows: {error}") from error
@@ -60,7 +62,7 @@ class ModelDescription:
         """The description with another folder for the data or another file for the backbone's weights."""
         data, model = self.data, self.model
         if root is not None and data.root is not None:
-            data = data.with_root(root)
+            data = replace(data, root=root)
         if weights is not None:
             model = replace(model, backbone=replace(model.backbone, weights=weights))
         return replace(self, data=data, model=model)
@@ -76,7 +78,7 @@ class TrainedModel:
     """The epoch whose weights these are."""
     heads: dict[str, Tensor]
     backbone: dict[str, Tensor]
-    """Empty where the backbone stayed frozen and its weights lie elsewhere."""
+    """Empty where the backbone stayed frozen and its weights are elsewhere."""
 
 
 def write_model(path: Path, tensors: Mapping[str, Tensor], description: ModelDescription, *, epoch: int) -> None:
@@ -88,7 +90,7 @@ def read_model(path: Path) -> TrainedModel:
     """Read a model from a checkpoint.
 
     Raises:
-        WeightsError: the file is missing, damaged, or holds no model.
+        WeightsError: the file is missing, damaged, or is not a model checkpoint.
     """
     tensors, state = read_checkpoint(path)
     return TrainedModel(
@@ -108,7 +110,7 @@ def description_of(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
     """
     if _KEY not in state:
         raise WeightsError(
-            f"{path} is no model: give a best.safetensors of a cell, "
+            f"{path} is not a model checkpoint; give a best.safetensors of a cell, "
             "or what `goal-sweep convert` made of a published checkpoint"
         )
     description: dict[str, Any] = state[_KEY]
@@ -116,16 +118,18 @@ def description_of(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _data(content: Mapping[str, Any]) -> DataConfig:
-    kind: type[DataConfig] = {get_args(get_type_hints(kind)["format"])[0]: kind for kind in get_args(DataConfig)}[
-        content["format"]
-    ]
-    image = {"image": ImageConfig(**content["image"])} if "image" in content else {}
-    return kind(**{**content, **image})
-
-
-def _model(content: Mapping[str, Any]) -> ModelConfig:
-    kinds = {
-        **{"backbone": BackboneConfig, "text": GruConfig, "bert": BertConfig},
-        **{"vse_infty": VseInftyConfig, "xvlm": XvlmConfig},
+    kinds: dict[str, type[DataConfig]] = {
+        get_args(get_type_hints(kind)["format"])[0]: kind for kind in get_args(DataConfig)
     }
-    return ModelConfig(**{key: kinds[key](**value) if key in kinds else value for key, value in content.items()})
+    return _settings(kinds[content["format"]], content)
+
+
+def _settings(kind: type[T], content: Mapping[str, Any]) -> T:
+    """The settings that `asdict` turned into a mapping, with those inside them."""
+    types = get_type_hints(kind)
+    return kind(
+        **{
+            name: _settings(types[name], value) if is_dataclass(types.get(name)) else value
+            for name, value in content.items()
+        }
+    )

@@ -34,13 +34,13 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`write_checkpoint` wrote. Nothing is unpickled.
 
     Raises:
-        WeightsError: the file is missing, damaged or another program's.
+        WeightsError: the file is missing or damaged, or goal-sweep did not write it.
     """
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if "state" not in metadata:
-                raise WeightsError(f"{path} is not a goal-sweep checkpoint: its header holds no state")
+                raise WeightsError(f"{path} is not a goal-sweep checkpoint: its header has no state")
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["state"])
     except (SafetensorError, OSError, json.JSONDecodeError) as error:
         raise WeightsError(f"cannot read checkpoint {path}: {error}") from error
@@ -61,7 +61,7 @@ def load_module(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
     """Load a module's tensors, all of them and no others.
 
     Raises:
-        WeightsError: a tensor is missing, left over or of another shape.
+        WeightsError: a tensor is missing, is left over or has the wrong shape.
     """
     own = module.state_dict()
     problems = [f"no {name}" for name in own.keys() - tensors.keys()]

@@ -13,8 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from goal_core.checkpoints.description import TrainedModel, description_of, read_model
 from goal_core.checkpoints.file import load_module
-from goal_core.data import Dataset
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import Tokenizer
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of
@@ -33,12 +32,12 @@ class InitialModel:
     Args:
         model: framework, parts and initial weights.
         data: the data to train on.
-        dataset: the same, open.
+        dataset: the same data, opened.
 
     Raises:
         ConfigError: the framework cannot train on this data.
-        WeightsError: `init_from` is missing, damaged, or of another model; the message is one line and names the
-            difference.
+        WeightsError: `init_from` is missing or damaged, or does not fit the model; the message is one line and
+            names the difference.
     """
 
     def __init__(self, model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
@@ -57,11 +56,11 @@ class InitialModel:
 
     @property
     def keeps_backbone(self) -> bool:
-        """Whether checkpoints must hold even a frozen backbone, because its weights exist nowhere else."""
+        """Whether checkpoints must contain even a frozen backbone, because its weights exist nowhere else."""
         return self.model.backbone.weights == "random"
 
     def backbone(self, seed: int) -> ImageBackbone | None:
-        """The image backbone; None where the data holds features already."""
+        """The image backbone; None where the data already consists of features."""
         backbone = self.framework.backbone(self.model, self._data, seed)
         if backbone is not None and self._given is not None and self._given.backbone:
             load_module(backbone, self._given.backbone, self._given.path)
@@ -91,10 +90,10 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
 
 
 def initial_weights_id(model: ModelConfig) -> str:
-    """Identifies the initial weights in the cell id, by content and never by path.
+    """The initial weights' identifier in the cell id, by content and never by path.
 
     Raises:
-        WeightsError: a file is missing, or is no checkpoint.
+        WeightsError: a file is missing, or is not a checkpoint.
     """
     own = framework_of(model).weights_id(model)
     return f"{own} init {init_id(model)}" if model.init_from else own
@@ -104,7 +103,7 @@ def init_id(model: ModelConfig) -> str:
     """Hash of the tensors and the tokenizer in `init_from`, 16 hex digits; empty without `init_from`.
 
     Raises:
-        WeightsError: the file is missing, or is no checkpoint.
+        WeightsError: the file is missing, or is not a checkpoint.
     """
     if not model.init_from:
         return ""
@@ -148,7 +147,7 @@ def _mismatches(given: TrainedModel, wanted: ModelConfig) -> Iterator[str]:
     """How the checkpoint's model differs from the sweep's. Sizes that no setting states are checked on loading."""
     had, weights = given.description.model, given.description.weights.split(" ")[0]
     if had.framework != wanted.framework:
-        yield f"it is of framework {had.framework}, not {wanted.framework}"
+        yield f"its framework is {had.framework}, not {wanted.framework}"
         return
     precomputed = "precomputed" in (wanted.backbone.weights, had.backbone.weights)
     if precomputed and wanted.backbone.weights != had.backbone.weights:

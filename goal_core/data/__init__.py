@@ -1,4 +1,4 @@
-"""Images and captions: datasets in all their formats, and batches that can be started anywhere.
+"""Images and captions: datasets in all supported formats, and batches from any step of any epoch.
 
 Other rooms and packages import from here, or from `config` (the settings in sweep files), `formats`, `text` and
 `images`. Batches read splits, splits read files through the formats; `scenes` generates synthetic data.

@@ -1,6 +1,6 @@
-"""Training batches that can be started at any step of any epoch.
+"""Training batches from any step of any epoch.
 
-The seed and the epoch alone determine the order of the captions, so any step can be found again.
+The seed and the epoch alone determine the order of the captions, so training can resume at any step.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Batch:
     """B image-caption pairs, all tensors on the CPU."""
 
     images: Tensor | None
-    """(B, 3, size, size) uint8; None when the source was asked for captions only."""
+    """(B, 3, size, size) uint8; None when the source gives captions only."""
     image_index: Tensor
     """The image of each pair, as its index in the split, (B,) int64."""
     caption_index: Tensor
     """The caption of each pair, as its index in the split, (B,) int64; no caption occurs twice in an epoch."""
     regions: Tensor | None
-    """Precomputed regions of each image, (B, R, F) float32; None where the split holds images."""
+    """Precomputed regions of each image, (B, R, F) float32; None where the split consists of images."""
     region_lengths: Tensor | None
     """How many of the R rows are regions, the rest being zeros, (B,) int64; None where all are."""
     tokens: Tensor
@@ -81,23 +81,22 @@ class Batch:
 
 
 class BatchSource:
-    """The training batches of one seed. Whoever makes one closes it.
+    """The training batches of one seed. The creator must close it.
 
-    A batch depends on the split, the tokenizer, the seed, the epoch and the step, and on nothing that was drawn
-    before: neither on the number of workers, nor on earlier batches, nor on the global streams of torch and numpy,
-    which it leaves as they are.
+    A batch depends only on the split, the tokenizer, the seed, the epoch and the step. It depends neither on the number
+    of workers nor on earlier batches, and neither uses nor changes the global random streams of torch and numpy.
 
     Args:
         split: the training pairs.
-        tokenizer: gives the ids.
-        image: sizes and augmentation of the images; None where the split holds precomputed regions. Images that are
+        tokenizer: encodes the captions.
+        image: sizes and augmentation of the images; None where the split has precomputed regions. Images that are
             not augmented are decoded once and kept where memory allows (see :class:`DecodedImages`); the others are
             decoded for every use.
         batch_size: pairs per step, at least 2.
         seed: the cells' seed, at least 0.
         drop_last: leave out the last, smaller batch of an epoch (a single pair is always left out).
         num_workers: decoding processes; 0 decodes in this one.
-        with_images: whether batches carry images (not needed where features are at hand).
+        with_images: whether batches carry images (not needed where their features are available).
         ram_limit: bytes of decoded images to keep.
         augment: drops regions and words; None keeps them.
 

@@ -5,7 +5,7 @@ Fields that are explained in `KarpathyConfig` mean the same in the other classes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from goal_core.errors import ConfigError
@@ -60,17 +60,13 @@ class KarpathyConfig:
         _check_limits(self, "max_captions", "max_val_images")
         _check_counts(self, "min_word_count")
 
-    def with_root(self, root: str) -> KarpathyConfig:
-        """The same data in another folder."""
-        return replace(self, root=root)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenesConfig:
     """Synthetic pictures made from a seed, with five paraphrased captions each; nothing to download."""
 
     root: ClassVar[None] = None
-    """The data is generated and lies in no folder."""
+    """The data is generated; there is no folder."""
     most_images: ClassVar[int] = 1_000_000
     """Limit of a split: all its captions are made at once and take a gigabyte of memory per million images."""
 
@@ -116,10 +112,6 @@ class RegionsConfig:
         _check_counts(self, "min_word_count")
         _check_limits(self, "max_val_images")
 
-    def with_root(self, root: str) -> RegionsConfig:
-        """The same data in another folder."""
-        return replace(self, root=root)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdMappedConfig:
@@ -141,10 +133,6 @@ class IdMappedConfig:
     def __post_init__(self) -> None:
         _check_counts(self, "min_word_count")
         _check_limits(self, "max_val_images")
-
-    def with_root(self, root: str) -> IdMappedConfig:
-        """The same data in another folder."""
-        return replace(self, root=root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,13 +161,9 @@ class XvlmJsonConfig:
         _check_counts(self, "min_word_count")
         _check_limits(self, "max_val_images")
 
-    def with_root(self, root: str) -> XvlmJsonConfig:
-        """The same data in another folder."""
-        return replace(self, root=root)
-
 
 DataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig | RegionsConfig
-"""Any of them; `image` is None where features are computed already, `root` is None where no file is read."""
+"""`image` is None where features are computed already, `root` is None where no file is read."""
 
 
 def _check_counts(config: DataConfig, *names: str) -> None:

@@ -19,7 +19,7 @@ SPLIT_NAMES = ("train", "val", "test")
 """Every dataset has exactly these, in this order."""
 
 DECODE_VERSION = 1
-"""Raised whenever a model would see other pixels or words of the same files."""
+"""Raise it whenever a model would see different pixels or words in the same files."""
 
 
 class _Reader(Protocol):
@@ -28,7 +28,7 @@ class _Reader(Protocol):
     def __len__(self) -> int: ...
 
     def label(self, index: int) -> str:
-        """What messages call an image."""
+        """The image's name in messages."""
 
     def first(self, num_images: int) -> Self:
         """A reader of the first images only."""
@@ -57,7 +57,7 @@ class RegionReader(_Reader, Protocol):
 class Split:
     """Images, or their precomputed regions, and their captions, in the order of the dataset.
 
-    Captions stay in memory; images are read when they are asked for.
+    Captions stay in memory; images are read on demand.
 
     Raises:
         DataError: there is no image, or an image has no caption.
@@ -97,29 +97,29 @@ class Split:
         """One image, (H, W, 3) uint8 RGB in its original size; see :func:`goal_core.data.images.decode_image`.
 
         Raises:
-            DataError: the file cannot be read (the message names it), or the split holds regions and no images.
+            DataError: the file cannot be read (the message names it), or the split has regions, not images.
         """
         if isinstance(self.reader, RegionReader):
-            raise DataError(f"split {self.name!r} holds precomputed regions and no images")
+            raise DataError(f"split {self.name!r} has precomputed regions, not images")
         return self.reader.read(index)
 
     @property
     def region_shape(self) -> tuple[int, int] | None:
-        """Number of regions of each image and width of each region, (R, F); None where the split holds images."""
+        """Number of regions of each image and width of each region, (R, F); None where the split consists of images."""
         return self.reader.shape if isinstance(self.reader, RegionReader) else None
 
     def load_regions(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Precomputed regions of some images, (B, R, F) float32, in the order of their indices (B,) int64.
 
         Raises:
-            DataError: a region is not finite (the message names the image), or the split holds images.
+            DataError: a region is not finite (the message names the image), or the split has images.
         """
         if not isinstance(self.reader, RegionReader):
-            raise DataError(f"split {self.name!r} holds images and no precomputed regions")
+            raise DataError(f"split {self.name!r} has images, not precomputed regions")
         return self.reader.rows(indices)
 
     def first(self, num_images: int) -> Split:
-        """The first ``num_images`` images (at least 1) with their captions, as a split; all, if there are no more."""
+        """The first ``num_images`` images (at least 1) with their captions, as a split; all if there are fewer."""
         if num_images >= self.num_images:
             return self
         kept = int(np.searchsorted(self.caption_image, num_images))
@@ -147,18 +147,18 @@ class Dataset:
     """The splits that a cell trains, selects and reports on."""
 
     name: str
-    """As in the sweep file. It is shown in tables and is no part of the fingerprint."""
+    """As in the sweep file. It is shown in tables and is not part of the fingerprint."""
     splits: Mapping[str, Split]
     """`train`, `val` and `test`, none of them empty."""
     fingerprint: str
     """16 hexadecimal digits that change with anything a model sees of the data: which images and captions, their
-    splits and order, decoding, resizing, augmentation and the word threshold. Paths are no part of it."""
+    splits and order, decoding, resizing, augmentation and the word threshold. Paths are not part of it."""
     corpus: tuple[str, ...] = ()
-    """Captions that the vocabulary is made of, where they are not those of train and val."""
+    """Captions from which the vocabulary is built; empty for those of train and val."""
 
     @property
     def vocabulary_captions(self) -> Sequence[str]:
-        """Captions that the vocabulary is made of."""
+        """Captions from which the vocabulary is built."""
         return self.corpus or [*self.splits["train"].captions, *self.splits["val"].captions]
 
 
@@ -168,7 +168,7 @@ def fingerprint_of(image: ImageConfig | None, min_word_count: int, records: Iter
     Args:
         image: decoding, resizing and augmentation; None where features are computed already.
         min_word_count: threshold of the vocabulary.
-        records: JSON-able descriptions of the data. Their order counts, that of an object's keys does not.
+        records: JSON-able descriptions of the data. Their order matters; that of an object's keys does not.
 
     Returns:
         The first 16 hexadecimal digits of a SHA-256.

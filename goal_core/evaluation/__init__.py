@@ -1,6 +1,6 @@
 """Evaluation: exact recall of embeddings, of a model on a split, and of checkpoints; and features of whole datasets.
 
-`training` measures its cells with it, and the command line evaluates checkpoints; it knows nothing of training.
+`training` measures its cells with it, and the command line evaluates checkpoints; it does not depend on training.
 """
 
 from goal_core.evaluation.embedding import CHUNK, EvalSplit, embed_split, prepare_split, split_inputs
@@ -11,7 +11,7 @@ from goal_core.evaluation.evaluate import (
     evaluate_ensemble,
     open_checkpoint,
 )
-from goal_core.evaluation.extract import extract_features
+from goal_core.evaluation.extract import Kind, extract_features
 from goal_core.evaluation.recalls import all_recalls_of, recalls_between, recalls_of
 from goal_core.evaluation.reranking import reranked_ranks
 from goal_core.evaluation.retrieval import (
@@ -27,6 +27,7 @@ __all__ = [
     "CHUNK",
     "EmbeddingError",
     "EvalSplit",
+    "Kind",
     "NonFiniteEmbeddingError",
     "OpenedCheckpoint",
     "RetrievalMetrics",

@@ -10,20 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.data import DecodedImages, EncodedCaptions, Split
-from goal_core.data.config import ImageConfig
+from goal_core.data import DecodedImages, EncodedCaptions, ImageConfig, Split
 from goal_core.data.text import Tokenizer
 from goal_core.models import Encoder
 
 TEXT_CHUNK = 256
-"""Captions a forward pass outside training. Fixed, because a kernel may round differently at another size."""
+"""Captions per forward pass outside training. Fixed, because a kernel may round differently at another size."""
 CHUNK = 64
-"""Images a forward pass outside training; fixed for the same reason."""
+"""Images per forward pass outside training; fixed for the same reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalSplit:
-    """A split prepared once for evaluation, as often as a stage evaluates it."""
+    """A split prepared once for all evaluations of a stage."""
 
     name: str
     """`train`, `val` or `test`: the first part of its metrics' names."""
@@ -31,11 +30,11 @@ class EvalSplit:
     """Gives frozen features (C, F), or pixels (C, 3, S, S), chunk by chunk in the split's order."""
     captions: EncodedCaptions
     order: NDArray[np.int64]
-    """Caption numbers by falling length, so that a chunk needs little padding, (M,)."""
+    """Caption numbers in descending order of length, so that a chunk needs little padding, (M,)."""
     caption_image: Tensor
     """Index of each caption's image, (M,) int64."""
     alive: Callable[[], None] = lambda: None
-    """Called again and again during a long evaluation, so that it is not taken for a hang."""
+    """Called regularly during a long evaluation, so that it is not mistaken for a hang."""
 
     def caption_chunks(self) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
         """Caption numbers, their padded tokens (C, L) and their lengths (C,), chunk by chunk, the longest first."""
@@ -90,7 +89,7 @@ def split_inputs(
 
     Args:
         split: the images.
-        image: their size; None where the split holds regions.
+        image: their size; None where the split consists of regions.
         device: where the chunks go.
         workers: decoding processes.
         alive: called for every chunk.

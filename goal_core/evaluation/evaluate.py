@@ -18,6 +18,8 @@ from goal_core.frameworks import framework_of
 from goal_core.models import Encoder, num_features
 
 SplitName = Literal["train", "val", "test"]
+_THREADS = 1
+"""CPU threads of torch. Fixed, because another number can change the last bit of a similarity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,7 @@ class OpenedCheckpoint:
     dataset: Dataset
 
     def prepared(self, split: str) -> EvalSplit:
-        """A split as :func:`goal_core.evaluation.embedding.embed_split` takes it."""
+        """A split in the form that :func:`goal_core.evaluation.embedding.embed_split` takes."""
         chosen = self.dataset.splits[split]
         inputs = split_inputs(chosen, self.description.data.image, self.encoder.device)
         return prepare_split(chosen, self.description.vocabulary, inputs)
@@ -75,17 +77,15 @@ def evaluate_checkpoint(
     root: str | None = None,
     weights: str | None = None,
     device: str = "cpu",
-    threads: int = 1,
 ) -> dict[str, Any]:
-    """Rank a split with a trained cell.
+    """Measure the recall of a trained cell on a split.
 
     Args:
         path: a ``best.safetensors``, or its folder.
         split: which split.
-        root: the data's folder, where it is not the one the cell was trained with.
-        weights: the backbone's weights file, where it has moved; its content must be the same.
+        root: the data's folder, if it is not the one the cell was trained with.
+        weights: the backbone's weights file, if it has moved; its content must be the same.
         device: `cpu` or `cuda`.
-        threads: torch's CPU threads.
 
     Returns:
         ``metrics`` (recalls by name, percent), and what was evaluated: ``cell``, ``stage``, ``objective``, ``seed``,
@@ -95,7 +95,7 @@ def evaluate_checkpoint(
         WeightsError: the checkpoint or the backbone's weights are missing, damaged or changed.
         DataError: the data is missing, or is not the data the cell was trained on.
     """
-    torch.set_num_threads(threads)
+    torch.set_num_threads(_THREADS)
     opened = open_checkpoint(path, root=root, weights=weights, device=device)
     return opened.report(split, all_recalls_of(opened.encoder, opened.prepared(split)))
 
@@ -106,9 +106,8 @@ def evaluate_ensemble(
     split: SplitName = "test",
     root: str | None = None,
     device: str = "cpu",
-    threads: int = 1,
 ) -> dict[str, Any]:
-    """Rank a split by the mean of the similarities of several trained cells.
+    """Measure the recall of several trained cells together, ranking a split by their mean similarity.
 
     The cells may differ in seed, objective, backbone and framework, and one may read regions and another images, but
     the images and captions that they rank must be the same.
@@ -119,16 +118,15 @@ def evaluate_ensemble(
     Args:
         paths: two checkpoints or more, each as in :func:`evaluate_checkpoint`.
         split: which split.
-        root: the data's folder, where it is not the one the cells were trained with.
+        root: the data's folder, if it is not the one the cells were trained with.
         device: `cpu` or `cuda`.
-        threads: torch's CPU threads.
 
     Returns:
         ``metrics`` of the ensemble (recalls by name, percent), ``split``, ``images``, ``captions``, and ``members``:
         for each checkpoint what ``evaluate_checkpoint`` returns for it.
 
     Raises:
-        ConfigError: fewer than two checkpoints, one given twice, or one that re-ranks with more than similarities.
+        ConfigError: fewer than two checkpoints, one given twice, or one that re-ranks by another score.
         DataError: the cells' splits are not the same images and captions in the same order.
         WeightsError: a checkpoint is missing or damaged.
 
@@ -138,30 +136,28 @@ def evaluate_ensemble(
         raise ConfigError(f"an ensemble takes two checkpoints or more, got {len(paths)}")
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("an ensemble takes each checkpoint once; the same one is given twice")
-    torch.set_num_threads(threads)
+    torch.set_num_threads(_THREADS)
     members, images, texts = [], [], []
-    first: Split | None = None
+    splits: list[Split] = []
     for path in paths:
         opened = open_checkpoint(path, root=root, device=device)
         if opened.encoder.heads.rerank_top:
             raise ConfigError(
-                f"{path} ({opened.description.model.framework}) re-ranks the nearest by a score that is no similarity; "
-                "an ensemble averages similarities"
+                f"{path} ({opened.description.model.framework}) re-ranks the nearest by a score that is not a "
+                "similarity; an ensemble averages similarities"
             )
-        chosen = opened.dataset.splits[split]
-        first = first or chosen
-        check_same_queries(first, chosen, paths[0], path)
+        splits.append(opened.dataset.splits[split])
+        check_same_queries(splits[0], splits[-1], paths[0], path)
         prepared = opened.prepared(split)
         image_ND, text_MD = embed_split(opened.encoder, prepared)
         caption_image = prepared.caption_image
         members.append(opened.report(split, recalls_between(image_ND, text_MD, caption_image, split)))
         images.append(image_ND)
         texts.append(text_MD)
-    assert first is not None
     return {
         "split": split,
-        "images": first.num_images,
-        "captions": first.num_captions,
+        "images": splits[0].num_images,
+        "captions": splits[0].num_captions,
         "metrics": recalls_between(torch.cat(images, 1), torch.cat(texts, 1), caption_image, split),
         "members": members,
     }
@@ -184,7 +180,7 @@ def check_same_queries(first: Split, other: Split, first_path: Path, other_path:
         if one != two and tokenize(one) != tokenize(two):
             raise DataError(
                 f"{first_path} and {other_path} are ranked on different data: caption {index} of split "
-                f"{first.name!r} is {one!r} for the one and {two!r} for the other"
+                f"{first.name!r} is {one!r} in the first and {two!r} in the second"
             )
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.atomic import json_bytes, read_json, remove_leftovers, replace_bytes, storage_errors
-from goal_core.data import Dataset, DecodedImages, Split
-from goal_core.data.config import ImageConfig
+from goal_core.data import Dataset, DecodedImages, ImageConfig, Split
 from goal_core.data.formats import FeatureFile, read_region_header, split_files
 from goal_core.data.images import NUM_WINDOWS, window_pixels
 from goal_core.errors import DataError, DeviceError
@@ -27,7 +27,7 @@ from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weig
 
 Kind = Literal["grid", "windows"]
 DESCRIPTION = "features.json"
-"""Says what the features of a folder are; a folder holds features of one kind."""
+"""Describes the features of a folder; a folder contains features of one kind."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the split's name, the images done and all images of the split."""
@@ -52,9 +52,9 @@ def extract_features(
 
     Args:
         dataset: images with captions, the same number for each image of a split.
-        image: how images become squares; not augmented.
+        image: size of the images, which are not augmented.
         backbone: any timm architecture, and its weights.
-        out: folder, created if necessary; it must hold no other features.
+        out: folder, created if necessary; it must not contain other features.
         kind: `grid`: the cells of the last feature map; `windows`: the pooled vectors of the 14 windows of a pyramid,
             the whole image first.
         seed: draws the weights where they are `random`.
@@ -66,17 +66,17 @@ def extract_features(
         Number of images in all, regions of each image, and features of each region: (N, R, F).
 
     Raises:
-        DataError: the dataset holds features already, images have different numbers of captions, an image cannot be
-            read, the folder holds other features, or the disk is too small.
+        DataError: the dataset has features already, images have different numbers of captions, an image cannot be
+            read, the folder contains other features, or the disk is too small.
         WeightsError: the weights cannot be found, or do not fit.
-        StorageError: the disk or the folder refuses.
-        DeviceError: CUDA is asked for and absent.
+        StorageError: a file cannot be written.
+        DeviceError: CUDA was requested but is not available.
     """
     if device == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("--device cuda is asked for, but torch sees no CUDA device here")
+        raise DeviceError("--device cuda was requested, but torch finds no CUDA device")
     for split in dataset.splits.values():
         if split.region_shape is not None:
-            raise DataError(f"{dataset.name} holds precomputed features already; features are computed from images")
+            raise DataError(f"{dataset.name} has precomputed features already; features are computed from images")
     texts = {name: _texts(split) for name, split in dataset.splits.items()}
     ids = _ids(dataset)
     net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").to(device)
@@ -123,20 +123,19 @@ def _write_split(
         # Chunks always start at the same images, because a kernel may round differently at another size.
         starts = range(file.num_rows, split.num_images, CHUNK)
         parts = [np.arange(start, min(start + CHUNK, split.num_images), dtype=np.int64) for start in starts]
-        pixels = _windows if kind == "windows" else _squares
-        for part, chunk in zip(parts, pixels(split, image, parts, workers), strict=True):
-            features = torch.cat([net(squares.to(device)).float().cpu() for squares in torch.split(chunk, CHUNK)])
+        load = _windows if kind == "windows" else _whole_images
+        for part, chunk in zip(parts, load(split, image, parts, workers), strict=True):
+            features = torch.cat([net(pixels.to(device)).float().cpu() for pixels in torch.split(chunk, CHUNK)])
             file.append(features.reshape(len(part), -1, features.shape[-1]).numpy())
             progress(split.name, file.num_rows, split.num_images)
 
 
-def _squares(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]], workers: int) -> Iterator[Tensor]:
+def _whole_images(
+    split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]], workers: int
+) -> Iterator[Tensor]:
     """The whole images of each part, (B, 3, S, S) uint8."""
-    squares = DecodedImages(split, image, num_workers=workers, ram_limit=0)
-    try:
-        yield from squares.stream(parts)
-    finally:
-        squares.close()
+    with closing(DecodedImages(split, image, num_workers=workers, ram_limit=0)) as images:
+        yield from images.stream(parts)
 
 
 def _windows(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]], workers: int) -> Iterator[Tensor]:
@@ -159,18 +158,18 @@ def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int
 
 
 def _texts(split: Split) -> str:
-    """The captions, one a line. Images must have the same number of them, because a line does not name its image."""
+    """The captions, one per line. Images must have the same number of them, because a line does not name its image."""
     counts = np.bincount(split.caption_image)
     if counts.min() != counts.max():
         raise DataError(
-            f"images of split {split.name!r} have {counts.min()} to {counts.max()} captions, but beside precomputed "
-            f"features each has the same number; set data.max_captions to {counts.min()} or fewer"
+            f"images of split {split.name!r} have {counts.min()} to {counts.max()} captions, but precomputed "
+            f"features need the same number for each image; set data.max_captions to {counts.min()} or fewer"
         )
     return "".join(f"{' '.join(caption.split())}\n" for caption in split.captions)
 
 
 def _ids(dataset: Dataset) -> dict[str, str]:
-    """One id a line: the files' names where they are unique, otherwise numbers over all splits."""
+    """One id per line: the files' names where they are unique, otherwise numbers over all splits."""
     labels = {
         name: [os.path.basename(split.reader.label(index)) for index in range(split.num_images)]
         for name, split in dataset.splits.items()
@@ -186,9 +185,9 @@ def _claim(out: Path, description: dict[str, object]) -> None:
     """Reserve a folder for these features, or check that it is reserved for them already.
 
     Raises:
-        DataError: it holds other features.
-        DamagedError: what it says of its features cannot be read.
-        StorageError: it is no folder that can be written.
+        DataError: it contains other features.
+        DamagedError: the description of its features cannot be read.
+        StorageError: it cannot be written to.
     """
     path = out / DESCRIPTION
     with storage_errors(out, "write to"):
@@ -196,14 +195,15 @@ def _claim(out: Path, description: dict[str, object]) -> None:
         remove_leftovers(out)
         foreign = sorted(file.name for file in out.glob("*_ims.npy"))
         if foreign and not path.exists():
-            raise DataError(f"{out} holds {foreign[0]} but no {DESCRIPTION}; choose another folder")
+            raise DataError(f"{out} contains {foreign[0]} but no {DESCRIPTION}; choose another folder")
         if not path.exists():
             replace_bytes(path, json_bytes(description))
     found = read_json(path) or {}
     if found != description:
         key = next((key for key in description if found.get(key) != description[key]), DESCRIPTION)
         raise DataError(
-            f"{out} holds other features: {key} is {found.get(key)}, not {description.get(key)}; choose another folder"
+            f"{out} contains other features: {key} is {found.get(key)}, not {description.get(key)}; "
+            "choose another folder"
         )
 
 

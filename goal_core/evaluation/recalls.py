@@ -11,11 +11,11 @@ from goal_core.evaluation.retrieval import RetrievalMetrics, RetrievalRanks, ret
 from goal_core.models import Encoder, RerankingHeads
 
 PAIRS = 256
-"""Pairs a forward pass of the cross encoder. Fixed, because a kernel may round differently at another size."""
+"""Pairs per forward pass of the cross encoder. Fixed, because a kernel may round differently at another size."""
 
 
 def recalls_of(encoder: Encoder, split: EvalSplit) -> dict[str, float]:
-    """Recalls on the full ranking as ``<split>/i2t_r1`` ... ``<split>/rsum``, percent; what an epoch is judged by."""
+    """Recalls on the full ranking as ``<split>/i2t_r1`` ... ``<split>/rsum``, percent; they select the epoch."""
     if encoder.heads.rerank_top:
         return _named(split.name, rerank_split(encoder, split)[2].metrics())
     image_ND, text_MD = embed_split(encoder, split)
@@ -23,11 +23,11 @@ def recalls_of(encoder: Encoder, split: EvalSplit) -> dict[str, float]:
 
 
 def all_recalls_of(encoder: Encoder, split: EvalSplit) -> dict[str, float]:
-    """As :func:`recalls_of`, and the recalls that are reported beside them.
+    """As :func:`recalls_of`, with the additional recalls that are reported.
 
     Where the split has several thousand images exactly, ``<split>_1k/...`` is the mean over folds of 1,000 images, as
-    COCO results are reported. A model that re-ranks has no such folds; ``<split>_embed/...`` is what its embeddings
-    alone reach.
+    COCO results are reported. A model that re-ranks has no such folds; ``<split>_embed/...`` is the recall of its
+    embeddings alone.
     """
     if encoder.heads.rerank_top:
         image_ND, text_MD, ranks = rerank_split(encoder, split)
@@ -59,7 +59,7 @@ def _named(prefix: str, metrics: RetrievalMetrics) -> dict[str, float]:
 def rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor, RetrievalRanks]:
     """Embed a split and rank it in two stages.
 
-    What the score needs of every image and caption stays on the device: 3 GB each for COCO's 5,000 test images at
+    The score's inputs for every image and caption stay on the device: 3 GB each for COCO's 5,000 test images at
     384 px and their 25,000 captions.
 
     Args:

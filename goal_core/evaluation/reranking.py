@@ -1,9 +1,9 @@
-"""Two-stage ranking: the nearest by similarity, re-ranked by a score that is too costly for every pair.
+"""Two-stage ranking: the nearest items by similarity are re-ranked by a score that is too costly for every pair.
 
 Shape suffixes as in :mod:`goal_core.evaluation.retrieval`, and ``Q`` queries of one block, ``K`` candidates of each.
 
 Source: the evaluation of ALBEF (Li et al. 2021, arXiv:2107.07651) and X-VLM (Zeng et al. 2022, arXiv:2111.08276).
-Deviates: those let a sort break ties; here ties count against the model, in both stages.
+Deviates: there a sort breaks ties; here ties count against the model, in both stages.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ def reranked_ranks(
 ) -> RetrievalRanks:
     """The rank of the right answer of every query after its nearest items are re-ranked by a score.
 
-    The candidates of a query are its ``top`` nearest items by dot product, without those that tie with the first item
-    left out, so that no sort decides. They come first, by falling score; all others follow by similarity. Ties count
-    against the model: a wrong candidate of equal score is ranked before the right one.
+    The candidates of a query are its ``top`` nearest items by dot product, except those that tie with the first item
+    left out, so that no sort decides. They come first, in descending order of score; all others follow by similarity.
+    Ties count against the model: a wrong candidate of equal score is ranked before the right one.
 
     Args:
         image_emb: shape (N, D), floating point.
         text_emb: shape (M, D), floating point, on the same device.
         text_to_image: shape (M,), integer; the row of ``image_emb`` that each caption describes.
         score: scores pairs.
-        top: candidates of each query, at least 1; all items where there are fewer.
+        top: candidates of each query, at least 1; all items if there are fewer.
         block: queries whose candidates are scored in one call.
 
     Returns:

@@ -8,7 +8,7 @@ so the positive pairs of a block of rows lie in one block. The blocks of the dia
 similarity to beat; every block is computed once for both directions.
 
 Source: recall@K and its 1K protocol as in Karpathy & Fei-Fei 2015 (arXiv:1412.2306) and VSE++ (arXiv:1707.05612).
-Deviates: those sort and let the sort break ties, by which a collapsed model can score anything up to 100 %.
+Deviates: there a sort breaks ties, which lets a collapsed model score anything up to 100 %.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EmbeddingError(GoalError):
 
 
 class NonFiniteEmbeddingError(EmbeddingError):
-    """Embeddings or scores hold a NaN or an infinity."""
+    """Embeddings or scores contain a NaN or an infinity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def retrieval_metrics(
         text_to_image: shape (M,), integer; the row of ``image_emb`` that each caption describes, in any order.
             Each image needs at least one caption; images may have different numbers of them.
         folds: number of folds, a divisor of N.
-        block_images: rows of one block. With five captions an image, memory is about ``44 * D + 220 * block_images``
+        block_images: rows of one block. With five captions per image, memory is about ``44 * D + 220 * block_images``
             bytes for each row; the result does not depend on it.
 
     Returns:
@@ -183,9 +183,9 @@ def _check_and_sort(
 def _check_owners(owners_M: Tensor, num_images: int, num_texts: int) -> Tensor:
     """``owners_M`` itself, after a check that it gives each text an image and each image a text."""
     if owners_M.dtype.is_floating_point or owners_M.dtype.is_complex or owners_M.dtype == torch.bool:
-        raise EmbeddingError(f"text_to_image must hold integers, got {owners_M.dtype}")
+        raise EmbeddingError(f"text_to_image must contain integers, got {owners_M.dtype}")
     if tuple(owners_M.shape) != (num_texts,):
-        raise EmbeddingError(f"text_to_image must have shape ({num_texts},), one a text, got {tuple(owners_M.shape)}")
+        raise EmbeddingError(f"text_to_image must have shape ({num_texts},), one per text, got {tuple(owners_M.shape)}")
     low, high = int(owners_M.min()), int(owners_M.max())
     if low < 0 or high >= num_images:
         raise EmbeddingError(f"text_to_image must lie in 0..{num_images - 1}, got values from {low} to {high}")

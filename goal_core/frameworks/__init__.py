@@ -1,13 +1,13 @@
-"""The published systems, each described by what the one trainer needs to know of it.
+"""The published systems: how each builds the parts of its models.
 
-`sweeps` and the command line read which there are; `checkpoints` and the rooms above it build models with them.
+`sweeps` and the command line list them; `checkpoints` and the rooms above it build models with them.
 """
 
 from goal_core.frameworks.framework import Framework
 from goal_core.frameworks.vse_infty import VseInfty
 from goal_core.frameworks.vsepp import Vsepp
 from goal_core.frameworks.xvlm import Xvlm
-from goal_core.models.config import ModelConfig
+from goal_core.models import ModelConfig
 
 FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (Vsepp(), VseInfty(), Xvlm())}
 """By the name in sweep files."""

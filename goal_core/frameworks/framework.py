@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig
 from goal_core.data.text import PairAugment, Tokenizer
-from goal_core.models.backbones import ImageBackbone
-from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Heads
+from goal_core.models import Heads, ImageBackbone, ModelConfig
 
 
 class Framework(Protocol):
-    """One published system: how its parts are built. What they compute is theirs (:class:`Heads`)."""
+    """One published system: how its parts are built. The parts define their own computation (:class:`Heads`)."""
 
     @property
     def name(self) -> str:
@@ -31,7 +29,7 @@ class Framework(Protocol):
         """
 
     def weights_id(self, model: ModelConfig) -> str:
-        """Identifies the initial weights of the backbone and the text encoder by content.
+        """An identifier of the initial weights of the backbone and the text encoder, by content.
 
         Raises:
             WeightsError: a file is missing.
@@ -45,7 +43,7 @@ class Framework(Protocol):
         """
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Tokenizer:
-        """Builds the tokenizer of the captions.
+        """Build the tokenizer of the captions.
 
         Args:
             model: the model.
@@ -54,7 +52,7 @@ class Framework(Protocol):
         """
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
-        """The image backbone with its initial weights; None where the data holds features already."""
+        """The image backbone with its initial weights; None where the data already consists of features."""
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
         """Everything else that trains.
@@ -63,8 +61,8 @@ class Framework(Protocol):
             model: the model.
             num_features: width of the backbone's features, or of the precomputed ones.
             tokenizer: of the captions.
-            seed: draws the initial weights that no file holds.
+            seed: draws the initial weights that no file contains.
         """
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
-        """How training pairs are augmented besides the image's own augmentation; None: not at all."""
+        """How training pairs are augmented besides the image's own augmentation; None if they are not."""

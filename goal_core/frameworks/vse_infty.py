@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig
 from goal_core.data.text import PairAugment, Tokenizer, Wordpieces
 from goal_core.errors import ConfigError
-from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights, weights_id
-from goal_core.models.bert import bert_weights_id, bert_wordpieces, build_bert
-from goal_core.models.config import ModelConfig
-from goal_core.models.vse_infty import VseInftyHeads
+from goal_core.models import (
+    ImageBackbone,
+    ModelConfig,
+    VseInftyHeads,
+    bert_weights_id,
+    bert_wordpieces,
+    build_backbone,
+    build_bert,
+    check_weights,
+    weights_id,
+)
 
 
 class VseInfty:

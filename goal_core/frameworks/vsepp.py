@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig
 from goal_core.data.text import Tokenizer, Vocabulary
 from goal_core.errors import ConfigError
-from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights, weights_id
-from goal_core.models.config import ModelConfig
-from goal_core.models.vsepp import VseppHeads
+from goal_core.models import ImageBackbone, ModelConfig, VseppHeads, build_backbone, check_weights, weights_id
 
 
 class Vsepp:

@@ -1,17 +1,22 @@
-"""X-VLM: the cells of a vision transformer, BERT in two halves, and image-text matching beside the objective."""
+"""X-VLM: the cells of a vision transformer, BERT in two halves, image-text matching besides the objective."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig
 from goal_core.data.text import CleanedWordpieces, PairAugment, Tokenizer, clean_caption
 from goal_core.errors import ConfigError
-from goal_core.models.backbones import ImageBackbone, build_backbone, weights_id
-from goal_core.models.bert import bert_weights_id, bert_wordpieces
-from goal_core.models.config import ModelConfig
-from goal_core.models.matching import split_bert
-from goal_core.models.xvlm import XvlmHeads
+from goal_core.models import (
+    ImageBackbone,
+    ModelConfig,
+    XvlmHeads,
+    bert_weights_id,
+    bert_wordpieces,
+    build_backbone,
+    split_bert,
+    weights_id,
+)
 
 
 class Xvlm:

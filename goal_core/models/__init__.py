@@ -3,17 +3,36 @@
 `frameworks` and every room above it import this one, and `sweeps` its settings. The networks know none of them.
 """
 
-from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights, weights_id
-from goal_core.models.config import BackboneConfig, BertConfig, GruConfig, ModelConfig, VseInftyConfig, XvlmConfig
+from goal_core.models.backbones import (
+    NAMED_WEIGHTS,
+    ImageBackbone,
+    build_backbone,
+    check_weights,
+    file_sha256,
+    weights_id,
+)
+from goal_core.models.bert import bert_weights_id, bert_wordpieces, build_bert
+from goal_core.models.config import (
+    BackboneConfig,
+    BertConfig,
+    FrameworkName,
+    GruConfig,
+    ModelConfig,
+    VseInftyConfig,
+    XvlmConfig,
+)
 from goal_core.models.heads import Encoder, Heads, Pairs, ParameterGroup, RerankingHeads, autocast, num_features
+from goal_core.models.matching import split_bert
 from goal_core.models.vse_infty import VseInftyHeads
 from goal_core.models.vsepp import VseppHeads
 from goal_core.models.xvlm import XvlmHeads
 
 __all__ = [
+    "NAMED_WEIGHTS",
     "BackboneConfig",
     "BertConfig",
     "Encoder",
+    "FrameworkName",
     "GruConfig",
     "Heads",
     "ImageBackbone",
@@ -27,8 +46,13 @@ __all__ = [
     "XvlmConfig",
     "XvlmHeads",
     "autocast",
+    "bert_weights_id",
+    "bert_wordpieces",
     "build_backbone",
+    "build_bert",
     "check_weights",
+    "file_sha256",
     "num_features",
+    "split_bert",
     "weights_id",
 ]

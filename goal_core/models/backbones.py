@@ -29,7 +29,7 @@ class ImageBackbone(nn.Module):
 
     It always runs in evaluation mode, so batch normalisation uses its running statistics in both stages (a stable
     stand-in for what VSE++'s published code does), although its weights are trained in `finetune`. Only stochastic
-    depth, where it is asked for, follows training mode.
+    depth, where it is used, follows training mode.
 
     Args:
         net: module from (B, 3, S, S) float to (B, F) float.
@@ -100,7 +100,7 @@ def grid_features(net: nn.Module, images_B3SS: Tensor) -> Tensor:
         WeightsError: the features are neither a map nor tokens.
     """
     features: Tensor = net.forward_features(images_B3SS)  # type: ignore[operator]  # timm models all have it
-    width = int(net.num_features)  # type: ignore[arg-type]
+    width = int(net.num_features)  # type: ignore[arg-type]  # timm models all carry it
     if features.ndim == 3 and features.shape[2] == width:
         return features[:, getattr(net, "num_prefix_tokens", 0) :]
     if features.ndim == 4 and features.shape[1] == width:
@@ -134,6 +134,19 @@ def build_backbone(
     Raises:
         WeightsError: timm has no such architecture, or the weights cannot be found or do not fit it.
     """
+    net = _network(config, image_size=image_size, seed=seed, drop_path=drop_path)
+    cfg = net.pretrained_cfg
+    mean, std = (_CLIP_MEAN, _CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
+    backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
+    with torch.no_grad():
+        shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)
+    if not cells and shape != (1, backbone.num_features):
+        raise WeightsError(f"backbone {config.name!r} does not pool an image to one vector: it returned shape {shape}")
+    return backbone
+
+
+def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: float) -> Any:
+    """Timm's model without classifier, with its initial weights; arguments and errors as of :func:`build_backbone`."""
     timm = _timm()
     check_architecture(config.name)
     options: dict[str, Any] = {"num_classes": 0}
@@ -154,14 +167,7 @@ def build_backbone(
             raise WeightsError(f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}") from error
     if config.weights not in NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
-    cfg = net.pretrained_cfg
-    mean, std = (_CLIP_MEAN, _CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
-    backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
-    with torch.no_grad():
-        shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)
-    if not cells and shape != (1, backbone.num_features):
-        raise WeightsError(f"backbone {config.name!r} does not pool an image to one vector: it returned shape {shape}")
-    return backbone
+    return net
 
 
 def check_architecture(name: str) -> None:
@@ -179,7 +185,7 @@ def check_architecture(name: str) -> None:
 
 
 def weights_id(config: BackboneConfig) -> str:
-    """Identifies the weights in the cell id, a file by its content and never by its path.
+    """The weights' identifier in the cell id; a file counts by its content, never by its path.
 
     Returns:
         `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file.
@@ -193,9 +199,13 @@ def weights_id(config: BackboneConfig) -> str:
         check_architecture(config.name)
         cfg = _default_cfg(config.name)
         return f"timm:{config.name.split('.')[0]}.{cfg.get('tag') or 'default'}"
-    path = _existing(Path(config.weights))
+    return f"sha256:{file_sha256(_existing(Path(config.weights)))[:16]}"
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, 64 hex digits; read again only when the file has changed."""
     stat = path.stat()
-    return "sha256:" + _file_digest(path, stat.st_size, stat.st_mtime_ns)[:16]
+    return _sha256(path, stat.st_size, stat.st_mtime_ns)
 
 
 def check_weights(config: BackboneConfig, *, image_size: int) -> None:
@@ -222,7 +232,7 @@ def _default_cfg(name: str) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=32)
-def _file_digest(path: Path, size: int, mtime_ns: int) -> str:
+def _sha256(path: Path, size: int, mtime_ns: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -246,15 +256,15 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise DataError(f"{path} holds no mapping from names to tensors")
+        raise DataError(f"{path} does not contain a mapping from names to tensors")
     return state
 
 
 def _load_weights(net: nn.Module, path: Path, name: str) -> None:
-    """Load a file into a model without classifier; the file may hold a classifier besides, and must lack nothing."""
+    """Load a file into a model without classifier; it may also contain a classifier, and must contain all else."""
     given, own = _read_state(_existing(path)), net.state_dict()
     wanted = {key for key in own if not key.endswith("num_batches_tracked")}
-    head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]
+    head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]  # of timm
     heads = (head,) if isinstance(head, str) else tuple(head)
     missing = sorted(wanted - given.keys())
     extra = sorted(key for key in given.keys() - own.keys() if not key.startswith(tuple(f"{h}." for h in heads)))
@@ -264,7 +274,7 @@ def _load_weights(net: nn.Module, path: Path, name: str) -> None:
         for what, keys in (
             ("missing tensors", missing),
             ("unknown tensors", extra),
-            ("tensors of another shape", shapes),
+            ("tensors with the wrong shape", shapes),
         )
         if keys
     ]

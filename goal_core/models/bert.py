@@ -12,6 +12,7 @@ from torch import nn
 
 from goal_core.data.text import Wordpieces
 from goal_core.errors import DataError, WeightsError, first_line
+from goal_core.models.backbones import file_sha256
 from goal_core.models.config import BertConfig
 
 
@@ -44,7 +45,7 @@ def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise WeightsError(f"cannot load BERT from {config.weights!r}: {first_line(error)}") from error
-    rows: Any = model.config.vocab_size  # type: ignore[union-attr]
+    rows: Any = model.config.vocab_size  # type: ignore[union-attr]  # a BertModel has it
     if rows < vocab_size:
         raise WeightsError(f"BERT {config.weights!r} embeds {rows} word pieces, but its vocabulary has {vocab_size}")
     return model
@@ -77,7 +78,7 @@ def bert_wordpieces(config: BertConfig, captions: Sequence[str], min_word_count:
 
 
 def bert_weights_id(config: BertConfig) -> str:
-    """Identifies the initial weights in the cell id: `random`, the hub's name, or a hash of the folder's content.
+    """The initial weights' identifier in the cell id: `random`, the hub's name, or a hash of the folder's content.
 
     Raises:
         WeightsError: a folder lacks a file.
@@ -91,9 +92,8 @@ def bert_weights_id(config: BertConfig) -> str:
     for name in ("config.json", "vocab.txt", "model.safetensors"):
         file = folder / name
         if not file.is_file():
-            raise WeightsError(f"the BERT folder {folder} holds no {name}")
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
+            raise WeightsError(f"the BERT folder {folder} has no {name}")
+        digest.update(bytes.fromhex(file_sha256(file)))
     return "sha256:" + digest.hexdigest()[:16]
 
 

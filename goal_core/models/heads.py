@@ -59,7 +59,7 @@ class Heads(nn.Module):
 
         Args:
             features: the backbone's output, (B, F); or cells or regions of each image, (B, R, F).
-            lengths_B: how many of the R rows are not padding, (B,) int64 on the CPU; None: all.
+            lengths_B: how many of the R rows are not padding, (B,) int64 on the CPU; None if all are.
 
         Returns:
             (B, D).
@@ -190,6 +190,11 @@ class Encoder:
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """The context for forward passes in `fp32`, `bf16` or `fp16`. Objectives and recalls are always float32."""
     return nullcontext() if precision == "fp32" else torch.autocast(device.type, dtype=_HALF[precision])
+
+
+def length_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
+    """Whether each position of a padded row is before the row's end, (B, longest) bool on ``device``."""
+    return torch.arange(longest, device=device) < lengths_B.to(device)[:, None]
 
 
 def num_features(backbone: ImageBackbone | None, split: Split) -> int:

@@ -1,6 +1,6 @@
-"""Image-text matching, as X-VLM has it: does this caption belong to this image?
+"""Image-text matching as in X-VLM: whether a caption describes an image.
 
-The upper half of a BERT looks at both; the negative pairs are drawn from the batch, similar ones more often.
+The upper half of a BERT sees both. Negative pairs are drawn from the batch, similar ones more often.
 
 Source: ALBEF (Li et al., NeurIPS 2021), section 3.2, as X-VLM (Zeng et al., ICML 2022) uses it.
 """
@@ -35,12 +35,12 @@ class CrossEncoder(nn.Module):
         super().__init__()
         self.encoder, self._config = encoder, config
 
-    def forward(self, states_BLW: Tensor, there_BL: Tensor, image_BRF: Tensor) -> Tensor:
+    def forward(self, states_BLW: Tensor, mask_BL: Tensor, image_BRF: Tensor) -> Tensor:
         """Caption states that depend on the image.
 
         Args:
             states_BLW: the text half's last states, (B, L, W).
-            there_BL: 1 where there is a word piece, 0 in the padding, (B, L) int64.
+            mask_BL: 1 for word pieces, 0 for padding, (B, L) int64.
             image_BRF: tokens of each caption's image, (B, R, F).
 
         Returns:
@@ -48,7 +48,7 @@ class CrossEncoder(nn.Module):
         """
         from transformers.masking_utils import create_bidirectional_mask
 
-        mask = create_bidirectional_mask(config=self._config, inputs_embeds=states_BLW, attention_mask=there_BL)
+        mask = create_bidirectional_mask(config=self._config, inputs_embeds=states_BLW, attention_mask=mask_BL)
         states: Tensor = self.encoder(
             states_BLW, attention_mask=mask, encoder_hidden_states=image_BRF
         ).last_hidden_state
@@ -58,7 +58,7 @@ class CrossEncoder(nn.Module):
 def split_bert(
     config: BertConfig, *, vocab_size: int, fusion_layer: int, image_width: int
 ) -> tuple[nn.Module, CrossEncoder]:
-    """A BERT cut in two; the cross-attention, which no weights hold, is drawn from torch's global generator.
+    """A BERT split in two; the cross-attention, which no file contains, is drawn from torch's global generator.
 
     Args:
         config: sizes and weights of the whole BERT.
@@ -122,7 +122,7 @@ def draw_negatives(similarity_BB: Tensor, ids_B: Tensor, temperature: Tensor) ->
 
 
 def matching_labels(any_image_B: Tensor, any_text_B: Tensor) -> Tensor:
-    """Labels of B positive pairs, B with another image and B with another caption, (3 B,) int64: 1 match, 0 none.
+    """Labels of B positive pairs, B with another image and B with another caption, (3 B,) int64: 1 match, 0 no match.
 
     Args:
         any_image_B: whether each caption has a negative image, (B,) bool.

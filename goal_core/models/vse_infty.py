@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from goal_core.models.bert import build_bert
 from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Heads, ParameterGroup
+from goal_core.models.heads import Heads, ParameterGroup, length_mask
 from goal_core.seeding import derive_seed
 
 _ABSENT = -1e4
@@ -46,12 +46,12 @@ class GeneralizedPooling(nn.Module):
         device = self.score.weight.device
         longest = int(sizes_S[-1])
         codes_NW = position_codes(longest, self.width).to(device)
-        there_SN = (torch.arange(longest) < sizes_S[:, None]).to(device)
-        codes_SNW = codes_NW * there_SN[:, :, None]
+        mask_SN = length_mask(sizes_S, longest, device)
+        codes_SNW = codes_NW * mask_SN[:, :, None]
         packed = pack_padded_sequence(codes_SNW, sizes_S, batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
         both_SNW = (states[:, :, : self.width] + states[:, :, self.width :]) / 2
-        scores_SN = self.score(both_SNW)[:, :, 0].float().masked_fill(~there_SN, _ABSENT)
+        scores_SN = self.score(both_SNW)[:, :, 0].float().masked_fill(~mask_SN, _ABSENT)
         return torch.softmax(scores_SN / _TEMPERATURE, dim=1)[which_B.to(device)]
 
     def forward(self, features_BND: Tensor, lengths_B: Tensor) -> Tensor:
@@ -65,9 +65,9 @@ class GeneralizedPooling(nn.Module):
             (B, D).
         """
         weights_BN = self.weights(lengths_B)
-        there_BN1 = (torch.arange(features_BND.shape[1]) < lengths_B[:, None]).to(features_BND.device)[:, :, None]
-        ranked_BND = features_BND.masked_fill(~there_BN1, _ABSENT).sort(dim=1, descending=True)[0]
-        return (ranked_BND.masked_fill(~there_BN1, 0) * weights_BN[:, :, None]).sum(dim=1)
+        mask_BN1 = length_mask(lengths_B, features_BND.shape[1], features_BND.device)[:, :, None]
+        ranked_BND = features_BND.masked_fill(~mask_BN1, _ABSENT).sort(dim=1, descending=True)[0]
+        return (ranked_BND.masked_fill(~mask_BN1, 0) * weights_BN[:, :, None]).sum(dim=1)
 
 
 def position_codes(count: int, width: int) -> Tensor:
@@ -127,7 +127,7 @@ class SetImageEncoder(nn.Module):
         mapped_BRD = self.fc(features_BRF)
         if self.mlp is not None:
             mapped_BRD = mapped_BRD + self.mlp(features_BRF)
-        return unit(self.pool(mapped_BRD, lengths_B))
+        return unit_vectors(self.pool(mapped_BRD, lengths_B))
 
 
 class BertTextEncoder(nn.Module):
@@ -141,14 +141,14 @@ class BertTextEncoder(nn.Module):
     def __init__(self, bert: nn.Module, embed_dim: int) -> None:
         super().__init__()
         self.bert = bert
-        self.fc = nn.Linear(bert.config.hidden_size, embed_dim)  # type: ignore[union-attr, arg-type]
+        self.fc = nn.Linear(bert.config.hidden_size, embed_dim)  # type: ignore[union-attr, arg-type]  # a BertModel has it
         self.pool = GeneralizedPooling()
 
     def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""
-        there_BL = (torch.arange(tokens_BL.shape[1]) < lengths_B[:, None]).to(tokens_BL.device)
-        states_BLW = self.bert(input_ids=tokens_BL, attention_mask=there_BL.long()).last_hidden_state
-        return unit(self.pool(self.fc(states_BLW), lengths_B))
+        mask_BL = length_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
+        states_BLW = self.bert(input_ids=tokens_BL, attention_mask=mask_BL.long()).last_hidden_state
+        return unit_vectors(self.pool(self.fc(states_BLW), lengths_B))
 
 
 class VseInftyHeads(Heads):
@@ -201,11 +201,10 @@ def drop_cells(features_BRF: Tensor, rate: float) -> tuple[Tensor, Tensor]:
     lengths_B = kept_BR.sum(dim=1)
     order_BR = torch.argsort((~kept_BR).int(), dim=1, stable=True)[:, : int(lengths_B.max())]
     packed = features_BRF.gather(1, order_BR.to(features_BRF.device)[:, :, None].expand(-1, -1, features_BRF.shape[2]))
-    there = (torch.arange(packed.shape[1]) < lengths_B[:, None]).to(packed.device)
-    return packed * there[:, :, None], lengths_B
+    return packed * length_mask(lengths_B, packed.shape[1], packed.device)[:, :, None], lengths_B
 
 
-def unit(vectors_BD: Tensor) -> Tensor:
+def unit_vectors(vectors_BD: Tensor) -> Tensor:
     """Vectors of length 1 (B, D); a zero vector stays zero."""
     vectors = vectors_BD.float()  # in half precision 1e-8 is 0
     lengths_B1: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""X-VLM (Zeng et al., ICML 2022) for retrieval: two encoders, and a cross encoder that tells whether a pair matches."""
+"""X-VLM (Zeng et al., ICML 2022) for retrieval: two encoders, and a cross encoder that predicts matches."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads
+from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads, length_mask
 from goal_core.models.matching import NO_NEGATIVE, draw_negatives, matching_labels, split_bert
 from goal_core.seeding import derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
+class MatchingInputs:
     """The inputs of image-text matching for a batch."""
 
     tokens: Tensor
@@ -54,7 +54,7 @@ class XvlmHeads(RerankingHeads):
             self.text, self.cross = split_bert(
                 model.bert, vocab_size=vocab_size, fusion_layer=model.xvlm.fusion_layer, image_width=num_features
             )
-            width: int = self.text.config.hidden_size  # type: ignore[union-attr, assignment]
+            width: int = self.text.config.hidden_size  # type: ignore[union-attr, assignment]  # a BertModel has it
             self.vision_proj = nn.Linear(num_features, model.embed_dim)
             self.text_proj = nn.Linear(width, model.embed_dim)
             self.itm_head = nn.Sequential(
@@ -68,8 +68,8 @@ class XvlmHeads(RerankingHeads):
 
     def text_states(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Last states of the text half, (B, L, W)."""
-        there_BL = _there(lengths_B, tokens_BL.shape[1], tokens_BL.device)
-        states: Tensor = self.text(input_ids=tokens_BL, attention_mask=there_BL).last_hidden_state
+        mask_BL = length_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device).long()
+        states: Tensor = self.text(input_ids=tokens_BL, attention_mask=mask_BL).last_hidden_state
         return states
 
     def embed_images(self, tokens_BRF: Tensor) -> Tensor:
@@ -89,8 +89,8 @@ class XvlmHeads(RerankingHeads):
     ) -> Pairs:
         """Embeddings, and the inputs of image-text matching."""
         tokens, states = self.image_tokens(features), self.text_states(tokens_BL, lengths_B)
-        sides = Sides(tokens=tokens, states=states, lengths=lengths_B.to(states.device))
-        return Pairs(image_BD=self.embed_images(tokens), text_BD=self.embed_texts(states), context=sides)
+        inputs = MatchingInputs(tokens=tokens, states=states, lengths=lengths_B.to(states.device))
+        return Pairs(image_BD=self.embed_images(tokens), text_BD=self.embed_texts(states), context=inputs)
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, float]]:
         """The weighted objective plus image-text matching; `itm` and `itm_accuracy` (in [0, 1]) are logged."""
@@ -111,27 +111,22 @@ class XvlmHeads(RerankingHeads):
 
     def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, float]:
         """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption."""
-        sides: Sides = pairs.context
+        inputs: MatchingInputs = pairs.context
         similarity_BB = (pairs.image_BD @ pairs.text_BD.T).detach()
         image_B, any_image_B = draw_negatives(similarity_BB.T, ids_B, self.temperature)
         text_B, any_text_B = draw_negatives(similarity_BB, ids_B, self.temperature)
         everyone_B = torch.arange(len(ids_B), device=ids_B.device)
         images, texts = torch.cat((everyone_B, image_B, everyone_B)), torch.cat((everyone_B, everyone_B, text_B))
-        logits = self._logits(sides.tokens[images], sides.states[texts], sides.lengths[texts])
+        logits = self._logits(inputs.tokens[images], inputs.states[texts], inputs.lengths[texts])
         labels = matching_labels(any_image_B, any_text_B)
         counted = labels >= 0
         accuracy = (logits.argmax(dim=1) == labels)[counted].float().mean()
         return cross_entropy(logits.float(), labels, ignore_index=NO_NEGATIVE), float(accuracy)
 
     def _logits(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
-        there_PL = _there(lengths_P, states_PLW.shape[1], states_PLW.device)
-        logits: Tensor = self.itm_head(self.cross(states_PLW, there_PL, tokens_PRF)[:, 0])
+        mask_PL = length_mask(lengths_P, states_PLW.shape[1], states_PLW.device).long()
+        logits: Tensor = self.itm_head(self.cross(states_PLW, mask_PL, tokens_PRF)[:, 0])
         return logits
-
-
-def _there(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
-    """1 before each caption's end and 0 after it, (B, L) int64."""
-    return (torch.arange(longest, device=device) < lengths_B.to(device)[:, None]).long()
 
 
 def _by_decay(name: str, named: list[tuple[str, nn.Parameter]], lr_scale: float) -> list[ParameterGroup]:

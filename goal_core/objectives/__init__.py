@@ -18,11 +18,12 @@ from goal_core.objectives.config import ObjectiveConfig
 from goal_core.objectives.distributed import gather_batch
 from goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
+from goal_core.objectives.parameters import Value
 from goal_core.objectives.pointwise import PointWeights, weights_at
 from goal_core.objectives.stats import CollapseDetector, ObjectiveStats
 from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.triplets import RelativeSet, Triplets
-from goal_core.objectives.variants import VARIANTS, accepted_parameters
+from goal_core.objectives.variants import VARIANTS, Variant, accepted_parameters
 
 __all__ = [
     "VARIANTS",
@@ -37,6 +38,8 @@ __all__ = [
     "RelativeSet",
     "ShapeError",
     "Triplets",
+    "Value",
+    "Variant",
     "accepted_parameters",
     "gather_batch",
     "list_objectives",

@@ -25,7 +25,7 @@ MONITOR_MARGIN: Final = 0.2
 
 
 class NonFiniteError(GoalError):
-    """The embeddings of a batch hold a NaN or an infinity, or their similarities overflow."""
+    """The embeddings of a batch contain a NaN or an infinity, or their similarities overflow."""
 
 
 class ShapeError(GoalError):
@@ -183,7 +183,7 @@ def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None
     if image_emb.device != text_emb.device:
         raise ShapeError(f"embeddings must be on one device; got {image_emb.device} and {text_emb.device}")
     if ids is not None and ids.shape != image_emb.shape[:1]:
-        raise ShapeError(f"ids must have shape ({len(image_emb)},), one a pair; got {tuple(ids.shape)}")
+        raise ShapeError(f"ids must have shape ({len(image_emb)},), one per pair; got {tuple(ids.shape)}")
 
 
 def _describe_non_finite(images_ND: Tensor, texts_ND: Tensor) -> str:

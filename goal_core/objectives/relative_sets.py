@@ -17,7 +17,7 @@ from goal_core.objectives.triplets import RelativeSet, mean_or
 
 
 class BatchSets:
-    """The relative similarities of one batch, each set made when first asked for.
+    """The relative similarities of one batch, each set computed on first use.
 
     Args:
         blocks: the similarity matrix, already searched.
@@ -50,7 +50,7 @@ class BatchSets:
         return self._made[key]
 
     def sizes(self) -> dict[str, Tensor]:
-        """Members per anchor of the sets that were asked for: `pos_set` and `neg_set`, each of shape (2N,)."""
+        """Members per anchor of the sets that have been used: `pos_set` and `neg_set`, each of shape (2N,)."""
         return {name: members.size for (name, _, _), members in self._made.items()}
 
 

@@ -23,7 +23,7 @@ DEFAULT_BLOCK_ENTRIES: Final = 2**26
 
 
 class SimilarityBlocks:
-    """Row blocks of S, with -inf wherever an entry is no negative pair: on the diagonal and between equal ids.
+    """Row blocks of S, with -inf wherever an entry is not a negative pair: on the diagonal and between equal ids.
 
     Args:
         images_ND: image embeddings, shape (N, D), float32 or float64, without gradient.

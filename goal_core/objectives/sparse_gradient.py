@@ -31,7 +31,7 @@ class SparseGradient:
     """k, shape (N,), int64."""
 
     def entries(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows, columns and values of G, each of shape (3N,); a place may come up more than once."""
+        """Rows, columns and values of G, each of shape (3N,); a position may occur more than once."""
         own_N = torch.arange(len(self.pull), device=self.pull.device)
         return (
             torch.cat((own_N, own_N, self.image_of_text)),

@@ -1,13 +1,21 @@
-"""The published checkpoints of VSE++, VSE-infinity and X-VLM, converted without running what is in their files.
+"""The published checkpoints of VSE++, VSE-infinity and X-VLM, converted without running code from their files.
 
 `goal-sweep convert` uses it; nothing else in goal_core does.
 """
 
-from goal_core.official.convert import PublishedCheckpoint, read_vse_infty, read_vsepp, read_xvlm, write_published
+from goal_core.official.convert import (
+    PublishedCheckpoint,
+    read_published,
+    read_vse_infty,
+    read_vsepp,
+    read_xvlm,
+    write_published,
+)
 from goal_core.official.pickles import read_vocabulary
 
 __all__ = [
     "PublishedCheckpoint",
+    "read_published",
     "read_vocabulary",
     "read_vse_infty",
     "read_vsepp",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from argparse import Namespace
 from dataclasses import dataclass
 from functools import partial
@@ -14,11 +13,11 @@ from torch import Tensor
 
 from goal_core.atomic import replace_with
 from goal_core.checkpoints import ModelDescription, with_prefix, write_model
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig
 from goal_core.data.text import CleanedWordpieces, Tokenizer, Vocabulary, Wordpieces
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of
-from goal_core.models import ModelConfig, build_backbone
+from goal_core.models import FrameworkName, ModelConfig, build_backbone, file_sha256
 from goal_core.objectives import ObjectiveConfig
 from goal_core.official.layouts import (
     VSE_INFTY_LEFTOVERS,
@@ -33,7 +32,7 @@ from goal_core.official.layouts import (
     xvlm_model,
     xvlm_name,
 )
-from goal_core.official.pickles import read_torch_file, tensors_of
+from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 from goal_core.official.tensors import Renamed, rename_tensors, resized_tables
 
 
@@ -60,7 +59,7 @@ def read_vsepp(path: Path, vocabulary: Vocabulary, *, image_size: int = 224) -> 
         image_size: side of the images it will see, pixels.
 
     Raises:
-        WeightsError: the file is refused, has another layout, is another variant, or has another vocabulary.
+        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
     """
     stored, image, text, options = _read_parts(path, "VSE++")
     given = {**image, **text}
@@ -80,7 +79,7 @@ def read_vse_infty(path: Path, wordpieces: Wordpieces, *, image_size: int = 512)
         image_size: side of the images it will see, pixels; used for cells only.
 
     Raises:
-        WeightsError: the file is refused, has another layout, is another variant, or has another vocabulary.
+        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
     """
     stored, image, text, options = _read_parts(path, "VSE-infinity")
     given = without_prefix(image, "image.", str(path)) | without_prefix(text, "text.", str(path))
@@ -104,7 +103,7 @@ def read_xvlm(path: Path, wordpieces: Wordpieces, *, image_size: int = 384) -> P
         image_size: side of the images it will see, pixels; biases of relative positions are resized for its windows.
 
     Raises:
-        WeightsError: the file is refused, has another layout, is another variant, or has another vocabulary.
+        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
     """
     stored = read_torch_file(path)
     given = without_wrapper(tensors_of(stored.get("model"), f"{path}: model"))
@@ -118,6 +117,28 @@ def read_xvlm(path: Path, wordpieces: Wordpieces, *, image_size: int = 384) -> P
     return _published(path, stored, model, vocabulary, renamed)
 
 
+def read_published(
+    framework: FrameworkName, path: Path, vocabulary: Path, *, image_size: int | None = None
+) -> PublishedCheckpoint:
+    """Read a published checkpoint of a framework.
+
+    Args:
+        framework: the framework of the model.
+        path: the checkpoint.
+        vocabulary: the vocabulary of its training: VSE++'s pickle or JSON file, or BERT's `vocab.txt`.
+        image_size: side of the images it will see, pixels; None for that of its training.
+
+    Raises:
+        WeightsError: as :func:`read_vsepp`, :func:`read_vse_infty` and :func:`read_xvlm`.
+        DataError: the vocabulary cannot be read.
+    """
+    size = {} if image_size is None else {"image_size": image_size}
+    if framework == "vsepp":
+        return read_vsepp(path, read_vocabulary(vocabulary), **size)
+    read = {"vse_infty": read_vse_infty, "xvlm": read_xvlm}[framework]
+    return read(path, Wordpieces.from_file(vocabulary), **size)
+
+
 def write_published(published: PublishedCheckpoint, path: Path, *, data: DataConfig, data_fingerprint: str) -> None:
     """Write the model of a published checkpoint as a goal-sweep checkpoint.
 
@@ -128,7 +149,7 @@ def write_published(published: PublishedCheckpoint, path: Path, *, data: DataCon
         data_fingerprint: of that data.
 
     Raises:
-        StorageError: the disk refuses.
+        StorageError: the file cannot be written.
     """
     description = ModelDescription(
         cell="published",
@@ -148,12 +169,12 @@ def write_published(published: PublishedCheckpoint, path: Path, *, data: DataCon
 
 
 def _read_parts(path: Path, system: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor], Namespace]:
-    """What VSE++ and VSE-infinity save: everything, the tensors of the image and the text encoder, and the options."""
+    """Read a file of VSE++ or VSE-infinity: all of it, the image encoder's tensors, the text encoder's, the options."""
     stored = read_torch_file(path)
     parts, options = stored.get("model"), stored.get("opt")
     if not isinstance(parts, list) or len(parts) != 2 or not isinstance(options, Namespace):
         raise WeightsError(
-            f"{path} is no {system} checkpoint: it must hold `opt` and `model`, a list of two state dicts"
+            f"{path} is not a checkpoint of {system}: it must contain `opt` and `model`, a list of two state dicts"
         )
     image, text = (tensors_of(part, f"{path}: model[{index}]") for index, part in enumerate(parts))
     return stored, image, text, options
@@ -172,7 +193,8 @@ def _shapes(model: ModelConfig, tokenizer: Tokenizer, *, image_size: int, region
     shapes: dict[str, Tensor] = {}
     with torch.device("meta"):
         if not region_width:
-            backbone = build_backbone(model.backbone, image_size=image_size, seed=0, cells=model.framework != "vsepp")
+            # Pooling the cells or not changes no tensor of the backbone.
+            backbone = build_backbone(model.backbone, image_size=image_size, seed=0, cells=True)
             shapes |= with_prefix("backbone", backbone.state_dict())
         width = region_width or backbone.num_features
         heads = framework_of(model).heads(model, num_features=width, tokenizer=tokenizer, seed=0)
@@ -182,9 +204,9 @@ def _shapes(model: ModelConfig, tokenizer: Tokenizer, *, image_size: int, region
 def _published(
     path: Path, stored: dict[str, Any], model: ModelConfig, vocabulary: Tokenizer, renamed: Renamed
 ) -> PublishedCheckpoint:
-    with path.open("rb") as file:
-        digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
     epoch = stored.get("epoch", 0)
     if not isinstance(epoch, int):
         raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
-    return PublishedCheckpoint(model=model, vocabulary=vocabulary, renamed=renamed, epoch=epoch, digest=digest)
+    return PublishedCheckpoint(
+        model=model, vocabulary=vocabulary, renamed=renamed, epoch=epoch, digest=f"sha256:{file_sha256(path)[:16]}"
+    )

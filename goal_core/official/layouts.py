@@ -1,4 +1,4 @@
-"""The layouts of the published checkpoints: the model that a file holds, and the names it gives the model's tensors.
+"""The layouts of the published checkpoints: the model in a file, and the names it gives the model's tensors.
 
 VSE++: ``fartashf/vsepp``, ``model_best.pth.tar``. VSE-infinity: ``woodfrog/vse_infty``, ``model_best.pth``.
 X-VLM: ``zengyan-97/X-VLM``, ``.th``, pre-trained or fine-tuned for retrieval.
@@ -48,7 +48,7 @@ VSE_INFTY_LEFTOVERS: Mapping[str, str] = {
     r"text\.bert\.pooler\.": "BERT's pooler, which nothing reads",
     r"text\.bert\.embeddings\.position_ids$": "0, 1, 2, ..., which today's transformers computes itself",
 }
-"""Tensors of VSE-infinity's files that the model does not use, with the reason. VSE++'s files hold none."""
+"""Tensors of VSE-infinity's files that the model does not use, with the reason. VSE++'s files have none."""
 
 XVLM_LEFTOVERS: Mapping[str, str] = {
     r"vision_encoder\..*\.(relative_position_index|attn_mask)$": "computed anew for the size of the windows",
@@ -68,14 +68,14 @@ def vsepp_model(options: Namespace, tensors: Mapping[str, Tensor], source: str) 
         source: the file, for messages.
 
     Raises:
-        WeightsError: it is no such checkpoint, or a variant that this framework does not have.
+        WeightsError: it is not such a checkpoint, or its variant is not supported.
     """
     _check_present(("fc.weight", "fc.bias", "embed.weight"), tensors, source, "VSE++")
     if not any(name.startswith("cnn.") for name in tensors):
-        raise WeightsError(f"{source} is a VSE++ model of precomputed features: it holds no image network to convert")
+        raise WeightsError(f"{source} is a VSE++ model of precomputed features: it has no image network to convert")
     cnn = getattr(options, "cnn_type", None)
     if cnn not in RESNETS:
-        raise WeightsError(f"{source} has the image network {cnn!r}; convertible are {', '.join(RESNETS)}")
+        raise WeightsError(f"{source} has the image network {cnn!r}; only {', '.join(RESNETS)} can be converted")
     for name, usual in (("use_abs", False), ("no_imgnorm", False), ("measure", "cosine"), ("num_layers", 1)):
         value = getattr(options, name, usual)
         if value != usual:
@@ -104,7 +104,8 @@ def without_prefix(tensors: Mapping[str, Tensor], part: str, source: str) -> dic
     bare = [name for name in tensors if not name.startswith(_MODULE)]
     if bare:
         raise WeightsError(
-            f"{source} is no VSE-infinity checkpoint: {len(bare)} names lack the prefix {_MODULE} ({bare[0]}, ...)"
+            f"{source} is not a checkpoint of VSE-infinity: {len(bare)} names lack the prefix {_MODULE} "
+            f"({bare[0]}, ...)"
         )
     return {part + name.removeprefix(_MODULE): tensor for name, tensor in tensors.items()}
 
@@ -118,20 +119,20 @@ def vse_infty_model(options: Namespace, tensors: Mapping[str, Tensor], source: s
         source: the file, for messages.
 
     Raises:
-        WeightsError: it is no such checkpoint, or a variant that this framework does not have.
+        WeightsError: it is not such a checkpoint, or its variant is not supported.
     """
     for name in ("no_imgnorm", "no_txtnorm"):
         if getattr(options, name, False):
             raise WeightsError(f"{source} was trained with {name}; only normalised embeddings can be converted")
     kind = getattr(options, "precomp_enc_type", None)
     if kind not in ("basic", "backbone"):
-        raise WeightsError(f"{source} has precomp_enc_type = {kind!r}; convertible are 'basic' and 'backbone'")
+        raise WeightsError(f"{source} has precomp_enc_type = {kind!r}; only 'basic' and 'backbone' can be converted")
     if kind == "basic":
         backbone, projection = BackboneConfig(name="butd_region", weights="precomputed"), "image.fc.weight"
     else:
         origin = getattr(options, "backbone_source", None)
         if origin not in RESNEXTS:
-            raise WeightsError(f"{source} has the backbone {origin!r}; convertible are {', '.join(RESNEXTS)}")
+            raise WeightsError(f"{source} has the backbone {origin!r}; only {', '.join(RESNEXTS)} can be converted")
         backbone = BackboneConfig(name=RESNEXTS[origin], weights="random")
         projection = "image.image_encoder.fc.weight"
     words = "text.bert.embeddings.word_embeddings.weight"
@@ -166,20 +167,20 @@ def vse_infty_name(name: str, *, regions: bool) -> str:
 
 
 def check_second_registration(tensors: Mapping[str, Tensor], source: str) -> None:
-    """Check that the two names of each of a VSE-infinity backbone's tensors hold the same numbers.
+    """Check that a VSE-infinity file, which names each tensor of the backbone twice, stores it the same both times.
 
     Raises:
-        WeightsError: they differ, and the file does not say which of them the model is.
+        WeightsError: two differ, and the file does not say which one the model uses.
     """
     for name, tensor in tensors.items():
         first, _, deeper = name.removeprefix("image.backbone.resnet.").partition(".")
         twin = f"image.backbone.{_SEQUENCES.get(first, '')}.{deeper}"
         if name.startswith("image.backbone.resnet.") and twin in tensors and not torch.equal(tensor, tensors[twin]):
-            raise WeightsError(f"{source} holds two different tensors for one: {name} and {twin}")
+            raise WeightsError(f"{source} contains two different tensors for one: {name} and {twin}")
 
 
 def without_wrapper(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """An X-VLM file's tensors by the names of fine-tuned files; pre-trained ones have an additional `bert.`."""
+    """An X-VLM file's tensors under the names of fine-tuned files, without the extra `bert.` of pre-trained ones."""
     return {re.sub(r"^text_encoder\.bert\.", "text_encoder.", name): tensor for name, tensor in tensors.items()}
 
 
@@ -191,17 +192,17 @@ def xvlm_model(tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
         source: the file, for messages.
 
     Raises:
-        WeightsError: it is no such checkpoint, or a variant that this framework does not have.
+        WeightsError: it is not such a checkpoint, or its variant is not supported.
     """
     words, patches = "text_encoder.embeddings.word_embeddings.weight", "vision_encoder.patch_embed.proj.weight"
     _check_present((words, "vision_proj.weight", "itm_head.0.weight"), tensors, source, "X-VLM")
     first = len(tensors[patches]) if patches in tensors else 0
     if first not in SWINS:
-        raise WeightsError(f"{source} has another image encoder than a Swin of width {' or '.join(map(str, SWINS))}")
+        raise WeightsError(f"the image encoder of {source} is not a Swin of width {' or '.join(map(str, SWINS))}")
     layers = [(int(found[1]), bool(found[2])) for name in tensors if (found := _LAYER.match(name))]
     fused = [layer for layer, sees_image in layers if sees_image]
     if not fused:
-        raise WeightsError(f"{source} is no X-VLM checkpoint: no layer of its BERT sees the image")
+        raise WeightsError(f"{source} is not a checkpoint of X-VLM: no layer of its BERT sees the image")
     return ModelConfig(
         framework="xvlm",
         backbone=BackboneConfig(name=SWINS[first], weights="random"),
@@ -238,7 +239,7 @@ def xvlm_name(name: str, *, fusion_layer: int) -> str:
 def _check_present(names: Iterable[str], tensors: Mapping[str, Tensor], source: str, system: str) -> None:
     missing = [name for name in names if name not in tensors]
     if missing:
-        raise WeightsError(f"{source} is no {system} checkpoint: it lacks {' and '.join(missing)}")
+        raise WeightsError(f"{source} is not a checkpoint of {system}: it lacks {' and '.join(missing)}")
 
 
 def _bert(layers: Iterable[int], width: int) -> BertConfig:

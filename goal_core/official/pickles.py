@@ -1,7 +1,7 @@
-"""Read the pickles inside published checkpoints without running what is in them.
+"""Read the pickles inside published checkpoints without running their code.
 
 A pickle is a program: it can name any function of any module and call it. The readers here allow a short list of
-names that published checkpoints hold, and stop at the first other name, before it is looked up.
+names that published checkpoints contain, and stop at the first other name, before it is looked up.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_torch_file(path: Path) -> dict[str, Any]:
         What was saved; tensors on the CPU.
 
     Raises:
-        WeightsError: the file is missing or damaged, is no mapping, or asks for a name that is not on the list.
+        WeightsError: the file is missing or damaged, is not a mapping, or asks for a name that is not on the list.
     """
     if not path.is_file():
         raise WeightsError(f"no checkpoint at {path}")
@@ -55,25 +55,25 @@ def read_torch_file(path: Path) -> dict[str, Any]:
             warnings.filterwarnings("ignore", message="pickle_load_args")
             stored = torch.load(path, map_location="cpu", weights_only=True, encoding="latin1")
     except pickle.UnpicklingError as error:
-        raise WeightsError(_refusal(path, str(error))) from error
+        raise WeightsError(_refusal(path, error)) from error
     except Exception as error:  # a damaged file can fail in any way inside the reader
         raise WeightsError(f"cannot read {path}: {first_line(error)}") from error
     if not isinstance(stored, dict):
-        raise WeightsError(f"{path} holds a {type(stored).__name__}, not the mapping that published checkpoints are")
+        raise WeightsError(f"{path} contains a {type(stored).__name__}, not a mapping as in published checkpoints")
     return stored
 
 
 def tensors_of(stored: object, where: str) -> dict[str, Tensor]:
-    """A state dict, checked to be one.
+    """Check that an object is a state dict, and return it.
 
     Raises:
-        WeightsError: it is no mapping from names to tensors.
+        WeightsError: it is not a mapping from names to tensors.
     """
     if not isinstance(stored, dict) or not stored:
-        raise WeightsError(f"{where} is no state dict")
+        raise WeightsError(f"{where} is not a state dict")
     wrong = [str(name) for name, value in stored.items() if not (isinstance(name, str) and isinstance(value, Tensor))]
     if wrong:
-        raise WeightsError(f"{where} holds {wrong[0]!r}, which is no tensor")
+        raise WeightsError(f"{where} contains {wrong[0]!r}, which is not a tensor")
     return dict(stored)
 
 
@@ -83,7 +83,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
     The order of its words is the order of the rows of a checkpoint's word embedding, and is recorded nowhere else.
 
     Raises:
-        DataError: the file is missing, holds anything else, or its ids are not 0, 1, 2, ..., beginning with
+        DataError: the file is missing or is not a vocabulary, or its ids are not 0, 1, 2, ..., beginning with
             ``<pad> <start> <end> <unk>``.
     """
     if not path.is_file():
@@ -97,7 +97,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
         raise DataError(f"cannot read the vocabulary {path}: {type(error).__name__}: {error}") from error
     ids = stored.get("word2idx") if isinstance(stored, dict) else None
     if not isinstance(ids, dict) or not all(isinstance(w, str) and isinstance(i, int) for w, i in ids.items()):
-        raise DataError(f"{path} holds no vocabulary: no mapping word2idx from words to numbers")
+        raise DataError(f"{path} does not contain a vocabulary: it has no mapping word2idx from words to numbers")
     words = sorted(ids, key=ids.__getitem__)
     if [ids[word] for word in words] != list(range(len(words))) or tuple(words[:4]) != SPECIAL_WORDS:
         raise DataError(f"{path}: ids must be 0, 1, 2, ... and begin with {' '.join(SPECIAL_WORDS)}")
@@ -105,7 +105,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 class _StoredVocabulary:
-    """Stands in for the class ``Vocabulary`` of the published code; holds its attributes."""
+    """Stands in for the class ``Vocabulary`` of the published code; has its attributes."""
 
 
 class _VocabularyUnpickler(pickle.Unpickler):
@@ -114,7 +114,7 @@ class _VocabularyUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name == "Vocabulary" and module in ("vocab", "__main__", "data.vocab", "lib.vocab"):
             return _StoredVocabulary
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no vocabulary needs; nothing of it was run")
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no vocabulary needs; nothing in it was run")
 
 
 def _unpickle_vocabulary(path: Path) -> dict[str, Any]:
@@ -123,13 +123,14 @@ def _unpickle_vocabulary(path: Path) -> dict[str, Any]:
     return vars(stored) if isinstance(stored, _StoredVocabulary) else stored
 
 
-def _refusal(path: Path, reason: str) -> str:
-    """One line from torch's several, which end in advice to allow whatever the file asks for."""
+def _refusal(path: Path, error: pickle.UnpicklingError) -> str:
+    """One line instead of torch's several, which end in advice to allow whatever the file asks for."""
+    reason = str(error)
     asked = re.search(r"GLOBAL ([\w.]+)", reason)
     if asked:
         return (
             f"{path} is refused: its pickle asks for {asked.group(1)}, "
-            "which is not on the list of what published checkpoints hold; nothing of it was run"
+            "which published checkpoints do not need; nothing in it was run"
         )
     plain = [line.strip() for line in reason.splitlines() if "WeightsUnpickler error" in line or "Unsupported" in line]
-    return f"{path} is refused: {(plain or [reason.strip().splitlines()[0]])[-1]}"
+    return f"{path} is refused: {(plain or [first_line(error)])[-1]}"

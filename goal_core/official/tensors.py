@@ -53,37 +53,46 @@ def rename_tensors(
         source: the file, for messages.
 
     Raises:
-        WeightsError: a tensor of our model is missing in the file or has another shape, or the file holds one that is
-            neither used nor a known leftover.
+        WeightsError: a tensor of our model is missing in the file or has the wrong shape, or the file contains one that
+            is neither used nor a known leftover.
     """
     wanted = {name: published_name(name) for name in own}
+    rest = sorted(given.keys() - set(wanted.values()))
+    reasons = {name: next((why for rule, why in known_leftovers.items() if re.match(rule, name)), "") for name in rest}
+    _check_layout(own, given, wanted, unexpected=[name for name in rest if not reasons[name]], source=source)
+    tensors = {
+        name: given[other].to(own[name].dtype) if other in given else torch.zeros((), dtype=own[name].dtype)
+        for name, other in wanted.items()
+    }
+    leftover = tuple(
+        Leftover(reason=why, names=tuple(name for name in rest if reasons[name] == why))
+        for why in dict.fromkeys(reasons.values())
+    )
+    return Renamed(tensors=tensors, leftover=leftover)
+
+
+def _check_layout(
+    own: Mapping[str, Tensor],
+    given: Mapping[str, Tensor],
+    wanted: Mapping[str, str],
+    *,
+    unexpected: list[str],
+    source: str,
+) -> None:
+    """Check that all of the model's tensors are given, in their shapes, and no unexpected ones."""
     absent = sorted(other for name, other in wanted.items() if other not in given and not _is_counter(name))
     misshapen = [
         f"{other} is {tuple(given[other].shape)}, not {tuple(own[name].shape)}"
         for name, other in wanted.items()
         if other in given and given[other].shape != own[name].shape
     ]
-    rest = sorted(given.keys() - set(wanted.values()))
-    sorted_out = {
-        name: next((why for rule, why in known_leftovers.items() if re.match(rule, name)), "") for name in rest
-    }
-    strange = [name for name in rest if not sorted_out[name]]
     problems = [
         f"{len(names)} {what} ({', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''})"
-        for what, names in (("missing", absent), ("of another shape", misshapen), ("without a place", strange))
+        for what, names in (("missing", absent), ("with the wrong shape", misshapen), ("unexpected", unexpected))
         if names
     ]
     if problems:
         raise WeightsError(f"{source} does not have the expected layout; tensors {'; '.join(problems)}")
-    tensors = {
-        name: given[other].to(own[name].dtype) if other in given else torch.zeros((), dtype=own[name].dtype)
-        for name, other in wanted.items()
-    }
-    reasons = dict.fromkeys(sorted_out.values())
-    leftover = tuple(
-        Leftover(reason=why, names=tuple(name for name in rest if sorted_out[name] == why)) for why in reasons
-    )
-    return Renamed(tensors=tensors, leftover=leftover)
 
 
 def _is_counter(name: str) -> bool:

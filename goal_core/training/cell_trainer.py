@@ -50,14 +50,14 @@ Parts = dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]
 class CellTrainer:
     """The state of one cell and the step that advances it.
 
-    It knows nothing of the other cells of the unit: a cell's numbers are those it would have alone.
+    It does not depend on the other cells of the unit: a cell's numbers are those it would have alone.
 
     Args:
         plan: the training.
         unit: what it shares with the unit's other trainings.
         heads: the trainable heads, on the device.
-        backbone: the cell's own backbone; None where the unit shares a frozen one or the data holds features.
-        files: where its files are.
+        backbone: the cell's own backbone; None where the unit shares a frozen one or the data consists of features.
+        files: its files.
         description: of the model, for its checkpoints.
         steps_per_epoch: optimiser steps.
         keep_backbone: also save this shared backbone, whose weights exist nowhere else.
@@ -186,7 +186,7 @@ class CellTrainer:
         self.history.append(record)
         self.sums = {}
         self.triplets.close_epoch(self.epoch)
-        # The weights of a warm-up epoch are no model of the objective, however good its recall.
+        # The weights of a warm-up epoch do not represent the objective, however good their recall.
         rsum = val_recalls["val/rsum"] if test_rsum is None else test_rsum
         better = self.best_rsum is None or rsum > self.best_rsum
         if self.epoch > self.unit.stage.warmup_epochs and better:
@@ -234,7 +234,7 @@ class CellTrainer:
         """Continue from the last saved state, if there is one. One that cannot be read is logged and removed.
 
         Raises:
-            WeightsError: the file is of another model.
+            WeightsError: the file belongs to another model.
         """
         path = self.files.path(LAST)
         if not path.exists():
@@ -242,7 +242,7 @@ class CellTrainer:
         try:
             tensors, state = read_checkpoint(path)
         except WeightsError as error:
-            self.files.log(f"the state after the last epoch is lost, so training begins anew: {error}")
+            self.files.log(f"the state after the last epoch is lost, so training starts again: {error}")
             self.files.discard(LAST)
             return False
         parts, values = self._state()
@@ -281,7 +281,7 @@ class CellTrainer:
         self._load_weights(self.files.path(BEST))
 
     def start_from(self, path: Path) -> None:
-        """Take the previous stage's best weights. A backbone that it left untouched is not in the file."""
+        """Load the previous stage's best weights. A backbone that it did not train is not in the file."""
         self.steps_before = self._load_weights(path)["epoch"] * self._steps_per_epoch
 
     def _load_weights(self, path: Path) -> dict[str, Any]:

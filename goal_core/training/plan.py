@@ -1,4 +1,4 @@
-"""What a unit is given to train, and what it reports while it trains."""
+"""The plan of a unit's training, the events that it reports, and its interfaces to files and listeners."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypedDict
 
 import torch
 
-from goal_core.data.config import DataConfig
+from goal_core.data import DataConfig
 from goal_core.errors import CollapsedError, DivergedError, GoalError
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
@@ -20,7 +20,7 @@ from goal_core.training.config import Precision, StageConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """One training of a unit: what is its own."""
+    """What belongs to one training of a unit alone."""
 
     key: str
     """Names the training in events and among the unit's files; unique in the unit."""
@@ -75,7 +75,7 @@ class TrainingFiles(Protocol):
         """Let ``write`` fill a temporary file, then put it in place under ``name``."""
 
     def write_metrics(self, records: Sequence[EpochRecord]) -> None:
-        """Make the metrics file hold exactly these epochs."""
+        """Make the metrics file contain exactly these epochs."""
 
     def log(self, line: str) -> None:
         """Add a line to the log."""
@@ -132,12 +132,12 @@ TrainingEvent = EpochDone | TrainingDone | TrainingFailed
 class Listener(Protocol):
     """Follows a unit while it trains. A subclass overrides the methods that it needs."""
 
-    def step(self, done: int, total: int) -> None:
-        """One step of the whole unit is over, ``done`` of the stage's ``total``."""
+    def step(self) -> None:
+        """The unit has completed one step."""
         return
 
     def alive(self) -> None:
-        """Work other than steps goes on, such as a pass over a split."""
+        """Work other than a step is in progress, such as a pass over a split."""
         return
 
     def events(self, events: Sequence[TrainingEvent]) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from goal_core.checkpoints import InitialModel
-from goal_core.data import Dataset
-from goal_core.data.dataset import SPLIT_NAMES
+from goal_core.data import SPLIT_NAMES, Dataset
 from goal_core.errors import GoalError
 from goal_core.training.plan import (
     EpochDone,
@@ -31,7 +30,7 @@ EVAL_IMAGES = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSpeed:
-    """What a unit takes on this machine, in seconds of wall clock for all its cells together."""
+    """How long a unit takes on this machine, in seconds of wall clock for all its cells together."""
 
     step_s: float
     """One optimiser step of every cell, including making the batch."""
@@ -98,7 +97,7 @@ class _Clock(Listener):
         self.eval_s: list[float] = []
         self.reason = ""
 
-    def step(self, done: int, total: int) -> None:
+    def step(self) -> None:
         self.steps.append(time.perf_counter())
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
@@ -110,7 +109,7 @@ class _Clock(Listener):
 
 
 class ScratchFiles(TrainingFiles):
-    """Files that keep weights as long as the training lasts, and nothing else.
+    """Files that keep weights during a training, and nothing else.
 
     Args:
         folder: must not exist yet.

@@ -37,12 +37,12 @@ def train_unit(
     listener: Listener | None = None,
     dataset: Dataset | None = None,
 ) -> list[TrainingDone | TrainingFailed]:
-    """Train a unit's cells to the end of their stage, continuing from whatever their files already hold.
+    """Train a unit's cells to the end of their stage, continuing from what their files already contain.
 
     Args:
         unit: what to train.
         files: the files of each training, by key.
-        listener: is told of steps and events.
+        listener: is notified of steps and events.
         dataset: the data, if it is open already.
 
     Returns:
@@ -63,11 +63,11 @@ def use_device(unit: UnitPlan) -> None:
     """Set torch's threads and check that the device is there.
 
     Raises:
-        DeviceError: CUDA is asked for and absent.
+        DeviceError: CUDA was requested but is not available.
     """
     torch.set_num_threads(unit.threads)
     if unit.device == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("a GPU is asked for (resources.gpus), but torch sees no CUDA device here")
+        raise DeviceError("a GPU was requested (resources.gpus), but torch finds no CUDA device")
 
 
 class UnitTrainer:
@@ -76,82 +76,82 @@ class UnitTrainer:
     def __init__(
         self, unit: UnitPlan, files: Mapping[str, TrainingFiles], listener: Listener, dataset: Dataset
     ) -> None:
-        self.unit, self.files, self.listener, self.dataset = unit, files, listener, dataset
-        self.initial = InitialModel(unit.model, unit.data, dataset)
-        self.weights_id = self.initial.framework.weights_id(self.initial.model)
-        self.trunk = Trunk(unit, self.initial, dataset.fingerprint, alive=listener.alive)
-        self.source = BatchSource(
+        self._unit, self._files, self._listener, self._dataset = unit, files, listener, dataset
+        self._initial = InitialModel(unit.model, unit.data, dataset)
+        self._weights_id = self._initial.framework.weights_id(self._initial.model)
+        self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=listener.alive)
+        self._source = BatchSource(
             dataset.splits["train"],
-            self.initial.tokenizer,
-            self.trunk.image,
+            self._initial.tokenizer,
+            self._trunk.image,
             batch_size=unit.stage.batch_size,
             drop_last=unit.stage.drop_last,
             seed=unit.seed,
-            with_images=self.trunk.wants_pixels(),
+            with_images=self._trunk.wants_pixels(),
             num_workers=unit.loader_workers,
-            augment=self.initial.framework.augment(self.initial.model, self.initial.tokenizer, unit.seed),
+            augment=self._initial.framework.augment(self._initial.model, self._initial.tokenizer, unit.seed),
         )
-        self.cells: dict[str, CellTrainer] = {}
+        self._cells: dict[str, CellTrainer] = {}
         """The cells in training, by key; one that fails leaves."""
-        self.splits: dict[str, EvalSplit] = {}
+        self._splits: dict[str, EvalSplit] = {}
         """The splits prepared for evaluation, by name."""
-        self.events: list[TrainingEvent] = []
+        self._events: list[TrainingEvent] = []
         """What the listener has not been told yet."""
-        self.outcomes: list[TrainingDone | TrainingFailed] = []
+        self._outcomes: list[TrainingDone | TrainingFailed] = []
 
     def train(self) -> list[TrainingDone | TrainingFailed]:
         """The training loop. Returns how each training ended, in the order in which they ended."""
-        stage, steps = self.unit.stage, self.source.steps_per_epoch
+        stage, steps = self._unit.stage, self._source.steps_per_epoch
         for epoch in range(self._start(), stage.epochs):
             for step, batch in self._batches(epoch):
                 cells = self._cells_at(epoch, step)
-                inputs, captions, seconds = self.trunk.load(batch)
+                inputs, captions, seconds = self._trunk.load(batch)
                 for cell in cells:
                     with self._fails_alone(cell.key):
                         cell.step(inputs, captions, shared_s=seconds / len(cells))
                         if stage.checkpoint_every and cell.next_step % stage.checkpoint_every == 0:
                             cell.save_last()
-                self.listener.step(epoch * steps + step + 1, stage.epochs * steps)
+                self._listener.step()
             for cell in self._cells_at(epoch, steps):
                 with self._fails_alone(cell.key):
                     self._validate(cell)
             self._report()
-        if self.cells:
+        if self._cells:
             self._prepare_splits("test")
-        for cell in list(self.cells.values()):
+        for cell in list(self._cells.values()):
             with self._fails_alone(cell.key):
                 self._finish(cell)
         self._report()
-        return self.outcomes
+        return self._outcomes
 
     def close(self) -> None:
         """Stop the processes that decode images."""
-        self.source.close()
+        self._source.close()
 
     def _start(self) -> int:
         """Start or resume every cell, and prepare what their remaining epochs need; the first of these, from 0."""
-        for plan in self.unit.trainings:
+        for plan in self._unit.trainings:
             with self._fails_alone(plan.key):
-                self.cells[plan.key] = self._start_cell(plan)
-        first = min((cell.epoch for cell in self.cells.values()), default=self.unit.stage.epochs)
-        if first < self.unit.stage.epochs:
-            self.trunk.prepare(self.dataset.splits["train"])
-            self._prepare_splits("val", self.unit.stage.select_on)
+                self._cells[plan.key] = self._start_cell(plan)
+        first = min((cell.epoch for cell in self._cells.values()), default=self._unit.stage.epochs)
+        if first < self._unit.stage.epochs:
+            self._trunk.prepare(self._dataset.splits["train"])
+            self._prepare_splits("val", self._unit.stage.select_on)
         return first
 
     def _start_cell(self, plan: TrainingPlan) -> CellTrainer:
-        unit, initial = self.unit, self.initial
+        unit, initial = self._unit, self._initial
         backbone = None if unit.stage.shares_backbone else initial.backbone(unit.seed)
-        heads = initial.heads(backbone or self.trunk.backbone, unit.seed)
+        heads = initial.heads(backbone or self._trunk.backbone, unit.seed)
         cell = CellTrainer(
             plan,
             unit,
-            heads.to(self.trunk.device),
-            None if backbone is None else backbone.to(self.trunk.device),
-            self.files[plan.key],
+            heads.to(self._trunk.device),
+            None if backbone is None else backbone.to(self._trunk.device),
+            self._files[plan.key],
             self._description(plan),
-            steps_per_epoch=self.source.steps_per_epoch,
-            keep_backbone=self.trunk.backbone if initial.keeps_backbone else None,
+            steps_per_epoch=self._source.steps_per_epoch,
+            keep_backbone=self._trunk.backbone if initial.keeps_backbone else None,
         )
         resumed = cell.resume()
         if not resumed and plan.init is not None:
@@ -163,63 +163,63 @@ class UnitTrainer:
     def _description(self, plan: TrainingPlan) -> ModelDescription:
         return ModelDescription(
             cell=plan.cell_id,
-            stage=self.unit.stage.name,
+            stage=self._unit.stage.name,
             objective=plan.objective.resolved(),
-            seed=self.unit.seed,
-            precision=self.unit.precision,
-            data=self.unit.data,
-            data_fingerprint=self.dataset.fingerprint,
-            model=self.initial.model,
-            weights=self.weights_id,
-            vocabulary=self.initial.tokenizer,
+            seed=self._unit.seed,
+            precision=self._unit.precision,
+            data=self._unit.data,
+            data_fingerprint=self._dataset.fingerprint,
+            model=self._initial.model,
+            weights=self._weights_id,
+            vocabulary=self._initial.tokenizer,
         )
 
     def _prepare_splits(self, *names: str) -> None:
         for name in names:
-            if name not in self.splits:
-                split = self.dataset.splits[name]
-                inputs = self.trunk.split_inputs(split)
-                self.splits[name] = prepare_split(split, self.initial.tokenizer, inputs, self.listener.alive)
+            if name not in self._splits:
+                split = self._dataset.splits[name]
+                inputs = self._trunk.split_inputs(split)
+                self._splits[name] = prepare_split(split, self._initial.tokenizer, inputs, self._listener.alive)
 
     def _batches(self, epoch: int) -> Iterator[tuple[int, Batch]]:
         """The epoch's batches that a cell needs, each with its step, as long as a cell is in this epoch."""
-        steps = self.source.steps_per_epoch
-        first = min((cell.next_step for cell in self.cells.values() if cell.epoch == epoch), default=steps)
-        for step, batch in enumerate(self.source.batches(epoch + 1, start_step=first), start=first):
+        steps = self._source.steps_per_epoch
+        first = min((cell.next_step for cell in self._cells.values() if cell.epoch == epoch), default=steps)
+        for step, batch in enumerate(self._source.batches(epoch + 1, start_step=first), start=first):
             if self._cells_at(epoch, step):
                 yield step, batch
-            if all(cell.epoch > epoch for cell in self.cells.values()):
+            if all(cell.epoch > epoch for cell in self._cells.values()):
                 return
 
     def _cells_at(self, epoch: int, step: int) -> list[CellTrainer]:
         """The cells whose next step this is. Step ``steps_per_epoch`` means that all steps of the epoch are done."""
-        return [cell for cell in self.cells.values() if (cell.epoch, cell.next_step) == (epoch, step)]
+        return [cell for cell in self._cells.values() if (cell.epoch, cell.next_step) == (epoch, step)]
 
     def _validate(self, cell: CellTrainer) -> None:
         """Evaluate a cell after an epoch, record it, and save its state, and its weights if they are the best."""
         began = time.perf_counter()
-        recalls = recalls_of(cell.encoder, self.splits["val"])
+        recalls = recalls_of(cell.encoder, self._splits["val"])
         took = time.perf_counter() - began
-        selects_on_test = self.unit.stage.select_on == "test"
-        test_rsum = recalls_of(cell.encoder, self.splits["test"])["test/rsum"] if selects_on_test else None
+        selects_on_test = self._unit.stage.select_on == "test"
+        test_rsum = recalls_of(cell.encoder, self._splits["test"])["test/rsum"] if selects_on_test else None
         record = cell.close_epoch(recalls, val_s=took, test_rsum=test_rsum)
         shown = record["metrics"]
         cell.files.log(
-            f"epoch {record['epoch']}/{self.unit.stage.epochs}  lr {shown['train/lr']:g}  "
+            f"epoch {record['epoch']}/{self._unit.stage.epochs}  lr {shown['train/lr']:g}  "
             f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "
             f"val R@1 {shown['val/i2t_r1']:.1f} / {shown['val/t2i_r1']:.1f}  rsum {shown['val/rsum']:.1f}  "
             f"{shown['time/step_ms']:.0f} ms/step"
         )
-        self.events.append(EpochDone(key=cell.key, record=record))
+        self._events.append(EpochDone(key=cell.key, record=record))
 
     def _finish(self, cell: CellTrainer) -> None:
         """Evaluate a cell's best weights on the test split and write its result."""
         cell.refuse_collapsed()
         cell.load_best()
-        recalls = all_recalls_of(cell.encoder, self.splits["test"])
+        recalls = all_recalls_of(cell.encoder, self._splits["test"])
         result = {
             "cell": cell.cell_id,
-            "stage": self.unit.stage.name,
+            "stage": self._unit.stage.name,
             "status": "done",
             "best_epoch": cell.best_epoch,
             "epochs": cell.epoch,
@@ -238,23 +238,23 @@ class UnitTrainer:
         """If the block raises, this training fails and leaves the unit; the others go on."""
         try:
             yield
-        except FencedError:  # another attempt owns the training now, so nothing may be written about it
-            self.cells.pop(key, None)
+        except FencedError:  # another attempt owns the training now, so nothing may be written
+            self._cells.pop(key, None)
         except Exception as error:
-            self.cells.pop(key, None)
+            self._cells.pop(key, None)
             failed = TrainingFailed.because_of(key, error)
             self._end(failed)
             with suppress(OSError):  # the disk that failed this training must not fail its neighbours
-                self.files[key].log(f"failed ({failed.kind}): {failed.reason}")
-            if self.trunk.device.type == "cuda":
+                self._files[key].log(f"failed ({failed.kind}): {failed.reason}")
+            if self._trunk.device.type == "cuda":
                 torch.cuda.empty_cache()
 
     def _end(self, outcome: TrainingDone | TrainingFailed) -> None:
-        self.events.append(outcome)
-        self.outcomes.append(outcome)
+        self._events.append(outcome)
+        self._outcomes.append(outcome)
 
     def _report(self) -> None:
         """Tell the listener what has happened since the last report."""
-        if self.events:
-            self.listener.events(tuple(self.events))
-            self.events = []
+        if self._events:
+            self._listener.events(tuple(self._events))
+            self._events = []

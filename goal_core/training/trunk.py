@@ -18,7 +18,7 @@ from torch import Tensor
 
 from goal_core.atomic import replace_with
 from goal_core.checkpoints import InitialModel
-from goal_core.data import Batch, DecodedImages, Split, transform_of
+from goal_core.data import Batch, DecodedImages, ImageConfig, Split, transform_of
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.training.plan import UnitPlan
@@ -36,7 +36,7 @@ class SharedBatch(NamedTuple):
 
 
 class Trunk:
-    """Turns batches into the inputs of a cell's step.
+    """Turns batches into the inputs of the cells' steps.
 
     A frozen backbone gives features, computed once for all cells. Where training images are not augmented the features
     are the same in every epoch, so each image passes the backbone only once. A trained backbone is each cell's own, and
@@ -46,14 +46,14 @@ class Trunk:
         unit: the unit.
         initial: builds the frozen backbone, where the stage shares one.
         fingerprint: the dataset's fingerprint, under which features are cached.
-        alive: called for every chunk of a split, so that a long pass over the data is not taken for a hang.
+        alive: called for every chunk of a split, so that a long pass over the data is not mistaken for a hang.
     """
 
     def __init__(self, unit: UnitPlan, initial: InitialModel, fingerprint: str, *, alive: Callable[[], None]) -> None:
         self.unit, self._initial, self._fingerprint, self._alive = unit, initial, fingerprint, alive
         self.device = torch.device(unit.device)
         self.backbone: ImageBackbone | None = None
-        """The shared frozen backbone, on the device; None where each cell has its own or the data holds features."""
+        """The shared frozen backbone, on the device; None where each cell has its own or the data are features."""
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
             self.backbone = backbone.to(self.device)
 
@@ -70,8 +70,8 @@ class Trunk:
 
     def prepare(self, train: Split) -> None:
         """Compute the training features, where they are the same in every epoch."""
-        if self.backbone is not None and self.computes_features_once():
-            self._train_features = self._split_features(train, self.backbone)
+        if self.computes_features_once():
+            self._train_features = self._split_features(train)
 
     def load(self, batch: Batch) -> SharedBatch:
         """Put a training batch on the device, and pass its images through the frozen backbone if there is one."""
@@ -102,17 +102,20 @@ class Trunk:
             A function to call for every pass. It gives features (C, F) or (C, R, F), or pixels (C, 3, S, S), chunk by
             chunk on the device.
         """
-        if self.backbone is not None:
-            features = self._split_features(split, self.backbone)
+        features = self._split_features(split)
+        if features is not None:
             return lambda: iter(torch.split(features, CHUNK))
         return split_inputs(split, self.image, self.device, workers=self.unit.loader_workers, alive=self._alive)
 
-    def _split_features(self, split: Split, backbone: ImageBackbone) -> Tensor:
-        path = self._cache_path(split)
+    def _split_features(self, split: Split) -> Tensor | None:
+        """A split's features from the shared frozen backbone; None where there is none."""
+        backbone, image = self.backbone, self.image
+        if backbone is None or image is None:
+            return None
+        path = self._cache_path(split, backbone, image)
         if path is not None and (stored := _read_features(path, split.num_images)) is not None:
             return stored.to(self.device)
-        assert self.image is not None
-        with closing(DecodedImages(split, self.image, num_workers=self.unit.loader_workers, ram_limit=0)) as images:
+        with closing(DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0)) as images:
             chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in images.chunks(CHUNK)]
         features = torch.cat(chunks)
         if path is not None:
@@ -125,12 +128,10 @@ class Trunk:
             features: Tensor = backbone(pixels)
         return features
 
-    def _cache_path(self, split: Split) -> Path | None:
+    def _cache_path(self, split: Split, backbone: ImageBackbone, image: ImageConfig) -> Path | None:
         if self.unit.cache is None:
             return None
-        assert self.image is not None
-        assert self.backbone is not None
-        model, image = self.unit.model, self.image
+        model = self.unit.model
         what = {
             "data": self._fingerprint,
             "split": split.name,
@@ -141,7 +142,7 @@ class Trunk:
         }
         if self._initial.init_id:
             what["init"] = self._initial.init_id
-        if self.backbone.cells:
+        if backbone.cells:
             what["cells"] = True
         what |= transform_of(image).feature_key
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]

@@ -90,20 +90,14 @@ def convert(
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
     from goal_core.data import open_dataset
-    from goal_core.data.text import Wordpieces
     from goal_core.frameworks import framework_of
-    from goal_core.official import read_vocabulary, read_vse_infty, read_vsepp, read_xvlm, write_published
+    from goal_core.official import read_published, write_published
     from sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or ())
-    data, image = config.data, getattr(config.data, "image", None)
-    size = {} if image is None else {"image_size": image.size}
-    if config.model.framework == "vse_infty":
-        official = read_vse_infty(checkpoint, Wordpieces.from_file(vocabulary), **size)
-    elif config.model.framework == "xvlm":
-        official = read_xvlm(checkpoint, Wordpieces.from_file(vocabulary), **size)
-    else:
-        official = read_vsepp(checkpoint, read_vocabulary(vocabulary), **size)
+    data = config.data
+    size = None if data.image is None else data.image.size
+    official = read_published(config.model.framework, checkpoint, vocabulary, image_size=size)
     framework_of(official.model).check(official.model, data)
     write_published(official, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
     model = official.model

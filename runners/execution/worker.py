@@ -99,7 +99,7 @@ class UnitListener:
     def __exit__(self, *exc: object) -> None:
         self._over.set()
 
-    def step(self, done: int, total: int) -> None:
+    def step(self) -> None:
         """Note a sign of life."""
         self._seen = time.monotonic()
 

@@ -84,7 +84,7 @@ def make_absolute(config: SweepConfig) -> SweepConfig:
     """
     data = config.data
     if data.root is not None:
-        data = data.with_root(_absolute(data.root))
+        data = replace(data, root=_absolute(data.root))
     store = _absolute(config.store)
     return replace(
         config,

@@ -108,7 +108,7 @@ class StopAt(Listener):
     def __init__(self, step: int) -> None:
         self.left = step
 
-    def step(self, done: int, total: int) -> None:
+    def step(self) -> None:
         self.left -= 1
         if self.left == 0:
             raise StoppedError

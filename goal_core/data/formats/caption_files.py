@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from goal_core.data.formats.format import dataset_folder
-from goal_core.errors import DataError
+from goal_core.errors import DataError, MissingDataError
 
 
 def split_files(test_file: Literal["test", "testall"]) -> dict[str, str]:
@@ -49,7 +49,7 @@ def read_caption_files(folder: Path, word: str, num_images: int | None = None) -
     Args:
         folder: the files' folder.
         word: `train`, `dev`, `test` or `testall`.
-        num_images: N; None counts the runs of equal ids, for layouts where nothing else tells N.
+        num_images: N; None counts the runs of equal ids, for layouts where nothing else states N.
 
     Raises:
         DataError: a file is missing or is not UTF-8 text, a line is empty, the captions are not a multiple of the
@@ -76,7 +76,7 @@ def read_lines(path: Path) -> list[str]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise DataError(f"{path} is missing") from None
+        raise MissingDataError(f"{path} is missing") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -89,10 +89,14 @@ def read_lines(path: Path) -> list[str]:
 
 
 def captions_per_image(path: Path, num_captions: int, num_images: int) -> int:
-    """How many consecutive captions each image has; a `DataError` where they are not a multiple of the images."""
+    """How many consecutive captions each image has.
+
+    Raises:
+        DataError: the number of captions is not a multiple of the number of images.
+    """
     per_image, rest = divmod(num_captions, num_images)
     if rest or not per_image:
-        raise DataError(f"{path} has {num_captions} captions, which is no multiple of the {num_images} images")
+        raise DataError(f"{path} has {num_captions} captions, not a multiple of the {num_images} images")
     return per_image
 
 
@@ -100,7 +104,7 @@ def image_ids(path: Path, listed: Sequence[str], num_images: int, per_image: int
     """One id per image, from a list with one per image or one per caption.
 
     Raises:
-        DataError: the list has another length, the captions of one image have different ids, or an id occurs twice.
+        DataError: the list has the wrong length, the captions of one image have different ids, or an id occurs twice.
     """
     num_captions = num_images * per_image
     if len(listed) not in (num_images, num_captions):
@@ -113,13 +117,15 @@ def image_ids(path: Path, listed: Sequence[str], num_images: int, per_image: int
         odd = next((line for line in range(start, start + step) if listed[line] != listed[start]), None)
         if odd is not None:
             raise DataError(
-                f"line {odd + 1} of {path} has id {listed[odd]}, but its caption is of the same image as that "
-                f"of line {start + 1} with id {listed[start]}"
+                f"line {odd + 1} of {path} has id {listed[odd]}, but its caption belongs to the same image as that "
+                f"of line {start + 1}, which has id {listed[start]}"
             )
     ids = tuple(listed[::step])
     seen: dict[str, int] = {}
     for image, name in enumerate(ids):
         if name in seen:
-            raise DataError(f"image {name} is listed twice in {path}: as images {seen[name]} and {image} from 0")
+            raise DataError(
+                f"image {name} is listed twice in {path}: as images {seen[name]} and {image}, counted from 0"
+            )
         seen[name] = image
     return ids

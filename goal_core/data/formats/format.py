@@ -1,4 +1,4 @@
-"""What a dataset format does, and what the check of a dataset reports."""
+"""The interface of a dataset format, and the report of a dataset check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from goal_core.data.config import DataConfig, IdMappedConfig, RegionsConfig
 from goal_core.data.dataset import Dataset, Split
-from goal_core.errors import DataError
+from goal_core.errors import DataError, MissingDataError
 
 State = Literal["ok", "missing", "wrong"]
 T = TypeVar("T")
@@ -68,13 +68,13 @@ class DatasetFormat(Protocol[C_contra]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at."""
+    """One item that was checked."""
 
     item: str
     """A file or folder (by its name), a split, or the images' content."""
     state: State
     found: str
-    """What is there, or what is wrong with it."""
+    """What was found, or what is wrong with it."""
     published: str = ""
     """What the published dataset has there; empty where nothing is published."""
 
@@ -90,7 +90,7 @@ class DataReport:
 
     @property
     def complete(self) -> bool:
-        """Whether everything is present and of the right shape."""
+        """Whether everything is present and has the right shape."""
         return all(finding.state == "ok" for finding in self.findings)
 
     def note(self, item: str, state: State, found: str, published: str = "") -> None:
@@ -102,12 +102,11 @@ class DataReport:
         try:
             return act()
         except DataError as error:
-            absent = any(words in str(error) for words in ("missing", "not found", "no annotation file"))
-            self.note(item, "missing" if absent else "wrong", str(error))
+            self.note(item, "missing" if isinstance(error, MissingDataError) else "wrong", str(error))
             return None
 
     def compare(self, item: str, found: str, published: str | None, *, same: bool) -> None:
-        """Add a finding next to what is published, None for nothing; it is wrong where they are not the same."""
+        """Add a finding with its published value, or None; it is wrong where the two are not the same."""
         self.note(item, "ok" if same or published is None else "wrong", found, published or "")
 
     def counts(self, split: str, found: SplitCounts, published: SplitCounts | None) -> None:
@@ -134,7 +133,7 @@ class DataReport:
 
 
 def _problems(split: Split) -> Iterator[tuple[int, list[str]]]:
-    """For each few images of a split, how many they are and what is wrong with them."""
+    """The number of images in each chunk of a split, and the problems found in it."""
 
     def problem(index: int) -> str:
         try:
@@ -146,7 +145,7 @@ def _problems(split: Split) -> Iterator[tuple[int, list[str]]]:
             return str(error)
         return ""
 
-    # Pillow decodes outside of Python's lock, so threads use all cores.
+    # Pillow releases Python's global lock while it decodes, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for part in np.array_split(np.arange(split.num_images), -(-split.num_images // _CHUNK)):
             yield len(part), [text for text in pool.map(problem, part.tolist()) if text]
@@ -156,11 +155,11 @@ def dataset_folder(root: str) -> Path:
     """The folder that ``data.root`` names.
 
     Raises:
-        DataError: there is none.
+        MissingDataError: it does not exist.
     """
     folder = Path(root).expanduser()
     if not folder.is_dir():
-        raise DataError(f"dataset folder not found: {folder}")
+        raise MissingDataError(f"dataset folder not found: {folder}")
     return folder
 
 
@@ -179,13 +178,13 @@ _IMAGE_SOURCES = {
 
 
 def published_splits(name: str, captions_per_image: int = 5) -> dict[str, SplitCounts]:
-    """Karpathy's splits of a published dataset, with so many captions of each image; empty for other datasets."""
+    """Karpathy's splits of a published dataset, with a number of captions per image; empty for other datasets."""
     sizes = _SPLIT_SIZES.get(name, {})
     return {split: SplitCounts(images=size, captions=captions_per_image * size) for split, size in sizes.items()}
 
 
 def published_files(config: IdMappedConfig | RegionsConfig) -> dict[str, SplitCounts]:
-    """Published counts of the files that a dataset uses; how many of COCO's images its `test` files hold is unknown."""
+    """Published counts of the files that a dataset uses; the number of COCO images in its `test` files is unknown."""
     counts = published_splits(config.name)
     if config.name == "coco" and config.test_file == "test":
         del counts["test"]

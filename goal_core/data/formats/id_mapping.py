@@ -1,4 +1,4 @@
-"""VSE-infinity's tree of raw images: captions and ids in text files, and the file of each id in `id_mapping.json`."""
+"""VSE-infinity's folder of raw images: captions and ids in text files, and the file of each id in `id_mapping.json`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class IdMapping(DatasetFormat[IdMappedConfig]):
         raw.check_images(root, [name for listed in names.values() for name in listed], report)
 
     def published_counts(self, config: IdMappedConfig) -> Mapping[str, SplitCounts]:
-        """Those of Karpathy's splits."""
+        """The counts of Karpathy's splits."""
         return first_val(published_files(config), config.max_val_images)
 
 

@@ -2,7 +2,7 @@
 
 The file is an object whose ``images`` list holds, for each image, ``filename``, ``split`` (train, restval, val or
 test), ``sentences`` (each with ``raw`` text, or ``tokens``) and, where images lie in folders, ``filepath``.
-Further keys are ignored.
+Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from goal_core.data.formats.format import (
     first_val,
     published_splits,
 )
-from goal_core.errors import DataError, nearest
+from goal_core.errors import DataError, MissingDataError, nearest
 
 SPLIT_OF = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 """The split for each split name in the file; `restval`, the rest of COCO's val2014, is trained on."""
@@ -77,7 +77,7 @@ class Karpathy(DatasetFormat[KarpathyConfig]):
         raw.check_images(root, [record.name for record in records], report)
 
     def published_counts(self, config: KarpathyConfig) -> Mapping[str, SplitCounts]:
-        """Those of Karpathy's splits; how many captions all of COCO has is not stated."""
+        """The counts of Karpathy's splits; the number of all captions of COCO is not published."""
         if config.name == "coco" and config.max_captions == 0:
             return {}
         counts = published_splits(config.name, min(config.max_captions or 5, 5))
@@ -86,9 +86,10 @@ class Karpathy(DatasetFormat[KarpathyConfig]):
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Within the block Python does not search for reference cycles.
+    """Disable the garbage collector within the block.
 
-    COCO's annotations make millions of objects, none in a cycle, and the searches take longer than the work.
+    COCO's annotations make millions of objects, none in a cycle; searching them for cycles would take longer than
+    reading them.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -106,12 +107,14 @@ def _annotation_file(root: Path, annotations: str) -> Path:
     if annotations != "auto":
         path = root / annotations
         if not path.is_file():
-            raise DataError(f"annotation file not found: {path} (dataset_*.json files there: {listed})")
+            raise MissingDataError(f"annotation file not found: {path} (dataset_*.json files there: {listed})")
         return path
     if not candidates:
         held = sorted(path.name for path in root.iterdir())
         shown = ", ".join(held[:5]) + (", ..." if len(held) > 5 else "") if held else "nothing"
-        raise DataError(f"no annotation file dataset_*.json in {root}, which holds {shown}; name one with annotations")
+        raise MissingDataError(
+            f"no annotation file dataset_*.json in {root}, which contains {shown}; name one with annotations"
+        )
     if len(candidates) > 1:
         raise DataError(f"several annotation files in {root}: {listed}; name one with annotations")
     return candidates[0]

@@ -19,7 +19,7 @@ from goal_core.data.config import IdMappedConfig, KarpathyConfig, XvlmJsonConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
 from goal_core.data.formats.format import DataReport
 from goal_core.data.images import decode_image
-from goal_core.errors import DataError
+from goal_core.errors import DataError, MissingDataError
 
 WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
@@ -79,14 +79,14 @@ def image_dataset(
 ) -> Dataset:
     """Build a dataset of raw images.
 
-    The fingerprint covers the split, name, captions and number of bytes of each image, and the corpus. Content that
-    changes within a file of the same size is not noticed.
+    The fingerprint covers the split, name, captions and number of bytes of each image, and the corpus. A change
+    of content that keeps the size of a file is not noticed.
 
     Args:
         config: the dataset.
         records: all images that are used, each split in its order.
         files: the file of each record.
-        corpus: captions that the vocabulary is made of, where they are not those of train and val.
+        corpus: captions from which the vocabulary is built; empty for those of train and val.
     """
     pairs = list(zip(records, files, strict=True))
     described: Iterable[object] = ([record.split, record.name, record.captions, file.size] for record, file in pairs)
@@ -122,8 +122,8 @@ def check_once(names: Mapping[str, Sequence[str]], source: str = "") -> None:
 def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
     """Locate image files by listing each folder once; no image is opened.
 
-    A folder may lie at several paths (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that holds one of the
-    folder's images is taken for all of them.
+    Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
+    of the folder's images is used for all of them.
 
     Args:
         root: folder of the dataset.
@@ -145,16 +145,16 @@ def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
     if missing:
         more = ", ..." if len(missing) > _NAMES_SHOWN else ""
         shown = ", ".join(missing[:_NAMES_SHOWN])
-        raise DataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
+        raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
     return [file for file in found if file is not None]
 
 
 def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
-    """The named files of one folder by their names, from the first path that holds any of them."""
+    """The named files of one folder by their names, from the first path that contains any of them."""
     paths = [root / parent / folder for parent in (WITH_FOLDER if folder else WITHOUT_FOLDER)]
     existing = [path for path in paths if path.is_dir()]
     if not existing:
-        raise DataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
+        raise MissingDataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
     for path in existing:
         try:
             with os.scandir(path) as entries:
@@ -168,7 +168,7 @@ def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
 
 
 def check_images(root: Path, names: Iterable[str], report: DataReport) -> None:
-    """Report for each folder of images how many are there, or which are not; arguments as :func:`find_images`."""
+    """Report how many images each folder has, or which are missing; arguments as in :func:`find_images`."""
     folders: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
         folders[name.rpartition("/")[0]].append(name)
@@ -191,7 +191,7 @@ def read_json(path: Path) -> object:
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise DataError(f"{path} is missing") from None
+        raise MissingDataError(f"{path} is missing") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
@@ -199,7 +199,7 @@ def read_json(path: Path) -> object:
 
 
 def kind_of(item: Mapping[str, object], key: str) -> str:
-    """What a key holds instead of what it should, in words."""
+    """Describe the wrong value of a key, for messages."""
     if key not in item:
         return "no such key"
     if item[key] == "":

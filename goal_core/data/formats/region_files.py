@@ -1,4 +1,4 @@
-"""Files of precomputed regions, `*_ims.npy`: read through a memory map, and written so that a killed writer goes on."""
+"""Files of precomputed regions, `*_ims.npy`: read through a memory map, written in parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from goal_core.atomic import json_bytes, replace_bytes, storage_errors
-from goal_core.errors import DataError
+from goal_core.errors import DataError, MissingDataError, first_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class RegionRows:
 
     file: RegionFile
     ids: tuple[str, ...]
-    """Of the file's first images; those after are not part of the split."""
+    """Ids of the file's first images; later rows are not part of the split."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -86,8 +86,8 @@ def read_region_header(path: Path) -> RegionFile:
     """Read the header of a `*_ims.npy` file, and check that all of its data is there.
 
     Raises:
-        DataError: the file is missing, is not an npy file, is cut short, or does not hold (N, R, F) floating point
-            numbers.
+        DataError: the file is missing, is not an npy file, is cut short, or does not contain (N, R, F)
+            floating point numbers.
     """
     try:
         stat = path.stat()
@@ -96,13 +96,13 @@ def read_region_header(path: Path) -> RegionFile:
             shape, _, dtype = read(file)
             start = file.tell()
     except FileNotFoundError:
-        raise DataError(f"{path} is missing") from None
+        raise MissingDataError(f"{path} is missing") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, SyntaxError, tokenize.TokenError) as error:  # the header is a Python literal
-        raise DataError(f"{path} is no npy file, or its header is cut short: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{path} is not an .npy file, or its header is cut short: {first_line(error)}") from error
     if dtype.kind != "f":
-        raise DataError(f"{path} must hold floating point numbers, got {dtype}")
+        raise DataError(f"{path} must contain floating point numbers, got {dtype}")
     if len(shape) != 3 or min(shape) < 1:
         raise DataError(f"{path} must have shape (images, regions, features), none of them 0; got {shape}")
     wanted = start + math.prod(shape) * dtype.itemsize
@@ -113,19 +113,19 @@ def read_region_header(path: Path) -> RegionFile:
 
 
 class FeatureFile:
-    """Writes (N, R, F) float32 in parts under a hidden name, and goes on where a killed writer stopped.
+    """Writes (N, R, F) float32 in parts to a hidden file, and continues where a killed writer stopped.
 
-    A note next to the hidden file says how many rows are safely on the disk; the rest of the file does not count. Use
-    it as a context manager: leaving it without an error and with all N rows written gives the file its name.
+    A note next to the hidden file records how many rows are safely on the disk; the rest of the file does not count.
+    Use it as a context manager: leaving it without an error and with all N rows written gives the file its name.
 
     Args:
         path: the final name; its folder exists.
         shape: (N, R, F).
-        key: what the rows are; rows of another key are thrown away, not continued.
+        key: identifies the rows; rows with a different key are discarded.
 
     Raises:
         DataError: another process is writing this file.
-        StorageError: the disk refuses.
+        StorageError: the file cannot be written.
     """
 
     def __init__(self, path: Path, shape: tuple[int, int, int], key: str) -> None:
@@ -151,7 +151,7 @@ class FeatureFile:
         return self
 
     def append(self, rows_BRF: NDArray[np.float32]) -> None:
-        """Add images after those that are there, (B, R, F) float32; they are on the disk when this returns."""
+        """Append images, (B, R, F) float32; they are on the disk when this returns."""
         end = self.num_rows + len(rows_BRF)
         if rows_BRF.shape[1:] != self._shape[1:] or end > self._shape[0]:
             raise ValueError(f"rows {rows_BRF.shape} do not fit {self._shape} after {self.num_rows}")
@@ -175,7 +175,7 @@ class FeatureFile:
             self._file.close()
 
     def _locked(self) -> BinaryIO:
-        """The hidden file, empty where there was none, locked against other writers."""
+        """The hidden file, created if necessary, locked against other writers."""
         file = open(self._partial, "r+b", opener=lambda path, flags: os.open(path, flags | os.O_CREAT, 0o666))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -189,7 +189,7 @@ class FeatureFile:
         return file
 
     def _mapped(self) -> np.memmap[Any, np.dtype[np.float32]]:
-        """The rows of a killed writer where its note fits them, otherwise those of a new file."""
+        """The rows of a killed writer if its note matches them, otherwise those of a new file."""
         there = self._partial.stat().st_size
         with suppress(FileNotFoundError, ValueError):  # no note, or one that is damaged, or no rows
             noted = json.loads(self._note.read_text())
@@ -198,5 +198,5 @@ class FeatureFile:
             if fits and there >= rows.offset + noted["rows"] * rows[0].nbytes:
                 self.num_rows = noted["rows"]
                 return rows
-        self._note.unlink(missing_ok=True)  # before the rows that it speaks of become zeros
+        self._note.unlink(missing_ok=True)  # before the rows it describes become zeros
         return npy.open_memmap(self._partial, mode="w+", dtype="<f4", shape=self._shape)

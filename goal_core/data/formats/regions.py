@@ -20,7 +20,7 @@ from goal_core.data.formats.region_files import RegionFile, RegionRows, read_reg
 from goal_core.errors import DataError
 
 _SAMPLED_ROWS = 32
-"""Rows of each file that are looked at before training; all of COCO's would be 33 GB to read."""
+"""Rows of each file that are read before training; reading all of COCO's would take 33 GB."""
 
 PUBLISHED_REGIONS = (36, 2048)
 """Bottom-up attention features: the 36 boxes of highest score, 2,048 numbers each (Anderson et al. 2018)."""
@@ -77,11 +77,11 @@ class Regions(DatasetFormat[RegionsConfig]):
         report.attempt("ids", lambda: _check_apart(splits))
 
     def published_counts(self, config: RegionsConfig) -> Mapping[str, SplitCounts]:
-        """Those of Karpathy's splits."""
+        """The counts of Karpathy's splits."""
         return first_val(published_files(config), config.max_val_images)
 
     def how_to_obtain(self, config: RegionsConfig) -> tuple[str, ...]:
-        """Features that are published, and how to compute others."""
+        """Where published features come from, and how to compute others."""
         return (self.source, _OWN_FEATURES) if published_files(config) else (_OWN_FEATURES,)
 
 
@@ -114,7 +114,7 @@ def _check_apart(splits: Mapping[str, RegionRows]) -> None:
 def _check_split(
     folder: Path, word: str, published: SplitCounts | None, report: DataReport
 ) -> tuple[RegionFile | None, tuple[str, ...] | None]:
-    """Report on a split's three files; returns the region file and the images' ids, where they are right."""
+    """Report on a split's three files; returns the region file and the images' ids where they are valid."""
     ims, caps, ids = (folder / f"{word}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt"))
     file = report.attempt(ims.name, lambda: read_region_header(ims))
     captions = report.attempt(caps.name, lambda: texts.read_lines(caps))

@@ -1,7 +1,7 @@
 """Synthetic pictures of coloured shapes, five captions each, generated from a seed.
 
 Scenes come in families of four that differ in one respect each, so every image has near misses in its own split.
-Captions leave things out, so no model reaches a recall of 100.
+Captions are incomplete, so no model reaches a recall of 100.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from goal_core.data.scenes.rendering import render_scene
 from goal_core.data.scenes.scene import Draws, Scene, random_scene, similar_scene
 
 GENERATOR_VERSION = 1
-"""Raised whenever the same parameters would give other pictures or captions."""
+"""Raise it whenever the same parameters would give different pictures or captions."""
 FAMILY_SIZE = 4
 TRIES_IN_FAMILY = 50
-"""Similar scenes to try before one of another family is taken, where most descriptions are used up."""
+"""Similar scenes to try before taking one of another family, when most descriptions are already taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneReader:
-    """Renders a split's images when they are asked for; an :class:`~goal_core.data.dataset.ImageReader`."""
+    """Renders a split's images on demand; an :class:`~goal_core.data.dataset.ImageReader`."""
 
     split: str
     scenes: tuple[Scene, ...]
@@ -90,7 +90,7 @@ class Scenes(DatasetFormat[ScenesConfig]):
             report.counts(name, SplitCounts(images=images, captions=CAPTIONS_PER_SCENE * images), None)
 
     def published_counts(self, config: ScenesConfig) -> Mapping[str, SplitCounts]:
-        """None of the splits is published."""
+        """Empty: nothing is published."""
         return {}
 
 

@@ -28,7 +28,7 @@ _COCO_COUNTS = {
     "val": SplitCounts(images=5_000, captions=25_010),
     "test": SplitCounts(images=5_000, captions=25_010),
 }
-"""X-VLM's files hold every caption of COCO, where some images have six or seven."""
+"""X-VLM's files contain every caption of COCO, where some images have six or seven."""
 
 
 class XvlmJson(DatasetFormat[XvlmJsonConfig]):
@@ -79,7 +79,7 @@ class XvlmJson(DatasetFormat[XvlmJsonConfig]):
         raw.check_images(root / config.image_root, names, report)
 
     def published_counts(self, config: XvlmJsonConfig) -> Mapping[str, SplitCounts]:
-        """Those of Karpathy's splits, for COCO with all captions."""
+        """The counts of Karpathy's splits, for COCO with all captions."""
         counts = _COCO_COUNTS if config.name == "coco" else published_splits(config.name)
         return first_val(counts, config.max_val_images)
 
@@ -96,7 +96,7 @@ def _train_records(paths: Sequence[Path]) -> list[raw.ImageRecord]:
         if id_of.setdefault(image, number) != number:
             raise DataError(f"{where}: image {image} has two ids, {id_of[image]!r} and {number!r}")
         if image_of.setdefault(number, image) != image:
-            raise DataError(f"{where}: image_id {number!r} is of two images, {image_of[number]} and {image}")
+            raise DataError(f"{where}: image_id {number!r} belongs to two images, {image_of[number]} and {image}")
         captions.setdefault(image, []).append(_caption(item.get("caption"), f"{where}.caption"))
     return [raw.ImageRecord(split="train", name=image, captions=tuple(texts)) for image, texts in captions.items()]
 

@@ -1,7 +1,7 @@
 """Image files to the pixels that a backbone sees: decoding, transforms and augmentation.
 
 Batches, evaluation and the extraction of features read images through :class:`DecodedImages` and
-:class:`ImageDecoder`; nothing outside of this room opens an image file.
+:class:`ImageDecoder`; nothing outside this room opens an image file.
 """
 
 from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder

@@ -59,7 +59,7 @@ class _Decoding(Dataset[Any]):
 
 
 class _Requests(Sampler[DecodeRequest]):
-    """Hands the requests of the current stream to the workers, one whenever a worker comes free."""
+    """Hands the requests of the current stream to the workers, one whenever a worker becomes free."""
 
     def __init__(self) -> None:
         self.current: Iterable[DecodeRequest] = ()
@@ -74,8 +74,8 @@ class ImageDecoder:
     Args:
         split: the images.
         config: their sizes and augmentation.
-        num_workers: worker processes, which are kept from stream to stream and work two batches ahead each;
-            0 decodes in this process. The pixels do not depend on it.
+        num_workers: worker processes, which stay between streams and each work two batches ahead; 0 decodes in this
+            process. The pixels do not depend on it.
     """
 
     def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0) -> None:
@@ -134,9 +134,9 @@ class ImageDecoder:
 class DecodedImages:
     """A split's images as evaluation sees them, decoded once where memory allows.
 
-    If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded when it is
-    first asked for and then kept as uint8; otherwise each is decoded whenever it is asked for. The worker processes
-    stop once everything is kept.
+    If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded on
+    first use and then kept as uint8; otherwise each is decoded on every use. The worker processes stop once everything
+    is kept.
     """
 
     def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0, ram_limit: int = RAM_LIMIT) -> None:

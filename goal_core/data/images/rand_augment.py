@@ -1,6 +1,6 @@
-"""RandAugment as X-VLM uses it: two of ten operations, each applied or not, at one strength.
+"""RandAugment as X-VLM uses it: two of ten operations, each applied with probability one half, at a fixed strength.
 
-The operations are torchvision's. A generator that belongs to the image chooses them and their direction.
+The operations are torchvision's. The image's own random generator chooses them and their direction.
 
 Source: X-VLM's training transform, RandAugment(2, 7) of Cubuk et al. 2020 (arXiv:1909.13719) with a chance of one half
 for each drawn operation. Deviates: X-VLM rotates and shears with OpenCV, here torchvision does, bilinear as well.
@@ -25,11 +25,11 @@ _GREY = (128.0, 128.0, 128.0)
 
 
 def rand_augment(image: Image.Image, generator: np.random.Generator) -> Image.Image:
-    """Change an image.
+    """Distort an image.
 
     Args:
         image: RGB.
-        generator: advanced by six uniform doubles, whatever they choose.
+        generator: advanced by six uniform doubles in any case.
 
     Returns:
         RGB, of the same size.
@@ -84,4 +84,4 @@ OPERATIONS: dict[str, Callable[[Image.Image, int], Image.Image]] = {
     "TranslateY": _move(shift=(0, _SHIFT_PIXELS)),
     "Rotate": _move(degrees=_TURN_DEGREES),
 }
-"""All that may be drawn, in X-VLM's order; each takes an image and a direction, 1 or -1."""
+"""All operations, in X-VLM's order; each takes an image and a direction, 1 or -1."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from goal_core.data.config import ImageConfig
 from goal_core.data.images.rand_augment import rand_augment
-from goal_core.errors import DataError
+from goal_core.errors import DataError, first_line
 
 CROP_SCALE = (0.08, 1.0)
 """Range of a random crop's share of the image's area."""
@@ -63,8 +63,7 @@ def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         raise
     # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
     except Exception as error:
-        detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"cannot read image {os.fspath(path)}: {detail}") from error
+        raise DataError(f"cannot read image {os.fspath(path)}: {first_line(error)}") from error
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -86,23 +85,23 @@ class ImageTransform:
     size: int
     """Side of the square, pixels."""
     resize: int
-    """The shorter side before the central crop, pixels; without meaning where the image is stretched."""
+    """The shorter side before the central crop, pixels; not used where the image is stretched."""
     stretches: bool = False
     """Whether evaluation stretches the whole image to the square, instead of cropping its centre."""
     resampling: Image.Resampling = Image.Resampling.BILINEAR
     crop: Callable[[int, int, np.random.Generator], CropBox] | None = None
-    """Draws the crop of a training image from its height and width; None trains on the pixels of evaluation."""
+    """Draws the crop of a training image from its height and width; None: training uses the pixels of evaluation."""
     distort: Callable[[Image.Image, np.random.Generator], Image.Image] | None = None
     """Changes a training image after the crop and the flip."""
 
     @property
     def augments(self) -> bool:
-        """Whether every use of an image in training sees other pixels."""
+        """Whether each use of an image in training sees different pixels."""
         return self.crop is not None
 
     @property
     def feature_key(self) -> dict[str, str | bool]:
-        """What the key of cached features must hold besides ``size`` and ``resize`` to identify their pixels."""
+        """What the key of cached features must contain besides ``size`` and ``resize`` to identify their pixels."""
         if not self.stretches:
             return {}
         return {"stretched": "bicubic" if self.resampling is Image.Resampling.BICUBIC else True}

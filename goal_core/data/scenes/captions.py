@@ -1,4 +1,4 @@
-"""English captions of synthetic scenes: synonyms, varied word order, and only part of what there is to see."""
+"""English captions of synthetic scenes: synonyms, varied word order, and only part of each scene."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _BACKGROUND_MENTIONED = 0.5
 
 
 def scene_captions(scene: Scene, draws: Draws) -> list[str]:
-    """Write five captions, each of another form. Everything they say is true, and none mentions everything.
+    """Write five captions, each of a different form. All are true; none is complete.
 
     Args:
-        scene: what there is to see.
+        scene: what to describe.
         draws: the choice of words and of what to mention.
 
     Returns:

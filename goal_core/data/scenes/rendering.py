@@ -1,4 +1,4 @@
-"""Pictures of synthetic scenes, with noise, so that scenes described in equal words differ in their pixels."""
+"""Pictures of synthetic scenes, with noise, so that scenes of equal description differ in their pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a synthetic scene contains, and scenes chosen at random."""
+"""The content of a synthetic scene, and random scenes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES = ("small", "large")
 TINTS = ("white", "grey", "beige", "pale blue", "mint", "lilac")
 PATTERNS = ("plain", "striped", "dotted", "checked")
 GRID = 3
-"""Objects stand in the cells of a GRID x GRID board."""
+"""Rows and columns of the grid in whose cells the objects stand."""
 
 
 class Draws:
@@ -115,8 +115,8 @@ def random_scene(draws: Draws) -> Scene:
 def similar_scene(scene: Scene, draws: Draws) -> Scene:
     """Change a scene in one respect.
 
-    The change is of an object's colour, shape, size or position, of the background, or an exchange of two objects'
-    positions or colours.
+    It changes an object's colour, shape, size or position, changes the background, or exchanges the positions or
+    colours of two objects.
     """
     while True:
         changed = _changed(scene, draws)

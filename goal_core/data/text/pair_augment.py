@@ -1,6 +1,6 @@
 """Size augmentation of VSE-infinity: regions and words that are left out in training.
 
-Every random draw belongs to one (seed, epoch, caption), so all cells see a pair augmented alike, after a resume too.
+Every random draw belongs to one (seed, epoch, caption), so all cells see the same augmented pairs, also after a resume.
 
 Source: VSE-infinity (Chen et al., CVPR 2021), section 3.3.
 """
@@ -33,7 +33,7 @@ class PairAugment:
     """The cells' seed."""
 
     def keep_regions(self, epoch: int, caption: int, num_regions: int) -> NDArray[np.bool_]:
-        """Which of an image's regions a pair sees, (num_regions,) bool; at least one."""
+        """Which of an image's regions a pair keeps, (num_regions,) bool; at least one."""
         draws = _uniform(num_regions, self.seed, "regions", epoch, caption)
         kept = draws >= self.rate
         if not kept.any():

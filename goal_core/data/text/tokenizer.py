@@ -34,7 +34,7 @@ def tokenizer_from_json(text: str) -> Tokenizer:
     """Read the text of a tokenizer's ``to_json``.
 
     Raises:
-        DataError: the text is anything else.
+        DataError: the text does not describe a tokenizer.
     """
     try:
         stored = json.loads(text)

@@ -113,7 +113,7 @@ class Vocabulary:
         """Read the parsed text of :meth:`to_json`.
 
         Raises:
-            DataError: it is anything else.
+            DataError: it does not describe a vocabulary.
         """
         if set(stored) != {"format", "words"}:
             raise DataError(f"vocabulary must be an object with 'words' and 'format': {cls.stored_format!r}")

@@ -1,4 +1,4 @@
-"""Captions to BERT's word pieces, as they are and as X-VLM cleans them first."""
+"""Captions to BERT's word pieces, either unchanged or cleaned first as in X-VLM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SPLIT = pre_tokenizers.BertPreTokenizer()
 
 @dataclass(frozen=True, slots=True)
 class Wordpieces:
-    """A BERT vocabulary, and how it cuts captions; a :class:`~goal_core.data.text.Tokenizer`.
+    """A BERT vocabulary, which splits captions into word pieces; a :class:`~goal_core.data.text.Tokenizer`.
 
     Raises:
         DataError: a special piece is missing, `[PAD]` is not the first, or a piece is listed twice.
@@ -41,8 +41,9 @@ class Wordpieces:
     pieces: tuple[str, ...]
     """Piece `i` has id `i`; `[PAD]` is 0."""
     lowercase: bool = True
-    """Whether captions lose capitals and accents first, as for the `uncased` models."""
+    """Whether captions are first lower-cased and stripped of accents, as for the `uncased` models."""
     _tokenizer: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
+    _special_ids: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ids = {piece: index for index, piece in enumerate(self.pieces)}
@@ -59,6 +60,7 @@ class Wordpieces:
         tokenizer.pre_tokenizer = _SPLIT
         tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
         object.__setattr__(self, "_tokenizer", tokenizer)
+        object.__setattr__(self, "_special_ids", {piece: ids[piece] for piece in SPECIAL_PIECES})
 
     @classmethod
     def of_captions(cls, captions: Iterable[str], min_count: int) -> Wordpieces:
@@ -97,7 +99,7 @@ class Wordpieces:
         """Read the parsed text of :meth:`to_json`.
 
         Raises:
-            DataError: it is anything else.
+            DataError: it does not describe word pieces.
         """
         pieces = stored.get("pieces")
         if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
@@ -134,9 +136,7 @@ class Wordpieces:
         return len(self.pieces)
 
     def _id(self, special: str) -> int:
-        found = self._tokenizer.token_to_id(special)
-        assert found is not None
-        return found
+        return self._special_ids[special]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class CleanedWordpieces:
         """Ids between `[CLS]` and `[SEP]`, at most :data:`MAX_TOKENS` with both.
 
         Raises:
-            DataError: nothing is left of the caption.
+            DataError: the caption is empty after cleaning.
         """
         pieces = self.wordpieces.encode(clean_caption(caption))[1:-1]
         return self.wordpieces.wrap(pieces[: MAX_TOKENS - 2])
@@ -169,11 +169,11 @@ class CleanedWordpieces:
         """Read the parsed text of :meth:`to_json`.
 
         Raises:
-            DataError: it is anything else.
+            DataError: it does not describe word pieces.
         """
         inner = stored.get("wordpieces")
         if not isinstance(inner, dict) or inner.get("format") != Wordpieces.stored_format:
-            raise DataError("the stored tokenizer holds no word pieces")
+            raise DataError("the stored tokenizer has no word pieces")
         return cls(wordpieces=Wordpieces.from_stored(inner))
 
 
@@ -183,7 +183,7 @@ def clean_caption(caption: str) -> str:
     Hyphens and slashes become blanks, ``<person>`` becomes `person`.
 
     Raises:
-        DataError: nothing is left of it.
+        DataError: it is empty after cleaning.
 
     Source: X-VLM's published `pre_caption`.
     """

@@ -89,7 +89,7 @@ def test_id_goes_by_content_and_not_by_place(start: Path, tmp_path: Path) -> Non
         ({"embed_dim": 32}, "its embed_dim is 16, not 32"),
         ({"text": GruConfig(word_dim=9)}, "its text.word_dim is 8, not 9"),
         ({"backbone": BackboneConfig(name="test_vit", weights="random")}, "its backbone is test_resnet, not test_vit"),
-        ({"framework": "vse_infty"}, "it is of framework vsepp, not vse_infty"),
+        ({"framework": "vse_infty"}, "its framework is vsepp, not vse_infty"),
     ],
 )
 def test_another_model_is_one_clear_line(start: Path, changes: dict[str, object], message: str) -> None:
@@ -112,6 +112,6 @@ def test_a_vocabulary_or_a_file_that_does_not_fit_is_one_clear_line(start: Path,
     write_checkpoint(other, tensors | {"heads.text.embed.weight": rows[:-2]}, state)
     refused(other, rf"has {len(rows)} words, but its word embedding {len(rows) - 2} rows")
     write_checkpoint(other, tensors, {"epoch": 1})
-    refused(other, "is no model: give a best.safetensors")
+    refused(other, "is not a model checkpoint; give a best.safetensors")
     other.write_bytes(start.read_bytes()[:5000])
     refused(other, "cannot read")

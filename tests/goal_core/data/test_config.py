@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, get_args
 
 import pytest
@@ -56,7 +56,7 @@ def test_every_dataset_says_whether_it_has_images_and_files(config: DataConfig) 
     assert (config.image is None) == (config.format == "regions")
     assert (config.root is None) == (config.format == "scenes")
     if config.root is not None:
-        moved = config.with_root("z")
+        moved = replace(config, root="z")
         assert (type(moved), moved.root) == (type(config), "z")
         assert {**asdict(moved), "root": "y"} == asdict(config)
     if config.image is None:

@@ -102,10 +102,10 @@ def test_a_finished_folder_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_folder_of_other_features_is_refused(tmp_path: Path) -> None:
     root = write_dataset(tmp_path / "images")
     features(root, tmp_path / "out")
-    with pytest.raises(DataError, match=r"holds other features: kind is grid, not windows; choose another folder"):
+    with pytest.raises(DataError, match=r"contains other features: kind is grid, not windows; choose another folder"):
         features(root, tmp_path / "out", kind="windows")
     (tmp_path / "out" / "features.json").unlink()
-    with pytest.raises(DataError, match=r"holds dev_ims\.npy but no features\.json; choose another folder"):
+    with pytest.raises(DataError, match=r"contains dev_ims\.npy but no features\.json; choose another folder"):
         features(root, tmp_path / "out")
 
 
@@ -124,7 +124,7 @@ def test_features_of_features_and_a_full_disk_are_refused(tmp_path: Path, monkey
             features(root, tmp_path / "out")
     features(root, tmp_path / "out")
     regions = open_dataset(RegionsConfig(name="tiny", root=str(tmp_path / "out")))
-    with pytest.raises(DataError, match="tiny holds precomputed features already"):
+    with pytest.raises(DataError, match="tiny has precomputed features already"):
         extract_features(regions, IMAGE, BACKBONE, tmp_path / "again")
 
 

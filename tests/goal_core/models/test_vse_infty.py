@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from goal_core.models.backbones import grid_features
-from goal_core.models.vse_infty import GeneralizedPooling, RegionMlp, drop_cells, unit
+from goal_core.models.vse_infty import GeneralizedPooling, RegionMlp, drop_cells, unit_vectors
 
 
 def pooled_by_hand(pool: GeneralizedPooling, elements: list[list[float]]) -> list[float]:
@@ -83,7 +83,9 @@ def test_padding_rows_enter_the_statistics_of_the_region_mlp() -> None:
 
 
 def test_unit_vectors_and_zero() -> None:
-    torch.testing.assert_close(unit(torch.tensor([[3.0, 4.0], [0.0, 0.0]])), torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
+    torch.testing.assert_close(
+        unit_vectors(torch.tensor([[3.0, 4.0], [0.0, 0.0]])), torch.tensor([[0.6, 0.8], [0.0, 0.0]])
+    )
 
 
 @pytest.mark.parametrize(("name", "size"), [("test_resnet", 96), ("test_efficientnet", 64)])

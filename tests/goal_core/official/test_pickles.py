@@ -76,7 +76,7 @@ def test_a_pickle_that_calls_is_refused_and_never_run(tmp_path: Path, save: Any,
     }[function]
     path = tmp_path / "evil.pth"
     save({**SAVED, "opt": Calls(function, *arguments)}, path)
-    with pytest.raises(WeightsError, match=rf"is refused: .*{function.__name__}.*nothing of it was run"):
+    with pytest.raises(WeightsError, match=rf"is refused: .*{function.__name__}.*nothing in it was run"):
         read_torch_file(path)
     assert not mark.exists()
 
@@ -96,9 +96,9 @@ def test_damaged_missing_and_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="cannot read"):
         read_torch_file(tmp_path / "cut.pth")
     save_now([1, 2], tmp_path / "list.pth")
-    with pytest.raises(WeightsError, match="holds a list"):
+    with pytest.raises(WeightsError, match="contains a list"):
         read_torch_file(tmp_path / "list.pth")
-    with pytest.raises(WeightsError, match="holds 'b', which is no tensor"):
+    with pytest.raises(WeightsError, match="contains 'b', which is not a tensor"):
         tensors_of({"a": torch.ones(1), "b": 3}, "x.pth")
 
 
@@ -148,7 +148,7 @@ def test_a_vocabulary_that_calls_is_refused(tmp_path: Path) -> None:
     mark = tmp_path / "it_ran"
     for value in (Calls(os.system, f"touch {mark}"), Namespace(word2idx={})):
         (tmp_path / "v.pkl").write_bytes(pickle.dumps(value))
-        with pytest.raises(DataError, match="nothing of it was run"):
+        with pytest.raises(DataError, match="nothing in it was run"):
             read_vocabulary(tmp_path / "v.pkl")
     assert not mark.exists()
     with pytest.raises(DataError, match="no vocabulary at"):
@@ -174,8 +174,8 @@ def test_all_tensors_are_accounted_for() -> None:
     ("change", "message"),
     [
         ({"x.b": None}, r"1 missing \(x.b\)"),
-        ({"x.b": torch.ones(5)}, r"1 of another shape \(x.b is \(5,\), not \(4,\)\)"),
-        ({"x.c": torch.ones(5)}, r"1 without a place \(x.c\)"),
+        ({"x.b": torch.ones(5)}, r"1 with the wrong shape \(x.b is \(5,\), not \(4,\)\)"),
+        ({"x.c": torch.ones(5)}, r"1 unexpected \(x.c\)"),
     ],
 )
 def test_a_tensor_missing_misshapen_or_strange_is_refused(change: dict[str, Any], message: str) -> None:

@@ -22,7 +22,7 @@ from goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_core.errors import WeightsError
 from goal_core.evaluation import evaluate_checkpoint, open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, build_backbone
-from goal_core.official import layouts, read_vse_infty, write_published
+from goal_core.official import layouts, read_published, read_vse_infty, write_published
 from tests.helpers.region_files import write_regions
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
@@ -255,11 +255,11 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     refused("names lack the prefix module. ", image, prefix="")
     refused("no_imgnorm", image, no_imgnorm=True)
     refused("precomp_enc_type = 'selfattention'", image, precomp_enc_type="selfattention")
-    refused("backbone 'detector'; convertible are wsl", image, precomp_enc_type="backbone", backbone_source="detector")
+    refused("backbone 'detector'; only wsl", image, precomp_enc_type="backbone", backbone_source="detector")
     refused("lacks image.image_encoder.fc.weight", image, precomp_enc_type="backbone", backbone_source="wsl")
     refused("missing .image.mlp.layers.0.bias", {k: v for k, v in image.items() if k != "mlp.layers.0.bias"})
-    refused("without a place .image.extra", image | {"extra": torch.zeros(1)})
-    refused("of another shape .image.gpool.linear.weight", image | {"gpool.linear.weight": torch.zeros(1, 16)})
+    refused("1 unexpected .image.extra", image | {"extra": torch.zeros(1)})
+    refused("with the wrong shape .image.gpool.linear.weight", image | {"gpool.linear.weight": torch.zeros(1, 16)})
     rows = {"bert.embeddings.word_embeddings.weight": torch.zeros(31, WIDTH)}
     refused("has 31 rows, but the vocabulary has 30 word pieces", image, text | rows)
     cells = image_of_cells()
@@ -284,6 +284,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.chdir(tmp_path)
     save(tmp_path / "model_best.pth", image_of_regions(), text_parts(), precomp_enc_type="basic")
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES.pieces) + "\n")
+    published = read_published("vse_infty", tmp_path / "model_best.pth", tmp_path / "vocab.txt")
+    assert (published.model.framework, published.vocabulary) == ("vse_infty", PIECES)
     write_regions(tmp_path / "data")
     sweep = {
         "name": "tiny",

@@ -18,7 +18,7 @@ from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.errors import WeightsError
 from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import BackboneConfig, VseppHeads, build_backbone
-from goal_core.official import read_vocabulary, read_vsepp, write_published
+from goal_core.official import read_published, read_vocabulary, read_vsepp, write_published
 from tests.helpers.python2_pickle import save_python2_torch
 
 WORDS = tuple(f"word{index}" for index in range(21))
@@ -119,7 +119,7 @@ def test_converted_is_evaluated_like_any_cell(converted: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cnn_type": "vgg19"}, "image network 'vgg19'; convertible are resnet18"),
+        ({"cnn_type": "vgg19"}, "image network 'vgg19'; only resnet18"),
         ({"use_abs": True}, "use_abs = True"),
         ({"measure": "order"}, "measure = 'order'"),
     ],
@@ -139,10 +139,10 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="precomputed features"):
         read_vsepp(save_published(tmp_path / "b.pth.tar", bare, text), Vocabulary(WORDS), image_size=64)
     moved = {name.replace("cnn.module.", "cnn."): value for name, value in image.items()}
-    with pytest.raises(WeightsError, match=r"100 missing .*100 without a place"):
+    with pytest.raises(WeightsError, match=r"100 missing .*100 unexpected"):
         read_vsepp(save_published(tmp_path / "c.pth.tar", moved, text), Vocabulary(WORDS), image_size=64)
     torch.save({"state_dict": text}, tmp_path / "d.pth.tar")
-    with pytest.raises(WeightsError, match="no VSE\\+\\+ checkpoint"):
+    with pytest.raises(WeightsError, match="not a checkpoint of VSE\\+\\+"):
         read_vsepp(tmp_path / "d.pth.tar", Vocabulary(WORDS), image_size=64)
 
 
@@ -163,6 +163,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     ids = {word: index for index, word in enumerate(("<pad>", "<start>", "<end>", "<unk>", *WORDS))}
     (tmp_path / "vocab.json").write_text(json.dumps({"word2idx": ids}))
     assert read_vocabulary(tmp_path / "vocab.json") == Vocabulary(WORDS)
+    published = read_published("vsepp", tmp_path / "model_best.pth.tar", tmp_path / "vocab.json", image_size=64)
+    assert (published.model.framework, published.vocabulary) == ("vsepp", Vocabulary(WORDS))
     call = [
         "convert",
         "model_best.pth.tar",

@@ -42,8 +42,8 @@ def test_a_state_that_cannot_be_read_costs_the_epochs_and_not_the_cell(tmp_path:
     train_unit(unit, broken)
     for cell_id, folder in broken.items():
         assert folder.numbers() == unbroken[cell_id].numbers()
-    assert "training begins anew" in broken["con-con"].path("log.txt").read_text()
-    assert "training begins anew" not in broken["sig-ms-cir"].path("log.txt").read_text()
+    assert "training starts again" in broken["con-con"].path("log.txt").read_text()
+    assert "training starts again" not in broken["sig-ms-cir"].path("log.txt").read_text()
 
 
 @pytest.mark.parametrize(

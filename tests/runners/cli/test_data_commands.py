@@ -57,7 +57,7 @@ def test_features_are_written_and_open_as_regions(
     assert "14 images, 1 regions of 96 numbers each" in capsys.readouterr().out
     assert open_dataset(RegionsConfig(name="tiny", root=out)).splits["train"].region_shape == (1, 96)
     assert run(["data", "features", sweep, "--out", out, "--kind", "windows"]) == 2
-    assert "holds other features: kind is grid, not windows" in capsys.readouterr().err
+    assert "contains other features: kind is grid, not windows" in capsys.readouterr().err
     for option, value, said in (
         ("--kind", "boxes", "Invalid value for '--kind': 'boxes' is not one of 'grid', 'windows'"),
         ("--device", "tpu", "Invalid value for '--device': 'tpu' is not one of 'cpu', 'cuda'"),

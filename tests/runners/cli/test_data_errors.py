@@ -51,7 +51,7 @@ def first_lines(name: str, count: int) -> Callable[[Path], Any]:
     ("damage", "message"),
     [
         (lambda root: (root / "train_ims.npy").write_bytes((root / "train_ims.npy").read_bytes()[:-9]), "is truncated"),
-        (first_lines("dev_caps.txt", 14), "dev_caps.txt has 14 captions, which is no multiple of the 3 images"),
+        (first_lines("dev_caps.txt", 14), "dev_caps.txt has 14 captions, not a multiple of the 3 images"),
         (first_lines("test_ids.txt", 2), "one for each of the 3 images or for each of the 15 captions"),
         (lambda root: (root / "test_ids.txt").write_text("7\n7\n8\n"), "image 7 is listed twice in"),
         (lambda root: (root / "test_ims.npy").unlink(), "test_ims.npy is missing"),

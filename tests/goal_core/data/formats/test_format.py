@@ -78,6 +78,12 @@ def test_a_missing_folder_is_missing(tmp_path: Path, name: str) -> None:
     assert bad(karpathy(tmp_path, name=name))[0][0] == "missing"
 
 
+def test_a_fault_is_wrong_even_where_a_folder_is_named_missing(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "missing_ids not found")
+    (root / "dataset_tiny.json").write_text("[")
+    assert [state for state, _ in bad(karpathy(root))] == ["wrong"]
+
+
 def test_an_empty_file_and_an_image_listed_twice(tmp_path: Path) -> None:
     root = write_dataset(tmp_path)
     (root / "pictures/0004.png").write_bytes(b"")
@@ -111,7 +117,7 @@ def test_all_problems_of_region_files_are_found_together(tmp_path: Path) -> None
     (tmp_path / "test_caps.txt").write_text("one\ntwo\n")
     states = bad(check_regions(tmp_path))
     assert [state for state, _ in states] == ["wrong", "missing", "wrong"]
-    parts = ("train_ims.npy is truncated", "dev_ids.txt is missing", "no multiple of")
+    parts = ("train_ims.npy is truncated", "dev_ids.txt is missing", "not a multiple of")
     for (_, found), words in zip(states, parts, strict=True):
         assert words in found
 

@@ -112,10 +112,10 @@ def test_a_missing_root_is_named(tmp_path: Path) -> None:
 
 
 def test_without_annotation_file_the_folder_is_described(tmp_path: Path) -> None:
-    refuse(tmp_path, r"no annotation file dataset_\*\.json in .*, which holds nothing")
+    refuse(tmp_path, r"no annotation file dataset_\*\.json in .*, which contains nothing")
     for name in "abcdefg":
         (tmp_path / name).touch()
-    refuse(tmp_path, r"which holds a, b, c, d, e, \.\.\.; name one with annotations")
+    refuse(tmp_path, r"which contains a, b, c, d, e, \.\.\.; name one with annotations")
 
 
 def test_several_annotation_files_are_listed(tmp_path: Path) -> None:

@@ -94,14 +94,14 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
             cut("test_ims.npy", 300),
             r"test_ims\.npy is truncated: 300 bytes instead of 512 for shape \(3, 4, 8\) float32",
         ),
-        (cut("test_ims.npy", 40), r"test_ims\.npy is no npy file, or its header is cut short"),
-        (cut("test_ims.npy", 0), r"test_ims\.npy is no npy file, or its header is cut short"),
+        (cut("test_ims.npy", 40), r"test_ims\.npy is not an \.npy file, or its header is cut short"),
+        (cut("test_ims.npy", 0), r"test_ims\.npy is not an \.npy file, or its header is cut short"),
         (lambda root: (root / "test_ims.npy").open("ab").write(b"x"), r"test_ims\.npy is longer than its header says"),
         (
             lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 8))),
             r"must have shape \(images, regions, features\)",
         ),
-        (lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 4, 8), int)), r"must hold floating point numbers"),
+        (lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 4, 8), int)), r"must contain floating point numbers"),
         (lambda root: np.save(root / "dev_ims.npy", np.zeros((3, 4, 9))), r"dev_ims\.npy has features of 9 numbers"),
         (lines("train_caps.txt", lambda rows: rows[:-1]), r"train_caps\.txt has 29 captions, .* of the 6 images"),
         (lines("train_caps.txt", lambda rows: rows[:5]), r"train_caps\.txt has 5 captions, .* of the 6 images"),
@@ -114,11 +114,11 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
         ),
         (
             lines("train_ids.txt", lambda rows: [*rows[:5], rows[1]]),
-            r"image 101 is listed twice in .*train_ids\.txt: as images 1 and 5 from 0",
+            r"image 101 is listed twice in .*train_ids\.txt: as images 1 and 5, counted from 0",
         ),
         (
             lines("train_ids.txt", lambda rows: [*[row for row in rows for _ in range(5)][1:], "999"]),
-            r"line 5 of .*train_ids\.txt has id 101, .* of line 1 with id 100",
+            r"line 5 of .*train_ids\.txt has id 101, .* of line 1, which has id 100",
         ),
     ],
 )
@@ -140,11 +140,11 @@ def test_a_region_that_is_not_finite_names_its_image(tmp_path: Path) -> None:
 
 def test_images_and_regions_are_not_taken_for_each_other(tmp_path: Path) -> None:
     split = opened(write_regions(tmp_path)).splits["train"]
-    with pytest.raises(DataError, match="split 'train' holds precomputed regions and no images"):
+    with pytest.raises(DataError, match="split 'train' has precomputed regions, not images"):
         split.load_image(0)
     images = open_dataset(KarpathyConfig(name="x", root=str(write_dataset(tmp_path / "images")))).splits["train"]
     assert images.region_shape is None
-    with pytest.raises(DataError, match="split 'train' holds images and no precomputed regions"):
+    with pytest.raises(DataError, match="split 'train' has images, not precomputed regions"):
         images.load_regions(np.array([0]))
 
 

@@ -71,7 +71,10 @@ def test_several_train_files_are_one_split(tmp_path: Path) -> None:
         ({"train": [{**TRAIN[0], "image_id": None}]}, r"record 0\.image_id must be a number or text, got NoneType"),
         ({"train": [*TRAIN, {**TRAIN[0], "image_id": 9}]}, "record 3: image a/0.png has two ids, 7 and 9"),
         ({"train": [*TRAIN, {**TRAIN[1], "image_id": 7}]}, "record 3: image a/1.png has two ids"),
-        ({"train": [*TRAIN, {**TRAIN[1], "image": "b/3.png"}]}, "image_id 'x8' is of two images, a/1.png and b/3.png"),
+        (
+            {"train": [*TRAIN, {**TRAIN[1], "image": "b/3.png"}]},
+            "image_id 'x8' belongs to two images, a/1.png and b/3.png",
+        ),
         ({"val": [{"image": "a/2.png", "caption": "one"}]}, r"record 0\.caption must be a list of captions, got str"),
         ({"val": [{"image": "a/2.png", "caption": []}]}, r"caption must be a list of captions, got an empty list"),
         ({"val": [{"image": "a/2.png", "caption": ["a", 3]}]}, r"record 0\.caption\[1\] must be text, got int"),

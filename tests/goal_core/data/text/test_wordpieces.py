@@ -40,5 +40,5 @@ def test_captions_are_cleaned_and_cut() -> None:
     assert tokenizer_from_json(tokenizer.to_json()) == tokenizer
     long = tokenizer.encode("cars " * 30)
     assert (len(long), long[0], long[-1]) == (40, pieces.encode("")[0], pieces.encode("")[1])
-    with pytest.raises(DataError, match="holds no word pieces"):
+    with pytest.raises(DataError, match="has no word pieces"):
         tokenizer_from_json(json.dumps({**json.loads(tokenizer.to_json()), "wordpieces": []}))
