@@ -40,8 +40,15 @@ def source_digest(function: Callable[..., Any]) -> str:
     Raises:
         ConfigError: the function uses an object whose value cannot be hashed.
     """
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
     digest = hashlib.sha256()
-    for text in sorted(_Reader(getattr(function, "__module__", "")).read(function, "")):
+    try:
+        texts = sorted(_Reader(inner.__module__).read(function, ""))
+    except RecursionError as error:
+        raise ConfigError(f"the code of an objective ({inner.__module__}) uses a value that contains itself") from error
+    for text in texts:
         digest.update(text.encode() + b"\0")
     return digest.hexdigest()[:12]
 
@@ -59,6 +66,8 @@ class _Reader:
             if id(value) not in self._seen:
                 self._seen.add(id(value))
                 yield from self._definition(value)
+        elif isinstance(value, (staticmethod, classmethod)) or hasattr(value, "__wrapped__"):
+            yield from self.read(value.__wrapped__, name)
         elif isinstance(value, functools.partial):
             yield from self.read([value.func, value.args, value.keywords], name)
         elif isinstance(value, MethodType):
@@ -95,7 +104,7 @@ class _Reader:
         elif counts and isinstance(value, type):
             yield _source(value)
             for part in [*value.__bases__, *vars(value).values()]:
-                if isinstance(part, (FunctionType, type)):
+                if isinstance(part, (FunctionType, type, staticmethod, classmethod)):
                     yield from self.read(part, "")
 
     def _function(self, function: FunctionType, counts: bool) -> Iterator[str]:
@@ -126,6 +135,11 @@ def _global_names(code: CodeType) -> set[str]:
     return names.union(*map(_global_names, inner))
 
 
+def _bytecode(code: CodeType) -> str:
+    inner = [_bytecode(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts]
+    return repr((code.co_code, inner, code.co_names))
+
+
 def _pickled(value: Any, name: str) -> str:
     try:
         return hashlib.sha256(pickle.dumps(value, protocol=4)).hexdigest()
@@ -145,7 +159,7 @@ def _source(value: FunctionType | type) -> str:
     except (OSError, TypeError, SyntaxError):  # typed into an interpreter, or a lambda within an expression
         if isinstance(value, type):
             return value.__qualname__
-        return repr((value.__code__.co_code, value.__code__.co_consts, value.__code__.co_names))
+        return _bytecode(value.__code__)
     lines = source.splitlines()
     for (first, start), (last, end) in _prose(source, definition):
         kept = lines[last - 1].encode()[end:].decode()

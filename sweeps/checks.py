@@ -77,9 +77,9 @@ def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def check_store(place: str) -> str:
     """Check the results folder: a folder, without credentials."""
-    scheme, colon, _ = _check_place("store", place).partition("://")
-    if colon and scheme.lower() != "file":
-        raise ConfigError(f"store must be a folder; object stores ({scheme}://) are not supported, got {place!r}")
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", _check_place("store", place))
+    if scheme and not place.startswith("file:///"):
+        raise ConfigError(f"store must be a folder; object stores ({scheme[1]}://) are not supported, got {place!r}")
     return place
 
 

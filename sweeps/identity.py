@@ -45,9 +45,9 @@ _NEUTRAL = {
 """Settings added after the first results, each with the value at which it changes nothing. Hashes leave out a setting
 that has this value, so that earlier results stay valid."""
 
-_NOT_TRACKED_AT_NEUTRAL = frozenset({"select_on", "bn_mode", "vocabulary"})
-"""Neutral settings that were also added after the first MLflow runs. They are not shown at their neutral values,
-because the parameters of a run cannot change."""
+UNTRACKED_DEFAULTS = {key: _NEUTRAL[key] for key in ("select_on", "bn_mode", "vocabulary")}
+"""Settings that were also added after the first MLflow runs, with their neutral values. Runs do not show them at these
+values, because the parameters of a run cannot change."""
 
 
 def cell_id(
@@ -141,8 +141,7 @@ def _without_neutral(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tracked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    hidden = _NOT_TRACKED_AT_NEUTRAL
-    return {key: value for key, value in settings.items() if not (key in hidden and _is_neutral(key, value))}
+    return {key: value for key, value in settings.items() if UNTRACKED_DEFAULTS.get(key) != value}
 
 
 def _is_neutral(key: str, value: Any) -> bool:

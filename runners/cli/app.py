@@ -67,6 +67,11 @@ def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
             raise
         print(f"error: {error}", file=sys.stderr)
         return _USAGE
+    except OSError as error:
+        if debug:
+            raise
+        print(f"error: {error} (--debug shows where)", file=sys.stderr)
+        return _USAGE
     except typer.Exit as leave:
         return int(leave.exit_code)
     except (typer.Abort, KeyboardInterrupt):

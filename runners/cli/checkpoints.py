@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from goal_core.errors import GoalError
-from runners.cli.options import AsJson, Device, Set, console
+from runners.cli.options import AsJson, Device, Set, console, local_path
 
 checkpoints = typer.Typer()
 _SHOWN = 5
@@ -77,7 +77,7 @@ def convert(
     checkpoint: Annotated[
         Path, typer.Argument(help="The published checkpoint: VSE++'s .pth.tar, VSE-infinity's .pth or X-VLM's .th.")
     ],
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    out: Annotated[Path, typer.Option(parser=local_path, help="The .safetensors file to write.")],
     vocabulary: Annotated[
         Path,
         typer.Option(help="The vocabulary of its training: VSE++'s coco_vocab.pkl or .json, or BERT's vocab.txt."),

@@ -11,7 +11,7 @@ import typer
 from rich.progress import Progress
 
 from goal_core.errors import ConfigError
-from runners.cli.options import AsJson, Device, Set, Sweep, console, notes
+from runners.cli.options import AsJson, Device, Set, Sweep, console, local_path, notes
 
 if TYPE_CHECKING:
     from goal_core.data import DataReport
@@ -67,7 +67,7 @@ def _print_report(report: DataReport) -> None:
 @data.command()
 def features(
     sweep: Sweep,
-    out: Annotated[Path, typer.Option(help="Folder to write; an interrupted call is continued.")],
+    out: Annotated[Path, typer.Option(parser=local_path, help="Folder to write; an interrupted call is continued.")],
     set_: Set = None,
     kind: Annotated[
         Literal["grid", "windows"],

@@ -47,8 +47,8 @@ def launch(
     from runners.execution.ray_tune import RayLostError, restart_command
     from runners.launch.launcher import INTERRUPTED, LaunchOptions, launch_sweep
 
-    if retry_failed and only_failed:
-        raise GoalError("give --retry-failed or --only-failed, not both")
+    if only_failed and (retry_failed or force):
+        raise GoalError("give --only-failed without --retry-failed and --force, which train more than the failed cells")
     arguments = SweepArguments(sweep, set_, store, tracking_uri)
     opened = arguments.open()
     if dry_run:

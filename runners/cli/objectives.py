@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from runners.cli.options import AsJson, console
+from runners.cli.options import AsJson, console, local_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,9 @@ listing = typer.Typer()
 
 @listing.command()
 def objectives(
-    plot: Annotated[Path | None, typer.Option(help="Draw the weights and gradient fields into this folder.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(parser=local_path, help="Draw the weights and gradient fields into this folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the 15 objectives, their names in the literature, and which are the gradient of a loss.

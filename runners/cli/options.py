@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -16,6 +18,16 @@ if TYPE_CHECKING:
 console = Console(highlight=False)
 notes = Console(highlight=False, stderr=True)
 """For progress bars, which do not belong to the output of a command."""
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def local_path(text: str) -> Path:
+    """Parse the path of an option that writes to this machine."""
+    if _URI.match(text):
+        raise typer.BadParameter(f"give a path on this machine, got {text!r}")
+    return Path(text)
+
 
 Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]

@@ -17,7 +17,7 @@ import psutil
 import typer
 
 from goal_core.errors import GoalError
-from runners.cli.options import Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console
+from runners.cli.options import Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
 
 results = typer.Typer()
 _SYNC_WAIT_S = 600.0
@@ -33,7 +33,7 @@ def report(
     set_: Set = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the report.")] = None,
+    out: Annotated[Path | None, typer.Option(parser=local_path, help="Folder of the report.")] = None,
     compare: Annotated[Literal["published"] | None, typer.Option(help="Compare with the paper's numbers.")] = None,
     published: Annotated[str | None, typer.Option(help="`goal_grid`: the paper's own tables, without a sweep.")] = None,
     scale: Annotated[Scale, typer.Option(help="Colours of the tables.")] = "paper",
@@ -146,7 +146,7 @@ def ui(
     set_: Set = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
-    port: Annotated[int, typer.Option(help="Port on this machine.")] = 5000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 5000,
 ) -> None:
     """Open MLflow's web page for the sweep's runs (Ctrl-C ends it).
 
@@ -157,7 +157,7 @@ def ui(
 
     (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
     database = sqlite_file(target.uri)
-    if database is not None and not database.is_file():
+    if database is not None and not (database.is_file() and database.stat().st_size):
         raise GoalError(f"no tracking database at {database}; launch the sweep first, or give its --store")
     _require_free(port)
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", target.uri]

@@ -73,14 +73,13 @@ def launch_sweep(
     with SweepTracking(
         sweep, sweep.store, live=bool(todo), warn=lambda line: view.note(f"tracking: {line}")
     ) as tracking:
-        tracking.tell_of_edits(view.note)
-        tracking.sync_all()
         if not todo:
             status = _finish(plan.progress, view, tracking)
             return LaunchOutcome(status=status, progress=plan.progress, found_nothing_to_do=True)
         with sweep.store.heartbeat(sweep.config.name) as heartbeat:
             heartbeat.start(training.key for training in todo)
-            plan.set_aside_finished()
+            tracking.tell_of_edits(todo, view.note)
+            tracking.sync_all()
             launcher = Launcher(sweep, options, plan, view, tracking, heartbeat.id)
             status = launcher.run()
     return LaunchOutcome(status=status, progress=plan.progress, found_nothing_to_do=False)
@@ -113,10 +112,11 @@ class LaunchPlan:
         for training in self._forced:
             self.progress.restart(training)
 
-    def set_aside_finished(self) -> None:
-        """Move away the results of the trainings that will be repeated."""
+    def set_aside_finished(self) -> int:
+        """Move away the results of the trainings that will be repeated. Returns how many there are."""
         for training in self._forced:
             self._sweep.store.set_aside(training)
+        return len(self._forced)
 
     def _forgive(self, *, only: bool) -> None:
         """Set failed trainings back to waiting; with ``only``, give up all others."""
@@ -215,6 +215,11 @@ class Launcher:
         with self._view, RayUnits(self._options.address, needs) as ray:
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             self._tracking.tracking.wait_open()
+            if repeated := self._plan.set_aside_finished():
+                self._view.note(
+                    f"--force: {repeated} finished trainings start over; their results are kept beside them, in "
+                    "folders that end in .replaced-N. To continue after a stop, launch without --force"
+                )
             for trainings in self._sweep.by_stage:
                 self._train_stage(ray, trainings)
 

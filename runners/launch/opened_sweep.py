@@ -12,6 +12,7 @@ from goal_core.training import TrainingPlan, UnitPlan
 from runners.execution.worker import UnitJob
 from runners.launch.progress import SweepProgress
 from runners.store import BEST, Store, TrainingStatus
+from runners.tracking.uri import resolve_uri
 from sweeps import ResolvedSweep, Training, Unit, load_sweep
 
 
@@ -111,6 +112,7 @@ def open_sweep(sweep: str, overrides: Sequence[str] = ()) -> OpenedSweep:
     """
     config = load_sweep(sweep, overrides)
     results = Store(config.store)
+    resolve_uri(config.tracking, results.root)  # an unsupported URI shows here, before anything is trained
     dataset = open_dataset(config.data)
     weights = {model.backbone.name: initial_weights_id(model) for model in config.model.models}
     return OpenedSweep(

@@ -129,8 +129,9 @@ class SweepProgress:
         return list(dict.fromkeys(training.block for training in self._standings))
 
     def digest(self) -> str:
-        """16 hex digits that change when the set of trainings changes or any of them ends differently."""
-        return content_id(sorted([one.training.cell.id, one.training.key, one.state] for one in self.standings))
+        """16 hex digits that change when the set of trainings changes, or the state or result of any of them."""
+        ends = [[one.training.cell.id, one.training.key, one.state, dict(one.test)] for one in self.standings]
+        return content_id(sorted(ends, key=str))
 
     def grid(self, block: Block, metric: str) -> dict[tuple[str, str], GridCell]:
         """The grid of a block, by (pair, triplet).

@@ -3,42 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from runners.tracking import schema as names
 from runners.tracking.runs import TrackedRun
 from runners.tracking.values import training_params, training_tags
 from sweeps import Training
+from sweeps.identity import UNTRACKED_DEFAULTS
 
 _PLACE = (names.STAGE, names.PAIR, names.TRIPLET, names.SEED, names.BACKBONE, names.FRAMEWORK)
 """Tags that a training shares with the earlier training that it replaces."""
 _MAX_SHOWN = 5
 
 
-def describe_edits(trainings: Iterable[Training], runs: Mapping[str, TrackedRun]) -> list[str]:
+def describe_edits(
+    trainings: Iterable[Training], todo: Collection[Training], runs: Mapping[str, TrackedRun]
+) -> list[str]:
     """Describe which trainings are new because a setting, the data or the code of a weight was edited.
 
     Args:
         trainings: the sweep's trainings.
+        todo: those that will be trained.
         runs: every run of its experiment, by key.
 
     Returns:
         A line for each set of edits, with the number of trainings that it affects.
     """
-    asked = {training.key: training for training in trainings}
+    asked = {training.key for training in trainings}
     earlier = {
         tuple(run.tags.get(tag, "") for tag in _PLACE): run
         for key, run in sorted(runs.items(), key=lambda item: item[1].started)
         if key not in asked
     }
     edits: Counter[str] = Counter()
-    for key, training in asked.items():
+    for training in todo:
         tags = training_tags(training)
         replaced = earlier.get(tuple(tags[tag] for tag in _PLACE))
-        if key not in runs and replaced is not None:
+        if training.key not in runs and replaced is not None:
             edits[_text(_differences(training, tags, replaced))] += 1
     return [
-        f"edited since an earlier launch: {text}; {count} trainings start over, and the earlier results are kept"
+        f"edited since an earlier launch: {text}; {count} {'training starts' if count == 1 else 'trainings start'} "
+        "over, and the earlier results are kept"
         for text, count in edits.items()
         if text
     ]
@@ -46,14 +51,29 @@ def describe_edits(trainings: Iterable[Training], runs: Mapping[str, TrackedRun]
 
 def _differences(training: Training, tags: Mapping[str, str], earlier: TrackedRun) -> Iterator[str]:
     now, then = training_params(training), earlier.params
+    stages_now, stages_then = _stages(now), _stages(then)
+    if stages_now != stages_then:
+        yield f"stages {', '.join(stages_then)} -> {', '.join(stages_now)}"
     for name in sorted(now.keys() | then.keys()):
-        # A name that only one of them has was added or removed by a version of goal-sweep, unless it names edited code.
-        known = (name in now and name in then) or name.endswith("_code")
-        if known and now.get(name) != then.get(name):
-            yield f"{name} {then.get(name, 'as shipped')} -> {now.get(name, 'as shipped')}"
+        values = [params.get(name, _default(name)) for params in (then, now)]
+        # A name that only one of them has was added or removed by a version of goal-sweep.
+        if None not in values and values[0] != values[1]:
+            yield f"{name} {values[0]} -> {values[1]}"
     fingerprint = names.DATA_FINGERPRINT
     if tags[fingerprint] != earlier.tags.get(fingerprint):
         yield f"the data ({earlier.tags.get(fingerprint)} -> {tags[fingerprint]})"
+
+
+def _stages(params: Mapping[str, str]) -> list[str]:
+    return sorted({name.split(".")[1] for name in params if name.startswith("stages.")})
+
+
+def _default(name: str) -> str | None:
+    """What a parameter that a run lacks stands for, if that is known."""
+    if name.endswith("_code"):
+        return "as shipped"
+    value = UNTRACKED_DEFAULTS.get(name.rpartition(".")[2])
+    return None if value is None else str(value)
 
 
 def _text(differences: Iterator[str]) -> str:

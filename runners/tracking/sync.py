@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -85,17 +85,17 @@ class SweepTracking:
             self.tracking.flush(wait)
         return not self._behind
 
-    def tell_of_edits(self, tell: Callable[[str], None]) -> None:
+    def tell_of_edits(self, todo: Collection[Training], tell: Callable[[str], None]) -> None:
         """Report what was edited since earlier launches. Call this before any run is brought up to date.
 
         Args:
+            todo: the trainings that this launch will train.
             tell: receives each line, on another thread.
         """
 
         def look(runs: RunWriter) -> None:
-            trainings = self._sweep.trainings
-            lines = describe_edits(trainings, runs.runs)
-            lines.append(describe_code(trainings, runs.runs, short_digest(gather().git_diff_sha256)))
+            lines = describe_edits(self._sweep.trainings, todo, runs.runs)
+            lines.append(describe_code(self._sweep.trainings, runs.runs, short_digest(gather().git_diff_sha256)))
             for line in filter(None, lines):
                 tell(line)
 

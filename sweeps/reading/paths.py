@@ -85,7 +85,7 @@ def make_absolute(config: SweepConfig) -> SweepConfig:
     data = config.data
     if data.root is not None:
         data = replace(data, root=_absolute(data.root))
-    store = _absolute(config.store)
+    store = _absolute(config.store.removeprefix("file://"))
     return replace(
         config,
         data=data,

@@ -180,6 +180,27 @@ def with_module(x):
 def with_default(x, scale=TABLE["a"]):
     return x * scale
 
+class Tools:
+    @staticmethod
+    def near(x):
+        return near(x)
+
+@functools.cache
+def cached(x):
+    return near(x)
+
+def with_static(x):
+    return Tools.near(x)
+
+def with_cached(x):
+    return cached(x)
+
+PARTIAL = functools.partial(with_cached, 1.0)
+NESTED = (frozenset({{"a", "b", "c"}}), ["d"])
+
+def with_nested(x):
+    return x * len(NESTED)
+
 @torch.no_grad()
 def under_library_decorator(x):
     return near(x)
@@ -218,6 +239,13 @@ def deep(x):
         ("under_library_decorator", "return x + 1", "return x + 2"),
         ("under_own_decorator", "function(x) * 2", "function(x) * 3"),
         ("one_line", "x + 4", "x + 5"),
+        ("with_static", "return x + 1", "return x + 2"),
+        ("with_cached", "return x + 1", "return x + 2"),
+        ("cached", "return x + 1", "return x + 2"),
+        ("PARTIAL", "return x + 1", "return x + 2"),
+        ("PARTIAL", "with_cached, 1.0", "with_cached, 2.0"),
+        ("SCALE", "* self.by", "/ self.by"),
+        ("with_nested", '["d"]', '["e"]'),
         ("with_far", "x + 1\n#", ""),
         ("with_module", "x + 1\n#", ""),
     ],
@@ -241,6 +269,28 @@ def test_equal_code_has_equal_digests(module_of: Callable[[str], ModuleType]) ->
     assert len(functions) > 15
     for name in functions:
         assert source_digest(getattr(first, name)) == source_digest(getattr(second, name)), name
+
+
+def test_a_digest_is_the_same_in_every_process(module_of: Callable[[str], ModuleType]) -> None:
+    module = module_of(USES.format(other=module_of(FAR).__name__))
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(str(module.__file__)).parent)!r})
+import {module.__name__} as module
+from goal_core.source_digest import source_digest
+inner = eval("lambda x: [y for y in x]")
+print(*map(source_digest, (module.with_nested, module.with_names, inner)))
+"""
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    assert len(printed) == 1
 
 
 def test_an_object_that_cannot_be_hashed_is_refused(module_of: Callable[[str], ModuleType]) -> None:

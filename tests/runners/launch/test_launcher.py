@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from goal_core.errors import GoalError
 from goal_core.training import TrainingFailed
 from runners.execution.worker import UnitListener
-from runners.launch.launcher import Launcher, LaunchOptions, LaunchPlan
+from runners.launch.launcher import Launcher, LaunchOptions, LaunchPlan, launch_sweep
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import BEST, charged_failures, end_attempt
@@ -92,6 +93,21 @@ def test_an_interrupted_retry_is_retried_by_the_same_command(tmp_path: Path, fai
     plan = LaunchPlan(sweep, LaunchOptions(failed=failed))  # type: ignore[arg-type]
     assert training in plan.startable(sweep.by_stage[0], ahead=False)
     assert plan.forgiven == {training: 1}
+
+
+def test_force_moves_nothing_before_ray_and_tracking_are_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = opened_in(tmp_path / "store")
+    finish(sweep, sweep.trainings)
+    monkeypatch.setattr(OpenedSweep, "check_trainable", lambda self: None)
+
+    class NoRay(NoTracking):
+        def __init__(self, *arguments: object) -> None:
+            raise GoalError("cannot reach Ray")
+
+    monkeypatch.setattr("runners.launch.launcher.RayUnits", NoRay)
+    with pytest.raises(GoalError, match="cannot reach Ray"):
+        launch_sweep(sweep, LaunchOptions(force=True), Console(quiet=True), lambda *words: " ".join(words))
+    assert {status.state for status in sweep.statuses().values()} == {"done"}
 
 
 def test_force_trains_finished_trainings_anew_and_keeps_their_results_aside(tmp_path: Path) -> None:

@@ -66,3 +66,16 @@ def test_progress_and_time_left_follow_the_epochs() -> None:
     assert progress.eta_seconds() == 0.0
     progress.restart(frozen)
     assert progress.counts() == {"done": 1, "running": 0, "waiting": 1, "failed": 0}
+
+
+def test_the_digest_changes_with_a_result() -> None:
+    sweep = quickstart("objectives.only=[con/con]", "seeds=[1]")
+
+    def digest(r1: float | None) -> str:
+        progress = SweepProgress(sweep.trainings)
+        if r1 is not None:
+            progress.done(sweep.trainings[0], result(r1))
+        return progress.digest()
+
+    assert digest(50.0) == digest(50.0)
+    assert len({digest(None), digest(50.0), digest(50.1)}) == 3

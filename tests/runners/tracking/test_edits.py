@@ -31,7 +31,7 @@ def with_lr(lr: float) -> ResolvedSweep:
 
 
 def test_an_edited_setting_is_named_with_both_values() -> None:
-    assert describe_edits(SWEEP.trainings, tracked(with_lr(0.2))) == [
+    assert describe_edits(SWEEP.trainings, SWEEP.trainings, tracked(with_lr(0.2))) == [
         "edited since an earlier launch: stages.frozen.lr 0.2 -> 0.1; 4 trainings start over, and the earlier results "
         "are kept"
     ]
@@ -39,15 +39,39 @@ def test_an_edited_setting_is_named_with_both_values() -> None:
 
 def test_the_newest_of_several_earlier_launches_is_compared_with() -> None:
     runs = tracked(with_lr(0.3), started=1) | tracked(with_lr(0.2), started=2)
-    (line,) = describe_edits(SWEEP.trainings, runs)
+    (line,) = describe_edits(SWEEP.trainings, SWEEP.trainings, runs)
     assert "stages.frozen.lr 0.2 -> 0.1" in line
 
 
+def test_a_setting_that_runs_show_only_when_set_is_named_too() -> None:
+    stage = StageConfig(name="frozen", epochs=3, lr=0.1, select_on="test")
+    on_test = replace(SWEEP, config=replace(SWEEP.config, stages=(stage,)))
+    (there,) = describe_edits(on_test.trainings, on_test.trainings, tracked(SWEEP))
+    assert "stages.frozen.select_on val -> test" in there
+    (back,) = describe_edits(SWEEP.trainings, SWEEP.trainings, tracked(on_test))
+    assert "stages.frozen.select_on test -> val" in back
+
+
+def test_a_removed_stage_is_named() -> None:
+    later = StageConfig(name="finetune", epochs=1, lr=0.1)
+    both = replace(SWEEP, config=replace(SWEEP.config, stages=(*SWEEP.config.stages, later)))
+    alone = replace(SWEEP, config=replace(SWEEP.config, stages=(later,)))
+    (line,) = describe_edits(alone.trainings, alone.trainings, tracked(both))
+    assert "stages finetune, frozen -> finetune" in line
+
+
+def test_only_what_will_be_trained_starts_over() -> None:
+    earlier = tracked(with_lr(0.2))
+    (line,) = describe_edits(SWEEP.trainings, SWEEP.trainings[:1], earlier)
+    assert line.endswith("; 1 training starts over, and the earlier results are kept")
+    assert describe_edits(SWEEP.trainings, [], earlier) == []
+
+
 def test_nothing_is_said_of_what_was_there_or_is_asked_for_beside_it() -> None:
-    assert describe_edits(SWEEP.trainings, {}) == []
-    assert describe_edits(SWEEP.trainings, tracked(SWEEP) | tracked(with_lr(0.2))) == []
+    assert describe_edits(SWEEP.trainings, SWEEP.trainings, {}) == []
+    assert describe_edits(SWEEP.trainings, SWEEP.trainings, tracked(SWEEP) | tracked(with_lr(0.2))) == []
     more = resolved("con/con", "sig-ms/cir", "lin/nca", seeds=(1, 2, 3))
-    assert describe_edits(more.trainings, tracked(SWEEP)) == []
+    assert describe_edits(more.trainings, more.trainings, tracked(SWEEP)) == []
 
 
 def test_a_parameter_of_another_version_is_no_edit_but_edited_code_and_data_are() -> None:
@@ -55,7 +79,7 @@ def test_a_parameter_of_another_version_is_no_edit_but_edited_code_and_data_are(
     for run in earlier.values():
         run.params["stages.frozen.since_then"] = "1"
         run.params["objective.triplet_code"] = "1a2b3c4d5e6f"
-    (line,) = describe_edits(SWEEP.trainings, earlier)
+    (line,) = describe_edits(SWEEP.trainings, SWEEP.trainings, earlier)
     assert "objective.triplet_code 1a2b3c4d5e6f -> as shipped, the data (before -> f); 4 trainings" in line
 
 

@@ -178,11 +178,16 @@ def test_one_mistake_in_an_optional_section(
         assert lines == [line]
 
 
-def test_object_stores_are_refused(write: Write, errors_of: Errors, small_text: str) -> None:
-    (line,) = errors_of(write("a.yaml", small_text + "store: s3://bucket/x\n"))
-    assert line == (
-        "a.yaml:16: store: store must be a folder; object stores (s3://) are not supported, got 's3://bucket/x'"
-    )
+@pytest.mark.parametrize("store", ["s3://bucket/x", "s3:/bucket/x"])
+def test_object_stores_are_refused(write: Write, errors_of: Errors, small_text: str, store: str) -> None:
+    (line,) = errors_of(write("a.yaml", small_text + f"store: {store}\n"))
+    assert line == (f"a.yaml:16: store: store must be a folder; object stores (s3://) are not supported, got {store!r}")
+
+
+def test_a_file_uri_is_a_folder_everywhere(write: Write, small_text: str) -> None:
+    config = load_sweep(write("a.yaml", small_text + "store: file:///results/x\n"))
+    assert config.store == "/results/x"
+    assert config.tracking == "sqlite:////results/x/mlflow.db"
 
 
 def test_many_mistakes_are_reported_together_in_the_order_of_the_lines(write: Write, errors_of: Errors) -> None:
