@@ -1,9 +1,9 @@
-"""What a report is made of: blocks, their grids and cells, as plain values, and how they are put into words."""
+"""What a report is made of: blocks, their grids and cells, as plain values, and their wording."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from analysis.run_schema import METRICS, Metric
@@ -16,17 +16,17 @@ _NAMES = {
     "xvlm": "X-VLM",
 }
 NEAR = "≈"
-"""Stands behind a number that is within noise of the best."""
+"""Follows a number within noise of the best."""
 _BEST = "Bold: best; underlined: second"
 _NOISE = (
-    f"{NEAR}: within noise of the best (the 95 % interval of the difference holds 0, uncorrected for the number of "
-    "comparisons)"
+    f"{NEAR}: within noise of the best (the 95 % interval of the difference contains 0, uncorrected for the "
+    "number of comparisons)"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockKey:
-    """Identifies a block. Runs of different keys are never averaged."""
+    """Identifies a block. Runs with different keys are never averaged."""
 
     dataset: str
     framework: str
@@ -34,7 +34,7 @@ class BlockKey:
     stage: str
     variant: str
     data_fingerprint: str
-    """Hex; empty when the source of the numbers does not state it."""
+    """Hexadecimal; empty when the source of the numbers does not state it."""
 
     @property
     def title(self) -> str:
@@ -45,27 +45,27 @@ class BlockKey:
 
     @property
     def slug(self) -> str:
-        """The block's name for a file, without its fingerprint."""
+        """The block's name in file names, without its fingerprint."""
         variant = () if self.variant == "paper" else (self.variant,)
         words = "-".join((self.dataset, self.framework, self.backbone, self.stage, *variant))
         return re.sub(r"[^A-Za-z0-9_.-]+", "_", words)
 
 
 BLOCK_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(BlockKey))
-"""The columns that identify the block of a frame's row."""
+"""The columns of a frame that identify the block of each row."""
 MODEL_COLUMNS: tuple[str, ...] = tuple(name for name in BLOCK_COLUMNS if name != "stage")
-"""Those of them that all stages of a model share."""
+"""The block columns that all stages of a model share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A seed of a cell that was asked for and has no result."""
+    """A seed of a cell that the sweep requests and that has no result."""
 
     seed: int
     status: str
     """``failed``, ``running``, ``waiting``, ``unusable`` (done without finite numbers) or ``absent``."""
     reason: str
-    """Why, as far as is known; may be empty."""
+    """Why the result is missing, if known; may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +73,14 @@ class CellSummary:
     """One cell of a grid."""
 
     mean: float | None
-    """None when nothing is finished."""
+    """None when no seed is finished."""
     std: float | None
-    """Sample standard deviation (ddof=1); None below two values."""
+    """Sample standard deviation (ddof=1); None with fewer than two seeds."""
     n: int
-    """Number of seeds behind the mean."""
+    """Number of seeds in the mean."""
     gaps: tuple[Gap, ...] = ()
-    asked: bool = True
-    """False when the sweep leaves this objective out."""
+    requested: bool = True
+    """False when the sweep does not include this objective."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +92,10 @@ class Grid:
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
     near: frozenset[tuple[str, str]] = frozenset()
     """Cells within noise of the cell with the highest mean."""
-    unjudged: frozenset[tuple[str, str]] = frozenset()
-    """Cells that share fewer than two seeds with the cell of the highest mean, so that no interval exists."""
+    without_interval: frozenset[tuple[str, str]] = frozenset()
+    """Cells that share fewer than two seeds with the cell with the highest mean, so that there is no interval."""
     median_midpoint: bool = False
-    """Whether the median has half the full colour, as in some published tables; otherwise colours are linear."""
+    """Whether the median has half the full colour, as in some published tables; otherwise the scale is linear."""
 
     @property
     def pairs(self) -> tuple[str, ...]:
@@ -109,15 +109,15 @@ class Grid:
 
     @property
     def means(self) -> dict[tuple[str, str], float]:
-        """The means that exist, row by row."""
+        """The means of all cells that have one, row by row."""
         return {key: cell.mean for key, cell in self.cells.items() if cell.mean is not None}
 
     def best(self) -> set[tuple[str, str]]:
-        """The cells whose mean is highest as printed, to one decimal."""
+        """The cells with the highest mean as printed, to one decimal."""
         return self._ranked(0)
 
     def second(self) -> set[tuple[str, str]]:
-        """The cells whose mean is second highest as printed."""
+        """The cells with the second highest mean as printed."""
         return self._ranked(1)
 
     def _ranked(self, rank: int) -> set[tuple[str, str]]:
@@ -128,19 +128,19 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One block of a report, with what must be said beside its numbers."""
+    """One block of a report, with the text that must accompany its numbers."""
 
     key: BlockKey
     slug: str
-    """File name stem, unique in its report."""
+    """The stem of its file names, unique in its report."""
     protocol: str
-    """Seeds, selection and source of the numbers, in sentences."""
+    """The seeds, the selection and the source of the numbers, in sentences."""
     grids: Mapping[str, Grid]
     """By the metric's key."""
 
     @property
     def gaps(self) -> list[tuple[str, Gap]]:
-        """``(objective, gap)`` for every number that is asked for and missing (the same for all metrics)."""
+        """``(objective, gap)`` for every missing result (the same for all metrics)."""
         grid = next(iter(self.grids.values()))
         return [(f"{pair}/{triplet}", gap) for (pair, triplet), cell in grid.cells.items() for gap in cell.gaps]
 
@@ -149,33 +149,38 @@ class Block:
         """Whether no cell has a number."""
         return not any(grid.means for grid in self.grids.values())
 
-    def halves(self, measure: str) -> list[Grid]:
-        """The grids that stand side by side in a table: one for each direction, or a single one for ``rsum``."""
+    def grids_of(self, measure: str) -> list[Grid]:
+        """The grids of a measure: one for each direction, or a single one for ``rsum``."""
         keys = [key for key, metric in METRICS.items() if metric.name == measure]
         return [self.grids[key] for key in keys if key in self.grids]
 
     def caption(self, measure: str) -> str:
-        """What must stand beside the numbers: measure, block, seeds, selection, test split, data and marks."""
+        """The text that must accompany the numbers: measure, block, seeds, selection, test split, data and marks."""
         unit = "sum of the six recalls in %, 0 to 600" if measure == "rsum" else "%"
         return f"{measure} ({unit}). {self.key.title}. {self.protocol} {self._marks(measure)}"
 
     def _marks(self, measure: str) -> str:
-        """The meaning of the marks; no cell is marked as within noise where there is no interval."""
-        grids = self.halves(measure)
-        if not any(grid.unjudged for grid in grids):
+        """The meaning of the marks; a cell without an interval is never marked as within noise."""
+        grids = self.grids_of(measure)
+        if not any(grid.without_interval for grid in grids):
             return f"{_BEST}; {_NOISE}."
-        if all(len(grid.unjudged) == len(grid.means) - 1 for grid in grids):
-            return f"{_BEST}. With one seed no interval exists, so no cell is marked as within noise of the best."
+        if all(len(grid.without_interval) == len(grid.means) - 1 for grid in grids):
+            return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the best."
         return f"{_BEST}; {_NOISE}. Cells that share fewer than two seeds with the best have no interval and no mark."
 
 
-def mean_text(mean: float, std: float | None, sign: str = "±") -> str:
-    """A mean as it is printed: ``35.6 ± 0.1``, or ``35.6 ± --`` without a standard deviation (None or NaN)."""
-    return f"{mean:.1f} {sign} {'--' if std is None or std != std else f'{std:.1f}'}"
+def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: bool = True) -> str:
+    """A mean as printed: ``35.6 ± 0.1``.
+
+    Without a standard deviation (None or NaN) it is ``35.6 ± --``, or ``35.6`` when ``always_std`` is off.
+    """
+    if std is not None and std == std:
+        return f"{mean:.1f} {sign} {std:.1f}"
+    return f"{mean:.1f} {sign} --" if always_std else f"{mean:.1f}"
 
 
 def number_text(cell: CellSummary, sign: str = "±", *, with_n: bool = True) -> str:
-    """A cell as it is printed: ``35.6 ± 0.1``, ``35.6 ± 0.1 (n=2)`` when seeds are missing, ``--`` when empty."""
+    """A cell as printed: ``35.6 ± 0.1``, ``35.6 ± 0.1 (n=2)`` when seeds are missing, ``--`` when empty."""
     if cell.mean is None:
         return "--"
     n = f" (n={cell.n})" if cell.gaps and with_n else ""
@@ -187,7 +192,20 @@ def gap_text(cell: CellSummary) -> str:
     by_status: dict[str, list[int]] = {}
     for gap in cell.gaps:
         by_status.setdefault(gap.status, []).append(gap.seed)
-    return "; ".join(
-        f"{status}: seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-        for status, seeds in by_status.items()
-    )
+    return "; ".join(f"{status}: {seeds_text(seeds)}" for status, seeds in by_status.items())
+
+
+def seeds_text(seeds: Collection[object]) -> str:
+    """``seed 1`` or ``seeds 2, 3``."""
+    return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
+
+
+def count_text(number: int, noun: str) -> str:
+    """``1 seed`` or ``3 seeds``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def list_text(names: Sequence[str]) -> str:
+    """At most five names, and the number of the others: ``a, b, c, d, e and 3 more``."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}"

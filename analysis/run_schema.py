@@ -1,7 +1,7 @@
-"""The names under which tracking holds results, and the words and order of the tables.
+"""The names that results have in tracking, and the order and labels of the tables.
 
 The sweep's driver writes these names. They are repeated here on purpose, because this package must be able to read a
-tracking store on a machine that has nothing else of the project. A test keeps both lists equal.
+tracking store on a machine without the other packages. A test keeps both lists equal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BASELINE: tuple[str, str] = ("con", "con")
 
 
 def in_order(names: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
-    """``names`` without repeats: the ``known`` ones in their order, then any others (added by a user) by name."""
+    """``names`` without duplicates: the ``known`` ones in their order, then any others (added by a user) by name."""
     given = set(names)
     return (*(name for name in known if name in given), *sorted(given - set(known)))
 
@@ -40,7 +40,7 @@ TAG_FRAMEWORK = "goal.framework"
 TAG_DATASET = "goal.dataset"
 TAG_VARIANT = "goal.variant"
 TAG_OBJECTIVE = "goal.objective"
-"""``pair/triplet`` in one word."""
+"""The objective as ``pair/triplet``."""
 TAG_OBJECTIVE_KEY = "goal.objective_key"
 TAG_SETTINGS_KEY = "goal.settings_key"
 TAG_STATUS = "goal.status"
@@ -53,7 +53,7 @@ REQUIRED_CELL_TAGS: tuple[str, ...] = (
     *(TAG_CELL, TAG_STAGE, TAG_STAGE_KEY, TAG_PAIR, TAG_TRIPLET, TAG_SEED),
     *(TAG_BACKBONE, TAG_FRAMEWORK, TAG_DATASET, TAG_VARIANT, TAG_STATUS, TAG_DATA_FINGERPRINT),
 )
-"""Tags without which a run belongs to no table."""
+"""Tags that a run needs to appear in a table."""
 
 TAG_SWEEP = "goal.sweep"
 TAG_SEEDS = "goal.seeds"
@@ -65,10 +65,10 @@ SWEEP_TAGS: tuple[str, ...] = (
     *(TAG_SWEEP, TAG_SEEDS, TAG_OBJECTIVES, TAG_STAGES, TAG_OBJECTIVE_KEYS, TAG_SETTINGS_KEYS),
     TAG_DATA_FINGERPRINT,
 )
-"""Tags of a sweep's parent run: what was asked for, as JSON lists, but for its name and its data's fingerprint."""
+"""Tags of a sweep's parent run: its name, its data's fingerprint, and what it requests, as JSON lists."""
 
 TAG_TRIPLETS = "goal.triplets"
-"""On runs that have a triplet record."""
+"""Set on runs that have a triplet record."""
 TRIPLETS_ARTIFACT = "training/triplets.npz"
 """The triplet record among a run's artifacts."""
 
@@ -126,17 +126,17 @@ def _metrics() -> Iterable[Metric]:
 
 
 METRICS: Mapping[str, Metric] = {metric.key: metric for metric in _metrics()}
-"""Every metric that a report holds, by its key, in the order of the tables."""
+"""Every metric in a report, by its key, in the order of the tables."""
 RSUM = METRICS["rsum"]
 MAIN_METRICS: tuple[Metric, ...] = (METRICS["i2t_r1"], METRICS["t2i_r1"], RSUM)
-"""The metrics that statistics are shown of."""
+"""The metrics for which statistics are shown."""
 TEST_METRICS: tuple[str, ...] = tuple(metric.test for metric in METRICS.values())
 """The metrics that a finished run must have, under their names in tracking."""
 
 MEASURES: tuple[str, ...] = tuple(dict.fromkeys(metric.name for metric in METRICS.values()))
-"""What each block has a table and a heatmap of: ``R@1``, ``R@5``, ``R@10`` (both directions) and ``rsum``."""
+"""Each has a table and a heatmap in every block: ``R@1``, ``R@5``, ``R@10`` (both directions) and ``rsum``."""
 
 
 def measure_slug(measure: str) -> str:
-    """A measure's name for a file: ``R@1`` is ``r1``."""
+    """A measure's name in file names: ``R@1`` is ``r1``."""
     return measure.replace("@", "").lower()

@@ -1,4 +1,4 @@
-"""Pictures of what was computed elsewhere: this room draws and computes nothing.
+"""Figures of results that were computed elsewhere: this room only draws.
 
 Imports `analysis.statistics` and `analysis.tracking` for the values it draws. The report imports it, and so does the
 command line, to draw objectives.
@@ -6,7 +6,7 @@ command line, to draw objectives.
 
 from __future__ import annotations
 
-from analysis.figures.colours import Scale, assign_colours, scale_of, text_colour
+from analysis.figures.colours import WHITE, ColourScale, Scale, assign_colours, scale_of, text_colour
 from analysis.figures.comparison import draw_rank_diagram, draw_side_by_side
 from analysis.figures.files import FigureWriter, write_figure
 from analysis.figures.heatmap import draw_heatmap
@@ -14,6 +14,8 @@ from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights,
 from analysis.figures.training import draw_curves, draw_triplets
 
 __all__ = [
+    "WHITE",
+    "ColourScale",
     "FigureWriter",
     "Scale",
     "assign_colours",

@@ -1,9 +1,9 @@
-"""The colours of figures and of a table's cells.
+"""The colours of figures and of the cells of tables.
 
-A table's cells are coloured from its lowest mean to its highest, on one of two scales.
+The cells of a table are coloured from its lowest mean to its highest, on one of two scales.
 
-`paper`: as the published tables, from white to the block's full colour. `colour-blind`: matplotlib's cividis from pale
-to dark, which readers with and without colour vision deficiency see alike, and which survives grey printing.
+`paper`: from white to the block's full colour, as in the published tables. `colour-blind`: matplotlib's cividis from
+pale to dark, which looks alike to readers with and without colour vision deficiency and remains readable in greyscale.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from matplotlib import colormaps
 from analysis.blocks import BlockKey, Grid
 
 INK, FAINT, PALE = "#1f2328", "#59636e", "#8c959f"
-"""Of text and lines in all figures, from strong to weak."""
+"""Colours of text and lines in all figures, from strong to weak."""
 PAIR_STYLES: Final[dict[str, tuple[str, str]]] = {
     "con": ("#000000", "-"),
     "lin": ("#0072B2", "--"),
@@ -26,14 +26,14 @@ PAIR_STYLES: Final[dict[str, tuple[str, str]]] = {
     "lin-ms": ("#009E73", "--"),
     "sig-ms": ("#CC79A7", "-"),
 }
-"""Colour and dashes of each pair weight's lines: Okabe and Ito's palette, which the colour-blind can tell apart; dashes
-and brightness tell the lines apart in print without colour."""
+"""Colour and dashes of each pair weight's lines: Okabe and Ito's palette, whose colours colour-blind readers can
+distinguish; dashes and brightness distinguish the lines in greyscale print."""
 
 GREEN, BLUE, RED, YELLOW = "57BB8A", "4285F4", "E67C73", "FFD666"
 """Full colours, RRGGBB."""
 WHITE = "FFFFFF"
 CIVIDIS = "cividis"
-"""In place of a full colour: the colour-blind-safe scale."""
+"""Given in place of a full colour: the colour-blind-safe scale."""
 Scale = Literal["paper", "colour-blind"]
 
 _PUBLISHED = (
@@ -81,7 +81,7 @@ class ColourScale:
 
 
 def scale_of(grid: Grid, full: str) -> ColourScale | None:
-    """The scale over the means of a grid, or None when it has none."""
+    """The scale over the means of a grid; None if it has no mean."""
     if not grid.means:
         return None
     means = grid.means.values()
@@ -90,9 +90,9 @@ def scale_of(grid: Grid, full: str) -> ColourScale | None:
 
 
 def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[BlockKey, str]:
-    """A full colour for each block: the paper's where the paper has the block, else in turn by model.
+    """A full colour for each block: the paper's if the paper has the block, otherwise in turn by model.
 
-    The stages and variants of a model share its colour. With the colour-blind scale all blocks share that scale.
+    The stages and variants of a model share its colour. With the colour-blind scale, all blocks share that scale.
     """
     if scale == "colour-blind":
         return dict.fromkeys(keys, CIVIDIS)
@@ -111,7 +111,7 @@ def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[Blo
 
 
 def text_colour(background: str) -> str:
-    """Black or white, whichever stands out more from ``background`` (contrast ratio of WCAG 2.1)."""
+    """Black or white, whichever has the higher contrast ratio with ``background`` (WCAG 2.1)."""
     luminance = _luminance(background)
     return "000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else WHITE
 

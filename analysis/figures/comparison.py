@@ -1,4 +1,4 @@
-"""Figures that compare: mean ranks of the objectives, and one objective over stages and sweeps."""
+"""Figures that compare objectives: their mean ranks, and their means over stages and sweeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.statistics import RankComparison
 
 _BAR = "#0072b2"
 _ROW = 0.26
-"""Inches between two names."""
+"""Distance between two names, in inches."""
 _DPI = 150
 _MARKS = {"con": "o", "nca": "s", "cir": "^"}
 
@@ -56,17 +56,17 @@ def draw_rank_diagram(comparison: RankComparison, title: str) -> Figure:
 def draw_side_by_side(
     title: str, labels: Sequence[str], means: Mapping[Metric, Mapping[tuple[str, str], Sequence[float | None]]]
 ) -> Figure:
-    """One panel for each metric: a line for each objective from column to column, coloured by its pair weight.
+    """A panel for each metric: a line for each objective from column to column, coloured by its pair weight.
 
     Args:
-        title: over the figure.
-        labels: the columns' names, two or more.
-        means: metric to ``(pair, triplet)`` to the mean in each column, None where it has none.
+        title: the title of the figure.
+        labels: the names of the columns, two or more.
+        means: metric to ``(pair, triplet)`` to the mean in each column; None where there is none.
     """
     figure = Figure(figsize=(3.1 * len(means) + 1.2, 3.6), dpi=_DPI, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(means), squeeze=False)[0]
-    for axes, (metric, by_objective) in zip(panels, means.items(), strict=True):
+    axes_row = figure.subplots(1, len(means), squeeze=False)[0]
+    for axes, (metric, by_objective) in zip(axes_row, means.items(), strict=True):
         for (pair, triplet), values in by_objective.items():
             known = [(column, value) for column, value in enumerate(values) if value is not None]
             colour, dashes = PAIR_STYLES.get(pair, (PALE, ":"))
@@ -80,7 +80,7 @@ def draw_side_by_side(
         axes.tick_params(axis="y", labelsize=7)
         axes.grid(color="#e6e9ed", linewidth=0.5)
     figure.suptitle(title, fontsize=10.5, color=INK)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize=7, frameon=False)
+    figure.legend(*axes_row[0].get_legend_handles_labels(), loc="outside right center", fontsize=7, frameon=False)
     return figure
 
 

@@ -1,13 +1,12 @@
-"""Figures to files: the same bytes for the same numbers, and in a process of their own where there are many."""
+"""Writes figures to files: the same numbers give the same bytes, and many figures are drawn in separate processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
 
@@ -16,9 +15,9 @@ from matplotlib.figure import Figure
 
 from analysis.errors import AnalysisError
 
-FEW = 12
-"""From so many figures on, another process is worth its start."""
-_Job = tuple[Callable[..., object], tuple[Any, ...]]
+MIN_FIGURES_FOR_PROCESS = 12
+"""Draw in separate processes when there are at least this many figures."""
+_PROCESSES = 2
 _UNDATED: dict[str, dict[str, str | None]] = {
     ".png": {"Software": None},
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
@@ -31,8 +30,8 @@ def write_figure(paths: Sequence[Path], draw: Callable[..., Figure], *arguments:
 
     Args:
         paths: the files to write, ``.png``, ``.pdf`` or ``.svg``; their folders must exist.
-        draw: returns the figure.
-        arguments: what ``draw`` takes.
+        draw: a function that returns the figure.
+        arguments: the arguments of ``draw``.
     """
     figure = draw(*arguments)
     with rc_context({"svg.hashsalt": "goal-sweep"}):
@@ -41,72 +40,57 @@ def write_figure(paths: Sequence[Path], draw: Callable[..., Figure], *arguments:
 
 
 class FigureWriter:
-    """Writes figures while the caller goes on computing: half of the time for a large report is drawing.
+    """Writes figures, many of them in other processes while the caller continues: drawing dominates a large report.
 
-    Few figures are written at once. Many wait in a queue, from which one other process takes them; at the end of the
-    `with` block, this process takes some too. The other process is spawned, so a script that writes a report must guard
-    its main part by ``if __name__ == "__main__"``.
+    The `with` block ends when all figures are written. The other processes are spawned, so a script that writes a
+    report must guard its main part by ``if __name__ == "__main__"``.
 
     Args:
-        num_figures: about how many will be written; :data:`FEW` or more are worth a process.
+        num_figures: roughly how many will be written; with fewer than :data:`MIN_FIGURES_FOR_PROCESS`, the caller's own
+            process draws them.
     """
 
     def __init__(self, num_figures: int) -> None:
-        self._apart = num_figures >= FEW
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        is_many = num_figures >= MIN_FIGURES_FOR_PROCESS
+        self._pool = ProcessPoolExecutor(_PROCESSES, get_context("spawn")) if is_many else None
+        self._figures: list[Future[object]] = []
 
     def __enter__(self) -> FigureWriter:
-        if self._apart:
-            self._pool = ProcessPoolExecutor(1, get_context("spawn"))
-            self._feeder = ThreadPoolExecutor(1)
-            self._fed = self._feeder.submit(self._feed)
+        if self._pool is not None:
+            # The pool starts a process for each of its first jobs. A process that it starts while another dies would
+            # never end, so all are started before any figure is drawn.
+            self._figures = [self._pool.submit(int) for _ in range(_PROCESSES)]
         return self
 
     def submit(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Call a function of a module that writes files, now or later.
+        """Call a module's function that writes files, now or later.
 
         Raises:
-            AnalysisError: the other process has died.
-            Exception: what the function raised, or one that was called before.
+            AnalysisError: another process has died.
+            Exception: any error of the function, here or at the end of the `with` block.
         """
-        if not self._apart:
+        if self._pool is None:
             function(*arguments)
             return
-        if self._fed.done():
-            self._fed.result()
-        self._jobs.put((function, arguments))
+        try:
+            self._figures.append(self._pool.submit(function, *arguments))
+        except BrokenProcessPool as error:
+            raise _died(error) from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._apart:
+        if self._pool is None:
             return
         try:
-            for function, arguments in self._take_rest():
-                if kind is None:
-                    function(*arguments)
+            if kind is None:
+                for figure in self._figures:
+                    figure.result()
+        except BrokenProcessPool as broken:
+            raise _died(broken) from broken
         finally:
-            for _ in self._take_rest():
-                pass
-            self._jobs.put(None)
-            self._feeder.shutdown()
-            self._pool.shutdown()
-        if kind is None:
-            self._fed.result()
+            self._pool.shutdown(cancel_futures=True)
 
-    def _feed(self) -> None:
-        """Give the other process one job at a time, so that this one can still take the others; ends at None."""
-        while (job := self._jobs.get()) is not None:
-            try:
-                self._pool.submit(job[0], *job[1]).result()
-            except BrokenProcessPool as error:
-                raise AnalysisError(f"the report's figures could not be drawn: {error}") from error
 
-    def _take_rest(self) -> Iterator[_Job]:
-        while True:
-            try:
-                job = self._jobs.get_nowait()
-            except Empty:
-                return
-            if job is not None:
-                yield job
+def _died(error: BrokenProcessPool) -> AnalysisError:
+    return AnalysisError(f"the report's figures could not be drawn: {error}")

@@ -1,4 +1,4 @@
-"""A block as a heatmap: the same grids as in the tables, coloured alike."""
+"""A block as a heatmap: the same grids and colours as in the tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextPath
 
-from analysis.blocks import NEAR, Block, CellSummary, Grid, gap_text
+from analysis.blocks import NEAR, Block, CellSummary, Grid, gap_text, mean_text
 from analysis.figures.colours import FAINT, INK, WHITE, ColourScale, scale_of, text_colour
 from analysis.run_schema import DIRECTION_TITLES
 
@@ -24,16 +24,16 @@ _DPI = 200
 def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
     """Draw the heatmap of one block and measure.
 
-    Both directions stand side by side, each on its own colour scale. The best cell is bold and framed, the second best
-    underlined; cells within noise of the best have a ring in their corner. A cell with missing seeds names them, and an
-    empty one is hatched.
+    Both directions are side by side, each on its own colour scale. The best cell is bold and framed, the second best
+    underlined; cells within noise of the best have a ring in their corner. A cell with missing seeds lists them, and an
+    empty cell is hatched.
 
     Args:
         block: the block.
         colour: its full colour, RRGGBB or `CIVIDIS`.
         measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """
-    grids = block.halves(measure)
+    grids = block.grids_of(measure)
     columns, rows = len(grids[0].triplets), len(grids[0].pairs)
     grid_width, grid_height = columns * _CELL[0], rows * _CELL[1]
     width = _LEFT + len(grids) * grid_width + (len(grids) - 1) * _BETWEEN + _RIGHT
@@ -86,7 +86,7 @@ def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: 
 
 
 def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, *, is_best: bool) -> None:
-    mean, std = (f"{cell.mean:.1f}", "--" if cell.std is None else f"{cell.std:.1f}")
+    mean, std = mean_text(cell.mean or 0.0, cell.std).split(" ± ")
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=f"#{fill}", edgecolor="white", linewidth=1.6))
     ink = "white" if text_colour(fill) == WHITE else INK
     if is_best:
@@ -112,7 +112,7 @@ def _draw_marks(axes: Axes, x: int, y: int, fill: str, *, second: bool, near: bo
 def _draw_empty(axes: Axes, x: int, y: int, cell: CellSummary) -> None:
     axes.add_patch(Rectangle((x, y), 1, 1, hatch="////", linewidth=0, facecolor=_EMPTY, edgecolor="#cfcfcf"))
     axes.add_patch(Rectangle((x, y), 1, 1, fill=False, edgecolor="white", linewidth=1.6))
-    label = gap_text(cell).replace("; ", "\n") if cell.asked else "not asked for"
+    label = gap_text(cell).replace("; ", "\n") if cell.requested else "not in the sweep"
     lines = [_fit(line, 25) for line in (label or "--").split("\n")]
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none", "alpha": 0.92}
     axes.text(
@@ -121,11 +121,11 @@ def _draw_empty(axes: Axes, x: int, y: int, cell: CellSummary) -> None:
 
 
 def _draw_weight(axes: Axes, x: float, y: float, letter: str, name: str, *, centred: bool) -> None:
-    """Write a letter with a raised name, centred at x or ending there.
+    """Write a letter with a superscript name, centred at x or ending there.
 
-    They are two plain texts, because matplotlib parses mathematics again for each file, a third of the drawing time.
+    These are two plain texts, because matplotlib parses mathematics again for each file, a third of the drawing time.
     """
-    wide, raised = 7.4, _width(name, 8)  # points; the letter's is of this font at size 11
+    wide, raised = 7.4, _width(name, 8)  # in points; the letter is as wide in this font at size 11
     start = -(wide + raised) / (2 if centred else 1)
     for text, offset, size, style in ((letter, (start, 0), 11, "italic"), (name, (start + wide, 4), 8, "normal")):
         axes.annotate(
@@ -135,7 +135,7 @@ def _draw_weight(axes: Axes, x: float, y: float, letter: str, name: str, *, cent
 
 @cache
 def _width(text: str, size: float) -> float:
-    """Points."""
+    """The width of a text, in points."""
     width: float = TextPath((0, 0), text, size=size).get_extents().width
     return width
 

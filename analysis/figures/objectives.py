@@ -1,7 +1,7 @@
 """Figures of the objectives themselves: triplet weights, pair weights, and the gradient of every combination.
 
-The weights are passed as functions of arrays, so nothing here knows how an objective is computed. In all figures s_p is
-the similarity of an anchor and its positive, s_n that of the anchor and its hardest negative.
+The weights are passed as functions of arrays, so this module does not depend on how an objective is computed. In all
+figures, s_p is the similarity of an anchor and its positive, s_n that of the anchor and its hardest negative.
 
 Source: arXiv:2210.13188, its figures of triplet diagrams and pair weights; the gradient fields are ours.
 """
@@ -22,7 +22,7 @@ from analysis.figures.colours import INK, PALE
 
 Array = NDArray[np.float64]
 TripletWeight = Callable[[Array, Array], Array]
-"""T at (s_p, s_n); all arrays of one shape."""
+"""T at (s_p, s_n); all arrays have the same shape."""
 PairWeight = Callable[[Array, Array], tuple[Array, Array]]
 """P+ and P- at (s_p, s_n)."""
 Gradient = Callable[[Array, Array], tuple[Array, Array]]
@@ -36,7 +36,7 @@ _FIELD_LOW = -0.25
 
 
 def draw_triplet_weights(weights: Mapping[str, TripletWeight], num_points: int = 201) -> Figure:
-    """One triplet diagram per weight, as the paper draws them: s_p to the right, s_n upwards, T as brightness.
+    """A triplet diagram for each weight, as in the paper: s_p to the right, s_n upwards, T as brightness.
 
     Args:
         weights: name to T.
@@ -60,7 +60,7 @@ def draw_triplet_weights(weights: Mapping[str, TripletWeight], num_points: int =
 
 
 def draw_pair_weights(weights: Mapping[str, PairWeight], num_points: int = 401) -> Figure:
-    """P+ over s_p and P- over s_n, one panel per weight.
+    """P+ over s_p and P- over s_n, a panel for each weight.
 
     Each panel has its own range, which includes 0 and 1, because `sig-ms` is not bounded by 1.
 
@@ -90,7 +90,7 @@ def draw_gradient_fields(
     num_arrows: int = 14,
     num_points: int = 151,
 ) -> Figure:
-    """Where each combination moves a triplet: arrows show the descent direction, colour its strength.
+    """Where each combination moves a triplet: arrows show the descent direction, colours its strength.
 
     An arrow points from (s_p, s_n) along (-dL/ds_p, -dL/ds_n). All arrows have the same length; the colour is the
     gradient's length as a share of the panel's largest. A dot marks a triplet with a gradient shorter than 0.01.
@@ -116,8 +116,8 @@ def draw_gradient_fields(
             axes.set_title(f"{pair}/{triplet}", fontsize=8, color=INK)
             _label(axes, "$s_p$" if row == len(pairs) - 1 else "", "$s_n$" if column == 0 else "")
     if image is not None:
-        every = [axes for axes_row in axes_grid for axes in axes_row]
-        figure.colorbar(image, ax=every, shrink=0.4, label="gradient, share of the panel's largest")
+        all_axes = [axes for axes_row in axes_grid for axes in axes_row]
+        figure.colorbar(image, ax=all_axes, shrink=0.4, label="gradient, share of the panel's largest")
     return figure
 
 
@@ -126,7 +126,7 @@ def _draw_field(axes: Axes, gradient: Gradient, num_arrows: int, num_points: int
     pos, neg = _plane(low, num_points)
     strength = np.hypot(*gradient(pos, neg))
     share = strength / max(float(strength.max()), 1e-300)
-    # A square-root scale, or the steep `sig-ms` would leave its panels white; pale, or the arrows would drown in it.
+    # The square-root scale keeps the panels of the steep `sig-ms` from being white; pale colours show the arrows.
     image = axes.imshow(
         share, origin="lower", extent=(low, 1, low, 1), norm=PowerNorm(0.5, vmin=0, vmax=1), cmap="YlGnBu", alpha=0.65
     )

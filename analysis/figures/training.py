@@ -1,4 +1,4 @@
-"""How a block trained, as small multiples: its learning curves, and where training took the triplets.
+"""Small multiples of a block's training: learning curves and triplet diagrams.
 
 Source: the triplet diagrams of arXiv:2210.13188, which takes them from Xuan et al., "Hard negative examples are hard,
 but useful" (2020).
@@ -23,29 +23,29 @@ from analysis.statistics import Curve
 from analysis.tracking import TripletRecord
 
 _OTHER_STYLES: Final = (("#56B4E9", ":"), ("#E69F00", ":"), ("#999999", ":"))
-"""For pair weights that a user added, in turn."""
+"""Styles of pair weights that a user added, in turn."""
 _PATH = "#b3402a"
 _DPI = 150
 _LEAST_WIDTH = 5.4
-"""Of all panels in a row, in inches: what the title and the legend of five pair weights need."""
+"""The least width of a row of panels, in inches: the space for the title and the legend of five pair weights."""
 _LEAST_SHARE = 1e-5
 
 
 def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]], warmup: int | None = None) -> Figure:
     """Learning curves: a row for each quantity, a column for each triplet weight, a line for each pair weight.
 
-    Lines are means over seeds, bands reach from the smallest to the largest seed. All panels of a row share their axis.
+    Lines are means over seeds, bands reach from the smallest to the largest seed. All panels of a row share one axis.
 
     Args:
-        title: over the figure.
-        rows: a quantity's name to its curves by ``(pair, triplet)``.
-        warmup: the last epoch of the warm-up, marked by a line; None or 0 draws none.
+        title: the title of the figure.
+        rows: a quantity's label to its curves by ``(pair, triplet)``.
+        warmup: the last epoch of the warm-up, marked by a line; no line for None or 0.
     """
     keys = [key for found in rows.values() for key in found]
     pairs, triplets = in_order((p for p, _ in keys), PAIRS), in_order((t for _, t in keys), TRIPLETS)
     width = max(2.8, _LEAST_WIDTH / len(triplets))
     margins = {"left": 0.65, "right": 0.12, "top": 0.65, "bottom": 0.8, "between": 0.2}
-    figure, grid = _panels((len(rows), len(triplets)), (width, 1.6), **margins, sharey="row")
+    figure, grid = _subplots((len(rows), len(triplets)), (width, 1.6), **margins, sharey="row")
     for line, (quantity, found) in enumerate(rows.items()):
         for column, triplet in enumerate(triplets):
             axes = grid[line][column]
@@ -87,21 +87,21 @@ def draw_triplets(
     notes: Mapping[tuple[str, str], str],
     warmup: int = 0,
 ) -> Figure:
-    """Triplet diagrams: a panel for each objective, pair weights down and triplet weights across as in the tables.
+    """Triplet diagrams: a panel for each objective, with rows for pair weights and columns for triplet weights.
 
     Grey is the triplet weight T, darker for more, with a line at 1/2. Colour is the share of the triplets after the
     warm-up in each bin, on a logarithmic scale. The red line joins the epochs' mean triplets, from the circle to the
     square, dashed in the warm-up.
 
     Args:
-        title: over the figure.
-        records: ``(pair, triplet)`` to the record of all its seeds together; at least one.
-        notes: ``(pair, triplet)`` to a few words beside the panel's name.
-        warmup: epochs before the objective takes over.
+        title: the title of the figure.
+        records: ``(pair, triplet)`` to the pooled record of its seeds; at least one.
+        notes: ``(pair, triplet)`` to a few words after the panel's name.
+        warmup: the number of warm-up epochs.
     """
     pairs, triplets = in_order((p for p, _ in records), PAIRS), in_order((t for _, t in records), TRIPLETS)
     margins = {"left": 0.6, "right": 1.0, "top": 0.7, "bottom": 0.5, "between": 0.3}
-    figure, grid = _panels((len(pairs), len(triplets)), (2.2, 2.2), **margins, sharey="all")
+    figure, grid = _subplots((len(pairs), len(triplets)), (2.2, 2.2), **margins, sharey="all")
     low = _lowest(records.values(), warmup)
     top = max(float(_share(record, warmup).max()) for record in records.values())
     for line, pair in enumerate(pairs):
@@ -122,12 +122,12 @@ def draw_triplets(
 
 
 def _draw_diagram(axes: Axes, record: TripletRecord, low: float, top: float, warmup: int) -> Any:
-    middles = record.middles
+    centres = record.centres
     upward: dict[str, Any] = {"origin": "lower", "extent": (record.low, record.high, record.low, record.high)}
-    # Arrays have s_p first; pictures have their rows upwards.
+    # The first axis of the arrays is s_p; in the image it runs to the right.
     axes.imshow(record.weight.T, **upward, cmap="Greys", vmin=0, vmax=2, zorder=0.5)
-    if np.unique(record.weight).size > 2:  # a step has its edge already
-        axes.contour(middles, middles, record.weight.T, levels=(0.5,), colors=FAINT, linewidths=0.8, zorder=2)
+    if np.unique(record.weight).size > 2:  # a step function shows its edge already
+        axes.contour(centres, centres, record.weight.T, levels=(0.5,), colors=FAINT, linewidths=0.8, zorder=2)
     share = _share(record, warmup)
     norm = LogNorm(_LEAST_SHARE, max(top, 2 * _LEAST_SHARE), clip=True)
     image = axes.imshow(np.where(share > 0, share, np.nan).T, **upward, cmap="viridis_r", norm=norm, zorder=1)
@@ -144,13 +144,13 @@ def _draw_diagram(axes: Axes, record: TripletRecord, low: float, top: float, war
 
 
 def _lowest(records: Iterable[TripletRecord], warmup: int) -> float:
-    """Where the axes begin: at the lowest similarity that is drawn, rounded down to a tenth."""
+    """The start of the axes: the lowest similarity in any panel, rounded down to a tenth."""
     lowest = 0.0
     for record in records:
         seen = record.total(after=warmup)
         lowest = min(lowest, *(float(np.nanmin(means)) for means in record.path()))
         for axis in (0, 1):
-            lowest = min([lowest, *record.middles[np.flatnonzero(seen.sum(axis))[:1]]])
+            lowest = min([lowest, *record.centres[np.flatnonzero(seen.sum(axis))[:1]]])
     return max(-1.0, float(np.floor(lowest * 10) / 10))
 
 
@@ -159,7 +159,7 @@ def _share(record: TripletRecord, warmup: int) -> NDArray[np.float64]:
     return total / max(float(total.sum()), 1.0)
 
 
-def _panels(
+def _subplots(
     shape: tuple[int, int],
     size: tuple[float, float],
     *,
@@ -170,7 +170,7 @@ def _panels(
     between: float,
     sharey: Literal["row", "all"],
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of rows and columns of panels, and its axes; sizes, margins and what is between two panels in inches.
+    """A figure of rows and columns of panels, and its axes; sizes, margins and gaps are in inches.
 
     Matplotlib's own layout engines measure every text of a figure first, which takes as long as drawing it.
     """

@@ -1,6 +1,6 @@
 """The numbers of the GOAL paper, as printed, and the comparison of a sweep with them.
 
-Imports the rooms of numbers below (`analysis.statistics`); the report may import it.
+Imports `analysis.statistics`; the report may import it.
 """
 
 from __future__ import annotations

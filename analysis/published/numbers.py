@@ -1,4 +1,4 @@
-"""The paper's blocks as printed, and a sweep compared with them cell by cell and rank by rank.
+"""The paper's blocks as printed, and the comparison of a sweep with them by cell and by rank.
 
 Source: Xuan & Chen 2022, arXiv:2210.13188, tables as printed.
 """
@@ -17,9 +17,9 @@ from analysis.run_schema import METRICS, OBJECTIVES, Metric
 from analysis.statistics import summary_within_noise
 
 NUM_RUNS = 3
-"""Runs behind each printed mean; the paper does not name their seeds."""
+"""The number of runs in each printed mean; the paper does not state their seeds."""
 _FOLDER = Path(__file__).parent
-# These three halves are printed with the middle of the scale at the median; the other 17 are linear.
+# These three grids are printed with the middle of the scale at the median; the other 17 are linear.
 _MEDIAN_MIDPOINT = {
     ("coco", "vsepp", "resnet152", "finetune", "i2t"),
     ("f30k", "vse_infty", "butd", "train", "i2t"),
@@ -33,18 +33,18 @@ _PROTOCOL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridComparison:
-    """One metric of a block in both sources."""
+    """One metric of a block of a sweep, compared with the published one."""
 
     block: Block
     metric: Metric
     cells: Mapping[tuple[str, str], tuple[CellSummary, CellSummary]]
-    """``(pair, triplet)`` to our cell and the printed one, where both have a mean; theirs are means of 3 runs."""
+    """``(pair, triplet)`` to the sweep's cell and the printed one (a mean of 3 runs), where both have a mean."""
     spearman: float | None
-    """Rank correlation of the means over these cells, -1 to 1; None below 3 cells or when one side is constant."""
+    """Rank correlation of the means over these cells, -1 to 1; None with fewer than 3 cells or a constant side."""
     kendall: float | None
     """Kendall's tau-b of the same."""
     mean_difference: float
-    """Mean of ours minus theirs, in points."""
+    """Mean of the sweep's minus the published values, in points."""
 
 
 def published_blocks() -> tuple[Block, ...]:
@@ -64,7 +64,7 @@ def published_blocks() -> tuple[Block, ...]:
 
 
 def published_table(name: str) -> pd.DataFrame:
-    """One of the printed tables that are not grids, as text; entries that the paper leaves out are empty.
+    """One of the printed tables that are not grids, as text; entries that the paper omits are empty.
 
     Args:
         name: ``state_of_the_art`` or ``gradient_validation``.
@@ -73,9 +73,9 @@ def published_table(name: str) -> pd.DataFrame:
 
 
 def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[GridComparison, ...]:
-    """Compare each block of the `paper` variant with the published one of the same system; see :func:`published_key`.
+    """Compare each block of the `paper` variant with the published one of the same model; see :func:`published_key`.
 
-    Blocks and metrics without a match are left out.
+    Blocks and metrics without a counterpart are omitted.
     """
     published = {published_key(block.key): block for block in theirs}
     found = []
@@ -89,11 +89,11 @@ def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[Grid
 
 
 def published_key(key: BlockKey) -> tuple[str, str, str, str]:
-    """Dataset, framework, backbone and stage of a block in the words of the published tables.
+    """Dataset, framework, backbone and stage of a block under their names in the published tables.
 
     The paper trains VSE-infinity in one stage, `train`, on the regions `butd` or the grid features `wsl`. Here that
-    stage is `frozen` with precomputed regions, and `finetune` with the backbone that makes the grid features. A timm
-    name loses the tag of its weights, and the vision transformer its image size.
+    stage is `frozen` with precomputed regions, and `finetune` with the backbone that computes the grid features. The
+    tag of the weights is removed from a timm name, and the image size from the name of the vision transformer.
     """
     backbone, stage = key.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16"), key.stage
     if key.framework == "vse_infty" and key.backbone.startswith("butd") and stage == "frozen":
@@ -113,7 +113,7 @@ def _grid(metric: Metric, rows: pd.DataFrame, median_midpoint: bool) -> Grid:
 
 
 def _near(cells: Mapping[tuple[str, str], CellSummary]) -> frozenset[tuple[str, str]]:
-    """The cells within noise of the highest mean, as far as printed means and deviations of unpaired runs tell."""
+    """The cells within noise of the highest mean, judged by printed means and deviations of unpaired runs."""
     printed = {key: (cell.mean or 0.0, cell.std or 0.0) for key, cell in cells.items()}
     best = max(printed, key=lambda key: printed[key][0])
     return frozenset(

@@ -1,6 +1,6 @@
-"""The report: sections, tables, and the pages that show them. The highest room: it imports all others.
+"""The report: its sections, tables and pages. The highest room: it imports all others.
 
-`runners.cli` alone imports it from outside of `analysis`.
+Outside of `analysis`, only `runners.cli` imports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A report is a list of sections. Here: what a section is, the report in Markdown, and the folder of its files."""
+"""A report as a list of sections, its Markdown, and the folder of its files."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ REPORT_LIST = "report.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureLink:
-    """A picture that lies in the report's folder."""
+    """A figure in the report's folder."""
 
     path: str
     """The PNG, relative to the report's folder, with forward slashes."""
     title: str
-    """What it shows: its caption, and its text for readers who cannot see it."""
+    """What it shows; used as its caption and alternative text."""
     note: str = ""
-    """How to read it, in sentences."""
+    """How to read it, in full sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridTable:
-    """One measure of a block, as a table and as a picture."""
+    """One measure of a block, as a table and as a heatmap."""
 
     block: Block
     measure: str
@@ -43,10 +43,10 @@ class Section:
     """One section of a report: warnings and paragraphs, then figures, then tables."""
 
     anchor: str
-    """Its id in the page: unique in the report."""
+    """Its id in the page, unique in the report."""
     title: str
     num_missing: int = 0
-    """How many numbers are missing; shown in the page's list of sections."""
+    """The number of missing results, shown in the page's list of sections."""
     warnings: tuple[str, ...] = ()
     paragraphs: tuple[str, ...] = ()
     figures: tuple[FigureLink, ...] = ()
@@ -55,19 +55,19 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that a reader of one sweep's report is shown."""
+    """The content of one sweep's report."""
 
     name: str
     """The sweep's name."""
     summary: str
-    """How much of what was asked for is there, in a sentence."""
+    """How many of the sweep's trainings are finished, in a sentence."""
     notes: tuple[str, ...]
-    """What must be known before any number is read."""
+    """What a reader must know before reading any number."""
     sections: tuple[Section, ...]
 
 
 def report_to_markdown(report: Report) -> str:
-    """The report in Markdown, with figures linked by relative paths."""
+    """The report in Markdown; figures are linked by relative paths."""
     parts = [f"# {report.name}", report.summary, *report.notes]
     for section in report.sections:
         tables = [table for table in section.tables if isinstance(table, GridTable) or not table.page_only]
@@ -90,7 +90,7 @@ def _picture(figure: FigureLink) -> str:
 
 
 class ReportFolder:
-    """The folder of a report: collects the names of its files, so that a new report replaces exactly these."""
+    """The folder of a report, which records the names of its files so that a new report replaces exactly these."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -99,18 +99,18 @@ class ReportFolder:
         self._before = files_of_report(folder) if (folder / REPORT_LIST).is_file() else ()
 
     def path(self, name: str) -> Path:
-        """Where to write the file ``name`` (relative, with forward slashes); its folder is made."""
+        """Where to write the file ``name`` (relative, with forward slashes); its folder is created."""
         self._names.append(name)
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def write(self, name: str, text: str) -> None:
-        """Write a text file in UTF-8, with the same line ends on every system."""
+        """Write a text file in UTF-8, with the same line endings on every system."""
         self.path(name).write_text(text, encoding="utf-8", newline="\n")
 
     def finish(self) -> tuple[Path, ...]:
-        """Remove files of the earlier report that this one does not have, write the list, return all files."""
+        """Remove files of the earlier report that this one lacks, write the list of files, and return all files."""
         for name in set(self._before) - set(self._names):
             (self.folder / name).unlink(missing_ok=True)
         names = [*self._names, REPORT_LIST]
@@ -119,10 +119,10 @@ class ReportFolder:
 
 
 def files_of_report(folder: Path) -> tuple[str, ...]:
-    """The files of the report in ``folder``, relative to it, the list itself included.
+    """The files of the report in ``folder``, relative to it, including the list itself.
 
     Raises:
-        AnalysisError: there is no report, or its list is damaged or names a file outside of the folder.
+        AnalysisError: there is no report, or its list is damaged or names a file outside the folder.
     """
     path = folder / REPORT_LIST
     if not path.is_file():
@@ -133,5 +133,5 @@ def files_of_report(folder: Path) -> tuple[str, ...]:
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise AnalysisError(f"{path} is not the list of a report's files") from error
     if escapes:
-        raise AnalysisError(f"{path} names files outside of its folder: {', '.join(escapes)}")
+        raise AnalysisError(f"{path} names files outside its folder: {', '.join(escapes)}")
     return tuple(names)

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: styles, images and the script that sorts its lists are inside."""
+"""A report as one self-contained HTML page: it includes the styles, the images and the script that sorts lists."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def report_to_html(report: Report, folder: Path) -> str:
     """The report as a self-contained page.
 
     Args:
-        report: what to show.
-        folder: the report's folder, in which its pictures lie; they are inlined.
+        report: the report to show.
+        folder: the report's folder, which contains its images; they are inlined.
     """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),

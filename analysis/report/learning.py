@@ -1,4 +1,4 @@
-"""The sections on how the cells learned and what that cost, with their figures and data."""
+"""The sections on learning curves, triplet diagrams and costs, with their figures and data."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis.blocks import Block
+from analysis.blocks import Block, list_text, mean_text
 from analysis.figures import FigureWriter, draw_curves, draw_triplets, write_figure
 from analysis.report.document import FigureLink, ReportFolder, Section
 from analysis.report.tables import TextTable
 from analysis.run_schema import BASELINE, PAIRS, TRIPLETS, in_order
-from analysis.statistics import COSTS, CURVES, costs, counted, curves, drawn_runs, lacking, of_block, seeds_note
+from analysis.statistics import COSTS, CURVES, costs, counted, curves, drawn_runs, of_block, runs_without, seeds_note
 from analysis.tracking import SweepRuns, TripletRecord, fetch_history, fetch_records, pooled
 
 _ByBlock = list[tuple[Block, pd.DataFrame]]
 _CURVES_NOTE = (
-    "Lines are means over seeds, bands reach from the lowest seed to the highest, and all panels of a row share one "
+    "Lines are means over seeds, bands extend from the lowest to the highest seed, and all panels of a row share one "
     "axis. s_p, s_n, the share of active triplets and the gradient norm are means over an epoch's training batches. A "
     "triplet is active while its negative is within the margin. The gradient is that of the objective with respect to "
-    "the embeddings, before clipping. Epochs left of a dotted line are warm-up, in which another gradient was applied."
+    "the embeddings, before clipping. Epochs to the left of a dotted line are warm-up with another gradient."
 )
 _TRIPLETS_NOTE = (
     "s_p is the similarity of an anchor and its positive, s_n that of the anchor and its hardest negative in the "
-    "batch. Grey shows the triplet weight T (darker weighs more; the line is at 1/2). Colour shows the share of the "
+    "batch. Grey shows the triplet weight T (darker is larger; the line is at 1/2). Colour shows the share of the "
     "triplets after the warm-up in each bin of 0.025 x 0.025, on a logarithmic scale. The red line joins the mean "
-    "triplets of the epochs, from the circle to the square, dashed during the warm-up. Above the dotted line the "
-    "negative is more similar than the positive."
+    "triplets of the epochs, from the circle to the square, and is dashed during the warm-up. Above the dotted line, "
+    "the negative is more similar than the positive."
 )
 
 
 def learning_sections(
     sweep: SweepRuns, blocks: Iterable[Block], folder: ReportFolder, figures: FigureWriter
 ) -> list[Section | None]:
-    """Read the epochs and triplet records of a sweep and draw them into the report's folder.
+    """Read the epochs and triplet records of a sweep and draw them.
 
     Files: ``curves/BLOCK.{png,pdf}``, ``triplets/BLOCK.{png,pdf}``, ``costs.csv``.
 
     Args:
-        sweep: the runs.
-        blocks: the report's blocks; those without a number are left out.
+        sweep: the sweep and its runs.
+        blocks: the report's blocks; those without a number are omitted.
         folder: the report's folder.
-        figures: writes the figures.
+        figures: writes the figures to it.
 
     Returns:
-        Learning curves, triplet diagrams and costs; None in place of a section that has nothing to show.
+        Learning curves, triplet diagrams and costs; None in place of a section without content.
 
     Raises:
-        AnalysisError: tracking does not answer.
+        AnalysisError: tracking cannot be read.
     """
     runs = drawn_runs(sweep)
     history = fetch_history(sweep.tracking_uri, list(runs["run_id"]), [*CURVES, *COSTS])
@@ -65,7 +65,7 @@ def _curves_section(
     links, without = [], []
     for block, runs in by_block:
         rows = {name: found for metric, name in CURVES.items() if (found := curves(runs, history, metric))}
-        without += lacking(runs, history, list(CURVES))
+        without += runs_without(runs, history, list(CURVES))
         if rows:
             stem = f"curves/{block.slug}"
             paths = [folder.path(f"{stem}.{ending}") for ending in ("png", "pdf")]
@@ -74,7 +74,7 @@ def _curves_section(
             links.append(FigureLink(path=f"{stem}.png", title=f"Learning curves: {block.key.title}"))
     if not links:
         return None
-    paragraphs = _filled(_CURVES_NOTE, seeds_note(sweep), _named("No epoch in tracking", without))
+    paragraphs = _nonempty(_CURVES_NOTE, seeds_note(sweep), _list_sentence("Without an epoch in tracking", without))
     return Section(anchor="curves", title="Learning curves", paragraphs=paragraphs, figures=tuple(links))
 
 
@@ -84,8 +84,8 @@ def _triplets_section(
     links, problems, without = [], [], []
     for block, runs in by_block:
         without += [str(name) for name in runs[runs["triplets"] == ""]["run_name"]]
-        records, notes, trouble = _records(sweep, block, runs[runs["triplets"] != ""])
-        problems += trouble
+        records, notes, unusable = _records(sweep, block, runs[runs["triplets"] != ""])
+        problems += unusable
         if records:
             stem = f"triplets/{block.slug}"
             paths = [folder.path(f"{stem}.{ending}") for ending in ("png", "pdf")]
@@ -94,26 +94,28 @@ def _triplets_section(
             links.append(FigureLink(path=f"{stem}.png", title=f"Triplet diagrams: {block.key.title}"))
     if not links:
         return None
-    paragraphs = _filled(_TRIPLETS_NOTE, seeds_note(sweep), _named("Without a triplet record", without), *problems)
+    paragraphs = _nonempty(
+        _TRIPLETS_NOTE, seeds_note(sweep), _list_sentence("Without a triplet record", without), *problems
+    )
     return Section(anchor="triplets", title="Triplet diagrams", paragraphs=paragraphs, figures=tuple(links))
 
 
 def _records(
     sweep: SweepRuns, block: Block, runs: pd.DataFrame
 ) -> tuple[dict[tuple[str, str], TripletRecord], dict[tuple[str, str], str], list[str]]:
-    """The record of each objective over all its seeds, how many these are, and what cannot be read or drawn."""
+    """The pooled record of each objective, its number of seeds, and a line for each record that cannot be used."""
     found, problems = fetch_records(sweep.tracking_uri, dict(zip(runs["run_id"], runs["artifact_uri"], strict=True)))
     records, notes = {}, {}
     for (pair, triplet), part in runs.groupby(["pair", "triplet"]):
-        mine = [found[run_id] for run_id in part["run_id"] if run_id in found]
-        if not mine:
+        of_objective = [found[run_id] for run_id in part["run_id"] if run_id in found]
+        if not of_objective:
             continue
         try:
-            records[str(pair), str(triplet)] = pooled(mine)
+            records[str(pair), str(triplet)] = pooled(of_objective)
         except ValueError as error:
-            problems.append(f"{block.key.title}, {pair}/{triplet}: not drawn, {error}.")
+            problems.append(f"{block.key.title}, {pair}/{triplet}: not drawn because {error}.")
             continue
-        notes[str(pair), str(triplet)] = f"n={len(mine)}"
+        notes[str(pair), str(triplet)] = f"n={len(of_objective)}"
     return records, notes, problems
 
 
@@ -128,10 +130,10 @@ def _costs_section(sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, 
     if not tables:
         return None
     folder.write("costs.csv", pd.concat(frames).to_csv(index=False, lineterminator="\n"))
-    paragraphs = _filled(
-        "Seconds for one cell, mean over its seeds: all training steps of the stage, and all passes over the val "
-        "split. A cell of a shared unit is charged its own steps and its share of what the unit did for all its cells. "
-        "Times from different machines, or from a busy one, cannot be compared.",
+    paragraphs = _nonempty(
+        "Seconds per cell, mean over its seeds: all training steps of the stage, and all passes over the val split. A "
+        "cell of a shared unit is charged its own steps and its share of the work that the unit did for all its cells. "
+        "Times from different or busy machines cannot be compared.",
         seeds_note(sweep),
         f"The sweep's {len(counted(sweep))} finished trainings ran code {_commits(sweep)}.",
     )
@@ -151,7 +153,7 @@ def _cost_table(block: Block, found: pd.DataFrame) -> TextTable:
             f"{row['pair']}/{row['triplet']}",
             f"{row['n']}",
             f"{row['epochs']:.0f}",
-            f"{row['train_s']:.1f}" + ("" if pd.isna(row["train_s_std"]) else f" ± {row['train_s_std']:.1f}"),
+            mean_text(row["train_s"], row["train_s_std"], always_std=False),
             "--" if pd.isna(row["val_s"]) else f"{row['val_s']:.1f}",
             f"{row['step_ms']:.1f}",
             f"{row['step_ms'] / base.iloc[0]:.2f}" if len(base) else "--",
@@ -163,23 +165,20 @@ def _cost_table(block: Block, found: pd.DataFrame) -> TextTable:
         title=block.key.title,
         head=("objective", "n", "epochs", "training s", "val s", "ms per step", "x con/con"),
         rows=tuple(rows),
-        note=f"{hours:.2f} device hours in all for the {found['n'].sum()} cells counted here, without tests.",
+        note=f"{hours:.2f} device hours in total for the {found['n'].sum()} cells counted here, without tests.",
     )
 
 
-def _filled(*paragraphs: str) -> tuple[str, ...]:
+def _nonempty(*paragraphs: str) -> tuple[str, ...]:
     return tuple(paragraph for paragraph in paragraphs if paragraph)
 
 
-def _named(what: str, names: list[str]) -> str:
-    if not names:
-        return ""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{what}: {', '.join(names[:5])}{more}."
+def _list_sentence(what: str, names: list[str]) -> str:
+    return f"{what}: {list_text(names)}." if names else ""
 
 
 def _warmup(sweep: SweepRuns, block: Block, runs: pd.DataFrame) -> int | None:
-    """Warm-up epochs of a block's stage; None unless all its runs have the same."""
+    """The warm-up epochs of a block's stage; None unless all its runs agree."""
     column = f"stages.{block.key.stage}.warmup_epochs"
     if column not in sweep.settings.columns:
         return None

@@ -1,4 +1,4 @@
-"""The paper's tables, next to a sweep's numbers in its report and on their own, made by the same code as a sweep's.
+"""The paper's tables, beside a sweep's numbers in its report and on their own, rendered by the code for sweeps.
 
 Source: Xuan & Chen 2022, arXiv:2210.13188: its grids, the comparison with the state of the art, and the validation of
 gradients against losses.
@@ -28,7 +28,7 @@ from analysis.run_schema import BASELINE, METRICS, RSUM, Metric, measure_slug
 from analysis.statistics import RankComparison, rank_objectives
 
 NAMES = ("goal_grid", "state_of_the_art", "gradient_validation")
-"""The published tables that can be rendered; the first is that of the grids."""
+"""The published tables that can be rendered; the first contains the grids."""
 _DATASETS = {"coco5k": "coco", "f30k1k": "f30k"}
 _MODELS = {
     "VSE++(R152, FT) ours": ("vsepp", "resnet152", ("finetune",)),
@@ -36,9 +36,9 @@ _MODELS = {
     "VSEinfty(WSL) ours": ("vse_infty", "wsl", ("train",)),
     "X-VLM ours": ("xvlm", "", ("train", "finetune")),
 }
-"""The paper's own rows: framework, backbone (any where empty) and stage."""
+"""The paper's own rows: framework, backbone (empty for any) and stages."""
 _VALIDATED = {"resnet152_ft": ("resnet152", ("finetune",)), "butd": ("butd", ("train",)), "wsl": ("wsl", ("train",))}
-# As the paper's tables have their columns: one direction after the other.
+# The order of the columns in the paper's tables: one direction after the other.
 _RECALLS = sorted((metric for metric in METRICS.values() if metric is not RSUM), key=lambda m: m.direction)
 
 
@@ -53,10 +53,10 @@ def published_section(blocks: Sequence[Block], comparisons: Iterable[GridCompari
 
 
 def state_of_the_art(blocks: Sequence[Block] = ()) -> TextTable:
-    """Published recalls of each method, and under the paper's own rows those of this sweep.
+    """Published recalls of each method, and below each of the paper's own rows that of this sweep.
 
     Args:
-        blocks: this sweep's blocks; a row of ours is the objective with the highest mean rsum on test.
+        blocks: this sweep's blocks; its row shows the objective with the highest mean rsum on test.
     """
     columns = [(dataset, metric) for dataset in _DATASETS for metric in _RECALLS]
     rows, measured = [], 0
@@ -64,13 +64,13 @@ def state_of_the_art(blocks: Sequence[Block] = ()) -> TextTable:
         printed = tuple(record[f"{dataset}_{metric.key}"] or "--" for dataset, metric in columns)
         method = str(record["method"]).replace("infty", "∞").replace(" ours", " (GOAL paper)")
         rows.append((method, record["pretrain_size"] or "--", *printed))
-        ours = _ours(blocks, str(record["method"]), columns)
+        ours = _sweep_row(blocks, str(record["method"]), columns)
         measured += ours is not None
         rows += [ours] if ours is not None else []
     heads = tuple(f"{_DATASETS[dataset]} {metric.label}" for dataset, metric in columns)
-    note = "Test recalls in %, COCO on 5K, Flickr30K on 1K, as printed; -- where the source prints none."
+    note = "Test recalls in %, COCO on 5K, Flickr30K on 1K, as printed; -- where the source states none."
     if measured:
-        note += " This sweep: the objective with the highest mean rsum; chosen on test, which flatters it a little."
+        note += " This sweep: the objective with the highest mean rsum; chosen on test, so slightly optimistic."
     return TextTable(
         title="State of the art", head=("method", "pre-training", *heads), rows=tuple(rows), note=note, words=2
     )
@@ -86,7 +86,7 @@ def gradient_validation(blocks: Sequence[Block] = ()) -> TextTable:
             cells = [_printed(by_direction[metric.direction], measure_slug(metric.name)) for metric in _RECALLS]
             rows.append((f"{framework} {backbone}", f"{implementation} (paper)", *cells))
         prefix, stages = _VALIDATED[str(backbone)]
-        for block in _same(blocks, str(dataset), str(framework), prefix, stages):
+        for block in _blocks_of(blocks, str(dataset), str(framework), prefix, stages):
             cells = [number_text(block.grids[metric.key].cells[BASELINE]) for metric in _RECALLS]
             rows.append((f"{framework} {block.key.backbone}", "gradient (this sweep)", *cells))
     head = ("model", "implementation", *(metric.label for metric in _RECALLS))
@@ -95,11 +95,11 @@ def gradient_validation(blocks: Sequence[Block] = ()) -> TextTable:
 
 
 def render_published(name: str, out: Path, scale: Scale = "paper") -> tuple[Path, ...]:
-    """Write the paper's tables (Markdown, LaTeX, CSV) and, of its grids, heatmaps and rank diagrams.
+    """Write the paper's tables (Markdown, LaTeX, CSV) and, for its grids, heatmaps and rank diagrams.
 
     Args:
         name: ``goal_grid``, ``state_of_the_art`` or ``gradient_validation``.
-        out: folder to write to; made when it is not there.
+        out: folder to write to; created if missing.
         scale: ``paper`` or ``colour-blind``.
 
     Returns:
@@ -124,7 +124,7 @@ def render_published(name: str, out: Path, scale: Scale = "paper") -> tuple[Path
 
 
 def published_ranks(blocks: Iterable[Block]) -> dict[Metric, RankComparison]:
-    """Ranks of the objectives over published blocks, for each metric that has enough blocks."""
+    """Ranks of the objectives over published blocks, for each metric with enough blocks."""
     blocks, found = list(blocks), {}
     for metric in METRICS.values():
         rows = {
@@ -170,7 +170,7 @@ def _write(path: Path, text: str) -> Path:
 
 
 def _comparison_table(comparison: GridComparison) -> TextTable:
-    """A grid that the paper has too: both means, their difference, and the rank correlation."""
+    """A grid of the sweep and the paper: both means, their difference, and the rank correlation."""
     rows = [
         (
             "/".join(objective),
@@ -191,7 +191,7 @@ def _comparison_table(comparison: GridComparison) -> TextTable:
 
 def _correlation_note(comparison: GridComparison) -> str:
     if comparison.spearman is None:
-        return "Too few cells, or too many equal ones, for a rank correlation."
+        return "Too few cells, or too many equal values, for a rank correlation."
     return (
         f"Rank correlation over {len(comparison.cells)} cells: Spearman {comparison.spearman:+.2f}, Kendall "
         f"{comparison.kendall:+.2f}; mean difference {comparison.mean_difference:+.1f} points. "
@@ -201,12 +201,12 @@ def _correlation_note(comparison: GridComparison) -> str:
 
 def _printed(line: Mapping[Hashable, str], measure: str) -> str:
     mean, std = line[f"{measure}_mean"], line[f"{measure}_std"]
-    if not mean:
-        return "--"
-    return f"{float(mean):.1f} ± {float(std):.1f}" if std else f"{float(mean):.1f}"
+    return mean_text(float(mean), float(std) if std else None, always_std=False) if mean else "--"
 
 
-def _same(blocks: Iterable[Block], dataset: str, framework: str, backbone: str, stages: Sequence[str]) -> list[Block]:
+def _blocks_of(
+    blocks: Iterable[Block], dataset: str, framework: str, backbone: str, stages: Sequence[str]
+) -> list[Block]:
     return [
         block
         for block in blocks
@@ -218,10 +218,10 @@ def _same(blocks: Iterable[Block], dataset: str, framework: str, backbone: str, 
     ]
 
 
-def _ours(blocks: Sequence[Block], method: str, columns: Sequence[tuple[str, Metric]]) -> tuple[str, ...] | None:
+def _sweep_row(blocks: Sequence[Block], method: str, columns: Sequence[tuple[str, Metric]]) -> tuple[str, ...] | None:
     if method not in _MODELS:
         return None
-    found = {name: _same(blocks, dataset, *_MODELS[method]) for name, dataset in _DATASETS.items()}
+    found = {name: _blocks_of(blocks, dataset, *_MODELS[method]) for name, dataset in _DATASETS.items()}
     best = {name: _highest(here[0].grids[RSUM.key].means) for name, here in found.items() if here}
     if not best:
         return None

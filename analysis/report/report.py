@@ -1,17 +1,17 @@
-"""A sweep's tracking to report files: read, compute, write. Every number in them comes from runs that count."""
+"""Read a sweep's runs from tracking and write its report files. Every number in them comes from runs that count."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import pandas as pd
 
-from analysis.blocks import Block
+from analysis.blocks import Block, count_text, list_text, seeds_text
 from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, write_figure
-from analysis.published import compare_blocks, published_blocks
+from analysis.published import GridComparison, compare_blocks, published_blocks
 from analysis.report.document import GridTable, Report, ReportFolder, Section, files_of_report, report_to_markdown
 from analysis.report.html import report_to_html
 from analysis.report.learning import learning_sections
@@ -25,12 +25,12 @@ from analysis.report.sections import (
     settings_section,
     weights_section,
 )
-from analysis.report.side_by_side import columns_of, side_by_side_section
+from analysis.report.side_by_side import Groups, columns_of, side_by_side_section
 from analysis.report.significance import significance_section
 from analysis.report.tables import to_csv, to_latex, to_markdown
 from analysis.run_schema import MEASURES, measure_slug
 from analysis.statistics import (
-    FLATTERED,
+    TEST_SELECTION_WARNING,
     aggregate,
     cells_frame,
     counted,
@@ -44,25 +44,58 @@ from analysis.tracking import SweepRuns, attach_files, fetch_runs, publish_summa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportResult:
-    """What a report was made of and where it lies."""
+    """What a report contains and where it is."""
 
     out_dir: Path
     files: tuple[Path, ...]
-    """Every file of the report, ``report.md`` and ``report.html`` among them."""
+    """Every file of the report, including ``report.md`` and ``report.html``."""
     parent_run_id: str | None
-    """The sweep's MLflow run, to attach the report to; None when tracking has none."""
+    """The sweep's MLflow run, to which the report can be attached; None when tracking has none."""
     num_expected: int
-    """Runs of a cell and stage that the sweep asks for."""
+    """The number of trainings (cell and stage) that the sweep requests."""
     num_counted: int
-    """Those that are done and counted in the numbers."""
+    """The number of these that count."""
     num_failed: int
-    """Those that failed."""
+    """The number of these that failed."""
     blocks: tuple[Block, ...]
 
     @property
     def is_complete(self) -> bool:
-        """Whether every number that was asked for is there."""
+        """Whether no result is missing."""
         return self.num_counted == self.num_expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Results:
+    """Everything that the sections of a report are computed from."""
+
+    sweep: SweepRuns
+    blocks: tuple[Block, ...]
+    marginals: pd.DataFrame
+    differences: pd.DataFrame
+    sweeps: Mapping[str, Sequence[Block]]
+    """The blocks of this sweep and of those it is compared with, by the sweep's unique label; this sweep is first."""
+
+    @classmethod
+    def read(cls, tracking_uri: str, experiment: str, others: Sequence[tuple[str, str]]) -> _Results:
+        sweep = fetch_runs(tracking_uri, experiment)
+        blocks, runs = aggregate(sweep), counted(sweep)
+        sweeps: dict[str, Sequence[Block]] = {sweep.experiment: blocks}
+        for uri, name in others:
+            label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
+            sweeps[label] = aggregate(fetch_runs(uri, name))
+        return cls(
+            sweep=sweep,
+            blocks=blocks,
+            marginals=pd.concat([marginals(runs, "pair"), marginals(runs, "triplet")]),
+            differences=paired_differences(runs),
+            sweeps=sweeps,
+        )
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """The frames that are written as CSV and Parquet, by file name."""
+        cells, runs = cells_frame(self.blocks), runs_frame(self.sweep)
+        return {"cells": cells, "runs": runs, "marginals": self.marginals, "differences": self.differences}
 
 
 def write_report(
@@ -78,67 +111,63 @@ def write_report(
     Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every run,
     counted or not, with its settings and metrics), ``differences`` and ``marginals`` as CSV and Parquet,
     ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf,svg}``, the
-    sections' figures, and ``report.json``, the list of them. Writing again replaces an earlier report in the same
-    folder and touches nothing else there.
+    figures of the sections, and ``report.json``, the list of files. Writing again replaces an earlier report in the
+    same folder and changes nothing else there.
 
-    Blocks without any number have no table or heatmap; the documents list what they miss.
+    Blocks without any number have no table or heatmap; the documents list what they lack.
 
     Args:
         tracking_uri: MLflow tracking URI.
         experiment: the sweep's name.
-        out_dir: folder to write to; made when it is not there.
-        compare: ``published`` sets the paper's numbers beside those of the same blocks.
-        others: tracking URI and name of other sweeps, whose numbers are set beside this one's.
-        scale: ``paper`` colours tables as the paper's; ``colour-blind`` in one scale that all readers can tell apart.
+        out_dir: folder to write to; created if missing.
+        compare: ``published`` shows the paper's numbers beside those of the same blocks.
+        others: tracking URI and name of other sweeps, whose numbers are shown beside this one's.
+        scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all readers.
 
     Raises:
-        AnalysisError: tracking does not hold what a report needs.
+        AnalysisError: tracking lacks what a report needs.
     """
-    sweep = fetch_runs(tracking_uri, experiment)
-    blocks = aggregate(sweep)
-    runs = counted(sweep)
-    weights = pd.concat([marginals(runs, "pair"), marginals(runs, "triplet")])
-    differences = paired_differences(runs)
+    results = _Results.read(tracking_uri, experiment, others)
     folder = ReportFolder(out_dir)
-    report = _report(sweep, blocks, weights, differences, folder, compare=compare, others=others, scale=scale)
-    frames = {"cells": cells_frame(blocks), "runs": runs_frame(sweep), "marginals": weights, "differences": differences}
-    for name, frame in frames.items():
+    report = _report(results, folder, compare_with_paper=compare is not None, scale=scale)
+    for name, frame in results.frames().items():
         folder.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         frame.to_parquet(folder.path(f"{name}.parquet"), index=False)
     folder.write("report.md", report_to_markdown(report))
     folder.write("report.html", report_to_html(report, out_dir))
-    gaps = [gap for block in blocks for _, gap in block.gaps]
+    gaps = [gap for block in results.blocks for _, gap in block.gaps]
+    num_counted = len(counted(results.sweep))
     return ReportResult(
         out_dir=out_dir,
         files=folder.finish(),
-        parent_run_id=sweep.parent_run_id,
-        num_expected=len(runs) + len(gaps),
-        num_counted=len(runs),
+        parent_run_id=results.sweep.parent_run_id,
+        num_expected=num_counted + len(gaps),
+        num_counted=num_counted,
         num_failed=sum(gap.status == "failed" for gap in gaps),
-        blocks=blocks,
+        blocks=results.blocks,
     )
 
 
 def attach_report(tracking_uri: str, parent_run_id: str, out_dir: Path) -> tuple[str, ...]:
-    """Log the report that :func:`write_report` has written under ``report/`` of a run, in place of the one there.
+    """Log the report in ``out_dir`` as ``report/`` among a run's artifacts, replacing an earlier one.
 
     Returns:
         Artifact paths of the report.
 
     Raises:
-        AnalysisError: no report in the folder, or tracking refuses it.
+        AnalysisError: there is no report in the folder, or it cannot be logged.
     """
     return attach_files(tracking_uri, parent_run_id, out_dir, files_of_report(out_dir), "report")
 
 
 def refresh_summary(tracking_uri: str, name: str) -> str | None:
-    """Describe a sweep in MLflow from what tracking holds of it; does nothing where it has no parent run.
+    """Describe a sweep in MLflow from its tracked runs; does nothing if it has no parent run.
 
     Returns:
         The parent run's id, or None.
 
     Raises:
-        AnalysisError: tracking holds no run of the sweep, or refuses.
+        AnalysisError: tracking has no run of the sweep, or cannot be written.
     """
     sweep = fetch_runs(tracking_uri, name)
     if sweep.parent_run_id is not None:
@@ -146,82 +175,86 @@ def refresh_summary(tracking_uri: str, name: str) -> str | None:
     return sweep.parent_run_id
 
 
-def _report(
-    sweep: SweepRuns,
-    blocks: tuple[Block, ...],
-    weights: pd.DataFrame,
-    differences: pd.DataFrame,
+def _report(results: _Results, folder: ReportFolder, *, compare_with_paper: bool, scale: Scale) -> Report:
+    """The report; its figures and tables are in the folder when this returns."""
+    groups = columns_of(results.sweeps)
+    comparisons = compare_blocks(results.blocks, published_blocks()) if compare_with_paper else None
+    return Report(
+        name=results.sweep.experiment,
+        summary=_summary(results.sweep, results.blocks),
+        notes=tuple(_notes(results, groups, comparisons)),
+        sections=_sections(results, groups, comparisons, folder, scale),
+    )
+
+
+def _sections(
+    results: _Results,
+    groups: Groups,
+    comparisons: Sequence[GridComparison] | None,
     folder: ReportFolder,
-    *,
-    compare: Literal["published"] | None,
-    others: Sequence[tuple[str, str]],
     scale: Scale,
-) -> Report:
-    """All sections, in order; their figures and tables are in the folder when this returns."""
-    sweeps: dict[str, Sequence[Block]] = {sweep.experiment: blocks}
-    for uri, name in others:
-        label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
-        sweeps[label] = aggregate(fetch_runs(uri, name))
-    groups = columns_of(sweeps)
-    alone = [name for name in list(sweeps)[1:] if not any(c.sweep == name for g in groups.values() for c in g)]
-    comparisons = compare_blocks(blocks, published_blocks() if compare else ())
+) -> tuple[Section, ...]:
+    """All sections, in order. ``comparisons`` are None when the report is not compared with the paper."""
+    sweep, blocks, differences = results.sweep, results.blocks, results.differences
     colours = assign_colours((block.key for block in blocks), scale)
+    block_sections = [block_section(block, colours[block.key]) for block in blocks]
     with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
-        sections = [block_section(block, colours[block.key]) for block in blocks]
-        for section in sections:
+        for section in block_sections:
             _write_tables(section, folder, figures)
-        more = [
+        others = [
             missing_section(sweep, blocks),
-            weights_section(weights),
+            weights_section(results.marginals),
             differences_section(differences),
-            published_section(blocks, comparisons) if compare else None,
+            None if comparisons is None else published_section(blocks, comparisons),
             significance_section(blocks, counted(sweep), differences, folder),
             side_by_side_section(groups, folder),
             *learning_sections(sweep, blocks, folder, figures),
             settings_section(sweep, blocks),
             runs_section(sweep),
         ]
+    return (*block_sections, *(section for section in others if section is not None))
+
+
+def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparison] | None) -> list[str]:
+    sweep, blocks = results.sweep, results.blocks
     notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep)]
-    if compare and not comparisons:
-        notes.append("No finished block of this sweep is one of the paper's, so there is nothing to compare with.")
+    if comparisons is not None and not comparisons:
+        notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
     notes += settings_notes(sweep, blocks)
-    notes += [f"Sweep {name!r} has no finished block of the same dataset, framework and backbone." for name in alone]
-    return Report(
-        name=sweep.experiment,
-        summary=_summary(sweep, blocks),
-        notes=tuple(notes),
-        sections=(*sections, *(section for section in more if section is not None)),
-    )
+    shown = {column.sweep for columns in groups.values() for column in columns}
+    return notes + [
+        f"Sweep {name!r} has no finished block with the same dataset, framework and backbone."
+        for name in list(results.sweeps)[1:]
+        if name not in shown
+    ]
 
 
 def _selection_note(sweep: SweepRuns, blocks: Sequence[Block]) -> list[str]:
     on_test = [block.key.title for block in blocks if stages_selected_on_test(sweep, block.key)]
     if not on_test:
         return []
-    return [f"SELECTED ON TEST, directly or in an earlier stage: {'; '.join(on_test)}. {FLATTERED}"]
+    return [f"SELECTED ON TEST, directly or in an earlier stage: {'; '.join(on_test)}. {TEST_SELECTION_WARNING}"]
 
 
 def _source_note(sweep: SweepRuns) -> list[str]:
-    """How many of the counted trainings cannot be repeated from a commit alone."""
+    """The number of counted trainings that cannot be reproduced from a commit alone."""
     changes = counted(sweep)["git_diff"]
     kinds = sorted(set(changes) - {""})
     if not kinds:
         return []
-    few = f"{', '.join(kinds[:5])}{f' and {len(kinds) - 5} more' if len(kinds) > 5 else ''}"
-    which = f"of {len(kinds)} kinds: {few}" if len(kinds) > 1 else f"all the same: {few}"
+    which = f"{len(kinds)} different: {list_text(kinds)}" if len(kinds) > 1 else f"all the same: {kinds[0]}"
     modified = f"{(changes != '').sum()} of {len(changes)} trainings"
     return [f"{modified} ran from a source tree with uncommitted changes ({which})."]
 
 
 def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
-    """As in "132 of 135 trainings (cell and stage) are finished; missing: 2 failed, 1 waiting."."""
+    """For example "132 of 135 trainings (cell and stage) are finished; missing: 2 failed, 1 waiting."."""
     gaps = [gap.status for block in blocks for _, gap in block.gaps]
     counts = ", ".join(f"{gaps.count(status)} {status}" for status in dict.fromkeys(gaps))
     done = len(counted(sweep))
-    objectives = f"{len(sweep.objectives)} objective{'s' if len(sweep.objectives) != 1 else ''}"
-    seeds = f"seed{'s' if len(sweep.seeds) != 1 else ''} {', '.join(map(str, sweep.seeds))}"
     missing = f"; missing: {counts}" if gaps else ""
-    return f"{done} of {done + len(gaps)} trainings (cell and stage) are finished{missing}. {objectives}, {seeds}."
+    scope = f"{count_text(len(sweep.objectives), 'objective')}, {seeds_text(sweep.seeds)}"
+    return f"{done} of {done + len(gaps)} trainings (cell and stage) are finished{missing}. {scope}."
 
 
 def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter) -> None:

@@ -1,4 +1,4 @@
-"""The sections on blocks, missing numbers, single weights, differences, settings and runs."""
+"""The sections on blocks, missing results, single weights, differences, settings and runs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import MODEL_COLUMNS, Block, BlockKey, mean_text, number_text
+from analysis.blocks import Block, BlockKey, mean_text, number_text, seeds_text
 from analysis.report.document import FigureLink, GridTable, Section
 from analysis.report.tables import TextTable
-from analysis.statistics import MAX_EXACT, counted, of_block
+from analysis.statistics import MARGINAL_COLUMNS, MAX_EXACT, counted, of_block
 from analysis.tracking import SweepRuns, run_url
 
 
 def block_section(block: Block, colour: str) -> Section:
-    """A block's tables and heatmaps in its full ``colour``, or what is missing when nothing is finished."""
+    """A block's tables and heatmaps in its full ``colour``, or a warning if nothing is finished."""
     title, num_gaps = block.key.title, len(block.gaps)
     if block.is_empty:
         warning = f"Nothing of this block is finished: {num_gaps} runs are missing. {block.protocol}"
@@ -29,10 +29,10 @@ def block_section(block: Block, colour: str) -> Section:
 
 
 def _recalls(block: Block) -> TextTable:
-    """Every recall of a block, an objective in each row, highest mean rsum first."""
+    """All recalls of a block: a row for each objective, highest mean rsum first."""
     grids = list(block.grids.values())
     cells = grids[-1].cells
-    ordered = sorted((key for key, c in cells.items() if c.asked), key=lambda key: -(cells[key].mean or 0.0))
+    ordered = sorted((key for key, c in cells.items() if c.requested), key=lambda key: -(cells[key].mean or 0.0))
     return TextTable(
         title="All recalls by objective",
         head=("objective", *(grid.metric.label for grid in grids), "n"),
@@ -46,52 +46,53 @@ def _recalls(block: Block) -> TextTable:
 
 
 def missing_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | None:
-    """Every number that was asked for and is missing, and the runs that do not count; None when there is neither."""
+    """All missing results, and the runs that do not count; None if there are neither."""
     tables = []
     if rows := [row for block in blocks for row in _missing_rows(block)]:
         columns = ("block", "objectives", "seeds", "status", "reason")
         tables.append(TextTable(title="Missing", head=columns, rows=tuple(rows), words=len(columns)))
-    odd = sweep.runs[(sweep.runs["excluded"] != "") & ~sweep.runs["excluded"].isin(schema.STATUSES)]
-    if not odd.empty:
-        reasons = tuple((str(r["run_name"]), str(r["run_id"]), str(r["excluded"])) for r in odd.to_dict("records"))
-        head = ("run", "MLflow id", "why")
+    uncounted = sweep.runs[(sweep.runs["excluded"] != "") & ~sweep.runs["excluded"].isin(schema.STATUSES)]
+    if not uncounted.empty:
+        reasons = tuple(
+            (str(r["run_name"]), str(r["run_id"]), str(r["excluded"])) for r in uncounted.to_dict("records")
+        )
+        head = ("run", "MLflow id", "reason")
         tables.append(TextTable(title="Runs that do not count", head=head, rows=reasons, words=3))
-    return Section(anchor="missing", title="Missing, and not counted", tables=tuple(tables)) if tables else None
+    return Section(anchor="missing", title="Missing and uncounted results", tables=tuple(tables)) if tables else None
 
 
 def _missing_rows(block: Block) -> list[tuple[str, ...]]:
-    """A row for all objectives that miss the same seeds for the same reason, so that a lost stage is one line."""
+    """A row for all objectives that lack the same seeds for the same reason, so that a lost stage is one row."""
     seeds: dict[tuple[str, str, str], list[int]] = {}
     for objective, gap in block.gaps:
         seeds.setdefault((objective, gap.status, gap.reason), []).append(gap.seed)
     objectives: dict[tuple[str, str, str], list[str]] = {}
     for (objective, status, reason), numbers in seeds.items():
         objectives.setdefault((", ".join(map(str, numbers)), status, reason), []).append(objective)
-    asked = sum(cell.asked for cell in next(iter(block.grids.values())).cells.values())
+    requested = sum(cell.requested for cell in next(iter(block.grids.values())).cells.values())
     return [
-        (block.key.title, f"all {asked}" if len(names) == asked > 1 else ", ".join(names), *rest)
+        (block.key.title, f"all {requested}" if len(names) == requested > 1 else ", ".join(names), *rest)
         for rest, names in objectives.items()
     ]
 
 
 def weights_section(marginals: pd.DataFrame) -> Section | None:
-    """A table for each block: the mean of each weight, from `analysis.statistics.marginals` of both."""
+    """A table for each block with the mean of each weight, from `analysis.statistics.marginals` of both factors."""
     tables = []
-    names = [*MODEL_COLUMNS, "stage"]
-    for key, frame in marginals.groupby(names):
+    for key, frame in marginals.groupby(list(MARGINAL_COLUMNS)):
         if not frame["n"].any():
-            continue  # in a grid with holes no row or column is complete
+            continue  # an incomplete grid may have no complete row or column
         rows = [
             (f"{'P' if factor == 'pair' else 'T'} {level}", *_marginal_numbers(part), str(part["n"].iloc[0]))
             for (factor, level), part in frame.groupby(["factor", "level"], sort=False)
         ]
         tables.append(
             TextTable(
-                title=BlockKey(**dict(zip(names, map(str, key), strict=True))).title,
+                title=BlockKey(**dict(zip(MARGINAL_COLUMNS, map(str, key), strict=True))).title,
                 head=("weight", *(metric.title for metric in schema.MAIN_METRICS), "n seeds"),
                 rows=tuple(rows),
                 note="Mean over the other weight within each seed, then mean ± standard deviation (ddof = 1) over "
-                "the n seeds that have every cell of that row or column.",
+                "the n seeds with every cell of that row or column.",
             )
         )
     return Section(anchor="marginals", title="Each weight on its own", tables=tuple(tables)) if tables else None
@@ -139,23 +140,22 @@ def _power_note(frame: pd.DataFrame) -> str:
     )
     if floor * family > 0.05:
         return (
-            f"{note} With n = {n} pairs p cannot fall below {floor:.2g}, nor below {min(1.0, floor * family):.2g} "
-            "after Holm's correction: no difference here can be called significant at 5 %, however large. Read the "
-            "intervals."
+            f"{note} With n = {n} pairs, p cannot fall below {floor:.2g}, or {min(1.0, floor * family):.2g} after "
+            "Holm's correction: no difference here can be significant at 5 %, however large. Read the intervals."
         )
     if int(frame["blocks"].max()) > 1:
         return (
-            f"{note} Intervals are for the mean over these blocks and speak of other seeds of them; a small p says "
-            "that the objective differs in at least one block."
+            f"{note} Intervals are for the mean over these blocks and generalise to other seeds of these blocks; a "
+            "small p means that the objective differs in at least one block."
         )
     return note
 
 
 def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | None:
-    """The settings of the counted runs as tables: those that all share, and each block's where blocks differ.
+    """The settings of the counted runs: a table of those that all share, and one per block of those that differ.
 
     Returns:
-        The section; None when no run that counts has a parameter.
+        The section; None if no counted run has a parameter.
     """
     runs = counted(sweep)
     settings = _settings(sweep, runs)
@@ -163,20 +163,20 @@ def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | Non
     if runs.empty or not shared:
         return None
     same = [name for name in shared if settings[name].nunique() == 1]
-    tables = [_setting_table("Of all trainings", [(name, str(settings[name].iloc[0])) for name in same])]
+    tables = [_setting_table("All trainings", [(name, str(settings[name].iloc[0])) for name in same])]
     for block in blocks:
-        mine = settings.loc[of_block(runs, block.key).index]
-        rows = [(name, _values(mine[name])) for name in shared if name not in same and len(mine)]
+        of_runs = settings.loc[of_block(runs, block.key).index]
+        rows = [(name, _values(of_runs[name])) for name in shared if name not in same and len(of_runs)]
         tables.append(_setting_table(block.key.title, rows))
     tables.append(_objective_table(sweep, runs, settings))
     fingerprints = ", ".join(sorted(set(runs["data_fingerprint"])))
-    said = f"Seeds {', '.join(map(str, sweep.seeds))}. Data fingerprint {fingerprints}."
-    filled = tuple(table for table in tables if table.rows)
-    return Section(anchor="settings", title="Settings", paragraphs=(said,), tables=filled)
+    paragraph = f"Seeds {', '.join(map(str, sweep.seeds))}. Data fingerprint {fingerprints}."
+    nonempty = tuple(table for table in tables if table.rows)
+    return Section(anchor="settings", title="Settings", paragraphs=(paragraph,), tables=nonempty)
 
 
 def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
-    """A warning for every block whose counted runs differ in settings, naming the settings and the seeds."""
+    """A warning for each block whose counted runs differ in settings, with the settings and the seeds."""
     runs = counted(sweep)
     settings = _settings(sweep, runs)
     own = [name for name in settings.columns if name.startswith("objective.")]
@@ -195,10 +195,10 @@ def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
 
 
 def _settings(sweep: SweepRuns, runs: pd.DataFrame) -> pd.DataFrame:
-    """The parameters of runs, indexed as these.
+    """The parameters of runs, with the same index.
 
-    A parameter that a run does not record takes the value that runs of the same key record. The key is a hash of all
-    parameters, and one that was added to the program later is not part of it at the value that changes nothing.
+    A parameter that a run does not record gets the value recorded by runs with the same key. The key is a hash of all
+    parameters; a parameter added to the program later enters it only at values that change the training.
     """
     settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
     for name in map(str, settings.columns):
@@ -209,20 +209,17 @@ def _settings(sweep: SweepRuns, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shared(settings: pd.DataFrame) -> list[str]:
-    """The settings in which the runs of a block are meant to agree."""
+    """The settings in which the runs of a block should agree."""
     return sorted(name for name in map(str, settings.columns) if not name.startswith(("objective.", "seed")))
 
 
 def _differing(runs: pd.DataFrame, settings: pd.DataFrame, names: Iterable[str]) -> list[str]:
-    """Each setting in which runs differ, as in ``stages.frozen.lr (0.001: seeds 1, 2; 0.002: seed 3)``."""
+    """The settings in which runs differ, such as ``stages.frozen.lr (0.001: seeds 1, 2; 0.002: seed 3)``."""
     found = []
     for name in names:
         seeds = runs["seed"].groupby(settings.loc[runs.index, name]).unique()
         if len(seeds) > 1:
-            values = [
-                f"{value or 'not recorded'}: seed{'s' if len(own) > 1 else ''} {', '.join(map(str, sorted(own)))}"
-                for value, own in seeds.items()
-            ]
+            values = [f"{value or 'not recorded'}: {seeds_text(sorted(own))}" for value, own in seeds.items()]
             found.append(f"{name} ({'; '.join(values)})")
     return found
 
@@ -248,7 +245,7 @@ def _setting_table(title: str, rows: list[tuple[str, str]]) -> TextTable:
 
 
 def runs_section(sweep: SweepRuns) -> Section:
-    """A link to every run in MLflow, highest rsum first; only in the page."""
+    """Links to all runs in MLflow, highest rsum first; only in the HTML page."""
     rsum = schema.RSUM.test
     has_rsum = rsum in sweep.runs
     runs = sweep.runs.sort_values(rsum if has_rsum else "run_name", ascending=not has_rsum).to_dict("records")

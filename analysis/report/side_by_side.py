@@ -1,4 +1,4 @@
-"""The section that sets stages and sweeps side by side: the same objective in each, and what changed."""
+"""The section that shows stages and sweeps side by side: each objective's means and how they change."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Column:
 
 
 Groups = Mapping[tuple[str, str, str, str], Sequence[Column]]
-"""Columns that stand side by side, by ``(dataset, framework, backbone, variant)``."""
+"""The columns shown side by side, by ``(dataset, framework, backbone, variant)``."""
 
 
 def columns_of(sweeps: Mapping[str, Sequence[Block]]) -> Groups:
-    """The blocks that can stand side by side: same dataset, framework, backbone and variant.
+    """Groups of blocks with the same dataset, framework, backbone and variant.
 
     Args:
-        sweeps: a sweep's name to its blocks; the first is what the others are compared with.
+        sweeps: a sweep's name to its blocks; the others are compared with the first.
 
     Returns:
-        Columns by sweep, then stage, both in the order given; only groups of two or more. Blocks without a number are
-        left out.
+        Columns by sweep, then stage, both in the given order; only groups of two or more. Blocks without a number are
+        omitted.
     """
     groups: dict[tuple[str, str, str, str], list[Column]] = {}
     for sweep, blocks in sweeps.items():
@@ -53,7 +53,7 @@ def side_by_side_frame(groups: Groups) -> pd.DataFrame:
     """A row for each column, objective and metric.
 
     Columns: ``sweep``, the block's, ``direction``, ``metric``, ``pair``, ``triplet``, ``mean``, ``std`` (ddof=1),
-    ``n``, and ``change``, the mean minus that of the group's first column (NaN where one of them has none).
+    ``n``, and ``change``, the mean minus that of the group's first column (NaN if either is missing).
     """
     rows: list[dict[str, Any]] = []
     for columns in groups.values():
@@ -70,7 +70,7 @@ def side_by_side_frame(groups: Groups) -> pd.DataFrame:
 
 
 def side_by_side_section(groups: Groups, folder: ReportFolder) -> Section | None:
-    """Tables and a figure for each group, and ``side-by-side.csv``; None when nothing stands side by side."""
+    """Tables and a figure for each group, and ``side-by-side.csv``; None without groups."""
     if not groups:
         return None
     folder.write("side-by-side.csv", side_by_side_frame(groups).to_csv(index=False, lineterminator="\n"))
@@ -81,7 +81,9 @@ def side_by_side_section(groups: Groups, folder: ReportFolder) -> Section | None
         write_figure([folder.path(path)], draw_side_by_side, title, _labels(columns), _means(columns))
         figures.append(FigureLink(path=path, title=f"Side by side: {title}"))
         tables += [_table(title, columns, metric) for metric in MAIN_METRICS]
-    paragraphs = ["Mean ± standard deviation over seeds (ddof = 1); changes are from the first column, in points."]
+    paragraphs = [
+        "Mean ± standard deviation over seeds (ddof = 1); changes are relative to the first column, in points."
+    ]
     return Section(
         anchor="side-by-side",
         title="Stages and sweeps side by side",
@@ -97,7 +99,7 @@ def _group(key: BlockKey) -> tuple[str, str, str, str]:
 
 def _objectives(columns: Sequence[Column]) -> list[tuple[str, str]]:
     cells = [next(iter(column.block.grids.values())).cells for column in columns]
-    return list(dict.fromkeys(key for found in cells for key, cell in found.items() if cell.asked))
+    return list(dict.fromkeys(key for found in cells for key, cell in found.items() if cell.requested))
 
 
 def _means(columns: Sequence[Column]) -> dict[Metric, dict[tuple[str, str], list[float | None]]]:
@@ -111,7 +113,7 @@ def _means(columns: Sequence[Column]) -> dict[Metric, dict[tuple[str, str], list
 
 
 def _labels(columns: Sequence[Column]) -> list[str]:
-    """The words in which the columns differ: the stage, the sweep, or both."""
+    """What distinguishes the columns: the stage, the sweep, or both."""
     if len({column.sweep for column in columns}) == 1:
         return [column.block.key.stage for column in columns]
     one_stage = len({column.block.key.stage for column in columns}) == 1
@@ -143,13 +145,13 @@ def _change(first: CellSummary | None, cell: CellSummary | None) -> float | None
 
 
 def _warnings(groups: Groups) -> list[str]:
-    """What forbids reading a difference as an effect."""
-    found = []
+    """A sentence for each group whose differences may have other causes than objectives and settings."""
+    warnings = []
     for columns in groups.values():
         key = columns[0].block.key
         if len({column.block.key.data_fingerprint for column in columns}) > 1:
-            found.append(
+            warnings.append(
                 f"{key.dataset} {key.backbone}: the columns were measured on different data (their fingerprints "
                 "differ); differences between them are not due to objectives or settings alone."
             )
-    return found
+    return warnings

@@ -1,6 +1,6 @@
-"""The section on what the differences are worth: words first, then effects, intervals and ranks, each with its n.
+"""The section on statistical significance: a summary in words, then effects, intervals and ranks, each with its n.
 
-The words claim nothing that a test in the report does not support.
+The summary claims nothing that a test in the report does not support.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import MODEL_COLUMNS, Block, Grid
+from analysis.blocks import MODEL_COLUMNS, Block, Grid, count_text, mean_text
 from analysis.figures import draw_rank_diagram, write_figure
 from analysis.report.document import FigureLink, ReportFolder, Section
 from analysis.report.tables import TextTable
@@ -36,59 +36,74 @@ _R1 = tuple(metric for metric in MAIN_METRICS if metric.name == "R@1")
 _EFFECT_NOTE = (
     "Repeated-measures analysis of variance with the same subjects under every objective: the seeds of one block or, "
     "where several blocks are pooled, the blocks averaged over seeds. p assumes normal differences and sphericity; p "
-    "(lower bound) does not assume sphericity, and the statements above rest on it. Partial η² is the share of the "
+    "(lower bound) does not assume sphericity and is the basis of the statements above. Partial η² is the share of the "
     "effect in the effect plus its error, with a 95 % interval from the noncentral F distribution; with few subjects "
     "it is biased upwards. Points are the highest minus the lowest level mean; for the interaction, the largest "
     "deviation of a cell from the sum of its row's and column's effects."
 )
 _INTERVAL_NOTE = (
     "Mean over blocks of objective minus con/con, paired by seed. 95 % percentile bootstrap with 4,000 stratified "
-    "draws: each keeps every block and resamples its seeds (n - 1 of n, Rao & Wu 1988). The intervals speak of other "
-    "seeds of these blocks, not of other blocks. In simulations with as few seeds as here they covered 90 to 93 %."
+    "draws: each keeps every block and resamples its seeds (n - 1 of n, Rao & Wu 1988). The intervals "
+    "generalise to other seeds of these blocks, not to other blocks. In simulations with as few seeds as here, they "
+    "covered the true mean in 90 to 93 % of cases."
 )
 
 
 def significance_section(
     blocks: Sequence[Block], runs: pd.DataFrame, differences: pd.DataFrame, folder: ReportFolder
 ) -> Section | None:
-    """Words, effects, intervals and ranks of a sweep's blocks, its counted runs and their paired differences.
+    """The significance of the differences between a sweep's objectives.
+
+    Args:
+        blocks: all blocks of the sweep.
+        runs: the runs that count.
+        differences: from `paired_differences` of the same runs.
+        folder: the report's folder, for the rank diagrams.
 
     Returns:
-        None when no block has two objectives.
+        The section; None when no block has two objectives.
     """
-    words = [text for block in blocks if (text := block_verdict(block))]
-    if not words:
+    paragraphs = [text for block in blocks if (text := block_verdict(block))]
+    if not paragraphs:
         return None
     figures: list[FigureLink] = []
     tables: list[TextTable] = []
     for stage, here in runs.groupby("stage", sort=False):
         groups = _effects(blocks, here, str(stage))
         ranks = {metric: _ranks(here, metric) for metric in MAIN_METRICS}
-        said = [(title, effects[_R1[0]]) for title, effects in groups]
-        words += _left_out(blocks, here, str(stage))
-        words.append(stage_verdict(str(stage), differences[differences["stage"] == stage], said, ranks[_R1[0]]))
+        r1_effects = [(title, effects[_R1[0]]) for title, effects in groups]
+        paragraphs += _incomplete_seeds(blocks, here, str(stage))
+        here_differences = differences[differences["stage"] == stage]
+        paragraphs.append(stage_verdict(str(stage), here_differences, r1_effects, ranks[_R1[0]]))
         tables += [effect_table(title, effects) for title, effects in groups if any(effects.values())]
         tables += _interval_tables(here, str(stage))
         for metric, comparison in ranks.items():
             if comparison is not None:
                 figures.append(_diagram(comparison, str(stage), metric, folder))
                 tables.append(_rank_table(comparison, str(stage), metric))
-    num_blocks = runs.groupby("stage").apply(lambda part: part.groupby(list(MODEL_COLUMNS)).ngroups).max()
-    if num_blocks < MIN_BLOCKS:
-        there = f"is {num_blocks}" if num_blocks == 1 else f"are {num_blocks}"
-        words.append(f"Ranks over blocks need at least {MIN_BLOCKS} blocks of one stage; there {there}.")
-    if not any(table.note == _INTERVAL_NOTE for table in tables):
-        words.append(
-            f"Bootstrap intervals are left out: with fewer than {MIN_FREE} runs beyond the first of each block they "
-            "would be too narrow. The t intervals of the differences from con/con hold for few seeds too."
-        )
     return Section(
         anchor="significance",
-        title="What the differences are worth",
-        paragraphs=tuple(words),
+        title="Statistical significance",
+        paragraphs=(*paragraphs, *_omitted_analyses(runs, tables)),
         figures=tuple(figures),
         tables=tuple(tables),
     )
+
+
+def _omitted_analyses(runs: pd.DataFrame, tables: Sequence[TextTable]) -> list[str]:
+    """A sentence for each analysis that the sweep is too small for."""
+    sentences = []
+    num_blocks = runs.groupby("stage").apply(lambda part: part.groupby(list(MODEL_COLUMNS)).ngroups).max()
+    if num_blocks < MIN_BLOCKS:
+        sentences.append(
+            f"Ranks over blocks need at least {MIN_BLOCKS} blocks of one stage; this sweep has {num_blocks}."
+        )
+    if not any(table.note == _INTERVAL_NOTE for table in tables):
+        sentences.append(
+            f"Bootstrap intervals are omitted: with fewer than {MIN_FREE} runs beyond the first of each block, they "
+            "would be too narrow. The t intervals of the differences from con/con are valid for few seeds too."
+        )
+    return sentences
 
 
 def _effects(
@@ -106,24 +121,24 @@ def _effects(
     return groups
 
 
-def _left_out(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[str]:
-    """A sentence for each block some of whose seeds the effects cannot use."""
-    said = []
+def _incomplete_seeds(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[str]:
+    """A sentence for each block that has seeds without all objectives, which the effects cannot use."""
+    sentences = []
     for block in blocks:
         if block.key.stage != stage or block.is_empty:
             continue
         grid = next(iter(block.grids.values()))
-        lacking = {gap.seed for cell in grid.cells.values() for gap in cell.gaps}
-        if not lacking:
+        incomplete = {gap.seed for cell in grid.cells.values() for gap in cell.gaps}
+        if not incomplete:
             continue
         part = subjects_of(of_block(runs, block.key), MAIN_METRICS[0], ["seed"])
         whole, num_objectives = whole_subjects(part)
-        used = f"those of {whole} seeds and the {num_objectives} objectives they share" if whole > 1 else "left out"
-        said.append(
-            f"{block.key.title}: {len(lacking)} of its seeds lack an objective, so the effects of the pair and the "
-            f"triplet weights are {used}."
+        used = f"computed from {whole} seeds and the {num_objectives} objectives they share" if whole > 1 else "omitted"
+        sentences.append(
+            f"{block.key.title}: {count_text(len(incomplete), 'seed')} without all objectives, so the effects of the "
+            f"pair and triplet weights are {used}."
         )
-    return said
+    return sentences
 
 
 def effect_table(title: str, effects: Mapping[Metric, Sequence[Effect]]) -> TextTable:
@@ -179,8 +194,8 @@ def _diagram(comparison: RankComparison, stage: str, metric: Metric, folder: Rep
     return FigureLink(
         path=f"{stem}.png",
         title=f"Critical-difference diagram: {title}",
-        note="Mean rank over blocks, 1 is best. A bar joins objectives that Nemenyi's test does not tell apart at 5 %. "
-        + _friedman(comparison),
+        note="Mean rank over blocks; 1 is best. A bar joins objectives whose ranks do not differ significantly at 5 % "
+        f"(Nemenyi). {_friedman(comparison)}",
     )
 
 
@@ -200,7 +215,7 @@ def _rank_table(comparison: RankComparison, stage: str, metric: Metric) -> TextT
 
 def _friedman(comparison: RankComparison) -> str:
     k = len(comparison.mean_ranks)
-    few = " This p is an approximation that needs more blocks." if comparison.num_blocks < 10 else ""
+    few = " With so few blocks, this p is a rough approximation." if comparison.num_blocks < 10 else ""
     return (
         f"Friedman: chi-squared({k - 1}) = {comparison.friedman:.1f}, p = {comparison.p:.2g}, "
         f"n = {comparison.num_blocks} blocks, {k} objectives; critical difference "
@@ -209,7 +224,7 @@ def _friedman(comparison: RankComparison) -> str:
 
 
 def block_verdict(block: Block) -> str:
-    """One sentence for each direction: the best mean, and which others it cannot be told from."""
+    """A sentence for each direction: the best mean, and which others are within noise of it."""
     sentences = []
     for metric in _R1:
         grid = block.grids[metric.key]
@@ -217,10 +232,10 @@ def block_verdict(block: Block) -> str:
             continue
         best = max(grid.means, key=lambda key: grid.means[key])
         cell = grid.cells[best]
-        spread = "" if cell.std is None else f" ± {cell.std:.1f}"
+        mean = mean_text(grid.means[best], cell.std, always_std=False)
         sentences.append(
-            f"{DIRECTION_TITLES[metric.direction]}: {'/'.join(best)} has the highest mean R@1, {cell.mean:.1f}{spread} "
-            f"(n = {cell.n}); {_told_apart(grid)}."
+            f"{DIRECTION_TITLES[metric.direction]}: {'/'.join(best)} has the highest mean R@1, {mean} "
+            f"(n = {cell.n}); {_others_text(grid)}."
         )
     return f"{block.key.title}. {' '.join(sentences)}" if sentences else ""
 
@@ -231,13 +246,13 @@ def stage_verdict(
     effects: Sequence[tuple[str, Sequence[Effect]]],
     ranks: RankComparison | None,
 ) -> str:
-    """What can be said of a stage as a whole: against con/con, by factor, and over blocks.
+    """What holds for a stage as a whole: differences from con/con, effects of each weight, ranks over blocks.
 
     Args:
         stage: its name.
         differences: rows of `paired_differences` of this stage.
-        effects: what was analysed (a title) and its effects.
-        ranks: the ranks over blocks, where there are enough.
+        effects: a title and the effects of each group of runs that was analysed.
+        ranks: the ranks over blocks; None with too few blocks.
     """
     sentences = [_against_baseline(differences), *(_by_factor(title, rows) for title, rows in effects)]
     if ranks is not None:
@@ -245,15 +260,19 @@ def stage_verdict(
     return " ".join([f"Stage {stage}.", *(sentence for sentence in sentences if sentence)])
 
 
-def _told_apart(grid: Grid) -> str:
-    """Which of the others the best cell can be told from, where an interval says so."""
-    others, unjudged = len(grid.means) - 1, len(grid.unjudged)
-    if unjudged == others:
+def _others_text(grid: Grid) -> str:
+    """How the other cells compare with the best: within noise, different, or without an interval."""
+    others, without_interval = len(grid.means) - 1, len(grid.without_interval)
+    if without_interval == others:
         which = f"any of the {others} others" if others > 1 else "the other"
-        return f"with one seed no interval exists to tell it from {which}"
+        return f"with one seed, there is no interval for its difference from {which}"
     near = [key for key in grid.means if key in grid.near]
-    text = _near(near, others - unjudged)
-    return text + (f"; no interval against the {unjudged} that share fewer than two seeds with it" if unjudged else "")
+    text = _near(near, others - without_interval)
+    return text + (
+        f"; no interval against the {without_interval} that share fewer than two seeds with it"
+        if without_interval
+        else ""
+    )
 
 
 def _near(near: Sequence[tuple[str, str]], others: int) -> str:
@@ -261,8 +280,8 @@ def _near(near: Sequence[tuple[str, str]], others: int) -> str:
         each = f"each of the {others} others" if others > 1 else "the other"
         return f"the paired 95 % interval of its difference from {each} excludes 0 (uncorrected)"
     if len(near) == others:
-        none = f"none of the {others} others can" if others > 1 else "the other cannot"
-        return f"{none} be told from it with these seeds"
+        which = f"all {others} others are" if others > 1 else "the other is"
+        return f"{which} within noise of it with these seeds"
     names = ", ".join("/".join(key) for key in near)
     return f"within noise of it ({len(near)} of {others}): {names}"
 
@@ -270,21 +289,19 @@ def _near(near: Sequence[tuple[str, str]], others: int) -> str:
 def _against_baseline(differences: pd.DataFrame) -> str:
     shown = differences[differences["metric"] == "R@1"]
     if shown.empty:
-        return "Nothing is paired with con/con."
+        return "No objective can be paired with con/con."
     n = int(shown["n"].max())
     floor = float(shown["p_floor"].min()) * int(shown.groupby("direction").size().max())
     if floor > LEVEL:
         return (
-            f"{n} pair{'s' if n > 1 else ''} of runs {'are' if n > 1 else 'is'} too few to call any difference from "
-            f"con/con significant: after Holm's correction p cannot fall below {min(1.0, floor):.2g}, however large "
-            "the difference."
+            f"With {count_text(n, 'pair')} of runs, no difference from con/con can be significant: after Holm's "
+            f"correction, p cannot fall below {min(1.0, floor):.2g}, however large the difference."
         )
     parts = []
     for direction, rows in shown.groupby("direction", sort=False):
         found = rows[rows["p_holm"] < LEVEL]
-        better = [f"{r['pair']}/{r['triplet']} ({r['difference']:+.1f})" for r in found.to_dict("records")]
-        said = ", ".join(better) if better else "none"
-        parts.append(f"{DIRECTION_TITLES[str(direction)]}: {said}")
+        differing = [f"{r['pair']}/{r['triplet']} ({r['difference']:+.1f})" for r in found.to_dict("records")]
+        parts.append(f"{DIRECTION_TITLES[str(direction)]}: {', '.join(differing) or 'none'}")
     blocks = int(shown["blocks"].max())
     where = f" from {blocks} blocks; they differ in at least one block, not necessarily in all" if blocks > 1 else ""
     return f"Different from con/con in R@1 at 5 % after Holm's correction (n = {n} pairs{where}): {'; '.join(parts)}."
@@ -293,12 +310,14 @@ def _against_baseline(differences: pd.DataFrame) -> str:
 def _by_factor(title: str, effects: Sequence[Effect]) -> str:
     if not effects:
         return ""
-    held = [e for e in effects if e.p_corrected < LEVEL]
-    rest = [EFFECTS[e.name] for e in effects if e.p_corrected >= LEVEL]
-    said = [f"the {EFFECTS[e.name]} matters (p = {e.p_corrected:.2g}, up to {e.spread:.1f} points)" for e in held]
-    if rest:
-        said.append(f"no evidence of an effect of the {_listed(rest)}, which is not evidence of no effect")
-    return f"{title} ({effects[0].subjects} subjects), image to text R@1, uncorrected: {'; '.join(said)}."
+    significant = [e for e in effects if e.p_corrected < LEVEL]
+    others = [EFFECTS[e.name] for e in effects if e.p_corrected >= LEVEL]
+    parts = [
+        f"the {EFFECTS[e.name]} matters (p = {e.p_corrected:.2g}, up to {e.spread:.1f} points)" for e in significant
+    ]
+    if others:
+        parts.append(f"no evidence of an effect of the {_joined_by_or(others)}, which is not evidence of no effect")
+    return f"{title} ({effects[0].subjects} subjects), image to text R@1, uncorrected: {'; '.join(parts)}."
 
 
 def _over_blocks(ranks: RankComparison) -> str:
@@ -309,10 +328,10 @@ def _over_blocks(ranks: RankComparison) -> str:
     if ranks.p >= LEVEL:
         return f"{blocks} do not differ more than by chance (Friedman p = {ranks.p:.2g})."
     return (
-        f"{blocks} differ (Friedman p = {ranks.p:.2g}); {best} ranks best, and Nemenyi's test does not "
-        f"tell {len(near) - 1} of the others from it."
+        f"{blocks} differ (Friedman p = {ranks.p:.2g}); {best} ranks best, and {len(near) - 1} of the others do not "
+        "differ from it significantly by Nemenyi's test."
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _joined_by_or(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

@@ -1,11 +1,12 @@
-"""Tables in Markdown, LaTeX and CSV: those of blocks, with a row for each pair weight, and small ones of text."""
+"""Tables in Markdown, LaTeX and CSV: tables of blocks, with a row for each pair weight, and tables of text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.blocks import NEAR, Block, CellSummary, Grid, gap_text, number_text
-from analysis.figures.colours import WHITE, ColourScale, scale_of, text_colour
+from analysis.figures import WHITE, ColourScale, scale_of, text_colour
 from analysis.run_schema import DIRECTION_TITLES, measure_slug
 from analysis.statistics import cells_frame
 
@@ -30,18 +31,18 @@ class TextTable:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
-    """What a reader must know to read it, in sentences."""
+    """What a reader must know to read it, in full sentences."""
     words: int = 1
-    """How many leading columns are words; the others are numbers, aligned to the right."""
+    """The number of leading columns with words; the others contain numbers and are aligned to the right."""
     links: tuple[str, ...] = ()
-    """Where the first entry of each row leads, in the HTML page; may be empty."""
+    """The links of the first entry of each row in the HTML page; may be empty."""
     page_only: bool = False
-    """Whether it is only in the HTML page, folded under its title."""
+    """Whether it appears only in the HTML page, collapsed under its title."""
 
 
 def to_markdown(block: Block, measure: str = "R@1", *, with_gaps: bool = True) -> str:
-    """The table with its caption, best cells in bold, and below, unless ``with_gaps`` is off, a line for each gap."""
-    grids = block.halves(measure)
+    """The table with its caption, the best cells in bold, and (with ``with_gaps``) a line for each gap below."""
+    grids = block.grids_of(measure)
     prefix = [f"{grid.metric.direction} " if len(grids) > 1 else "" for grid in grids]
     heads = [f"{name}T {triplet}" for name in prefix for triplet in grids[0].triplets]
     lines = [f"| {measure} | {' | '.join(heads)} |", f"|:---|{'---:|' * len(heads)}"]
@@ -55,9 +56,9 @@ def to_markdown(block: Block, measure: str = "R@1", *, with_gaps: bool = True) -
 
 
 def to_latex(block: Block, colour: str, measure: str = "R@1") -> str:
-    r"""The table as a float, cells coloured as the paper's.
+    r"""The table as a float, with coloured cells as in the paper.
 
-    The preamble needs ``\\usepackage{booktabs,colortbl}`` and ``\\usepackage{xcolor}``, and graphicx where results are
+    The preamble needs ``\\usepackage{booktabs,colortbl}`` and ``\\usepackage{xcolor}``, and graphicx if results are
     missing.
 
     Args:
@@ -65,25 +66,11 @@ def to_latex(block: Block, colour: str, measure: str = "R@1") -> str:
         colour: its full colour, RRGGBB or `CIVIDIS`.
         measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """
-    grids = block.halves(measure)
-    width = len(grids[0].triplets)
-    titles = [_latex_text(DIRECTION_TITLES[grid.metric.direction]) for grid in grids]
-    spans = [f"\\multicolumn{{{width}}}{{c}}{{{title}}}" for title in titles]
-    starts = [2 + width * i for i in range(len(grids))]
-    rules = "".join(f"\\cmidrule(lr){{{start}-{start + width - 1}}}" for start in starts)
-    heads = [f"$T$\\textsuperscript{{{_latex_text(triplet)}}}" for grid in grids for triplet in grid.triplets]
-    scales = [scale_of(grid, colour) for grid in grids]
-    rows = []
-    for pair in grids[0].pairs:
-        cells = [
-            _latex_cell(grid, scale, pair, triplet)
-            for grid, scale in zip(grids, scales, strict=True)
-            for triplet in grid.triplets
-        ]
-        rows.append(" & ".join([f"$P$\\textsuperscript{{{_latex_text(pair)}}}", *cells]) + r" \\")
+    grids = block.grids_of(measure)
+    num_columns = sum(len(grid.triplets) for grid in grids)
     notes = [f"% missing: {line}" for line in _gap_lines(block)]
     missing = f" Missing: {'; '.join(_missing_by_cell(grids[0]))}." if block.gaps else ""
-    # The counts of seeds that a gap brings make every cell half as wide again.
+    # With gaps, cells also state their number of seeds, which makes them half as wide again.
     fit = (r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{", "}") if block.gaps else ("", "")
     lines = [
         rf"% \usepackage{{booktabs,colortbl{',graphicx' if block.gaps else ''}}} and \usepackage{{xcolor}}",
@@ -94,13 +81,11 @@ def to_latex(block: Block, colour: str, measure: str = "R@1") -> str:
         rf"\label{{tab:{block.slug}-{measure_slug(measure)}}}",
         r"\smallskip",
         "",
-        rf"{fit[0]}\begin{{tabular}}{{l{'c' * width * len(grids)}}}",
+        rf"{fit[0]}\begin{{tabular}}{{l{'c' * num_columns}}}",
         r"\toprule",
-        f" & {' & '.join(spans)} \\\\",
-        rules,
-        f" & {' & '.join(heads)} \\\\",
+        *_latex_heads(grids),
         r"\midrule",
-        *rows,
+        *_latex_rows(grids, colour),
         r"\bottomrule",
         rf"\end{{tabular}}{fit[1]}",
         r"\end{table}",
@@ -108,8 +93,31 @@ def to_latex(block: Block, colour: str, measure: str = "R@1") -> str:
     return "\n".join(lines) + "\n"
 
 
+def _latex_heads(grids: Sequence[Grid]) -> list[str]:
+    width = len(grids[0].triplets)
+    titles = [_latex_text(DIRECTION_TITLES[grid.metric.direction]) for grid in grids]
+    spans = [f"\\multicolumn{{{width}}}{{c}}{{{title}}}" for title in titles]
+    starts = [2 + width * i for i in range(len(grids))]
+    rules = "".join(f"\\cmidrule(lr){{{start}-{start + width - 1}}}" for start in starts)
+    heads = [f"$T$\\textsuperscript{{{_latex_text(triplet)}}}" for grid in grids for triplet in grid.triplets]
+    return [f" & {' & '.join(spans)} \\\\", rules, f" & {' & '.join(heads)} \\\\"]
+
+
+def _latex_rows(grids: Sequence[Grid], colour: str) -> list[str]:
+    scales = [scale_of(grid, colour) for grid in grids]
+    rows = []
+    for pair in grids[0].pairs:
+        cells = [
+            _latex_cell(grid, scale, pair, triplet)
+            for grid, scale in zip(grids, scales, strict=True)
+            for triplet in grid.triplets
+        ]
+        rows.append(" & ".join([f"$P$\\textsuperscript{{{_latex_text(pair)}}}", *cells]) + r" \\")
+    return rows
+
+
 def to_csv(block: Block) -> str:
-    """All metrics of a block in tidy form, unrounded; columns as in :func:`analysis.statistics.cells_frame`."""
+    """All metrics of a block in tidy form, not rounded; columns as in :func:`analysis.statistics.cells_frame`."""
     return cells_frame([block]).to_csv(index=False, lineterminator="\n")
 
 
@@ -120,7 +128,7 @@ def text_table_to_markdown(table: TextTable) -> str:
 
 
 def text_table_to_latex(table: TextTable, label: str) -> str:
-    """A text table as a float, scaled to the width of the text; needs booktabs and graphicx."""
+    """A text table as a float, scaled to the text width; needs booktabs and graphicx."""
     columns = "l" * table.words + "r" * (len(table.head) - table.words)
     rows = [" & ".join(map(_latex_text, row)) + r" \\" for row in (table.head, *table.rows)]
     lines = [
@@ -143,7 +151,7 @@ def text_table_to_latex(table: TextTable, label: str) -> str:
 
 
 def _gap_lines(block: Block) -> list[str]:
-    """A line for each number that is missing: objective, seed, status and reason."""
+    """A line for each missing result: objective, seed, status and reason."""
     return [
         f"{objective} seed {gap.seed}: {gap.status}" + (f" ({gap.reason})" if gap.reason else "")
         for objective, gap in block.gaps

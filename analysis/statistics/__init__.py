@@ -1,12 +1,12 @@
 """Numbers about the results: means by block, differences, effects, ranks and learning curves.
 
-Reads nothing and draws nothing. Imports `analysis.tracking` for the runs; every room above may import it.
+Does not read files or draw. Imports `analysis.tracking` for the runs; every room above may import it.
 """
 
 from __future__ import annotations
 
 from analysis.statistics.aggregation import (
-    FLATTERED,
+    TEST_SELECTION_WARNING,
     aggregate,
     cells_frame,
     counted,
@@ -17,26 +17,33 @@ from analysis.statistics.aggregation import (
 from analysis.statistics.differences import (
     MAX_EXACT,
     MIN_FREE,
-    Interval,
     bootstrap_intervals,
     paired_differences,
     summary_within_noise,
 )
-from analysis.statistics.effects import EFFECTS, Effect, factor_effects, marginals, subjects_of, whole_subjects
-from analysis.statistics.epoch_curves import COSTS, CURVES, Curve, costs, curves, drawn_runs, lacking, seeds_note
+from analysis.statistics.effects import (
+    EFFECTS,
+    MARGINAL_COLUMNS,
+    Effect,
+    factor_effects,
+    marginals,
+    subjects_of,
+    whole_subjects,
+)
+from analysis.statistics.epoch_curves import COSTS, CURVES, Curve, costs, curves, drawn_runs, runs_without, seeds_note
 from analysis.statistics.ranks import MIN_BLOCKS, RankComparison, rank_objectives
 
 __all__ = [
     "COSTS",
     "CURVES",
     "EFFECTS",
-    "FLATTERED",
+    "MARGINAL_COLUMNS",
     "MAX_EXACT",
     "MIN_BLOCKS",
     "MIN_FREE",
+    "TEST_SELECTION_WARNING",
     "Curve",
     "Effect",
-    "Interval",
     "RankComparison",
     "aggregate",
     "bootstrap_intervals",
@@ -46,12 +53,12 @@ __all__ = [
     "curves",
     "drawn_runs",
     "factor_effects",
-    "lacking",
     "marginals",
     "of_block",
     "paired_differences",
     "rank_objectives",
     "runs_frame",
+    "runs_without",
     "seeds_note",
     "stages_selected_on_test",
     "subjects_of",

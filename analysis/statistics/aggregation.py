@@ -1,4 +1,4 @@
-"""Runs to blocks: mean, sample standard deviation and n of each cell, with every missing seed named."""
+"""Aggregates runs to blocks: mean, sample standard deviation and n of each cell, and every missing seed."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, Block, BlockKey, CellSummary, Gap, Grid
+from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, Block, BlockKey, CellSummary, Gap, Grid, count_text
 from analysis.statistics.differences import paired_within_noise
 from analysis.tracking import SweepRuns
 
-FLATTERED = "This flatters the numbers; compare them only with work that selects in the same way."
-"""Of models that were selected on the test split."""
-_URGENCY = ("failed", "unusable", "running", "waiting")
+TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
+"""Accompanies the numbers of models that were selected on the test split."""
+_STATUS_PRIORITY = ("failed", "unusable", "running", "waiting")
 
 
 def aggregate(sweep: SweepRuns) -> tuple[Block, ...]:
-    """All blocks of a sweep, those without a number included, by dataset, framework, backbone and stage order.
+    """All blocks of a sweep, including those without a number, by dataset, framework, backbone and stage order.
 
-    A block is expected for each stage asked for and each model of the runs that the sweep asks for, so a stage that
-    never started is a block full of gaps and not a silence. Where tracking holds no run that is asked for, because the
-    sweep was edited and nothing has begun since, the models are those of the runs that are there.
+    There is a block for each stage of the sweep and each model among its requested runs, so a stage that never started
+    appears as a block of gaps instead of being omitted. If tracking contains no requested run, because the sweep was
+    edited and no training has started since, the models are those of all runs.
     """
-    asked = sweep.runs[sweep.runs["asked"]]
-    known = sweep.runs[sweep.runs["placed"]] if asked.empty else asked
+    requested = sweep.runs[sweep.runs["requested"]]
+    known = sweep.runs[sweep.runs["has_all_tags"]] if requested.empty else requested
     seen = known[list(MODEL_COLUMNS)].drop_duplicates().astype(str).sort_values(list(MODEL_COLUMNS)).to_dict("records")
     models = [{str(name): str(value) for name, value in row.items()} for row in seen]
     keys = [BlockKey(**model, stage=stage) for model in models for stage in sweep.stages]
     slugs = _unique_slugs(keys)
-    return tuple(_block(sweep, key, slugs[key], of_block(asked, key)) for key in keys)
+    return tuple(_block(sweep, key, slugs[key], of_block(requested, key)) for key in keys)
 
 
 def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
     """The blocks as a tidy frame: a row for each block, metric, pair and triplet weight.
 
     Columns: the block's key, ``direction``, ``metric``, ``pair``, ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and
-    ``missing`` (seeds by status). Objectives that were not asked for have no row.
+    ``missing`` (seeds by status). Objectives that are not in the sweep have no row.
     """
     rows: list[dict[str, Any]] = []
     for block in blocks:
@@ -45,7 +45,7 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
         for grid in block.grids.values():
             metric = {"direction": grid.metric.direction, "metric": grid.metric.name}
             for (pair, triplet), cell in grid.cells.items():
-                if cell.asked:
+                if cell.requested:
                     missing = "; ".join(
                         f"seed {g.seed} {g.status}" + (f" ({g.reason})" if g.reason else "") for g in cell.gaps
                     )
@@ -58,11 +58,11 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
 def runs_frame(sweep: SweepRuns) -> pd.DataFrame:
     """Every run as a row, counted or not, in an order that does not depend on when they ran.
 
-    Columns: the tags by their last word, ``excluded`` (why the run does not count), ``lr`` of the run's own stage, the
-    parameters ``objective.*`` of its objective, ``selected/val_*`` (the validation metrics of the selected epoch) and
-    ``test/*`` (its test metrics). Numbers are numbers; what a run does not record is empty.
+    Columns: the tags without their ``goal.`` prefix, ``excluded`` (why the run does not count), ``lr`` of the run's own
+    stage, the parameters ``objective.*`` of its objective, ``selected/val_*`` (the validation metrics of the selected
+    epoch) and ``test/*`` (its test metrics). Values that a run does not record are empty.
     """
-    hidden = ("placed", "asked", "start_ms", "artifact_uri", "experiment_id")
+    hidden = ("has_all_tags", "requested", "start_ms", "artifact_uri", "experiment_id")
     runs = sweep.runs[[name for name in sweep.runs.columns if "/" not in name and name not in hidden]].copy()
     settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
     lr = pd.Series("", index=runs.index)
@@ -80,13 +80,13 @@ def runs_frame(sweep: SweepRuns) -> pd.DataFrame:
 
 
 def _numbers(texts: pd.Series[str]) -> pd.Series[Any]:
-    """Texts as numbers, empty ones as NaN, where all of them are numbers; otherwise as they are."""
+    """Texts as numbers, empty ones as NaN, if all of them are numbers; otherwise unchanged."""
     numbers = pd.to_numeric(texts, errors="coerce")
     return numbers if numbers.isna().equals(texts == "") else texts
 
 
 def counted(sweep: SweepRuns) -> pd.DataFrame:
-    """The runs that count, as they are in ``sweep.runs``."""
+    """The rows of ``sweep.runs`` that count."""
     return sweep.runs[sweep.runs["excluded"] == ""]
 
 
@@ -99,7 +99,7 @@ def of_block(runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
 
 
 def _unique_slugs(keys: list[BlockKey]) -> dict[BlockKey, str]:
-    """File names, with the data's fingerprint only where two blocks would share one."""
+    """File name stems; the data's fingerprint is added only where two blocks would otherwise share one."""
     plain = [key.slug for key in keys]
     return {
         key: key.slug if plain.count(key.slug) == 1 else f"{key.slug}-{key.data_fingerprint[:12] or 'unknown'}"
@@ -127,10 +127,10 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
                 std=float(values.std(ddof=1)) if len(values) > 1 else None,
                 n=len(values),
                 gaps=gaps[objective],
-                asked=objective in sweep.objectives,
+                requested=objective in sweep.objectives,
             )
-        near, unjudged = _near(seeds)
-        grids[metric.key] = Grid(metric=metric, cells=cells, near=near, unjudged=unjudged)
+        near, without_interval = _near(seeds)
+        grids[metric.key] = Grid(metric=metric, cells=cells, near=near, without_interval=without_interval)
     return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids)
 
 
@@ -138,14 +138,14 @@ _Objectives = frozenset[tuple[str, str]]
 
 
 def _near(seeds: Mapping[tuple[str, str], pd.Series[float]]) -> tuple[_Objectives, _Objectives]:
-    """The cells within noise of the one with the highest mean, paired by seed; and those without an interval."""
+    """The cells within noise of the one with the highest mean, paired by seed, and those without an interval."""
     known = {key: values for key, values in seeds.items() if len(values)}
     best = max(known, key=lambda key: float(known[key].mean()), default=None)
     if best is None:
         return frozenset(), frozenset()
     within = {key: paired_within_noise(known[best], known[key]) for key in known if key != best}
-    near, unjudged = (frozenset(key for key, is_near in within.items() if is_near is which) for which in (True, None))
-    return near, unjudged
+    near, without = (frozenset(key for key, is_near in within.items() if is_near is which) for which in (True, None))
+    return near, without
 
 
 def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, triplet: str) -> tuple[Gap, ...]:
@@ -155,28 +155,27 @@ def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, t
 
 
 def _gap(seed: int, runs: pd.DataFrame) -> Gap:
-    """What the runs of a missing seed say: a failure says more than a run that still waits."""
+    """The gap of a missing seed, with the most informative status among its runs: a failure over one that waits."""
     found: dict[str, str] = {}
     for row in runs.to_dict("records"):
         status = row["status"] if row["excluded"] in schema.STATUSES else "unusable"
         found[status] = row["reason"] if status == row["status"] else row["excluded"]
-    for status in _URGENCY:
+    for status in _STATUS_PRIORITY:
         if status in found:
             return Gap(seed=seed, status=status, reason=found[status])
     return Gap(seed=seed, status="absent", reason="no run in tracking")
 
 
 def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
-    many = len(sweep.seeds) != 1
-    seeds = f"{len(sweep.seeds)} seed{'s' if many else ''} ({', '.join(map(str, sweep.seeds))})"
+    seeds = ", ".join(map(str, sweep.seeds))
     return (
-        f"Mean ± sample standard deviation (ddof = 1) over {seeds}; n is shown where seeds are missing. "
-        f"{_selection(sweep, key)} Data fingerprint {key.data_fingerprint}."
+        f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(sweep.seeds), 'seed')} ({seeds}); "
+        f"n is shown where seeds are missing. {_selection(sweep, key)} Data fingerprint {key.data_fingerprint}."
     )
 
 
 def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
-    """Of a block's stage and those before it, the ones whose epoch was selected on the test split."""
+    """The stages, up to and including the block's, whose epoch was selected on the test split."""
     runs = of_block(counted(sweep), key)["run_id"]
     until = sweep.stages[: sweep.stages.index(key.stage) + 1]
     columns = {stage: f"stages.{stage}.select_on" for stage in until}
@@ -188,18 +187,18 @@ def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
 
 
 def _selection(sweep: SweepRuns, key: BlockKey) -> str:
-    """How the epoch of each model was selected; on val where trainings do not say."""
+    """How the epoch of each model was selected; on val where trainings do not record it."""
     stages = stages_selected_on_test(sweep, key)
     if key.stage in stages:
         return (
             f"SELECTED ON TEST: each model is the epoch of stage {key.stage} with the best rsum on the test split "
-            f"itself (selection split: test). {FLATTERED}"
+            f"itself (selection split: test). {TEST_SELECTION_WARNING}"
         )
     if stages:
         return (
-            f"STARTED FROM A SELECTION ON TEST: each model began as the epoch of stage {stages[-1]} with the best rsum "
-            f"on the test split, and is the epoch of stage {key.stage} with the best val rsum (selection split: val). "
-            f"{FLATTERED}"
+            f"STARTED FROM A SELECTION ON TEST: each model started from the epoch of stage {stages[-1]} with the best "
+            f"rsum on the test split, and is the epoch of stage {key.stage} with the best val rsum (selection split: "
+            f"val). {TEST_SELECTION_WARNING}"
         )
     return (
         f"Each model is the epoch of stage {key.stage} with the best val rsum (selection split: val), "

@@ -1,7 +1,7 @@
-"""What the difference of two objectives is worth: paired tests, intervals, and whether it can be told from noise.
+"""Differences between objectives: paired tests, intervals, and whether a difference is within noise.
 
-Seeds are few, so every result states its n, and every p-value the smallest that this n can reach: an exact two-sided
-Wilcoxon test of n pairs cannot go below 2 ** (1 - n), which is 0.25 for three seeds.
+Seeds are few, so every result states its n, and every p-value comes with the smallest value that this n allows: an
+exact two-sided Wilcoxon test of n pairs cannot go below 2 ** (1 - n), which is 0.25 for three seeds.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from analysis.blocks import MODEL_COLUMNS
 from analysis.run_schema import BASELINE, METRICS, PAIRS, TRIPLETS, Metric, in_order
 
 CONFIDENCE = 0.95
-"""Of every interval."""
+"""The confidence level of every interval."""
 MAX_EXACT = 50
-"""Pairs up to which the signed rank test is exact; with more, the normal approximation is as good and far quicker."""
+"""The signed rank test is exact up to this many pairs; beyond, the normal approximation is as good and much faster."""
 DRAWS = 4000
-"""Of the bootstrap."""
+"""The number of bootstrap samples."""
 MIN_FREE = 10
-"""Runs beyond the first of each block, in all, below which a bootstrap interval would be narrower than it says: its
-resampled means take the spread of few runs for the spread of all."""
+"""The fewest runs, not counting the first of each block, for a bootstrap interval. With fewer, it would be too narrow,
+because resampling takes the spread of these few runs for the spread of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +43,11 @@ class Interval:
 def paired_differences(runs: pd.DataFrame) -> pd.DataFrame:
     """Each objective minus con/con, paired by model and seed, for each stage and metric.
 
-    A pair is one seed of one block, and all blocks of a stage are pooled. The results speak of other seeds of these
-    blocks: the interval is for the mean over them and comes from how seeds vary within a block, and the null hypothesis
-    is that the objective equals con/con in every block, so a small p may come from a single block. Whether an effect
-    holds for other blocks is a question for the ranks and the analysis of variance. Stages are kept apart, because a
-    later one starts from the earlier.
+    A pair is one seed of one block, and all blocks of a stage are pooled. The results generalise to other seeds of
+    these blocks: the interval is for the mean over the blocks and is based on the variation of seeds within a block.
+    The null hypothesis is that the objective equals con/con in every block, so a small p may come from a single block.
+    Whether an effect holds for other blocks is answered by the ranks and the analysis of variance. Stages are analysed
+    separately, because a later stage starts from an earlier one.
 
     Args:
         runs: runs that count.
@@ -56,7 +56,7 @@ def paired_differences(runs: pd.DataFrame) -> pd.DataFrame:
         Columns: ``stage``, ``direction``, ``metric``, ``pair``, ``triplet``, ``n`` pairs, ``blocks``, ``difference``
         (mean, in points), ``low`` and ``high`` (95 % t interval; empty without two seeds of a block), ``p`` (two-sided
         Wilcoxon signed rank), ``p_holm`` (Holm over the objectives of the same stage and metric) and ``p_floor`` (the
-        smallest ``p`` that n pairs can give).
+        smallest ``p`` possible with n pairs).
     """
     rows = []
     for stage, frame in runs.groupby("stage", sort=False):
@@ -95,26 +95,26 @@ def mean_t_interval(differences: pd.Series[float]) -> tuple[float, float] | tupl
         differences: one for each run, indexed by the run's block (in any number of levels) and, last, its seed.
 
     Returns:
-        Its ends; nothing without two seeds of a block.
+        Its ends; (None, None) unless a block has two seeds.
     """
     n, by_block = len(differences), _by_block(differences)
     free = n - len(by_block)
     if not free:
         return None, None
-    # Seeds vary around their own block's difference: how much the blocks differ is no noise of these blocks.
+    # Seeds vary around the mean difference of their own block: variation between blocks is not noise here.
     within = float(((differences - by_block.transform("mean")) ** 2).sum()) / free
     mean, reach = float(differences.mean()), _t_reach(within / n, free)
     return mean - reach, mean + reach
 
 
 def signed_rank_p(differences: pd.Series[float]) -> float:
-    """Two-sided p-value of the signed rank test, zeros dropped and ties given their mean rank.
+    """Two-sided p-value of the signed rank test; zeros are dropped, and ties get their mean rank.
 
-    Up to :data:`MAX_EXACT` pairs it is exact: the distribution under the null is built by adding one rank at a time
-    with either sign, so ties need no approximation (Pratt & Gibbons 1981, "Concepts of Nonparametric Theory",
-    chapter 3). Beyond, it is scipy's normal approximation, corrected for ties.
+    Up to :data:`MAX_EXACT` pairs it is exact: the null distribution is built by adding one rank at a time with either
+    sign, so ties need no approximation (Pratt & Gibbons 1981, "Concepts of Nonparametric Theory",
+    chapter 3). With more pairs it is scipy's normal approximation, corrected for ties.
     """
-    # Rounded so that differences which tie in the data tie here too, whatever the last bit of a subtraction says.
+    # Rounded so that ties in the data remain ties despite rounding errors of the subtraction.
     moved = differences.round(9)
     moved = moved[moved != 0]
     if moved.empty:
@@ -147,10 +147,10 @@ def bootstrap_intervals(runs: pd.DataFrame, metric: Metric) -> dict[tuple[str, s
 
     Args:
         runs: runs that count, of one stage.
-        metric: which one.
+        metric: the metric to compare.
 
     Returns:
-        By ``(pair, triplet)``; objectives with too few pairs are left out.
+        By ``(pair, triplet)``; objectives with too few pairs are omitted.
     """
     wide = runs.pivot(index=[*MODEL_COLUMNS, "seed"], columns=["pair", "triplet"], values=metric.test)
     if BASELINE not in wide.columns:
@@ -167,16 +167,16 @@ def bootstrap_intervals(runs: pd.DataFrame, metric: Metric) -> dict[tuple[str, s
 def mean_interval(values: pd.Series[float]) -> Interval | None:
     """95 % bootstrap interval of the mean over blocks, every block weighted equally.
 
-    Resampling is stratified: every draw keeps each block and takes as many of its seeds as a block can spare. Drawing
-    n - 1 of a block's n seeds, with replacement, makes the variance of the resampled mean an unbiased estimate;
-    drawing n, as is usual, would make it (n - 1) / n of that, a third too small with three seeds. The interval covers
-    about 95 % where the runs' means are nearly normal; the same values always give the same interval.
+    Resampling is stratified: every draw contains each block and resamples the seeds within it. Drawing n - 1 of a
+    block's n seeds, with replacement, makes the variance of the resampled mean an unbiased estimate; drawing n, as is
+    usual, would give (n - 1) / n of it, a third too little with three seeds. The coverage is about 95 % if the runs'
+    means are nearly normal. The same values always give the same interval.
 
     Args:
         values: one for each run, indexed by the run's block (in any number of levels) and, last, its seed.
 
     Returns:
-        None when fewer than :data:`MIN_FREE` runs are free to vary, or a block has a single seed.
+        None when there are fewer than :data:`MIN_FREE` runs beyond the first of each block, or a block has one seed.
 
     Source: Rao & Wu 1988, "Resampling inference with complex survey data", section 2 (strata of size n, draws of
     n - 1).
@@ -197,12 +197,12 @@ def mean_interval(values: pd.Series[float]) -> Interval | None:
 
 
 def paired_within_noise(one: pd.Series[float], other: pd.Series[float]) -> bool | None:
-    """Whether the 95 % t interval of the difference, paired by the index (the seed), holds 0.
+    """Whether the 95 % t interval of the difference, paired by the index (the seed), contains 0.
 
-    There is no correction for the number of comparisons, so what this does tell apart is a candidate, not a finding.
+    There is no correction for the number of comparisons, so a difference found here is a candidate, not a finding.
 
     Returns:
-        None with fewer than two pairs, of which no interval exists.
+        None with fewer than two pairs, for which there is no interval.
     """
     differences = (one - other).dropna()
     n = len(differences)
@@ -212,7 +212,7 @@ def paired_within_noise(one: pd.Series[float], other: pd.Series[float]) -> bool 
 
 
 def summary_within_noise(mean: float, std: float, other_mean: float, other_std: float, n: int) -> bool:
-    """The same from printed means and standard deviations of n runs each, whose pairing is not known (Welch's test)."""
+    """The same from printed means and standard deviations of n runs each, with unknown pairing (Welch's test)."""
     variance, other = std**2 / n, other_std**2 / n
     total = variance + other
     if total == 0:

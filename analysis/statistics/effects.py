@@ -1,9 +1,9 @@
-"""How much the pair weight and the triplet weight move recall: marginal means, and a repeated-measures ANOVA.
+"""The effects of the pair weight and the triplet weight on recall: marginal means, and a repeated-measures ANOVA.
 
 Every objective is trained on the same seeds of the same blocks, so a *subject* is measured under all P x T
-combinations and each effect is tested against its variation between subjects. Within one block the subjects are its
-seeds (what holds for other seeds of this block); over several they are the blocks, averaged over seeds (what holds for
-other blocks). Seeds of different blocks are never pooled as if they were independent.
+combinations, and each effect is tested against its variation between subjects. Within one block the subjects are its
+seeds, and results generalise to other seeds of this block. Over several blocks the subjects are the blocks, averaged
+over seeds, and results generalise to other blocks. Seeds of different blocks are never pooled as if independent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from analysis.blocks import MODEL_COLUMNS
 from analysis.run_schema import METRICS, PAIRS, TRIPLETS, Metric, in_order
 
 _ROUNDING = 1e-24
-"""Share of a sum of squares below which it is rounding."""
+"""A sum of squares below this share of the total is rounding error."""
+MARGINAL_COLUMNS = (*MODEL_COLUMNS, "stage")
+"""The block's columns in the frame of :func:`marginals`, in order."""
 EFFECTS = {"pair": "pair weight", "triplet": "triplet weight", "pair:triplet": "interaction"}
 
 
@@ -40,13 +42,13 @@ class Effect:
     p: float
     """Uncorrected; assumes normal differences of equal variance and covariance (sphericity)."""
     p_corrected: float
-    """With the degrees of freedom multiplied by the lower bound of Greenhouse and Geisser, 1 / df: holds however far
-    sphericity is from true, at the price of power."""
+    """With the degrees of freedom multiplied by the lower bound of Greenhouse and Geisser, 1 / df: valid even if
+    sphericity is violated, but with less power."""
     partial_eta_squared: float
-    """Share of the effect in effect plus its error, 0 to 1; with few subjects it is biased upwards."""
+    """Share of the effect in the effect plus its error, 0 to 1; biased upwards with few subjects."""
     eta_low: float
     eta_high: float
-    """95 % interval of it, from the noncentral F distribution (Smithson 2003); assumes what ``p`` assumes."""
+    """Its 95 % interval, from the noncentral F distribution (Smithson 2003); with the same assumptions as ``p``."""
     spread: float
     """Highest minus lowest level mean, in points; for the interaction the largest deviation of a cell from the sum
     of its row's and column's effects."""
@@ -55,8 +57,8 @@ class Effect:
 def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
     """Mean over the other weight, for each block, metric and level of ``factor``.
 
-    The other weight is averaged within each seed first, and the mean and standard deviation are over seeds. A seed
-    that lacks one of the cells of a level is left out of that level, so that levels are compared on equal terms.
+    The other weight is averaged within each seed first; the mean and standard deviation are over seeds. A seed that
+    lacks a cell of a level is excluded from that level, so that levels are comparable.
 
     Args:
         runs: runs that count.
@@ -67,9 +69,8 @@ def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
         seeds. A level without a complete seed has n = 0 and no mean.
     """
     other, known = ("triplet", PAIRS) if factor == "pair" else ("pair", TRIPLETS)
-    block_columns = [*MODEL_COLUMNS, "stage"]
     rows = []
-    for block, frame in runs.groupby(block_columns, sort=True):
+    for block, frame in runs.groupby(list(MARGINAL_COLUMNS), sort=True):
         num_other = frame[other].nunique()
         tests = [metric.test for metric in METRICS.values()]
         levels = in_order(frame[factor], known)
@@ -80,10 +81,10 @@ def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
             for level in levels:
                 here = by_seed[level][metric.test]
                 values = here.loc[here["count"] == num_other, "mean"]
-                row = dict(zip(block_columns, block, strict=True)) | {"factor": factor, "level": level}
+                row = dict(zip(MARGINAL_COLUMNS, block, strict=True)) | {"factor": factor, "level": level}
                 row |= {"direction": metric.direction, "metric": metric.name}
                 rows.append(row | {"mean": values.mean(), "std": values.std(ddof=1), "n": len(values)})
-    columns = [*block_columns, "direction", "metric", "factor", "level", "mean", "std", "n"]
+    columns = [*MARGINAL_COLUMNS, "direction", "metric", "factor", "level", "mean", "std", "n"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -92,11 +93,11 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
 
     Args:
         values: columns ``subject``, ``pair``, ``triplet`` and ``value``, one row each. Subjects that lack a
-            combination which another has are left out.
+            combination that another has are excluded.
 
     Returns:
-        The effects in the order of :data:`EFFECTS`; empty with fewer than two whole subjects, fewer than two levels
-        of a factor, or effects that do not vary between subjects.
+        The effects in the order of :data:`EFFECTS`; empty with fewer than two complete subjects, fewer than two
+        levels of a factor, or effects that do not vary between subjects.
 
     Source: Winer 1971, "Statistical Principles in Experimental Design", chapter 7.
     """
@@ -106,7 +107,7 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
         return ()
     spread = wide.sub(wide.mean(axis=1), axis=0).to_numpy()
     if ((spread - spread.mean(axis=0)) ** 2).sum() <= _ROUNDING * (wide.to_numpy() ** 2).sum():
-        return ()  # subjects that agree to the last digit are not a sample
+        return ()  # subjects that agree to the last digit do not vary
     ratios = _f_ratios(wide[list(product(pairs, triplets))].to_numpy().reshape(len(wide), len(pairs), len(triplets)))
     if not np.isfinite([f for f, _, _ in ratios.values()]).all():
         return ()
@@ -116,7 +117,7 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
 def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, int]]:
     """F and its two degrees of freedom for each effect: its mean square over that of its interaction with subjects.
 
-    The same as statsmodels' AnovaRM, which takes a second for 70 subjects because it fits a column to each.
+    Equal to statsmodels' AnovaRM, which takes a second for 70 subjects because it fits a column to each of them.
     """
     centred = values_SPT - values_SPT.mean(axis=(1, 2), keepdims=True)
     by_pair, by_triplet = centred.mean(axis=2, keepdims=True), centred.mean(axis=1, keepdims=True)
@@ -133,9 +134,9 @@ def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, in
 
 
 def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
-    """How many subjects :func:`factor_effects` can use, and how many combinations they have.
+    """The number of subjects that :func:`factor_effects` can use, and of their combinations.
 
-    Where the combinations are not a full grid, it can use no subject.
+    If the combinations are not a full grid, it cannot use any subject.
 
     Args:
         values: as for :func:`factor_effects`.
@@ -144,19 +145,19 @@ def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
 
 
 def _whole(values: pd.DataFrame) -> pd.DataFrame:
-    """A row for each subject with all combinations, a column for each; no row where these are not a full grid."""
+    """A row for each complete subject and a column for each combination; no rows if these are not a full grid."""
     wide = values.pivot(index="subject", columns=["pair", "triplet"], values="value").dropna()
     is_grid = wide.shape[1] == values["pair"].nunique() * values["triplet"].nunique()
     return wide if is_grid else wide.iloc[:0]
 
 
 def subjects_of(runs: pd.DataFrame, metric: Metric, within: Iterable[str]) -> pd.DataFrame:
-    """Runs as :func:`factor_effects` takes them, averaged over what the subjects do not tell apart.
+    """Runs in the form that :func:`factor_effects` expects, averaged over everything but subject and objective.
 
     Args:
         runs: runs that count.
-        metric: which one.
-        within: columns that identify a subject: ``seed`` inside one block, the block's columns over several.
+        metric: the metric to analyse.
+        within: the columns that identify a subject: ``seed`` within one block, the model's columns over several.
     """
     columns = list(within)
     means = runs.groupby([*columns, "pair", "triplet"], sort=False)[metric.test].mean().rename("value").reset_index()
@@ -185,7 +186,7 @@ def _effect(name: str, f: float, df: int, df_error: int, wide: pd.DataFrame) -> 
 def _eta_interval(f: float, df: float, df_error: float, confidence: float = 0.95) -> tuple[float, float]:
     """The noncentralities at which F lies at either end of its central 95 %, as partial eta squared.
 
-    (nan, nan) where F is so large (blocks that agree to the last digit) that the distribution cannot be evaluated.
+    (nan, nan) if F is too large (blocks that agree to the last digit) to evaluate the distribution.
     """
 
     def noncentrality(level: float) -> float:

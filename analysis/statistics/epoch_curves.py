@@ -1,4 +1,4 @@
-"""Learning curves: the mean over seeds and its band for each objective of a block; and what its epochs cost."""
+"""Learning curves of a block's objectives (mean and range over seeds), and the cost of their epochs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ CURVES: Final[dict[str, str]] = {
     "train/active": "active triplets",
     "train/grad_norm": "gradient norm",
 }
-"""Metrics that learning curves show, one in each row of the figure, and their names there."""
+"""The metrics of the learning curves and their labels; each is a row of the figure."""
 COSTS: Final = ("time/train_s", "time/val_s", "time/step_ms")
-"""Metrics from which costs are computed."""
+"""The metrics from which costs are computed."""
 MAX_SEEDS = 10
-"""Seeds of a cell whose epochs are read. More would cost minutes in a store of ten thousand runs and change no line."""
+"""The most seeds of a cell whose epochs are read: more would take minutes in a store of ten thousand runs and hardly
+change a curve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +34,19 @@ class Curve:
     epochs: tuple[int, ...]
     mean: tuple[float, ...]
     low: tuple[float, ...]
-    """The smallest of the seeds: with so few, a range shows what there is and assumes nothing."""
+    """The smallest value among the seeds; with few seeds, a range needs no assumption about the distribution."""
     high: tuple[float, ...]
-    """The largest of the seeds."""
+    """The largest value among the seeds."""
 
 
 def drawn_runs(sweep: SweepRuns, max_seeds: int = MAX_SEEDS) -> pd.DataFrame:
-    """The runs whose epochs are shown: of those that count, the lowest ``max_seeds`` seeds of each cell."""
+    """The runs whose epochs are shown: those of the ``max_seeds`` lowest seeds of each cell that count."""
     runs = counted(sweep).sort_values("seed", kind="stable")
     return runs[runs.groupby([*BLOCK_COLUMNS, "pair", "triplet"]).cumcount() < max_seeds]
 
 
 def seeds_note(sweep: SweepRuns, max_seeds: int = MAX_SEEDS) -> str:
-    """A sentence on the seeds whose epochs are shown; empty when those are all there are."""
+    """A sentence on the seeds whose epochs are shown; empty if all are."""
     if len(sweep.seeds) <= max_seeds:
         return ""
     return f"Of each objective's {len(sweep.seeds)} seeds, the first {max_seeds} are shown."
@@ -56,11 +57,11 @@ def curves(runs: pd.DataFrame, history: pd.DataFrame, metric: str) -> dict[tuple
 
     Args:
         runs: the block's runs.
-        history: from `analysis.tracking.fetch_history`; may hold other runs and metrics too.
-        metric: which one.
+        history: from `analysis.tracking.fetch_history`; may contain other runs and metrics too.
+        metric: the metric of the curves.
 
     Returns:
-        By ``(pair, triplet)``; objectives without the metric are left out.
+        By ``(pair, triplet)``; objectives without the metric are omitted.
     """
     points = history[history["metric"] == metric].merge(runs[["run_id", "pair", "triplet"]], on="run_id")
     found = {}
@@ -85,7 +86,7 @@ def costs(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A row for each objective, in the order of ``runs``: ``pair``, ``triplet``, ``n`` (cells), ``epochs`` (mean),
         ``train_s`` and ``val_s`` (mean seconds of a cell's whole stage), ``train_s_std`` (ddof=1), ``step_ms`` (mean).
-        A cell of a shared unit is charged its own steps and its share of what the unit did for all.
+        A cell of a shared unit is charged its own steps and its share of the work that the unit did for all cells.
     """
     rows = history[history["metric"].isin(COSTS)]
     wide = rows.pivot_table(index="run_id", columns="metric", values="value", aggfunc="sum").reindex(
@@ -105,7 +106,7 @@ def costs(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
-def lacking(runs: pd.DataFrame, history: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
-    """Names of the runs that have none of the metrics."""
+def runs_without(runs: pd.DataFrame, history: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
+    """The names of the runs that have none of the metrics."""
     seen = history.loc[history["metric"].isin(list(metrics)), "run_id"].unique()
     return [str(name) for name in runs[~runs["run_id"].isin(seen)]["run_name"]]

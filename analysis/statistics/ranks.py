@@ -1,6 +1,6 @@
-"""How the objectives rank over blocks: Friedman's test and Nemenyi's critical difference.
+"""Ranks of the objectives over blocks: Friedman's test and Nemenyi's critical difference.
 
-A block counts once, whatever its number of seeds: seeds repeat a measurement, blocks are what one generalises over.
+A block counts once, whatever its number of seeds: seeds repeat a measurement, and the results generalise over blocks.
 Source: Demšar 2006, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, section 3.2.
 """
 
@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 MIN_BLOCKS = 3
-"""Blocks below which ranks over blocks say nothing."""
+"""The fewest blocks over which objectives are ranked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,19 +28,19 @@ class RankComparison:
     friedman: float
     """Friedman's chi-squared, corrected for ties."""
     p: float
-    """Its p-value by the chi-squared distribution with k - 1 degrees of freedom, an approximation for few blocks."""
+    """Its p-value from the chi-squared distribution with k - 1 degrees of freedom; approximate for few blocks."""
     critical_difference: float
-    """Two mean ranks further apart than this differ at 5 % (Nemenyi)."""
+    """Two mean ranks further apart than this differ significantly at 5 % (Nemenyi)."""
 
     def p_between(self, one: str, other: str) -> float:
-        """p-value of the difference of two mean ranks by Nemenyi's test."""
+        """The p-value of the difference between two mean ranks by Nemenyi's test."""
         num_objectives = len(self.mean_ranks)
         distance = abs(self.mean_ranks[one] - self.mean_ranks[other]) / _unit(num_objectives, self.num_blocks)
         return float(min(1.0, stats.studentized_range.sf(distance * 2**0.5, num_objectives, np.inf)))
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The largest sets of objectives within which Nemenyi's test finds no difference, best first."""
+        """The largest sets of objectives that do not differ significantly by Nemenyi's test, best first."""
         names, ranks = list(self.mean_ranks), list(self.mean_ranks.values())
         found: list[tuple[int, int]] = []
         for start in range(len(names)):
@@ -55,7 +55,7 @@ def rank_objectives(means: pd.DataFrame) -> RankComparison | None:
 
     Args:
         means: a row for each block, a column for each objective, entries recalls (higher is better). Blocks that lack
-            an objective are left out, so that all are ranked on equal terms.
+            an objective are excluded, so that all objectives are ranked over the same blocks.
 
     Returns:
         None with fewer than three complete blocks or three objectives.
@@ -64,11 +64,11 @@ def rank_objectives(means: pd.DataFrame) -> RankComparison | None:
     num_blocks, num_objectives = whole.shape
     if num_blocks < MIN_BLOCKS or num_objectives < 3:
         return None
-    # Rounded, so that what is printed equal ranks equal whatever the last bits of two means say.
+    # Rounded, so that equal means remain equal despite rounding errors.
     ranks = whole.round(9).rank(axis=1, ascending=False)
     mean_ranks = ranks.mean().sort_values(kind="stable")
     statistic, p = stats.friedmanchisquare(*(whole[name].round(9) for name in whole))
-    if np.isnan(statistic):  # every block ranks all objectives equal
+    if np.isnan(statistic):  # all objectives are equal in every block
         statistic, p = 0.0, 1.0
     return RankComparison(
         num_blocks=num_blocks,

@@ -1,13 +1,13 @@
-"""Results in: MLflow read into frames and plain values; and what is written back to MLflow's page.
+"""Reads MLflow into frames and plain values, and writes descriptions and files to MLflow's page.
 
-The only room that imports MLflow. Every room above may import it; it sees none of them.
+The only room that imports MLflow. Every room above may import it; it imports none of them.
 """
 
 from __future__ import annotations
 
 from analysis.tracking.fetch import SweepRuns, fetch_runs
-from analysis.tracking.mlflow_page import attach_files, headline, publish_summary, run_url
-from analysis.tracking.training_records import TripletRecord, fetch_history, fetch_records, parse_record, pooled
+from analysis.tracking.mlflow_page import attach_files, publish_summary, run_url
+from analysis.tracking.training_records import TripletRecord, fetch_history, fetch_records, pooled
 
 __all__ = [
     "SweepRuns",
@@ -16,8 +16,6 @@ __all__ = [
     "fetch_history",
     "fetch_records",
     "fetch_runs",
-    "headline",
-    "parse_record",
     "pooled",
     "publish_summary",
     "run_url",

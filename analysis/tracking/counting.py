@@ -1,8 +1,8 @@
-"""Which runs count: those that the sweep asks for, and that are done, complete and the first of their stage key.
+"""Which runs count: those that the sweep requests and that are done, complete and the first of their stage key.
 
-What the sweep asks for comes first. A sweep file is edited and launched again, and the experiment keeps the runs of
-its earlier settings, data, seeds and objectives. Whether such a run is done or failed, it is not a result of the sweep
-as it is now, nor missing from it.
+The request is checked first. When a sweep file is edited and launched again, the experiment keeps the runs of its
+earlier settings, data, seeds and objectives. Whether such a run is done or failed, it is neither a result of the
+present sweep nor missing from it.
 """
 
 from __future__ import annotations
@@ -21,62 +21,70 @@ _Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a sweep asks for."""
+class Requested:
+    """What a sweep requests."""
 
     seeds: tuple[int, ...]
     objectives: Mapping[tuple[str, str], str]
-    """``(pair, triplet)`` to the key of its parameters, which is empty when the parent run does not say."""
+    """``(pair, triplet)`` to the key of its parameters, which is empty when the parent run does not state it."""
     stages: tuple[str, ...]
     settings: frozenset[str]
-    """Settings keys; none when the parent run does not say."""
+    """Settings keys; none when the parent run does not state them."""
     data_fingerprint: str
-    """Of the sweep's data; empty when the parent run does not say."""
+    """Of the sweep's data; empty when the parent run does not state it."""
 
 
-def judge(runs: pd.DataFrame, asked: Asked) -> pd.DataFrame:
+def mark_counted(runs: pd.DataFrame, requested: Requested) -> pd.DataFrame:
     """Decide which runs count.
 
     Args:
-        runs: oldest first, so that the older of two equal runs counts; columns as in `SweepRuns.runs`, and ``lacking``
-            (what its tags do not say).
-        asked: what the sweep asks for.
+        runs: oldest first, so that the older of two equal runs counts; columns as in `SweepRuns.runs`, and
+            ``missing_tags`` (the required tags that the run lacks, comma-separated).
+        requested: what the sweep requests.
 
     Returns:
-        The runs with the columns ``placed``, ``asked`` and ``excluded`` in place of ``lacking``.
+        The runs with the columns ``has_all_tags``, ``requested`` and ``excluded`` in place of ``missing_tags``.
     """
     rows = [{str(name): value for name, value in row.items()} for row in runs.to_dict("records")]
-    reasons = [f"no {row['lacking']}" if row["lacking"] else _not_asked(row, asked) for row in rows]
-    if not asked.data_fingerprint:
+    reasons = [
+        f"no {row['missing_tags']}" if row["missing_tags"] else _unrequested_reason(row, requested) for row in rows
+    ]
+    if not requested.data_fingerprint:
         reasons = _without_older_data(rows, reasons)
-    excluded = [reason or _unfit(row) for row, reason in zip(rows, reasons, strict=True)]
-    return runs.drop(columns="lacking").assign(
-        placed=runs["lacking"] == "", asked=[not reason for reason in reasons], excluded=_once(rows, reasons, excluded)
+    excluded = [reason or _unusable_reason(row) for row, reason in zip(rows, reasons, strict=True)]
+    return runs.drop(columns="missing_tags").assign(
+        has_all_tags=runs["missing_tags"] == "",
+        requested=[not reason for reason in reasons],
+        excluded=_mark_duplicates(rows, reasons, excluded),
     )
 
 
-def _not_asked(row: _Row, asked: Asked) -> str:
-    """Why the sweep does not ask for a run, or an empty string; what either of them does not say is no reason."""
+def _unrequested_reason(row: _Row, requested: Requested) -> str:
+    """Why the sweep does not request a run, or an empty string.
+
+    A value that either side does not record is not a reason.
+    """
     objective = (row["pair"], row["triplet"])
-    if row["seed"] not in asked.seeds:
-        return f"seed {row['seed']} is not asked for"
-    if objective not in asked.objectives:
-        return f"objective {row['pair']}/{row['triplet']} is not asked for"
-    if row["stage"] not in asked.stages:
-        return f"stage {row['stage']} is not asked for"
-    if asked.settings and row["settings_key"] and row["settings_key"] not in asked.settings:
-        return f"trained with other settings than those asked for ({schema.TAG_SETTINGS_KEY} {row['settings_key']})"
-    if asked.objectives[objective] and row["objective_key"] not in ("", asked.objectives[objective]):
-        return f"trained with other parameters of the objective ({schema.TAG_OBJECTIVE_KEY} {row['objective_key']})"
-    if asked.data_fingerprint not in ("", row["data_fingerprint"]):
+    if row["seed"] not in requested.seeds:
+        return f"seed {row['seed']} is not in the sweep"
+    if objective not in requested.objectives:
+        return f"objective {row['pair']}/{row['triplet']} is not in the sweep"
+    if row["stage"] not in requested.stages:
+        return f"stage {row['stage']} is not in the sweep"
+    if requested.settings and row["settings_key"] and row["settings_key"] not in requested.settings:
+        return f"trained with other settings than the sweep's ({schema.TAG_SETTINGS_KEY} {row['settings_key']})"
+    if requested.objectives[objective] and row["objective_key"] not in ("", requested.objectives[objective]):
+        key = f"{schema.TAG_OBJECTIVE_KEY} {row['objective_key']}"
+        return f"trained with other objective parameters than the sweep's ({key})"
+    if requested.data_fingerprint not in ("", row["data_fingerprint"]):
         return f"trained on other data than the sweep's ({schema.TAG_DATA_FINGERPRINT} {row['data_fingerprint']})"
     return ""
 
 
 def _without_older_data(rows: list[dict[str, Any]], reasons: list[str]) -> list[str]:
-    """Also leave out unfinished runs on data other than the newest run's, which no launch will finish.
+    """Also exclude unfinished runs on older data; no launch will finish them.
 
-    A launch reads one set of data, so the newest run shows which one the sweep has now.
+    A launch reads one set of data, so the newest run shows which data the sweep uses now.
     """
     newest = [row["data_fingerprint"] for row, reason in zip(rows, reasons, strict=True) if not reason][-1:]
     return [
@@ -87,8 +95,8 @@ def _without_older_data(rows: list[dict[str, Any]], reasons: list[str]) -> list[
     ]
 
 
-def _unfit(row: _Row) -> str:
-    """Why a run that is asked for has no numbers to count, or an empty string."""
+def _unusable_reason(row: _Row) -> str:
+    """Why a requested run has no usable numbers, or an empty string."""
     if row["status"] not in schema.STATUSES:
         return f"unknown status {row['status']!r}"
     if row["status"] != schema.STATUS_DONE:
@@ -96,13 +104,13 @@ def _unfit(row: _Row) -> str:
     bad = [name for name in schema.TEST_METRICS if not math.isfinite(row.get(name, math.nan))]
     if bad:
         return f"done, but without a finite {', '.join(bad)}"
-    # MLflow's databases keep infinity as the largest number there is.
-    odd = [metric.test for metric in schema.METRICS.values() if not 0 <= row[metric.test] <= metric.maximum]
-    return f"done, but out of range: {', '.join(odd)}" if odd else ""
+    # MLflow's databases store infinity as the largest finite number.
+    out_of_range = [metric.test for metric in schema.METRICS.values() if not 0 <= row[metric.test] <= metric.maximum]
+    return f"done, but out of range: {', '.join(out_of_range)}" if out_of_range else ""
 
 
-def _once(rows: list[dict[str, Any]], reasons: list[str], excluded: list[str]) -> list[str]:
-    """Let one run of each training count, and say of the others which run does."""
+def _mark_duplicates(rows: list[dict[str, Any]], reasons: list[str], excluded: list[str]) -> list[str]:
+    """Let one run of each training count; the reason of the others names that run."""
     first_by_key: dict[str, _Row] = {}
     first_by_training: dict[tuple[Any, ...], _Row] = {}
     found = []

@@ -1,6 +1,6 @@
 """Reads MLflow into one tidy frame: a row for each run of a cell and stage, and whether it counts.
 
-Nothing is dropped: a run that does not count stays in the frame with the reason.
+No run is dropped: one that does not count stays in the frame, with the reason.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from analysis import run_schema as schema
-from analysis.errors import AnalysisError, NoRunsError
-from analysis.tracking.counting import Asked, judge
+from analysis.errors import AnalysisError, NoRunsError, first_line
+from analysis.tracking.counting import Requested, mark_counted
 
 PAGE = 1000
-"""Runs that MLflow is asked for at a time."""
+"""Runs requested per page."""
 _TAGS = (
     *(schema.TAG_CELL, schema.TAG_STAGE, schema.TAG_STAGE_KEY, schema.TAG_PAIR, schema.TAG_TRIPLET),
     *(schema.TAG_BACKBONE, schema.TAG_FRAMEWORK, schema.TAG_DATASET, schema.TAG_VARIANT),
     *(schema.TAG_STATUS, schema.TAG_REASON, schema.TAG_OBJECTIVE_KEY, schema.TAG_SETTINGS_KEY, schema.TAG_TRIPLETS),
     *(schema.TAG_GIT_COMMIT, schema.TAG_GIT_DIFF, schema.TAG_DATA_FINGERPRINT),
 )
-"""Tags that become columns, by their last word."""
+"""Tags that become columns, named without the ``goal.`` prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRuns:
-    """All that tracking knows of one sweep."""
+    """Everything that tracking holds about one sweep."""
 
     tracking_uri: str
-    """Where all this was read."""
+    """The MLflow tracking URI that it was read from."""
     experiment: str
-    """The sweep's name; that of its MLflow experiment too, unless somebody renamed it."""
+    """The sweep's name, and that of its MLflow experiment unless a user renamed it."""
     parent_run_id: str | None
-    """The sweep's parent run, or None when tracking has none."""
+    """The sweep's parent run; None when tracking has none."""
     seeds: tuple[int, ...]
-    """Seeds asked for, in order; those seen when the parent run does not say."""
+    """The seeds of the sweep, in order; those of all runs when the parent run does not state them."""
     objectives: tuple[tuple[str, str], ...]
-    """``(pair, triplet)`` asked for."""
+    """The sweep's objectives, ``(pair, triplet)``; likewise."""
     stages: tuple[str, ...]
-    """Stages asked for, in training order."""
+    """The sweep's stages, in training order; likewise."""
     runs: pd.DataFrame
     """A row for each run, oldest first: ``run_id``, ``run_name``, ``experiment_id``, ``start_ms``, ``artifact_uri``,
-    the tags by their last word, ``seed`` (int, -1 when not readable), every metric under its own name, ``placed``
-    (whether the tags say where it belongs), ``asked`` (whether the sweep asks for it now) and ``excluded`` (why the
-    run does not count, or an empty string)."""
+    the tags without their ``goal.`` prefix, ``seed`` (int; -1 when unreadable), every metric under its own name,
+    ``has_all_tags`` (whether its tags place it in a table), ``requested`` (whether the sweep requests it now) and
+    ``excluded`` (why the run does not count, or an empty string)."""
     settings: pd.DataFrame
     """The runs' parameters as text: a row for each run, indexed by ``run_id``; missing ones are empty strings."""
     notes: tuple[str, ...]
-    """What a reader must know about the tracking itself, a sentence each."""
+    """What a reader must know about the tracking data, one sentence each."""
 
 
 def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
@@ -67,7 +67,8 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
         experiment: name of the sweep.
 
     Raises:
-        AnalysisError: the store or the experiment does not exist, or holds no run of a cell.
+        AnalysisError: the store or the experiment does not exist or cannot be read.
+        NoRunsError: the experiment does not contain a run of a cell.
     """
     _require_sqlite_file(tracking_uri)
     client = MlflowClient(tracking_uri=tracking_uri)
@@ -77,21 +78,21 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
             parents = list(_search(client, found.experiment_id, schema.ROLE_SWEEP))
             cells = list(_search(client, found.experiment_id, schema.ROLE_CELL))
     except MlflowException as error:
-        raise AnalysisError(f"cannot read tracking at {tracking_uri}: {str(error).splitlines()[0]}") from error
+        raise AnalysisError(f"cannot read tracking at {tracking_uri}: {first_line(error)}") from error
     if not cells:
-        raise NoRunsError(f"experiment {experiment!r} in {tracking_uri} holds no run of a cell yet")
+        raise NoRunsError(f"experiment {experiment!r} in {tracking_uri} does not contain a run of a cell yet")
     settings = pd.DataFrame([run.data.params for run in cells], index=[run.info.run_id for run in cells]).fillna("")
     sweep = _assemble(tracking_uri, experiment, parents, pd.DataFrame([_row(run) for run in cells]), settings)
-    renamed = f"The sweep's experiment is called {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."
+    renamed = f"The sweep's experiment is named {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."
     return sweep if found.name == experiment else replace(sweep, notes=(renamed, *sweep.notes))
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause Python's garbage collector while many objects are made that all stay alive.
+    """Pause Python's garbage collector while creating many objects that all stay alive.
 
-    Each pass would look at all of them in vain: reading ten thousand runs takes half as long without. Where the
-    collector is paused already, nothing changes.
+    Each collection would visit all of them and free none: pausing halves the time to read ten thousand runs. If the
+    collector is already paused, nothing changes.
     """
     if not gc.isenabled():
         yield
@@ -104,27 +105,27 @@ def collector_paused() -> Iterator[None]:
 
 
 def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> Any:
-    """The sweep's experiment, found by its name, or by the sweep's tag when somebody renamed it."""
+    """The sweep's experiment, found by its name, or by the sweep's tag if a user renamed it."""
     found = client.get_experiment_by_name(name)
     if found is not None and found.lifecycle_stage == "deleted":
         raise AnalysisError(f"experiment {name!r} in {tracking_uri} was deleted; goal-sweep sync restores it")
     if found is not None:
         return found
-    every = client.search_experiments()
-    tagged = [experiment for experiment in every if experiment.tags.get(schema.TAG_SWEEP) == name]
-    if not tagged and every:
-        mine = f"tags.`{schema.TAG_ROLE}` = '{schema.ROLE_SWEEP}' AND tags.`{schema.TAG_SWEEP}` = '{name}'"
-        parents = client.search_runs([experiment.experiment_id for experiment in every], mine, max_results=1)
-        homes = {run.info.experiment_id for run in parents}
-        tagged = [experiment for experiment in every if experiment.experiment_id in homes]
+    experiments = client.search_experiments()
+    tagged = [experiment for experiment in experiments if experiment.tags.get(schema.TAG_SWEEP) == name]
+    if not tagged and experiments:
+        query = f"tags.`{schema.TAG_ROLE}` = '{schema.ROLE_SWEEP}' AND tags.`{schema.TAG_SWEEP}` = '{name}'"
+        parents = client.search_runs([experiment.experiment_id for experiment in experiments], query, max_results=1)
+        with_parent = {run.info.experiment_id for run in parents}
+        tagged = [experiment for experiment in experiments if experiment.experiment_id in with_parent]
     if not tagged:
-        names = ", ".join(sorted(experiment.name for experiment in every)) or "none"
-        raise AnalysisError(f"no experiment {name!r} in {tracking_uri}; it holds: {names}")
+        names = ", ".join(sorted(experiment.name for experiment in experiments)) or "none"
+        raise AnalysisError(f"no experiment {name!r} in {tracking_uri}; it contains: {names}")
     return tagged[0]
 
 
 def _require_sqlite_file(uri: str) -> None:
-    """Refuse a missing database, which MLflow would create: reading must change nothing."""
+    """Reject a missing database, which MLflow would create: reading must not change anything."""
     path = Path(uri.removeprefix("sqlite:///").split("?")[0])
     if uri.startswith("sqlite:///") and not path.is_file():
         raise AnalysisError(f"no tracking database at {path}")
@@ -148,8 +149,11 @@ def _search(client: MlflowClient, experiment_id: str, role: str) -> Iterator[Any
 
 def _row(run: Any) -> dict[str, Any]:
     tags: dict[str, str] = run.data.tags
-    lacking = [tag for tag in schema.REQUIRED_CELL_TAGS if not tags.get(tag)]
+    missing = [tag for tag in schema.REQUIRED_CELL_TAGS if not tags.get(tag)]
     seed = tags.get(schema.TAG_SEED, "")
+    has_seed = seed.removeprefix("-").isdigit()
+    if not missing and not has_seed:
+        missing = [f"readable seed ({seed!r})"]
     return {
         "run_id": run.info.run_id,
         "run_name": run.info.run_name or "",
@@ -157,8 +161,8 @@ def _row(run: Any) -> dict[str, Any]:
         "start_ms": int(run.info.start_time or 0),
         "artifact_uri": run.info.artifact_uri or "",
         **{tag.removeprefix("goal."): tags.get(tag, "") for tag in _TAGS},
-        "seed": int(seed) if seed.removeprefix("-").isdigit() else -1,
-        "lacking": ", ".join(lacking) if lacking or seed.removeprefix("-").isdigit() else f"readable seed ({seed!r})",
+        "seed": int(seed) if has_seed else -1,
+        "missing_tags": ", ".join(missing),
         **run.data.metrics,
     }
 
@@ -166,53 +170,57 @@ def _row(run: Any) -> dict[str, Any]:
 def _assemble(
     tracking_uri: str, experiment: str, parents: list[Any], runs: pd.DataFrame, settings: pd.DataFrame
 ) -> SweepRuns:
-    notes = []
+    requested, notes = _requested(parents[-1].data.tags if parents else {}, runs[runs["missing_tags"] == ""])
     if len(parents) > 1:
-        notes.append(f"Tracking holds {len(parents)} parent runs of this sweep; the newest says what was asked for.")
-    tags: dict[str, str] = parents[-1].data.tags if parents else {}
-    placed = runs[runs["lacking"] == ""]
-    seeds = _listed(tags, schema.TAG_SEEDS)
-    if seeds is None:
-        notes.append("The parent run does not say which seeds were asked for; those of all runs are assumed.")
-        seeds = sorted(set(placed["seed"]))
-    names = _listed(tags, schema.TAG_OBJECTIVES)
-    if names is None:
-        notes.append("The parent run does not say which objectives were asked for; those of all runs are assumed.")
-        names = sorted(set(placed["pair"] + "/" + placed["triplet"]))
-    objectives = [(str(name).partition("/")[0], str(name).partition("/")[2]) for name in names]
-    stages = _listed(tags, schema.TAG_STAGES)
-    if stages is None:
-        stages = list(dict.fromkeys(placed["stage"]))
-    keys = _listed(tags, schema.TAG_OBJECTIVE_KEYS) or []
-    asked = Asked(
-        seeds=tuple(int(seed) for seed in seeds),
-        objectives=dict(zip(objectives, keys if len(keys) == len(objectives) else [""] * len(objectives), strict=True)),
-        stages=tuple(str(stage) for stage in stages),
-        settings=frozenset(_listed(tags, schema.TAG_SETTINGS_KEYS) or ()),
-        data_fingerprint=tags.get(schema.TAG_DATA_FINGERPRINT, ""),
-    )
-    runs = judge(runs, asked).reset_index(drop=True)
+        notes.insert(0, f"Tracking contains {len(parents)} parent runs of this sweep; the newest defines the sweep.")
+    runs = mark_counted(runs, requested).reset_index(drop=True)
     data = sorted(set(runs[runs["excluded"] == ""]["data_fingerprint"]))
     if len(data) > 1:
         notes.append(
-            f"Trainings on {len(data)} sets of data count, each in blocks of its own (fingerprints {', '.join(data)}): "
-            "the parent run does not say which data were asked for."
+            f"Trainings on {len(data)} sets of data count, each in separate blocks (fingerprints {', '.join(data)}): "
+            "the parent run does not state the sweep's data."
         )
     return SweepRuns(
         tracking_uri=tracking_uri,
         experiment=experiment,
         parent_run_id=parents[-1].info.run_id if parents else None,
-        seeds=asked.seeds,
-        objectives=tuple(objectives),
-        stages=asked.stages,
+        seeds=requested.seeds,
+        objectives=tuple(requested.objectives),
+        stages=requested.stages,
         runs=runs,
         settings=settings,
         notes=tuple(notes),
     )
 
 
+def _requested(tags: dict[str, str], tagged: pd.DataFrame) -> tuple[Requested, list[str]]:
+    """The request in the parent run's tags (or, where these lack it, that of all runs), and notes on what they lack."""
+    notes = []
+    seeds = _listed(tags, schema.TAG_SEEDS)
+    if seeds is None:
+        notes.append("The parent run does not state the seeds; those of all runs are assumed.")
+        seeds = sorted(set(tagged["seed"]))
+    names = _listed(tags, schema.TAG_OBJECTIVES)
+    if names is None:
+        notes.append("The parent run does not state the objectives; those of all runs are assumed.")
+        names = sorted(set(tagged["pair"] + "/" + tagged["triplet"]))
+    objectives = [(str(name).partition("/")[0], str(name).partition("/")[2]) for name in names]
+    stages = _listed(tags, schema.TAG_STAGES)
+    if stages is None:
+        stages = list(dict.fromkeys(tagged["stage"]))
+    keys = _listed(tags, schema.TAG_OBJECTIVE_KEYS) or []
+    requested = Requested(
+        seeds=tuple(int(seed) for seed in seeds),
+        objectives=dict(zip(objectives, keys if len(keys) == len(objectives) else [""] * len(objectives), strict=True)),
+        stages=tuple(str(stage) for stage in stages),
+        settings=frozenset(_listed(tags, schema.TAG_SETTINGS_KEYS) or ()),
+        data_fingerprint=tags.get(schema.TAG_DATA_FINGERPRINT, ""),
+    )
+    return requested, notes
+
+
 def _listed(tags: dict[str, str], tag: str) -> list[Any] | None:
-    """What a tag of the parent run lists; None when it lacks the tag."""
+    """The list in a tag of the parent run; None when it lacks the tag."""
     if tag not in tags:
         return None
     try:

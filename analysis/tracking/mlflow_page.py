@@ -15,43 +15,43 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from analysis import run_schema as schema
 from analysis.blocks import Block, CellSummary, number_text
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, first_line
 
 LOCAL_PAGE = "http://127.0.0.1:5000"
-"""Where `goal-sweep ui` serves a tracking store that is a file."""
+"""Where `goal-sweep ui` serves a tracking database that is a file."""
 _NOTE = "mlflow.note.content"
-_OURS = "goal.note"
-"""Hash of the description that was written last: one that somebody changed is theirs, and stays."""
+_NOTE_HASH = "goal.note"
+"""Hash of the last description written here: a description edited by a user is left alone."""
 _VIEW = "mlflow.sharedViewState."
 _SHOWN = sorted(schema.MAIN_METRICS, key=lambda metric: metric is not schema.RSUM)
 _MAX_EXPERIMENT_NOTE, _MAX_RUN_NOTE = 4800, 7800
-"""Characters; MLflow refuses more than 5,000 and 8,000."""
+"""Characters; MLflow rejects more than 5,000 and 8,000."""
 _SETTINGS = ("epochs", "lr", "batch_size")
 
 
 def run_url(tracking_uri: str, experiment_id: str, run_id: str) -> str:
-    """Where MLflow shows a run: on the tracking server, or, for a database, where `goal-sweep ui` serves it."""
+    """The address of a run in MLflow: on the tracking server or, for a database, where `goal-sweep ui` serves it."""
     page = tracking_uri.rstrip("/") if tracking_uri.startswith(("http://", "https://")) else LOCAL_PAGE
     return f"{page}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
 def attach_files(tracking_uri: str, run_id: str, folder: Path, names: Sequence[str], target: str) -> tuple[str, ...]:
-    """Log files as artifacts of a run, in place of those that are there.
+    """Log files as artifacts of a run, replacing those in the target folder.
 
-    New files are logged before files that only the old ones had are removed, so the run is never without any.
+    New files are logged before stale ones are removed, so the run always has a report.
 
     Args:
         tracking_uri: MLflow tracking URI.
         run_id: the run.
         folder: where the files are.
         names: the files, relative to it, with forward slashes.
-        target: artifact folder, which is afterwards as ``folder`` is.
+        target: the artifact folder; afterwards it contains exactly these files.
 
     Returns:
         The files' artifact paths.
 
     Raises:
-        AnalysisError: tracking refuses them.
+        AnalysisError: a file cannot be logged.
     """
     client = MlflowClient(tracking_uri=tracking_uri)
     try:
@@ -66,7 +66,7 @@ def attach_files(tracking_uri: str, run_id: str, folder: Path, names: Sequence[s
             for path in stale:
                 repository.delete_artifacts(path)
     except (MlflowException, OSError) as error:
-        raise AnalysisError(f"cannot attach the report to run {run_id}: {str(error).splitlines()[0]}") from error
+        raise AnalysisError(f"cannot attach the report to run {run_id}: {first_line(error)}") from error
     return attached
 
 
@@ -81,10 +81,10 @@ def publish_summary(tracking_uri: str, parent_run_id: str, name: str, blocks: Se
     """Describe a sweep in MLflow: its parent run in full, its experiment in a line for each block, and saved views.
 
     A view for each block, at ``#/experiments/ID/runs?viewStateShareKey=goal-BLOCK``, groups its runs by objective,
-    orders them by rsum and shows recalls and settings. A description that a person changed is left alone.
+    orders them by rsum and shows recalls and settings. A description that a user has edited is left alone.
 
     Raises:
-        AnalysisError: tracking refuses it.
+        AnalysisError: tracking cannot be written.
     """
     client = MlflowClient(tracking_uri=tracking_uri)
     try:
@@ -100,16 +100,16 @@ def publish_summary(tracking_uri: str, parent_run_id: str, name: str, blocks: Se
                 client.set_experiment_tag(home, tag, view)
         if _may_write(tags, short):
             client.set_experiment_tag(home, _NOTE, short)
-            client.set_experiment_tag(home, _OURS, _hash(short))
+            client.set_experiment_tag(home, _NOTE_HASH, _hash(short))
         if _may_write(parent.data.tags, full):
             client.set_tag(parent_run_id, _NOTE, full)
-            client.set_tag(parent_run_id, _OURS, _hash(full))
+            client.set_tag(parent_run_id, _NOTE_HASH, _hash(full))
     except MlflowException as error:
-        raise AnalysisError(f"cannot describe run {parent_run_id}: {str(error).splitlines()[0]}") from error
+        raise AnalysisError(f"cannot describe run {parent_run_id}: {first_line(error)}") from error
 
 
 def headline(block: Block) -> str:
-    """Which objective has the highest rsum, and by how much, claiming no more than the seeds support."""
+    """Which objective has the highest rsum and by how much, with a caution where the seeds do not support it."""
     cells = block.grids[schema.RSUM.key].cells
     known = {key: cell for key, cell in cells.items() if cell.mean is not None}
     if not known:
@@ -132,7 +132,7 @@ def _caution(best: CellSummary, base: CellSummary) -> str:
 
 
 def _joined(parts: Sequence[str], limit: int) -> str:
-    """Paragraphs as one text, as many as fit; the rest is counted."""
+    """As many paragraphs as fit, as one text; the number of the others is stated."""
     text = parts[0]
     for number, part in enumerate(parts[1:], start=1):
         more = f"\n\n{len(parts) - number} more in the report among the run's artifacts."
@@ -154,7 +154,7 @@ def _ranking(block: Block) -> str:
     rows.append("| ---: | :--- | ---: | ---: | ---: | ---: |")
     for rank, key in enumerate(order, start=1):
         cells = [grid.cells[key] for grid in grids]
-        if cells[0].asked:
+        if cells[0].requested:
             numbers = " | ".join(number_text(cell) for cell in cells)
             rows.append(f"| {rank if cells[0].n else '--'} | {'/'.join(key)} | {numbers} | {cells[0].n} |")
     return "\n".join(rows)
@@ -162,7 +162,7 @@ def _ranking(block: Block) -> str:
 
 def _may_write(tags: dict[str, str], text: str) -> bool:
     now = tags.get(_NOTE)
-    return now != text and (now is None or tags.get(_OURS) == _hash(now))
+    return now != text and (now is None or tags.get(_NOTE_HASH) == _hash(now))
 
 
 def _hash(text: str) -> str:

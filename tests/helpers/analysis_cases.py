@@ -131,12 +131,12 @@ FAILED = Gap(seed=3, status="failed", reason="loss is NaN | 50% of <x_1>\nat ste
 
 
 def example() -> Block:
-    """A block of two rows and columns: a full cell, one that lacks a seed, an empty one, and one not asked for."""
+    """A block of two rows and columns: a full cell, one that lacks a seed, an empty one, and one not in the sweep."""
     cells = {
         ("con", "con"): CellSummary(mean=40.0, std=0.25, n=3),
         ("con", "nca"): CellSummary(mean=42.04, std=None, n=1, gaps=(FAILED, Gap(seed=2, status="absent", reason=""))),
         ("sig-ms", "con"): CellSummary(mean=None, std=None, n=0, gaps=(FAILED,)),
-        ("sig-ms", "nca"): CellSummary(mean=None, std=None, n=0, asked=False),
+        ("sig-ms", "nca"): CellSummary(mean=None, std=None, n=0, requested=False),
     }
     key = BlockKey(
         dataset="coco", framework="vse_infty", backbone="r_152", stage="train", variant="paper", data_fingerprint="ab"

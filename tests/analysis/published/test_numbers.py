@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import cells_frame, published_blocks
 from analysis import published as package
 from analysis.blocks import Block, CellSummary
-from analysis.published import compare_blocks
+from analysis.published import compare_blocks, published_blocks
+from analysis.statistics import cells_frame
 
 CSV = Path(package.__file__).parent / "goal_grid.csv"
 

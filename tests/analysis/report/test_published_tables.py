@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis import AnalysisError, published_blocks, render_published
+from analysis import AnalysisError, render_published
 from analysis.figures import draw_rank_diagram
+from analysis.published import published_blocks
 from analysis.report.published_tables import published_ranks
 from analysis.run_schema import METRICS
 

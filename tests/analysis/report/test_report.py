@@ -50,7 +50,7 @@ def test_a_complete_sweep_has_all_files_and_no_gap(complete: ReportResult) -> No
     assert "90 of 90 trainings (cell and stage) are finished. 15 objectives, seeds 1, 2, 3." in text
     assert "## Missing" not in text
     assert "uncommitted changes" not in text
-    assert "p cannot fall below 0.25, nor below 1 after Holm" in text
+    assert "p cannot fall below 0.25, or 1 after Holm" in text
     assert "Rank correlation over 15 cells: Spearman" in text
 
 
@@ -67,13 +67,13 @@ def test_a_broken_sweep_says_everything_that_is_missing(broken: ReportResult) ->
         f"{frozen} sig/nca | 1 | running |",
         "| MS-COCO, VSE++ (resnet152), stage finetune | all 15 | 1, 2, 3 | absent | no run in tracking |",
         "Nothing of this block is finished: 45 runs are missing.",
-        "## Missing, and not counted",
+        "## Missing and uncounted results",
         "### Missing",
         "### Runs that do not count",
-        "seed 7 is not asked for",
+        "seed 7 is not in the sweep",
         "| **P lin** | -- |",
         "40.8 ± 0.2 (n=2)",
-        "3 of its seeds lack an objective, so the effects of the pair and the triplet weights are left out.",
+        "3 seeds without all objectives, so the effects of the pair and triplet weights are omitted.",
     ):
         assert line in text
     runs = pd.read_csv(broken.out_dir / "runs.csv", keep_default_na=False)
@@ -93,9 +93,12 @@ def test_one_seed_has_no_interval_and_marks_nothing(new_sweep: Callable[[str], S
         assert "≈" not in text
         assert r"\approx" not in text
         assert "within noise of it" not in text
-        assert "interval of the difference holds 0" not in text
-        assert "With one seed no interval exists, so no cell is marked as within noise of the best." in text
-    assert "with one seed no interval exists to tell it from the other." in (result.out_dir / "report.md").read_text()
+        assert "interval of the difference contains 0" not in text
+        assert "With one seed there is no interval, so no cell is marked as within noise of the best." in text
+    assert (
+        "with one seed, there is no interval for its difference from the other."
+        in (result.out_dir / "report.md").read_text()
+    )
 
 
 def test_a_cell_without_a_second_seed_is_not_marked(new_sweep: Callable[[str], SweepWriter], tmp_path: Path) -> None:
@@ -108,7 +111,9 @@ def test_a_cell_without_a_second_seed_is_not_marked(new_sweep: Callable[[str], S
     text = (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
     assert "| **P con** | **41.5 ± 0.0** ≈ | <u>40.1 ± -- (n=1)</u> | -- |" in text
     assert "Cells that share fewer than two seeds with the best have no interval and no mark." in text
-    assert "told from it with these seeds; no interval against the 1 that share fewer than two seeds with it" in text
+    assert (
+        "within noise of it with these seeds; no interval against the 1 that share fewer than two seeds with it" in text
+    )
 
 
 def test_trainings_from_a_modified_source_tree_are_said_at_the_top(
@@ -126,7 +131,7 @@ def test_trainings_from_a_modified_source_tree_are_said_at_the_top(
     writer.write("con/con", 4, git_diff="of a run that does not count")
     write_report(writer.uri, writer.name, tmp_path)
     for name in ("report.md", "report.html"):
-        assert note.format(2, 3, "of 2 kinds: 0a2b3c4d5e6f, 1a2b3c4d5e6f") in (tmp_path / name).read_text()
+        assert note.format(2, 3, "2 different: 0a2b3c4d5e6f, 1a2b3c4d5e6f") in (tmp_path / name).read_text()
 
 
 class Page(HTMLParser):
@@ -183,7 +188,7 @@ def test_nothing_finished_is_a_report_too(new_sweep: Callable[[str], SweepWriter
     assert (result.num_expected, result.num_counted) == (4, 0)
     text = (tmp_path / "report.md").read_text()
     assert "0 of 4 trainings (cell and stage) are finished; missing: 1 waiting, 3 absent." in text
-    assert "nothing to compare with" in text
+    assert "so there is no comparison with it" in text
 
 
 def test_writing_again_replaces_the_old_report_and_nothing_else(complete_sweep: SweepWriter, tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ def test_a_stage_that_starts_from_a_selection_on_test_says_so(
     with_params(writer, writer.write("con/con", 1, stage="finetune"), stages__frozen__select_on="test")
     first, second = aggregate(fetch_runs(writer.uri, writer.name))
     assert first.protocol.count("SELECTED ON TEST") == 1
-    assert "STARTED FROM A SELECTION ON TEST: each model began as the epoch of stage frozen" in second.protocol
+    assert "STARTED FROM A SELECTION ON TEST: each model started from the epoch of stage frozen" in second.protocol
     text = (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
     assert "SELECTED ON TEST, directly or in an earlier stage: MS-COCO, VSE++ (resnet152), stage frozen; " in text
-    assert "This flatters the numbers; compare them only with work that selects in the same way." in text
+    assert "Such numbers are optimistic; compare them only with work that selects in the same way." in text
 
 
 def test_only_a_key_differing_is_a_warning_too(new_sweep: Callable[[str], SweepWriter]) -> None:

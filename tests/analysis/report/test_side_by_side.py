@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis import SweepRuns, aggregate, fetch_runs
+from analysis import aggregate, fetch_runs
 from analysis.report.document import ReportFolder
 from analysis.report.side_by_side import columns_of, side_by_side_frame, side_by_side_section
+from analysis.tracking import SweepRuns
 from tests.helpers.analysis_cases import SweepWriter
 
 pytestmark = pytest.mark.integration

@@ -64,7 +64,7 @@ def test_latex_compiles_with_a_minimal_preamble(tmp_path: Path, metric: str) -> 
 
 def test_csv_is_tidy_and_unrounded() -> None:
     frame = pd.read_csv(io.StringIO(to_csv(example())), keep_default_na=True)
-    assert len(frame) == 3 * 7  # what is not asked for has no row
+    assert len(frame) == 3 * 7  # an objective that is not in the sweep has no row
     row = frame[(frame["triplet"] == "nca") & (frame["metric"] == "R@10") & (frame["direction"] == "t2i")].iloc[0]
     assert (row["mean"], row["n"]) == (42.04, 1)
     assert row["missing"].startswith("seed 3 failed (loss is NaN")

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import aggregate, cells_frame, fetch_runs, write_report
+from analysis import aggregate, fetch_runs, write_report
 from analysis.blocks import Gap
 from analysis.run_schema import TEST_METRICS
+from analysis.statistics import cells_frame
 from tests.helpers.analysis_cases import FINGERPRINT, OBJECTIVES, RECALLS, SweepWriter, recalls, with_params
 
 pytestmark = pytest.mark.integration
@@ -25,7 +26,7 @@ def test_mean_std_and_n_of_every_cell(complete_sweep: SweepWriter) -> None:
         cell = finetune.grids["t2i_r5"].cells[pair, triplet]
         assert cell.mean == pytest.approx(40 + 5 + OBJECTIVES.index(objective) / 10 + 20 - 10)
         assert cell.std == pytest.approx(np.std([-0.3, 0.0, 0.3], ddof=1))
-        assert (cell.n, cell.gaps, cell.asked) == (3, (), True)
+        assert (cell.n, cell.gaps, cell.requested) == (3, (), True)
     assert frozen.gaps == finetune.gaps == []
     assert "over 3 seeds (1, 2, 3)" in frozen.protocol
     assert "selection split: val" in frozen.protocol
@@ -46,7 +47,7 @@ def test_every_hole_is_named_and_counted(broken_sweep: SweepWriter) -> None:
     assert [g.status for g in cells["sig", "cir"].gaps] == ["waiting"]
     assert frozen.grids["t2i_r1"].cells["sig", "con"].n == 2  # one NaN metric spoils the whole run
     assert cells["sig-ms", "cir"].mean == pytest.approx(41.4)  # the first of two; the other is 9 points higher
-    assert cells["con", "con"].n == 3  # seed 7 was not asked for
+    assert cells["con", "con"].n == 3  # seed 7 is not in the sweep
     assert finetune.is_empty
     assert len(finetune.gaps) == 45
 
@@ -82,7 +83,7 @@ def test_objectives_left_out_and_added_by_a_user(new_sweep: Callable[[str], Swee
     grid = block.grids["i2t_r1"]
     assert grid.pairs == ("con", "sig")
     assert grid.triplets == ("con", "new_one")
-    assert not grid.cells["con", "new_one"].asked
+    assert not grid.cells["con", "new_one"].requested
     assert grid.cells["con", "new_one"].gaps == ()
     assert grid.cells["sig", "new_one"].mean == 50.0
     assert [objective for objective, _ in block.gaps] == ["sig/con"]

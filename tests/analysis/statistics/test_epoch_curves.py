@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from analysis.figures import draw_curves
-from analysis.statistics import costs, curves, drawn_runs, lacking, seeds_note
+from analysis.statistics import costs, curves, drawn_runs, runs_without, seeds_note
 from analysis.statistics.epoch_curves import MAX_SEEDS
 from analysis.tracking import fetch_runs
 from tests.helpers.analysis_cases import SweepWriter
@@ -37,7 +37,7 @@ def test_a_curve_is_the_mean_and_the_range_over_the_seeds_that_have_the_epoch() 
     curve = found["con", "con"]
     assert (curve.epochs, curve.mean) == ((1, 2), (15.0, 30.0))
     assert (curve.low, curve.high) == ((10.0, 30.0), (20.0, 30.0))
-    assert lacking(RUNS, history, ["val/rsum"]) == ["d name"]
+    assert runs_without(RUNS, history, ["val/rsum"]) == ["d name"]
     figure = draw_curves("block", {"val rsum": found}, warmup=1)
     assert figure.axes[0].lines[0].get_label() == "P con"
     assert len(figure.axes[0].lines) == 2  # the curve, and where the warm-up ends

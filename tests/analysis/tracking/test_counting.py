@@ -23,20 +23,20 @@ def asking(new_sweep: Callable[[str], SweepWriter], name: str, **tags: str) -> S
 @pytest.mark.parametrize(
     ("older", "why"),
     [
-        ({"settings_key": "old"}, "trained with other settings than those asked for (goal.settings_key old)"),
+        ({"settings_key": "old"}, "trained with other settings than the sweep's (goal.settings_key old)"),
         (
             {"settings_key": "old", "data_fingerprint": OLD},
-            "trained with other settings than those asked for (goal.settings_key old)",
+            "trained with other settings than the sweep's (goal.settings_key old)",
         ),
         ({"data_fingerprint": OLD}, f"failed on other data than newer runs (goal.data_fingerprint {OLD})"),
         (
             {"settings_key": "old", "backbone": "resnet18"},
-            "trained with other settings than those asked for (goal.settings_key old)",
+            "trained with other settings than the sweep's (goal.settings_key old)",
         ),
-        ({"stage": "pretrain"}, "stage pretrain is not asked for"),
+        ({"stage": "pretrain"}, "stage pretrain is not in the sweep"),
         (
             {"variant": "released", "objective_key": "m1"},
-            "trained with other parameters of the objective (goal.objective_key m1)",
+            "trained with other objective parameters than the sweep's (goal.objective_key m1)",
         ),
     ],
 )
@@ -92,7 +92,7 @@ def test_results_on_two_sets_of_data_are_said_where_nobody_says_which_are_asked_
     sweep = fetch_runs(writer.uri, writer.name)
     assert len(aggregate(sweep)) == 2
     (note,) = sweep.notes
-    assert note.startswith(f"Trainings on 2 sets of data count, each in blocks of its own (fingerprints {OLD}, ")
+    assert note.startswith(f"Trainings on 2 sets of data count, each in separate blocks (fingerprints {OLD}, ")
 
 
 def test_an_edited_sweep_of_which_nothing_has_begun_is_all_gaps(

@@ -67,7 +67,7 @@ def test_what_does_not_count_says_why(broken_sweep: SweepWriter) -> None:
         f"the same training as run {first[first['triplet'] == 'nca'].iloc[0]['run_id']}"
     )
     assert runs["key-sig/con-3-frozen-resnet152"] == "done, but without a finite test/i2t_r1"
-    assert runs["key-con/con-7-frozen-resnet152"] == "seed 7 is not asked for"
+    assert runs["key-con/con-7-frozen-resnet152"] == "seed 7 is not in the sweep"
     assert runs["key-sig/nca-1-frozen-resnet152"] == "running"
     assert runs["key-lin/con-1-frozen-resnet152"] == "failed"
     assert runs["key-bad-seed"] == "no readable seed ('one')"
@@ -93,11 +93,11 @@ def test_without_a_parent_what_was_seen_is_taken_and_said(new_sweep: Callable[[s
     assert sweep.seeds == (1, 3)
     assert set(sweep.objectives) == {("sig", "cir"), ("con", "con")}
     assert len(sweep.notes) == 2
-    assert all("does not say" in note for note in sweep.notes)
+    assert all("does not state" in note for note in sweep.notes)
 
 
 def test_errors_are_one_line_and_reading_creates_nothing(complete_sweep: SweepWriter, tmp_path: Path) -> None:
-    with pytest.raises(AnalysisError, match=r"no experiment 'complet' in .*; it holds: .*complete"):
+    with pytest.raises(AnalysisError, match=r"no experiment 'complet' in .*; it contains: .*complete"):
         fetch_runs(complete_sweep.uri, "complet")
     with pytest.raises(AnalysisError, match="no tracking database at"):
         fetch_runs(f"sqlite:///{tmp_path / 'none.db'}", "x")
@@ -107,7 +107,7 @@ def test_errors_are_one_line_and_reading_creates_nothing(complete_sweep: SweepWr
 def test_an_experiment_without_runs_is_an_error(new_sweep: Callable[[str], SweepWriter]) -> None:
     writer = new_sweep("nothing")
     writer.write_parent()
-    with pytest.raises(AnalysisError, match="holds no run of a cell yet"):
+    with pytest.raises(AnalysisError, match="does not contain a run of a cell yet"):
         fetch_runs(writer.uri, "nothing")
 
 
@@ -122,17 +122,17 @@ def test_a_damaged_parent_tag_is_an_error(new_sweep: Callable[[str], SweepWriter
 
 def test_runs_of_other_settings_than_asked_for_do_not_count(new_sweep: Callable[[str], SweepWriter]) -> None:
     writer = new_sweep("edited sweep")
-    asked = {"goal.settings_keys": '["new"]', "goal.objective_keys": '["m2"]'}
-    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"], **asked)
+    requested = {"goal.settings_keys": '["new"]', "goal.objective_keys": '["m2"]'}
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con"], **requested)
     writer.write("con/con", 1, stage_key="old", settings_key="old", objective_key="m2")
     writer.write("con/con", 1, stage_key="new", settings_key="new", objective_key="m2")
     writer.write("con/con", 2, settings_key="new", objective_key="m1")
     writer.write("con/con", 3)  # from before there were keys
     runs = fetch_runs(writer.uri, writer.name).runs
     assert list(runs["excluded"]) == [
-        "trained with other settings than those asked for (goal.settings_key old)",
+        "trained with other settings than the sweep's (goal.settings_key old)",
         "",
-        "trained with other parameters of the objective (goal.objective_key m1)",
+        "trained with other objective parameters than the sweep's (goal.objective_key m1)",
         "",
     ]
 
@@ -144,5 +144,5 @@ def test_a_renamed_experiment_is_found_and_said(new_sweep: Callable[[str], Sweep
     writer.client.rename_experiment(writer.experiment_id, "second name")
     sweep = fetch_runs(writer.uri, "first name")
     assert sweep.experiment == "first name"
-    assert sweep.notes[0].startswith("The sweep's experiment is called 'second name' in MLflow")
+    assert sweep.notes[0].startswith("The sweep's experiment is named 'second name' in MLflow")
     assert len(sweep.runs) == 1

@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from analysis import aggregate, refresh_summary
-from analysis.tracking import fetch_runs, headline, publish_summary
+from analysis.tracking import fetch_runs, publish_summary
+from analysis.tracking.mlflow_page import headline
 from tests.helpers.analysis_cases import SweepWriter, example, recalls
 
 pytestmark = pytest.mark.integration

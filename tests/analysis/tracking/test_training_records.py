@@ -10,7 +10,8 @@ import pytest
 from mlflow.entities import Metric
 
 from analysis.figures import draw_triplets
-from analysis.tracking import fetch_history, parse_record, pooled
+from analysis.tracking import fetch_history, pooled
+from analysis.tracking.training_records import parse_record
 from tests.helpers.analysis_cases import BINS, SweepWriter, record_bytes
 
 
