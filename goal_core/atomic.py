@@ -1,14 +1,16 @@
-"""Files that appear whole or not at all, on local disks and NFS.
+"""Files that appear whole or not at all, on local disks and NFS, and that prove their content when they are read.
 
 Every write goes to a temporary name in the same folder, is flushed to the disk, and takes its final name in one step;
 then the folder is flushed too. A process that dies at any instruction leaves the old file or the new one, and at most a
-temporary file, which `remove_leftovers` removes.
+temporary file, which `remove_leftovers` removes. A JSON object carries its own checksum. A read or write that fails
+with an error that may pass (a full or read-only disk, a network folder that comes back) is repeated for a few seconds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import itertools
 import json
 import math
@@ -18,13 +20,24 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from goal_core.errors import GoalError
 
 _HOST = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
 _serial = itertools.count()
 _FOREIGN_LEFTOVER = 3600.0
+_CHECKSUM = "checksum"
+T = TypeVar("T")
+RETRY_DELAYS: tuple[float, ...] = (0.1, 0.4, 1.0, 2.0)
+"""Seconds before each further try at a read or write that failed."""
+_LASTING = frozenset(
+    {
+        *(errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP, errno.ENAMETOOLONG),
+        *(errno.EACCES, errno.EPERM, errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.ENOTSUP, errno.EMLINK, errno.EXDEV),
+    }
+)
+"""Errors that waiting does not mend."""
 _ADVICE = {
     errno.ENOSPC: "free space there",
     errno.EDQUOT: "free space there, or raise the quota",
@@ -48,6 +61,38 @@ def _pass(name: str) -> None:
 
 crash_point: Callable[[str], None] = _pass
 """Called with a name before and after each step of a write. Fault tests replace it to kill the process there."""
+
+
+def _pass_file(operation: str, path: Path) -> None:
+    """Do nothing, as above."""
+
+
+before_operation: Callable[[str, Path], None] = _pass_file
+"""Called before each read, write, rename, link and removal of a file. Fault tests replace it to raise errors there."""
+
+
+def file_operation(operation: str, path: Path) -> None:
+    """Mark an operation on a file, such as ``"read"``, right before it is done."""
+    before_operation(operation, path)
+
+
+def retried(act: Callable[[], T]) -> T:
+    """Call a function that reads or writes, again after :data:`RETRY_DELAYS` if it fails with an error that may pass.
+
+    Args:
+        act: is safe to repeat.
+
+    Raises:
+        OSError: the last error.
+    """
+    for delay in RETRY_DELAYS:
+        try:
+            return act()
+        except OSError as error:
+            if error.errno in _LASTING:
+                raise
+        time.sleep(delay)
+    return act()
 
 
 @contextlib.contextmanager
@@ -77,7 +122,9 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
 
 def _storage_error(code: int, reason: str, path: Path, doing: str) -> StorageError:
     advice = f": {_ADVICE[code]}, then start again" if code in _ADVICE else ""
-    return StorageError(f"cannot {doing} {path}: {reason}{advice}")
+    error = StorageError(f"cannot {doing} {path}: {reason}{advice}")
+    error.errno = code
+    return error
 
 
 def replace_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[], None] | None = None) -> None:
@@ -91,10 +138,15 @@ def replace_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[
     Raises:
         StorageError: the file cannot be written. ``path`` is unchanged.
     """
+    retried(lambda: _replace_once(path, write, guard))
+
+
+def _replace_once(path: Path, write: Callable[[Path], None], guard: Callable[[], None] | None) -> None:
     with _staged(path, write) as temporary:
         if guard is not None:
             guard()
         crash_point(f"{path.name}: before rename")
+        file_operation("rename", path)
         os.replace(temporary, path)
         crash_point(f"{path.name}: after rename")
         _sync_folder(path.parent)
@@ -109,10 +161,20 @@ def create_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[]
     Raises:
         StorageError: the file cannot be written.
     """
+    tries = itertools.count()
+    return retried(lambda: _create_once(path, write, guard, is_first=next(tries) == 0))
+
+
+def _create_once(
+    path: Path, write: Callable[[Path], None], guard: Callable[[], None] | None, *, is_first: bool
+) -> bool:
     with _staged(path, write) as temporary:
         if guard is not None:
             guard()
+        if not is_first and path.exists() and path.read_bytes() == temporary.read_bytes():
+            return True  # the try before created it, and failed afterwards
         crash_point(f"{path.name}: before create")
+        file_operation("link", path)
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -161,8 +223,10 @@ def _staged(path: Path, write: Callable[[Path], None]) -> Iterator[Path]:
     with storage_errors(path, "write"):
         crash_point(f"{path.name}: before write")
         try:
+            file_operation("write", path)
             write(temporary)
             crash_point(f"{path.name}: before sync")
+            file_operation("sync", path)
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             yield temporary
@@ -184,6 +248,21 @@ def _sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it, unless they exist.
+
+    Raises:
+        StorageError: it cannot be created.
+    """
+
+    def make() -> None:
+        with storage_errors(folder, "create"):
+            file_operation("mkdir", folder)
+            folder.mkdir(parents=True, exist_ok=True)
+
+    retried(make)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -211,9 +290,38 @@ def _is_abandoned(path: Path) -> bool:
     return False
 
 
+def read_bytes(path: Path) -> bytes | None:
+    """The content of a file, or None where there is no such file.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+
+    def read() -> bytes | None:
+        with storage_errors(path, "read"):
+            file_operation("read", path)
+            try:
+                return path.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    return retried(read)
+
+
 def json_bytes(content: Any, *, indent: int | None = 2) -> bytes:
-    """Strict JSON in UTF-8, with a final newline; numbers that JSON lacks become ``"nan"``, ``"inf"``, ``"-inf"``."""
-    return (json.dumps(_finite(content), indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    """Strict JSON in UTF-8, with a final newline; numbers that JSON lacks become ``"nan"``, ``"inf"``, ``"-inf"``.
+
+    An object gets a key ``"checksum"``, which :func:`parse_json` verifies and removes.
+    """
+    finite = _finite(content)
+    if isinstance(finite, dict):
+        finite.pop(_CHECKSUM, None)
+        finite[_CHECKSUM] = _checksum(finite)
+    return (json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
 def _finite(content: Any) -> Any:
@@ -230,18 +338,30 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in ``path``, or None where there is no such file.
 
     Raises:
-        DamagedError: the file exists but is not a complete JSON object.
-        StorageError: the file cannot be read.
+        DamagedError: the file exists but is not a complete JSON object, or does not match its checksum.
+        StorageError: it cannot be read.
     """
-    with storage_errors(path, "read"):
-        try:
-            content = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+    content = read_bytes(path)
+    return None if content is None else parse_json(content, str(path))
+
+
+def parse_json(content: bytes, source: str) -> dict[str, Any]:
+    """Parse what :func:`json_bytes` wrote. An object without a checksum, from an earlier version, is accepted.
+
+    Args:
+        content: the JSON object in UTF-8.
+        source: where it comes from, for the message.
+
+    Raises:
+        DamagedError: it is not a complete JSON object, or does not match its checksum.
+    """
     try:
         parsed = json.loads(content)
     except ValueError as error:
-        raise DamagedError(f"{path} is damaged: it is not valid JSON ({error})") from error
+        raise DamagedError(f"{source} is damaged: it is not valid JSON ({error})") from error
     if not isinstance(parsed, dict):
-        raise DamagedError(f"{path} is damaged: it does not contain a JSON object")
+        raise DamagedError(f"{source} is damaged: it is not a JSON object")
+    stated = parsed.pop(_CHECKSUM, None)
+    if stated is not None and stated != _checksum(parsed):
+        raise DamagedError(f"{source} is damaged: its content does not match its checksum")
     return parsed

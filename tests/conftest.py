@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from goal_core import atomic
+
+
+@pytest.fixture(autouse=True)
+def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for disks that are only refusing in a test."""
+    monkeypatch.setattr(atomic, "RETRY_DELAYS", (0.0, 0.0))
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

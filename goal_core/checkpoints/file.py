@@ -1,11 +1,12 @@
 """One safetensors file: tensors by name, everything else as JSON in its header.
 
 A training's state is one file because a file is replaced as a whole: weights, optimiser, random streams, position and
-history always belong to the same moment.
+history always belong to the same moment. The header has a checksum of all of it, which every reader verifies.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,37 +14,110 @@ from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
+from goal_core.atomic import DamagedError, read_bytes, read_json, storage_errors
 from goal_core.errors import WeightsError
 
 LAST: Final = "last.safetensors"
 """Everything from which a training continues."""
 BEST: Final = "best.safetensors"
-"""The weights of the best epoch."""
+"""The weights of the best epoch, as versions before 0.2 named them."""
+_STATE, _CHECKSUM = "state", "checksum"
+
+
+def best_name(epoch: int) -> str:
+    """The name of the file with the weights of an epoch, counted from 1, that was the best so far.
+
+    Each epoch has a file of its own, so that saving a better epoch cannot destroy what the last saved state refers to.
+    """
+    return f"best-{epoch}.safetensors"
+
+
+def weights_in(folder: Path) -> Path:
+    """The file with the weights of a finished training, from its folder.
+
+    Raises:
+        WeightsError: the folder is not that of a finished training.
+        DamagedError: its result is damaged.
+        StorageError: its result cannot be read.
+    """
+    if (folder / BEST).is_file():
+        return folder / BEST
+    result = read_json(folder / "result.json")
+    if result is None:
+        raise WeightsError(f"{folder} is not the folder of a finished training: it has no result.json")
+    return folder / str(result.get("files", {}).get(BEST, {}).get("name", BEST))
 
 
 def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Write tensors and a JSON-able state to a file. Not atomic: the caller puts the file in place."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(contiguous, path, metadata={"state": json.dumps(state, sort_keys=True)})
+    sealed = {**state, _CHECKSUM: _checksum(contiguous, state)}
+    # One entry only: safetensors writes several in no fixed order, and equal checkpoints are equal files.
+    save_file(contiguous, path, metadata={_STATE: json.dumps(sealed, sort_keys=True)})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`write_checkpoint` wrote. Nothing is unpickled.
+    """Read and verify what :func:`write_checkpoint` wrote. Nothing is unpickled.
+
+    A file of a version before 0.2 has no checksum; of it, only the structure is verified.
 
     Raises:
-        WeightsError: the file is missing or damaged, or goal-sweep did not write it.
+        WeightsError: the file is missing, or goal-sweep did not write it.
+        DamagedError: its content is not what was written.
+        StorageError: it cannot be read.
+    """
+    content = read_bytes(path)
+    if content is None:
+        raise WeightsError(f"there is no checkpoint {path}")
+    try:
+        tensors = load(content)
+        metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
+    except (SafetensorError, ValueError) as error:
+        raise DamagedError(f"checkpoint {path} is damaged: {error}") from error
+    return tensors, _verified(path, tensors, metadata)
+
+
+def read_mapped(path: Path) -> dict[str, Tensor]:
+    """Read and verify the tensors of :func:`write_checkpoint` without a second copy in memory.
+
+    Raises:
+        WeightsError: goal-sweep did not write the file.
+        DamagedError: its content is not what was written.
+        StorageError: it cannot be read, or there is none.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if "state" not in metadata:
-                raise WeightsError(f"{path} is not a goal-sweep checkpoint: its header has no state")
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["state"])
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise WeightsError(f"cannot read checkpoint {path}: {error}") from error
+        with storage_errors(path, "read"), safe_open(path, framework="pt") as file:
+            metadata, tensors = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
+    except SafetensorError as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
+    _verified(path, tensors, metadata)
+    return tensors
+
+
+def _verified(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> dict[str, Any]:
+    if _STATE not in metadata:
+        raise WeightsError(f"{path} is not a goal-sweep checkpoint: its header has no state")
+    try:
+        state: dict[str, Any] = json.loads(metadata[_STATE])
+    except ValueError as error:
+        raise DamagedError(f"{path} is damaged: its state is not valid JSON ({error})") from error
+    stated = state.pop(_CHECKSUM, None)
+    if stated is not None and stated != _checksum(tensors, state):
+        raise DamagedError(f"{path} is damaged: its content does not match its checksum")
+    return state
+
+
+def _checksum(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
+    """SHA-256, in hex, of the tensors with their names, types and shapes, and of the state."""
+    digest = hashlib.sha256(json.dumps(state, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

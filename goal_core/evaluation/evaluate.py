@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from goal_core.checkpoints import BEST, ModelDescription, TrainedModel, load_module, read_model
+from goal_core.checkpoints import ModelDescription, TrainedModel, load_module, read_model, weights_in
 from goal_core.data import Dataset, Split, open_dataset, tokenize
 from goal_core.errors import ConfigError, DataError, WeightsError
 from goal_core.evaluation.embedding import EvalSplit, embed_split, prepare_split, split_inputs
@@ -58,7 +58,7 @@ def open_checkpoint(
     path: Path, *, root: str | None = None, weights: str | None = None, device: str = "cpu"
 ) -> OpenedCheckpoint:
     """Load a trained cell and open its data; arguments and errors as those of :func:`evaluate_checkpoint`."""
-    trained = read_model(path / BEST if path.is_dir() else path)
+    trained = read_model(weights_in(path) if path.is_dir() else path)
     description = trained.description.moved(root=root, weights=weights)
     dataset = open_dataset(description.data)
     if dataset.fingerprint != description.data_fingerprint:

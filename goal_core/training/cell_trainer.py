@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from goal_core.atomic import DamagedError
 from goal_core.checkpoints import (
     BEST,
     LAST,
     ModelDescription,
+    best_name,
     load_module,
     optimizer_tensors,
     read_checkpoint,
@@ -190,9 +192,13 @@ class CellTrainer:
         rsum = val_recalls["val/rsum"] if test_rsum is None else test_rsum
         better = self.best_rsum is None or rsum > self.best_rsum
         if self.epoch > self.unit.stage.warmup_epochs and better:
-            self.best_rsum, self.best_epoch = rsum, self.epoch
+            before, self.best_rsum, self.best_epoch = self.best_epoch, rsum, self.epoch
             self.save_best()
+        else:
+            before = 0
         self.save_last()
+        if before:
+            self.files.discard(best_name(before))  # only now: until here the saved state referred to it
         self._write_records()
         return record
 
@@ -202,7 +208,8 @@ class CellTrainer:
         backbone = self.backbone or self._kept_backbone
         if backbone is not None:
             tensors |= with_prefix("backbone", backbone.state_dict())
-        self.files.save_with(BEST, lambda path: write_model(path, tensors, self._description, epoch=self.epoch))
+        name = best_name(self.best_epoch)
+        self.files.save_with(name, lambda path: write_model(path, tensors, self._description, epoch=self.epoch))
 
     def _state(self) -> tuple[Parts, Parts]:
         """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
@@ -231,20 +238,27 @@ class CellTrainer:
         self.files.save_with(LAST, lambda path: write_checkpoint(path, tensors, state))
 
     def resume(self) -> bool:
-        """Continue from the last saved state, if there is one. One that cannot be read is logged and removed.
+        """Continue from the newest saved state that is whole, if there is one. Damaged files are logged and set aside.
 
         Raises:
             WeightsError: the file belongs to another model.
+            StorageError: a file cannot be read.
         """
-        path = self.files.path(LAST)
-        if not path.exists():
-            return False
-        try:
-            tensors, state = read_checkpoint(path)
-        except WeightsError as error:
-            self.files.log(f"the state after the last epoch is lost, so training starts again: {error}")
-            self.files.discard(LAST)
-            return False
+        for path in self.files.versions(LAST):
+            try:
+                tensors, state = read_checkpoint(path)
+            except DamagedError as error:
+                self.files.log(f"an earlier state is lost: {error}")
+                self.files.set_aside(path)
+                continue
+            if state["best_epoch"] and not self._has_best(state["best_epoch"]):
+                self.files.log(f"{path.name} cannot be continued, because its best weights are lost")
+                continue
+            self._restore(tensors, state)
+            return True
+        return False
+
+    def _restore(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
         parts, values = self._state()
         for name, (_, put) in parts.items():
             put(take_prefix(name, tensors))
@@ -253,7 +267,23 @@ class CellTrainer:
             put(state[name])
         # A crash may have come between the state and the files that follow it; the state is what counts.
         self._write_records()
-        return True
+
+    def _has_best(self, epoch: int) -> bool:
+        """Whether the weights of the best epoch are there and whole."""
+        path = self._best_path(epoch)
+        try:
+            _, state = read_checkpoint(path)
+        except DamagedError as error:
+            self.files.log(f"the best weights are lost: {error}")
+            self.files.set_aside(path)
+            return False
+        except WeightsError:
+            return False
+        return bool(state["epoch"] == epoch)
+
+    def _best_path(self, epoch: int) -> Path:
+        path = self.files.path(best_name(epoch))
+        return path if path.exists() else self.files.path(BEST)  # as earlier versions named it
 
     def _restore_history(self, records: list[dict[str, Any]]) -> None:
         self.history = [EpochRecord(epoch=row["epoch"], time=row["time"], metrics=row["metrics"]) for row in records]
@@ -277,8 +307,19 @@ class CellTrainer:
             )
 
     def load_best(self) -> None:
-        """Return to the weights of the best epoch, for the test."""
-        self._load_weights(self.files.path(BEST))
+        """Return to the weights of the best epoch, for the test.
+
+        Raises:
+            DamagedError: the file is damaged, and now set aside, or has the weights of another epoch.
+        """
+        path = self._best_path(self.best_epoch)
+        try:
+            state = self._load_weights(path)
+        except DamagedError:
+            self.files.set_aside(path)
+            raise
+        if state["epoch"] != self.best_epoch:
+            raise DamagedError(f"{path} has the weights of epoch {state['epoch']}, not of {self.best_epoch}")
 
     def start_from(self, path: Path) -> None:
         """Load the previous stage's best weights. A backbone that it did not train is not in the file."""

@@ -69,7 +69,10 @@ class TrainingFiles(Protocol):
     """
 
     def path(self, name: str) -> Path:
-        """The path of a file of this training; the file need not exist."""
+        """The path of the newest version of a file; where there is none, a path that does not exist."""
+
+    def versions(self, name: str) -> Sequence[Path]:
+        """The versions of a file that different attempts saved, the newest first."""
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
         """Let ``write`` fill a temporary file, then put it in place under ``name``."""
@@ -85,6 +88,9 @@ class TrainingFiles(Protocol):
 
     def discard(self, name: str) -> None:
         """Remove a file that is no longer needed."""
+
+    def set_aside(self, path: Path) -> None:
+        """Rename a damaged file, so that nothing reads it again. It is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

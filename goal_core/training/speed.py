@@ -128,6 +128,12 @@ class ScratchFiles(TrainingFiles):
     def discard(self, name: str) -> None:
         self.path(name).unlink(missing_ok=True)
 
+    def versions(self, name: str) -> Sequence[Path]:
+        return [self.path(name)] if self.path(name).exists() else []
+
+    def set_aside(self, path: Path) -> None:
+        path.unlink()
+
     def write_metrics(self, records: Sequence[EpochRecord]) -> None:
         pass
 

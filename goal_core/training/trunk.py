@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
@@ -12,13 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from goal_core.atomic import replace_with
-from goal_core.checkpoints import InitialModel
+from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
 from goal_core.data import Batch, DecodedImages, ImageConfig, Split, transform_of
+from goal_core.errors import GoalError
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.training.plan import UnitPlan
@@ -150,14 +150,16 @@ class Trunk:
 
 
 def _read_features(path: Path, num_images: int) -> Tensor | None:
-    """Cached features; None where there are none, or the file is damaged."""
+    """Cached features; None where there are none, or the file is damaged, so that they are computed again."""
     try:
-        stored: Tensor = load_file(path)["features"]
-    except (FileNotFoundError, SafetensorError, KeyError):
+        stored = read_mapped(path)["features"]
+    except (GoalError, KeyError):
         return None
     return stored if len(stored) == num_images else None
 
 
 def _write_features(path: Path, features: Tensor) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_with(path, lambda temporary: save_file({"features": features.cpu().contiguous()}, temporary))
+    """Keep features for later units. A disk that refuses them costs only time."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_with(path, lambda temporary: write_checkpoint(temporary, {"features": features}, {}))

@@ -6,7 +6,7 @@ A launch that was killed at any point continues when it is started again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -101,6 +101,7 @@ class LaunchPlan:
         self.given_up: set[Training] = set()
         """Trainings that this launch will not try again."""
         self._forced: list[Training] = []
+        self._damaged = [one for one, status in sweep.statuses().items() if status.was_done]
         if options.force:
             self._force()
         if options.failed != "keep":
@@ -113,10 +114,26 @@ class LaunchPlan:
             self.progress.restart(training)
 
     def set_aside_finished(self) -> int:
-        """Move away the results of the trainings that will be repeated. Returns how many there are."""
+        """Move away the results of the trainings that will be repeated. Returns how many `--force` repeats."""
         for training in self._forced:
             self._sweep.store.set_aside(training)
+        for training in self._damaged:
+            self._sweep.store.set_aside(training, "damaged")
         return len(self._forced)
+
+    def set_aside_damaged(self, trainings: Iterable[Training]) -> list[Training]:
+        """Read the weights that trainings start from, and move away those results whose weights are damaged.
+
+        Returns:
+            The trainings whose results were moved, which must be trained again.
+        """
+        before = list(dict.fromkeys(one.before for one in trainings if one.before is not None))
+        statuses = self._sweep.store.status(before, thorough=True)
+        damaged = [training for training, status in statuses.items() if status.was_done]
+        for training in damaged:
+            self._sweep.store.set_aside(training, "damaged")
+            self.progress.restart(training)
+        return damaged
 
     def _forgive(self, *, only: bool) -> None:
         """Set failed trainings back to waiting; with ``only``, give up all others."""
@@ -220,16 +237,21 @@ class Launcher:
                     f"--force: {repeated} finished trainings start over; their results are kept beside them, in "
                     "folders that end in .replaced-N. To continue after a stop, launch without --force"
                 )
-            for trainings in self._sweep.by_stage:
-                self._train_stage(ray, trainings)
+            for number in range(len(self._sweep.by_stage)):
+                self._train_stage(ray, number)
 
-    def _train_stage(self, ray: RayUnits, trainings: Sequence[Training]) -> None:
+    def _train_stage(self, ray: RayUnits, number: int) -> None:
         """Run rounds of units until every training of a stage is done or given up.
 
         A round may leave trainings waiting: those evicted from a shared unit that have attempts left, and those whose
-        worker was lost.
+        worker was lost. Damaged weights of the stage before are trained again first.
         """
+        trainings = self._sweep.by_stage[number]
         while not self.stopping and (chosen := self._plan.startable(trainings, ahead=False)):
+            if damaged := self._plan.set_aside_damaged(chosen):
+                self._view.note(f"the weights of {len(damaged)} finished trainings are damaged; they are trained again")
+                self._train_stage(ray, number - 1)
+                continue
             units = pack(chosen, self._sweep.config.execution)
             jobs = [self._sweep.job(unit, self._launch_id, self._plan.forgiven) for unit in units]
             self._announce(trainings, len(chosen), len(units))

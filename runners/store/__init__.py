@@ -3,21 +3,21 @@
 `runners.launch`, `runners.execution`, `runners.tracking` and `runners.cli` import it. It imports none of them.
 """
 
+from goal_core.checkpoints import BEST
 from runners.store.attempts import Attempt, Outcome
 from runners.store.heartbeat import Heartbeat, LeaseHeldError
 from runners.store.lease import LeaseLostError
 from runners.store.status import State, TrainingStatus
 from runners.store.store import Store
 from runners.store.training_folder import (
-    BEST,
     METRICS,
     RESULT,
     AlreadyDoneError,
     TrainingFolder,
     charged_failures,
-    digest,
     end_attempt,
 )
+from runners.store.versions import digest
 
 __all__ = [
     "BEST",

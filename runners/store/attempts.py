@@ -7,7 +7,6 @@ The next claim records it as `lost`, which does not count against the cell.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from goal_core.atomic import DamagedError, create_bytes, json_bytes, read_json, replace_bytes
 from runners.store.provenance import Provenance
+from runners.store.versions import entries
 
 Outcome = Literal["running", "done", "failed", "interrupted", "lost"]
 
@@ -101,12 +101,7 @@ class AttemptFolder:
 
     def numbers(self) -> list[int]:
         """The numbers in use, ascending."""
-        try:
-            names = os.listdir(self.folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        stems = [stem for stem, suffix in map(os.path.splitext, names) if suffix == ".json"]
-        return sorted(int(stem) for stem in stems if stem.isdigit())
+        return sorted(int(path.stem) for path in entries(self.folder) if path.suffix == ".json" and path.stem.isdigit())
 
     def read(self, n: int) -> Attempt | None:
         """Read one attempt; None if there is none of that number.

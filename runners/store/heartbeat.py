@@ -31,7 +31,17 @@ from typing import Any
 
 import psutil
 
-from goal_core.atomic import DamagedError, StorageError, json_bytes, read_json, replace_bytes, storage_errors
+from goal_core.atomic import (
+    DamagedError,
+    StorageError,
+    file_operation,
+    json_bytes,
+    read_bytes,
+    read_json,
+    replace_bytes,
+    retried,
+    storage_errors,
+)
 from goal_core.errors import GoalError
 
 _log = logging.getLogger(__name__)
@@ -162,9 +172,10 @@ class DriverRecords:
     def planned(self, launch_id: str) -> frozenset[str]:
         """The keys of the trainings that a driver plans to do."""
         try:
-            return frozenset((self.folder / f"{launch_id}.keys").read_text().split())
-        except OSError:
+            content = read_bytes(self.folder / f"{launch_id}.keys") or b""
+        except StorageError:
             return frozenset()
+        return frozenset(content.decode(errors="replace").split())
 
     def bury(self, launch_id: str) -> None:
         """Remove the record of an ended driver, so that every machine sees at once that it has ended."""
@@ -175,12 +186,17 @@ class DriverRecords:
     def file_time(self) -> float:
         """The time of the store's file system, in seconds. On network folders it may differ from this machine's."""
         probe = self.folder / f".clock-{secrets.token_hex(4)}.tmp"
-        with storage_errors(probe, "write"):
-            probe.touch()
-            try:
-                return probe.stat().st_mtime
-            finally:
-                probe.unlink(missing_ok=True)
+
+        def read() -> float:
+            with storage_errors(probe, "write"):
+                file_operation("write", probe)
+                probe.touch()
+                try:
+                    return probe.stat().st_mtime
+                finally:
+                    probe.unlink(missing_ok=True)
+
+        return retried(read)
 
 
 class Heartbeat:

@@ -4,8 +4,8 @@ A process claims a training by creating ``attempts/<n>.json`` for the next numbe
 succeeds. No earlier claim is removed first, so no rival can slip in between, or remove the new claim by mistake for the
 old one. ``lease.json`` then names the owner. Every write reads it right before the file is renamed into place, and
 stops if it names another process. So a process that was suspended while another took over (a closed laptop, a lost
-network) cannot overwrite its successor's files. The only gap is the microseconds between this check and the rename. The
-check is repeated after the rename, so the process stops there, and its successor's next write replaces the file.
+network) stops. Should it be suspended in the microseconds between this check and the rename, it still cannot overwrite
+its successor's files, because each attempt writes files of its own (`runners.store.versions`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from goal_core import atomic
-from goal_core.atomic import DamagedError, json_bytes, read_json, remove_leftovers, replace_bytes
+from goal_core.atomic import DamagedError, json_bytes, make_folder, read_json, remove_leftovers, replace_bytes
 from goal_core.errors import FencedError
 from runners.store.attempts import Attempt, AttemptFolder
 from runners.store.heartbeat import DriverRecords, LeaseHeldError
@@ -85,8 +84,7 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords) -> Lease:
         StorageError: the folder cannot be written.
     """
     attempts = AttemptFolder(folder)
-    with atomic.storage_errors(folder, "create"):
-        attempts.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(attempts.folder)
     for _ in range(_RIVALS):
         newest = attempts.newest()
         if newest is not None:

@@ -24,6 +24,8 @@ class TrainingStatus:
     """Why it failed, last failed, was interrupted, or must be repeated."""
     damaged: bool = False
     """Whether a file is damaged; `reason` names it."""
+    was_done: bool = False
+    """Whether it has a result, but files of it are damaged, so that it must be trained again."""
     attempts: int = 0
     charged: int = 0
     """Attempts that count against `max_attempts`."""
@@ -41,11 +43,12 @@ class StatusReader:
     Args:
         drivers: the records of the store's drivers.
         max_attempts: number of charged failures after which a training is failed instead of waiting for another try.
+        thorough: verify every file of finished trainings, also those that have not changed since they were written.
     """
 
-    def __init__(self, drivers: DriverRecords, max_attempts: int) -> None:
+    def __init__(self, drivers: DriverRecords, max_attempts: int, *, thorough: bool = False) -> None:
         self._drivers = drivers
-        self._max_attempts = max_attempts
+        self._max_attempts, self._thorough = max_attempts, thorough
         self._known: dict[str, DriverState | None] = {}
 
     def read(self, folder: TrainingFolder) -> TrainingStatus:
@@ -54,8 +57,12 @@ class StatusReader:
         try:
             result = folder.result()
             if result is not None:
-                attempt = result.get("attempt")
-                return TrainingStatus(state="done", result=result, attempts=attempt if isinstance(attempt, int) else 1)
+                attempts = result["attempt"] if isinstance(result.get("attempt"), int) else 1
+                if damage := folder.damage(result, thorough=self._thorough):
+                    return TrainingStatus(
+                        state="waiting", reason=damage, damaged=True, was_done=True, attempts=attempts
+                    )
+                return TrainingStatus(state="done", result=result, attempts=attempts)
         except (DamagedError, StorageError) as error:
             problem = str(error)
         try:

@@ -6,7 +6,8 @@
     STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.heartbeat)
     STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training_folder)
-        metrics.jsonl  last.safetensors  best.safetensors  log.txt  attempts/<n>.json  lease.json  result.json
+        log.txt  attempts/<n>.json  lease.json  result.json
+        metrics.<n>.jsonl  triplets.<n>.npz  last.<n>.safetensors  best-<epoch>.<n>.safetensors     of attempt n
 
 ``result.json`` is written last, and it alone means done. Reading, including `status`, changes nothing.
 """
@@ -17,13 +18,13 @@ import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from goal_core.atomic import (
     DamagedError,
     StorageError,
-    create_bytes,
     json_bytes,
+    make_folder,
     read_json,
     replace_bytes,
     storage_errors,
@@ -33,7 +34,8 @@ from runners.store.status import StatusReader, TrainingStatus
 from runners.store.training_folder import TrainingFolder
 from sweeps import Cell, Training
 
-_VERSION = 1
+_VERSION = 2
+"""1: files without the attempt in their names (goal-sweep 0.1)."""
 
 
 class Store:
@@ -58,16 +60,21 @@ class Store:
         self._check_version()
 
     def _check_version(self) -> None:
-        try:
-            marker = read_json(self.root / "store.json")
-        except DamagedError:
-            return
-        version = (marker or {}).get("version", _VERSION)
-        if not isinstance(version, int) or version > _VERSION:
+        version = self._version()
+        if version > _VERSION:
             raise StorageError(
                 f"store {self.root} was written by a later goal-sweep (layout {version}, supported: {_VERSION}); "
                 "upgrade goal-sweep"
             )
+
+    def _version(self) -> int:
+        """The layout's version; 0 where the store does not state it."""
+        try:
+            marker = read_json(self.root / "store.json") or {}
+        except DamagedError:
+            return 0
+        version = marker.get("version")
+        return version if isinstance(version, int) else 0
 
     def prepare(self) -> None:
         """Create the folder.
@@ -75,12 +82,10 @@ class Store:
         Raises:
             StorageError: it cannot be created or written.
         """
-        with storage_errors(self.root, "create"):
-            for folder in (self.root / "cells", self.drivers.folder):
-                folder.mkdir(parents=True, exist_ok=True)
-        marker = self.root / "store.json"
-        if not marker.exists():
-            create_bytes(marker, json_bytes({"version": _VERSION}))
+        for folder in (self.root / "cells", self.drivers.folder):
+            make_folder(folder)
+        if self._version() < _VERSION:
+            replace_bytes(self.root / "store.json", json_bytes({"version": _VERSION}))
 
     def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> Heartbeat:
         """Make a heartbeat for this process; see `runners.store.heartbeat.Heartbeat`."""
@@ -112,8 +117,7 @@ class Store:
         with contextlib.suppress(DamagedError):
             if read_json(path) is not None:
                 return
-        with storage_errors(path.parent, "create"):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         replace_bytes(path, json_bytes(description))
 
     def read_cell(self, cell_id: str) -> dict[str, Any] | None:
@@ -124,26 +128,33 @@ class Store:
         """
         return read_json(self._cell_folder(cell_id) / "cell.json")
 
-    def status(self, trainings: Iterable[Training], *, max_attempts: int = 1) -> dict[Training, TrainingStatus]:
+    def status(
+        self, trainings: Iterable[Training], *, max_attempts: int = 1, thorough: bool = False
+    ) -> dict[Training, TrainingStatus]:
         """Read the status of trainings. Writes nothing; a damaged file is reported in the status, not raised.
 
         Args:
             trainings: the trainings to look up.
             max_attempts: number of charged failures after which a training is failed instead of waiting for another
                 try.
+            thorough: verify every file of finished trainings, also those that have not changed since they were written.
 
         Returns:
             One entry for each training, in the given order.
         """
-        reader = StatusReader(self.drivers, max_attempts)
+        reader = StatusReader(self.drivers, max_attempts, thorough=thorough)
         return {training: reader.read(self.folder(training)) for training in trainings}
 
     def is_running(self, folder: TrainingFolder) -> bool:
         """Whether a living driver works in a training's folder."""
         return StatusReader(self.drivers, max_attempts=1).read(folder).state == "running"
 
-    def set_aside(self, training: Training) -> Path | None:
+    def set_aside(self, training: Training, why: Literal["replaced", "damaged"] = "replaced") -> Path | None:
         """Move a training's folder away, so that the next launch trains it again. Nothing is deleted.
+
+        Args:
+            training: the training.
+            why: the folder's new name ends in ``.replaced-1`` or ``.damaged-1``, or the next free number.
 
         Returns:
             The new location, or None if there was nothing to move.
@@ -154,11 +165,11 @@ class Store:
         folder = self.folder(training).folder
         with storage_errors(folder, "move"):
             for number in range(1, 1000):
-                target = folder.with_name(f"{folder.name}.replaced-{number}")
+                target = folder.with_name(f"{folder.name}.{why}-{number}")
                 if target.exists():
                     continue
                 try:
                     return folder.rename(target)
                 except FileNotFoundError:
                     return None
-        raise StorageError(f"{folder.parent} already holds 999 replaced copies of {folder.name}; remove some")
+        raise StorageError(f"{folder.parent} already holds 999 {why} copies of {folder.name}; remove some")

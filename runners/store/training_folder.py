@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from safetensors import SafetensorError, safe_open
 
 from goal_core import atomic
 from goal_core.atomic import (
@@ -19,20 +16,27 @@ from goal_core.atomic import (
     StorageError,
     create_bytes,
     json_bytes,
+    parse_json,
+    read_bytes,
     read_json,
     replace_bytes,
     replace_with,
+    retried,
     storage_errors,
 )
+from goal_core.checkpoints import BEST, LAST, best_name
 from goal_core.errors import GoalError
+from goal_core.training import TRIPLETS
 from runners.store.attempts import Attempt, AttemptFolder, Outcome
 from runners.store.heartbeat import DriverRecords
 from runners.store.lease import Lease, LeaseLostError, acquire
+from runners.store.versions import entries, fingerprint_of, is_whole_zip, problems, version_name, versions
 
 RESULT = "result.json"
 METRICS = "metrics.jsonl"
-BEST = "best.safetensors"
 LOG = "log.txt"
+_REMOVABLE = re.compile(r"(?:last|best(?:-\d+)?|metrics|triplets)(?:\.(\d+))?\.(?:safetensors|jsonl|npz)")
+"""Files of one attempt (group 1; 0 without one)."""
 
 
 class AlreadyDoneError(GoalError):
@@ -62,13 +66,32 @@ class TrainingFolder:
         return f"TrainingFolder({str(self.folder)!r}, attempt={self.attempt})"
 
     def path(self, name: str) -> Path:
-        """The path of a file of this training, which need not exist."""
-        return self.folder / name
+        """The path of a file: of a finished training as its result states it, else of its newest version.
+
+        Args:
+            name: the name without the attempt, such as ``metrics.jsonl``. `BEST` stands for the weights of a result.
+
+        Returns:
+            A path that need not exist.
+        """
+        with contextlib.suppress(DamagedError):
+            stated = (read_json(self.folder / RESULT) or {}).get("files", {}).get(name)
+            if stated is not None:
+                return self.folder / str(stated.get("name", name))
+        return next(iter(self.versions(name)), self.folder / name)
+
+    def versions(self, name: str) -> Sequence[Path]:
+        """The versions of a file that different attempts saved, the newest first."""
+        return list(versions(self.folder, name).values())
+
+    def progressed(self, attempt: int) -> bool:
+        """Whether an attempt saved a state that the next one can continue."""
+        return (self.folder / version_name(LAST, attempt)).exists()
 
     @property
     def log_path(self) -> Path:
         """The path of ``log.txt``, which exists once a line is logged."""
-        return self.path(LOG)
+        return self.folder / LOG
 
     def load(self, name: str) -> bytes | None:
         """Read a file; None if it does not exist.
@@ -76,12 +99,7 @@ class TrainingFolder:
         Raises:
             StorageError: the file cannot be read.
         """
-        path = self.path(name)
-        with storage_errors(path, "read"):
-            try:
-                return path.read_bytes()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+        return read_bytes(self.path(name))
 
     def result(self) -> dict[str, Any] | None:
         """Read the result; None if the training is not done.
@@ -90,16 +108,31 @@ class TrainingFolder:
             DamagedError: the file exists but is not a result.
             StorageError: the file cannot be read.
         """
-        result = read_json(self.path(RESULT))
+        result = read_json(self.folder / RESULT)
         if result is None:
             return None
         try:
             result["metrics"] = {str(key): float(value) for key, value in result["metrics"].items()}
         except (KeyError, AttributeError, TypeError, ValueError) as error:
-            raise DamagedError(f"{self.path(RESULT)} is damaged: it has no metrics") from error
+            raise DamagedError(f"{self.folder / RESULT} is damaged: it has no metrics") from error
         if result.get("status") != "done":
-            raise DamagedError(f"{self.path(RESULT)} is damaged: it is not the result of a finished training")
+            raise DamagedError(f"{self.folder / RESULT} is damaged: it is not the result of a finished training")
         return result
+
+    def damage(self, result: Mapping[str, Any], *, thorough: bool = False) -> str:
+        """Compare the files of a finished training with its result.
+
+        Args:
+            result: the result.
+            thorough: read every file; otherwise only those that have changed since they were written.
+
+        Returns:
+            What is damaged, or an empty text.
+
+        Raises:
+            StorageError: a file cannot be read.
+        """
+        return next(problems(self.folder, result.get("files", {}), thorough=thorough), "")
 
     def records(self) -> list[dict[str, Any]]:
         """Read the epoch records written so far, in order.
@@ -108,15 +141,15 @@ class TrainingFolder:
             DamagedError: a line is not an epoch record.
             StorageError: the file cannot be read.
         """
-        content = self.load(METRICS) or b""
+        path = self.path(METRICS)
         records = []
-        for number, line in enumerate(content.splitlines(), start=1):
+        for number, line in enumerate((read_bytes(path) or b"").splitlines(), start=1):
+            record = parse_json(line, f"{path}:{number}")
             try:
-                record = json.loads(line)
                 record["metrics"] = {str(key): float(value) for key, value in record["metrics"].items()}
                 record["epoch"] = int(record["epoch"])
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DamagedError(f"{self.path(METRICS)}:{number} is damaged: not an epoch record") from error
+                raise DamagedError(f"{path}:{number} is damaged: it is not an epoch record") from error
             records.append(record)
         return records
 
@@ -149,14 +182,14 @@ class TrainingFolder:
         return self.attempt
 
     def save(self, name: str, data: bytes) -> None:
-        """Write or replace a file atomically.
+        """Write or replace this attempt's version of a file atomically.
 
         Raises:
             LeaseLostError: another attempt has taken over; the old file is unchanged.
             StorageError: the file cannot be written; the old file is unchanged.
         """
         with self._fenced() as lease:
-            replace_bytes(self.path(name), data, guard=lease.check)
+            replace_bytes(self.folder / version_name(name, lease.attempt), data, guard=lease.check)
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
         """Like `save`, for content that a library writes to a given path.
@@ -170,7 +203,7 @@ class TrainingFolder:
             StorageError: the file cannot be written; the old file is unchanged.
         """
         with self._fenced() as lease:
-            replace_with(self.path(name), write, guard=lease.check)
+            replace_with(self.folder / version_name(name, lease.attempt), write, guard=lease.check)
 
     def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Write ``metrics.jsonl`` anew with exactly these records, one line per epoch.
@@ -192,26 +225,31 @@ class TrainingFolder:
         """
         prefix = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} attempt {self.attempt} | "
         text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
-        path = self.log_path
-        with storage_errors(path, "write"):
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        retried(lambda: self._append(text.encode()))
+
+    def _append(self, content: bytes) -> None:
+        with storage_errors(self.log_path, "write"):
+            atomic.file_operation("append", self.log_path)
+            descriptor = os.open(self.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:
-                os.write(descriptor, text.encode())
+                os.write(descriptor, content)
             finally:
                 os.close(descriptor)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result. The training is then done, and nothing in the folder changes any more.
 
-        Adds ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``, the digest of the
-        weights that gave the result.
+        Adds ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``: by name, the files of
+        the weights that gave the result and of the records, with their digests. Files of other epochs and of earlier
+        attempts are removed.
 
         Args:
             result: as the trainer reports it; ``status`` is ``done`` and ``metrics`` maps names to numbers.
 
         Raises:
             LeaseLostError: another attempt has taken over, or finished first.
-            StorageError: the result cannot be written, or the best weights are missing or damaged.
+            DamagedError: a file of the training is missing or damaged.
+            StorageError: the result cannot be written.
         """
         lease = self._owned()
         atomic.crash_point("finish: begin")
@@ -220,24 +258,43 @@ class TrainingFolder:
             "stage_key": self.folder.name.rpartition("-")[2],
             "attempt": lease.attempt,
             "finished": time.time(),
-            "files": self._digests(),
+            "files": self._stated(int(result["best_epoch"])),
         }
-        if not create_bytes(self.path(RESULT), json_bytes(complete), guard=lease.check):
-            raise LeaseLostError(f"{self.path(RESULT)} was written by another attempt; this one's is discarded")
+        if not create_bytes(self.folder / RESULT, json_bytes(complete), guard=lease.check):
+            raise LeaseLostError(f"{self.folder / RESULT} was written by another attempt; this one's is discarded")
         atomic.crash_point("finish: before outcome")
         self._end("done")
         self._finished = True
+        self._tidy(lease.attempt, {str(stated["name"]) for stated in complete["files"].values()})
+
+    def _tidy(self, attempt: int, kept: set[str]) -> None:
+        """Remove what a result does not state: files of other epochs, of earlier attempts, and of this one's state."""
+        with contextlib.suppress(OSError):
+            for path in entries(self.folder):
+                match = _REMOVABLE.fullmatch(path.name)
+                if match and int(match[1] or 0) <= attempt and path.name not in kept:
+                    _remove(path)
 
     def discard(self, name: str) -> None:
-        """Remove a file that a finished training no longer needs. If it cannot be removed, it stays.
+        """Remove this attempt's version of a file that is no longer needed. If it cannot be removed, it stays.
 
         Raises:
             LeaseLostError: another attempt has taken over.
         """
         if not self._finished:
             self._owned().check()
-        with contextlib.suppress(OSError):
-            self.path(name).unlink(missing_ok=True)
+        _remove(self.folder / version_name(name, self.attempt))
+
+    def set_aside(self, path: Path) -> None:
+        """Rename a damaged file to ``<name>.damaged``.
+
+        Raises:
+            LeaseLostError: another attempt has taken over.
+            StorageError: the file cannot be renamed.
+        """
+        with self._fenced() as lease:
+            lease.check()
+            _set_aside(path)
 
     def fail(self, reason: str, trace: str = "", *, charged: bool = True, final: bool = False) -> None:
         """End the attempt as failed. Further writes are refused.
@@ -278,8 +335,7 @@ class TrainingFolder:
             result = self.result()
         except DamagedError:
             if self._lease is not None:
-                with storage_errors(self.path(RESULT), "set aside"):
-                    self.path(RESULT).replace(self.path(f"{RESULT}.damaged"))
+                _set_aside(self.folder / RESULT)
             return
         if result is not None:
             raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is already done")
@@ -296,12 +352,17 @@ class TrainingFolder:
             )
         self._lease = None
 
-    def _digests(self) -> dict[str, dict[str, Any]]:
-        path = self.path(BEST)
-        problem = weights_problem(path)
-        if problem:
-            raise StorageError(f"cannot finish {self.folder}: {problem}")
-        return {BEST: {"sha256": digest(path), "bytes": path.stat().st_size}}
+    def _stated(self, best_epoch: int) -> dict[str, dict[str, Any]]:
+        """What the result states of the files that it rests on."""
+        self.records()  # raises if a record is damaged
+        best = self.versions(best_name(best_epoch)) or self.versions(BEST)
+        paths = {BEST: best[0] if best else self.folder / best_name(best_epoch)}
+        paths |= {name: found[0] for name in (METRICS, TRIPLETS) if (found := self.versions(name))}
+        if not paths[BEST].exists():
+            raise DamagedError(f"cannot finish {self.folder}: {paths[BEST].name} is missing")
+        if TRIPLETS in paths and not is_whole_zip(paths[TRIPLETS]):
+            raise DamagedError(f"{paths[TRIPLETS]} is damaged")
+        return {name: fingerprint_of(path) for name, path in paths.items()}
 
 
 def end_attempt(folder: TrainingFolder, launch_id: str, outcome: Outcome, reason: str, *, charged: bool) -> bool:
@@ -326,26 +387,19 @@ def end_attempt(folder: TrainingFolder, launch_id: str, outcome: Outcome, reason
     return True
 
 
-def weights_problem(path: Path) -> str:
-    """Check a weights file without loading it. Returns what is wrong, or an empty text.
-
-    A flipped bit inside a tensor is not found here, only with the digest in the result.
-    """
-    try:
-        with safe_open(path, framework="np"):
-            return ""
-    except FileNotFoundError:
-        return f"{path} is missing"
-    except SafetensorError as error:
-        return f"{path} is damaged: {error}"
-    except OSError as error:
-        return f"{path} cannot be read: {error.strerror or error}"
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        atomic.file_operation("remove", path)
+        path.unlink(missing_ok=True)
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hex."""
-    with storage_errors(path, "read"), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _set_aside(path: Path) -> None:
+    def rename() -> None:
+        with storage_errors(path, "set aside"):
+            atomic.file_operation("rename", path)
+            path.replace(path.with_name(f"{path.name}.damaged"))
+
+    retried(rename)
 
 
 def charged_failures(attempts: Iterable[Attempt]) -> int:

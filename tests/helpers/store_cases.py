@@ -52,7 +52,7 @@ def result(epochs: int = 3, test_rsum: float = 42.0) -> dict[str, Any]:
 def train(folder: TrainingFolder, epochs: int = 3, *, first: int = 1) -> None:
     """Do what a trainer does in a claimed folder, without training."""
     for epoch in range(first, epochs + 1):
-        folder.save_with("best.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))
+        folder.save_with(f"best-{epoch}.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))
         folder.save_with("last.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))
         folder.write_metrics([record(number) for number in range(1, epoch + 1)])
     folder.finish(result(epochs))

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from goal_core.checkpoints import BEST, best_name
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
 from goal_core.objectives import ObjectiveConfig
@@ -60,6 +61,8 @@ class PlainFolder:
         root.mkdir(parents=True, exist_ok=True)
 
     def path(self, name: str) -> Path:
+        if name == BEST and (self.root / "result.json").exists():
+            return self.best()
         return self.root / name
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
@@ -75,7 +78,19 @@ class PlainFolder:
             file.write(f"{line}\n")
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        (self.root / "result.json").write_text(json.dumps(result))
+        files = {BEST: {"name": best_name(result["best_epoch"])}}
+        (self.root / "result.json").write_text(json.dumps({**result, "files": files}))
+
+    def versions(self, name: str) -> list[Path]:
+        return [self.path(name)] if self.path(name).exists() else []
+
+    def set_aside(self, path: Path) -> None:
+        path.rename(path.with_name(f"{path.name}.damaged"))
+
+    def best(self) -> Path:
+        """The weights of the best epoch, once the training is done."""
+        result = json.loads((self.root / "result.json").read_text())
+        return self.root / str(result["files"][BEST]["name"])
 
     def discard(self, name: str) -> None:
         (self.root / name).unlink(missing_ok=True)
@@ -94,7 +109,7 @@ class PlainFolder:
 
 def same_weights(one: PlainFolder, other: PlainFolder) -> bool:
     """Whether the best weights of two trainings have the same names and the same bits."""
-    ours, theirs = (load_file(folder.path("best.safetensors")) for folder in (one, other))
+    ours, theirs = (load_file(folder.best()) for folder in (one, other))
     return ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
 
 

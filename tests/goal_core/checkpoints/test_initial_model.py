@@ -10,12 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from goal_core.atomic import DamagedError
 from goal_core.checkpoints import (
     InitialModel,
     check_initial_weights,
     initial_weights_id,
     read_checkpoint,
     read_model,
+    weights_in,
     write_checkpoint,
 )
 from goal_core.data import open_dataset
@@ -33,7 +35,7 @@ TINY = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another seed's cell on other drawings, and so with other words."""
-    return trained_cell(tmp_path_factory.mktemp("start"), seed=5, data=replace(DATA, data_seed=3)) / "best.safetensors"
+    return weights_in(trained_cell(tmp_path_factory.mktemp("start"), seed=5, data=replace(DATA, data_seed=3)))
 
 
 def test_every_weight_and_the_words_come_from_the_checkpoint(start: Path) -> None:
@@ -100,8 +102,8 @@ def test_another_model_is_one_clear_line(start: Path, changes: dict[str, object]
 
 
 def test_a_vocabulary_or_a_file_that_does_not_fit_is_one_clear_line(start: Path, tmp_path: Path) -> None:
-    def refused(path: Path, message: str) -> None:
-        with pytest.raises(WeightsError, match=message) as caught:
+    def refused(path: Path, message: str, kind: type[Exception] = WeightsError) -> None:
+        with pytest.raises(kind, match=message) as caught:
             check_initial_weights(replace(MODEL, init_from=str(path)), DATA, open_dataset(DATA))
         assert "\n" not in str(caught.value)
 
@@ -114,4 +116,4 @@ def test_a_vocabulary_or_a_file_that_does_not_fit_is_one_clear_line(start: Path,
     write_checkpoint(other, tensors, {"epoch": 1})
     refused(other, "is not a model checkpoint; give a best.safetensors")
     other.write_bytes(start.read_bytes()[:5000])
-    refused(other, "cannot read")
+    refused(other, "checkpoint .* is damaged", DamagedError)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from goal_core.atomic import StorageError
+from goal_core.atomic import DamagedError, StorageError
 from goal_core.data import BatchSource
 from goal_core.errors import CollapsedError, ConfigError, DeviceError, FencedError, WeightsError
 from goal_core.evaluation import NonFiniteEmbeddingError, evaluate_checkpoint
@@ -42,8 +42,9 @@ def test_a_state_that_cannot_be_read_costs_the_epochs_and_not_the_cell(tmp_path:
     train_unit(unit, broken)
     for cell_id, folder in broken.items():
         assert folder.numbers() == unbroken[cell_id].numbers()
-    assert "training starts again" in broken["con-con"].path("log.txt").read_text()
-    assert "training starts again" not in broken["sig-ms-cir"].path("log.txt").read_text()
+    assert "an earlier state is lost" in broken["con-con"].path("log.txt").read_text()
+    assert "an earlier state is lost" not in broken["sig-ms-cir"].path("log.txt").read_text()
+    assert broken["con-con"].path("last.safetensors.damaged").exists()
 
 
 @pytest.mark.parametrize(
@@ -240,7 +241,7 @@ def test_another_models_checkpoint_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "best.safetensors").write_bytes(b"\x00" * 40)
-    with pytest.raises(WeightsError, match="cannot read checkpoint"):
+    with pytest.raises(DamagedError, match=r"checkpoint .* is damaged"):
         evaluate_checkpoint(tmp_path)
 
 

@@ -1,0 +1,84 @@
+"""Checkpoint files prove their content: whatever bit flips, nothing wrong is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from goal_core.atomic import DamagedError, StorageError
+from goal_core.checkpoints import read_checkpoint, read_mapped, write_checkpoint
+from goal_core.errors import WeightsError
+
+TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(True), "c": torch.ones(2, dtype=torch.bfloat16)}
+STATE = {"epoch": 3, "lr": 0.1, "history": [{"rsum": 12.5}], "name": "é"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_checkpoint(tmp_path / "x.safetensors", TENSORS, STATE)
+    return tmp_path / "x.safetensors"
+
+
+def test_what_is_written_is_read_and_equal_content_is_an_equal_file(path: Path, tmp_path: Path) -> None:
+    tensors, state = read_checkpoint(path)
+    assert state == STATE
+    assert all(
+        torch.equal(tensors[name], TENSORS[name]) and tensors[name].dtype == TENSORS[name].dtype for name in "abc"
+    )
+    assert read_mapped(path).keys() == TENSORS.keys()
+    write_checkpoint(tmp_path / "y.safetensors", TENSORS, STATE)
+    assert path.read_bytes() == (tmp_path / "y.safetensors").read_bytes()
+
+
+def test_no_flipped_bit_goes_unnoticed(path: Path) -> None:
+    content = path.read_bytes()
+    noticed = 0
+    for position in range(len(content)):
+        path.write_bytes(content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :])
+        try:
+            tensors, state = read_checkpoint(path)
+        except (DamagedError, WeightsError):
+            noticed += 1
+            continue
+        # A bit of the padding, or of the checksum's own name, changes nothing that is read.
+        assert {key: value for key, value in state.items() if key in STATE} == STATE
+        assert all(torch.equal(tensors[name], TENSORS[name]) for name in "abc")
+    assert noticed > 0.9 * len(content)
+
+
+@pytest.mark.parametrize("length", [0, 7, 100, -1])
+def test_a_cut_file_is_damaged(path: Path, length: int) -> None:
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(DamagedError, match="is damaged"):
+        read_checkpoint(path)
+    with pytest.raises(DamagedError, match="is damaged"):
+        read_mapped(path)
+
+
+def test_a_file_without_a_checksum_is_read_and_one_of_others_is_not(tmp_path: Path) -> None:
+    save_file(TENSORS, tmp_path / "old.safetensors", metadata={"state": '{"epoch": 3}'})
+    assert read_checkpoint(tmp_path / "old.safetensors")[1] == {"epoch": 3}
+    save_file(TENSORS, tmp_path / "theirs.safetensors")
+    with pytest.raises(WeightsError, match="is not a goal-sweep checkpoint"):
+        read_checkpoint(tmp_path / "theirs.safetensors")
+    with pytest.raises(WeightsError, match="there is no checkpoint"):
+        read_checkpoint(tmp_path / "none.safetensors")
+
+
+def test_a_read_error_that_passes_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, left = Path.read_bytes, [2]
+
+    def stale(self: Path) -> bytes:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OSError(116, "Stale file handle")
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", stale)
+    assert read_checkpoint(path)[1] == STATE
+    left[0] = 100
+    with pytest.raises(StorageError, match="Stale file handle"):
+        read_checkpoint(path)
