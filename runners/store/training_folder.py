@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from goal_core import atomic
 from goal_core.atomic import (
     DamagedError,
@@ -76,8 +78,8 @@ class TrainingFolder:
         """
         with contextlib.suppress(DamagedError):
             stated = (read_json(self.folder / RESULT) or {}).get("files", {}).get(name)
-            if stated is not None:
-                return self.folder / str(stated.get("name", name))
+            if stated is not None and (path := self.folder / str(stated.get("name", name))).exists():
+                return path
         return next(iter(self.versions(name)), self.folder / name)
 
     def versions(self, name: str) -> Sequence[Path]:
@@ -358,8 +360,7 @@ class TrainingFolder:
         best = self.versions(best_name(best_epoch)) or self.versions(BEST)
         paths = {BEST: best[0] if best else self.folder / best_name(best_epoch)}
         paths |= {name: found[0] for name in (METRICS, TRIPLETS) if (found := self.versions(name))}
-        if not paths[BEST].exists():
-            raise DamagedError(f"cannot finish {self.folder}: {paths[BEST].name} is missing")
+        _check_weights(paths[BEST])
         if TRIPLETS in paths and not is_whole_zip(paths[TRIPLETS]):
             raise DamagedError(f"{paths[TRIPLETS]} is damaged")
         return {name: fingerprint_of(path) for name, path in paths.items()}
@@ -385,6 +386,14 @@ def end_attempt(folder: TrainingFolder, launch_id: str, outcome: Outcome, reason
         return False
     folder.attempts.update(record.ending(outcome, ended=time.time(), reason=reason, charged=charged))
     return True
+
+
+def _check_weights(path: Path) -> None:
+    try:
+        with storage_errors(path, "read"), safe_open(path, framework="np"):
+            return
+    except SafetensorError as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
 
 
 def _remove(path: Path) -> None:

@@ -86,11 +86,11 @@ def problems(folder: Path, files: Mapping[str, Mapping[str, Any]], *, thorough: 
         StorageError: a file cannot be read.
     """
     for name, stated in files.items():
-        path = folder / str(stated.get("name", name))
-        try:
-            stat = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
+        # Imported files have plain names.
+        path = next((path for path in (folder / str(stated.get("name", name)), folder / name) if path.exists()), None)
+        if path is None:
             continue
+        stat = path.stat()
         if stat.st_size != stated["bytes"]:
             yield f"{path} is damaged: it has {stat.st_size:,} bytes, not {stated['bytes']:,}"
         elif (thorough or stat.st_mtime_ns != stated.get("modified_ns")) and digest(path) != stated["sha256"]:

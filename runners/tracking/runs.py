@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from typing import Any, Literal
 
 from mlflow.entities import Metric, Param, RunTag
 
+from goal_core.training import TRIPLETS
 from runners.store import State
 from runners.tracking import schema as names
 from runners.tracking.values import sweep_tags, training_params, training_tags
@@ -167,7 +170,9 @@ class RunWriter:
     def attach_triplets(self, training: Training, path: Path, sha256: str) -> None:
         """Attach the triplet record to a training's run, replacing an older one."""
         run = self._runs[training.key]
-        self._client.log_artifact(run.id, str(path), artifact_path=names.TRIPLETS_FOLDER)
+        with tempfile.TemporaryDirectory(prefix="goal-sweep-") as folder:
+            named = shutil.copyfile(path, Path(folder) / TRIPLETS)  # MLflow names an artifact as its file
+            self._client.log_artifact(run.id, str(named), artifact_path=names.TRIPLETS_FOLDER)
         self._update_tags(run, {names.TRIPLETS: sha256})
 
     def contradicts(self, training: Training, metrics: Mapping[str, float]) -> bool:

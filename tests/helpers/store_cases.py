@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,13 @@ def named(cell_id: str, key: str = "k" * 16) -> Training:
 
 def write_weights(path: Path, value: float = 0.0) -> None:
     save_file({"weight": np.full(16, value, np.float32)}, path)
+
+
+def npz(text: str) -> bytes:
+    """A small ``.npz`` file, as a record of triplets is."""
+    file = io.BytesIO()
+    np.savez(file, text=np.array(text))
+    return file.getvalue()
 
 
 def record(epoch: int, rsum: float | None = None) -> dict[str, Any]:

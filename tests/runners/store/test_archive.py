@@ -17,7 +17,7 @@ from runners.launch.opened_sweep import OpenedSweep
 from runners.store.archive import ArchiveError, export_results, import_results, read_archive
 from runners.store.store import Store
 from tests.helpers.mlflow_cases import Content, template
-from tests.helpers.store_cases import record, result, train, write_weights
+from tests.helpers.store_cases import npz, record, result, train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
 
@@ -28,7 +28,7 @@ def sweep(tmp_path: Path) -> OpenedSweep:
     for training in sweep.trainings[:3]:
         folder = sweep.store.folder(training)
         folder.claim("L")
-        folder.save(TRIPLETS, b"record")
+        folder.save(TRIPLETS, npz("record"))
         folder.log("hello")
         train(folder, 2)
     return sweep

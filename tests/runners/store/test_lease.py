@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 
 import pytest
 
+from goal_core.atomic import read_json
 from runners.store.attempts import AttemptFolder
 from runners.store.lease import LeaseLostError
 from runners.store.training_folder import AlreadyDoneError
@@ -70,7 +70,7 @@ def test_a_damaged_or_stale_pointer_is_put_right_by_the_owner(store):
     for content in ("", "{", '{"launch_id": "L", "attempt": 0}', '{"launch_id": "M", "attempt": 1}'):
         owner.path("lease.json").write_text(content)
         owner.save("x", b"1")
-        assert json.loads(owner.path("lease.json").read_text()) == {"launch_id": "L", "attempt": 1}
+        assert read_json(owner.path("lease.json")) == {"launch_id": "L", "attempt": 1}
     owner.path("lease.json").unlink()
     owner.save("x", b"2")
     assert owner.load("x") == b"2"

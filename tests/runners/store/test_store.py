@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from goal_core.atomic import StorageError
+from goal_core.atomic import StorageError, read_json
 from runners.store import Store
 from tests.helpers.store_cases import named, train
 
@@ -24,16 +23,15 @@ def test_layout_is_the_documented_one(store):
     files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     stage = f"cells/{TRAINING.cell.id}/frozen-{TRAINING.key}"
     names = (
-        "metrics.jsonl",
-        "last.safetensors",
-        "best.safetensors",
+        "metrics.1.jsonl",
+        "best-3.1.safetensors",
         "log.txt",
         "attempts/1.json",
         "lease.json",
         "result.json",
     )
     assert files == {"store.json", f"cells/{TRAINING.cell.id}/cell.json", *(f"{stage}/{name}" for name in names)}
-    assert json.loads((root / stage / "lease.json").read_text()) == {"launch_id": "L", "attempt": 1}
+    assert read_json(root / stage / "lease.json") == {"launch_id": "L", "attempt": 1}
 
 
 def test_object_stores_are_refused_in_one_line():
@@ -77,7 +75,7 @@ def test_a_training_that_is_set_aside_is_done_again_and_nothing_is_lost(store):
     train(folder)
     aside = store.set_aside(TRAINING)
     assert aside is not None
-    assert (aside / "best.safetensors").exists()
+    assert (aside / "best-3.1.safetensors").exists()
     assert store.status([TRAINING])[TRAINING].state == "waiting"
     assert store.set_aside(TRAINING) is None
 

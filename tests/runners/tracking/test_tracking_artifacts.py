@@ -14,13 +14,13 @@ from runners.store.store import Store
 from runners.tracking import schema as names
 from runners.tracking.sync import SweepTracking
 from tests.helpers.mlflow_cases import Content, database, template, tracked_at
-from tests.helpers.store_cases import train
+from tests.helpers.store_cases import npz, train
 from tests.helpers.sweep_cases import resolved
 
 pytestmark = pytest.mark.integration
 SWEEP = resolved("con/con")
 KEY = SWEEP.trainings[0].key
-RECORD = b"a record"
+RECORD = npz("a record")
 
 
 @pytest.fixture(scope="module")
