@@ -308,13 +308,16 @@ def read_bytes(path: Path) -> bytes | None:
     return retried(read)
 
 
-def json_bytes(content: Any, *, indent: int | None = 2) -> bytes:
+def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> bytes:
     """Strict JSON in UTF-8, with a final newline; numbers that JSON lacks become ``"nan"``, ``"inf"``, ``"-inf"``.
 
-    An object gets a key ``"checksum"``, which :func:`parse_json` verifies and removes.
+    Args:
+        content: the value.
+        indent: spaces of indentation; None for one line.
+        seal: give an object a key ``"checksum"``, which :func:`parse_json` verifies and removes.
     """
     finite = _finite(content)
-    if isinstance(finite, dict):
+    if seal and isinstance(finite, dict):
         finite.pop(_CHECKSUM, None)
         finite[_CHECKSUM] = _checksum(finite)
     return (json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -5,7 +5,7 @@ Only `runners` imports this package, which sees `goal_core` alone.
 
 from sweeps.cells import Block, Cell, ResolvedSweep, Training, expand
 from sweeps.checks import STAGE_ORDER
-from sweeps.identity import content_id, from_mapping, to_mapping
+from sweeps.identity import cell_id, content_id, from_mapping, to_mapping
 from sweeps.reading import Problem, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
 from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
 from sweeps.units import Unit, pack
@@ -25,6 +25,7 @@ __all__ = [
     "SweepObjectives",
     "Training",
     "Unit",
+    "cell_id",
     "content_id",
     "expand",
     "find_sweep",

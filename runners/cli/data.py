@@ -11,7 +11,7 @@ import typer
 from rich.progress import Progress
 
 from goal_core.errors import ConfigError
-from runners.cli.options import AsJson, Device, Set, Sweep, console, local_path, notes
+from runners.cli.options import AsJson, Device, Set, Sweep, SweepArguments, console, local_path, notes
 
 if TYPE_CHECKING:
     from goal_core.data import DataReport
@@ -27,11 +27,15 @@ def check(
     sweep: Sweep,
     set_: Set = None,
     quick: Annotated[bool, typer.Option("--quick", help="Check presence and size only; do not read images.")] = False,
+    store: Annotated[bool, typer.Option("--store", help="Also verify every file of the sweep's results.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check which of a sweep's data are present, missing or wrong. Downloads nothing.
 
-    Exit status: 0 if the data are complete, else 2.
+    With --store, compare the files of every finished training with their checksums. A launch trains again what is
+    damaged, and nothing else.
+
+    Exit status: 0 if the data are complete and no result is damaged, else 2.
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
@@ -44,12 +48,24 @@ def check(
         report = check_data(
             config.data, quick=quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
+    damaged = _damaged_results(sweep, set_ or []) if store and report.complete else []
     if as_json:
         content = {"name": report.name, "complete": report.complete, "obtain": list(report.obtain)}
+        content |= {"damaged": damaged} if store else {}
         print(json.dumps(content | {"findings": [asdict(finding) for finding in report.findings]}, indent=2))
     else:
         _print_report(report)
-    raise typer.Exit(0 if report.complete else _INCOMPLETE)
+        for line in damaged:
+            console.print(f"damaged  {line}", soft_wrap=True, markup=False)
+        if store:
+            console.print(f"results: {f'{len(damaged)} damaged' if damaged else 'no file is damaged'}")
+    raise typer.Exit(0 if report.complete and not damaged else _INCOMPLETE)
+
+
+def _damaged_results(sweep: str, overrides: list[str]) -> list[str]:
+    """What is damaged among the results of a sweep's finished trainings, after reading every file of them."""
+    statuses = SweepArguments(sweep, overrides).open().statuses(thorough=True)
+    return [f"{training.name}: {status.reason}" for training, status in statuses.items() if status.damaged]
 
 
 def _print_report(report: DataReport) -> None:

@@ -189,6 +189,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
                 "epoch": one.epoch,
                 "epochs": one.epochs,
                 "reason": one.reason,
+                "damaged": one.damaged,
                 "test": dict(one.test),
             }
             for one in progress.standings

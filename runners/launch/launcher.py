@@ -101,7 +101,7 @@ class LaunchPlan:
         self.given_up: set[Training] = set()
         """Trainings that this launch will not try again."""
         self._forced: list[Training] = []
-        self._damaged = [one for one, status in sweep.statuses().items() if status.was_done]
+        self._damaged = [one.training for one in self.progress.standings if one.damaged]
         if options.force:
             self._force()
         if options.failed != "keep":
@@ -119,6 +119,7 @@ class LaunchPlan:
             self._sweep.store.set_aside(training)
         for training in self._damaged:
             self._sweep.store.set_aside(training, "damaged")
+            self.progress.restart(training)
         return len(self._forced)
 
     def set_aside_damaged(self, trainings: Iterable[Training]) -> list[Training]:
@@ -129,7 +130,7 @@ class LaunchPlan:
         """
         before = list(dict.fromkeys(one.before for one in trainings if one.before is not None))
         statuses = self._sweep.store.status(before, thorough=True)
-        damaged = [training for training, status in statuses.items() if status.was_done]
+        damaged = [training for training, status in statuses.items() if status.damaged]
         for training in damaged:
             self._sweep.store.set_aside(training, "damaged")
             self.progress.restart(training)

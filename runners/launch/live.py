@@ -130,6 +130,10 @@ def overview(progress: SweepProgress, name: str, *, live: bool = True, sign: str
         more = [f"and {len(lost) - MAX_FAILURES} more"] if len(lost) > MAX_FAILURES else []
         lines = [*lost[:MAX_FAILURES], *more]
         parts += [Text(), Text(f"failed ({len(lost)}):", style="red"), *(Text(f"  {line}") for line in lines)]
+    damaged = [f"{one.training.name}: {one.reason}" for one in progress.standings if one.damaged]
+    if damaged:
+        parts += [Text(), Text(f"damaged ({len(damaged)}), to be trained again by a launch:", style="red")]
+        parts += [Text(f"  {line}") for line in damaged[:MAX_FAILURES]]
     parts += [Text(), Text(". waiting   ~ running   x failed   * best   (n/m): n of m seeds are in", style="dim")]
     return Group(*parts)
 

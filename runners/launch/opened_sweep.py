@@ -23,9 +23,13 @@ class OpenedSweep(ResolvedSweep):
     dataset: Dataset
     store: Store
 
-    def statuses(self) -> dict[Training, TrainingStatus]:
-        """The status of every training, read from the store."""
-        return self.store.status(self.trainings, max_attempts=self.config.resources.max_attempts)
+    def statuses(self, *, thorough: bool = False) -> dict[Training, TrainingStatus]:
+        """The status of every training, read from the store.
+
+        Args:
+            thorough: verify every file of finished trainings, also those that have not changed since they were written.
+        """
+        return self.store.status(self.trainings, max_attempts=self.config.resources.max_attempts, thorough=thorough)
 
     def progress(self) -> SweepProgress:
         """The progress of the sweep, read from the store."""
@@ -37,6 +41,8 @@ class OpenedSweep(ResolvedSweep):
                 progress.failed(training, status.reason)
             elif status.state == "running":
                 progress.running(training, status.epochs)
+            elif status.damaged:
+                progress.damaged(training, status.reason)
         return progress
 
     def plan_unit(self, unit: Unit) -> UnitPlan:

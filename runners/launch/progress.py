@@ -25,7 +25,9 @@ class Standing:
     test: Mapping[str, float] = field(default_factory=dict)
     """Final metrics; empty until the training is done."""
     reason: str = ""
-    """Why it failed."""
+    """Why it failed, or what is damaged."""
+    damaged: bool = False
+    """Whether it has a result whose files are damaged, so that it must be trained again."""
 
     @property
     def epochs(self) -> int:
@@ -91,6 +93,11 @@ class SweepProgress:
         for later in self._standings.values():
             if later.training.before == training:
                 self.failed(later.training, f"its {training.stage.name} stage failed")
+
+    def damaged(self, training: Training, reason: str) -> None:
+        """Note that a file of a finished training is damaged, so that it must be trained again."""
+        standing = self[training]
+        standing.reason, standing.damaged = reason, True
 
     def waiting(self, training: Training) -> None:
         """Note that a training will be tried again."""

@@ -255,5 +255,5 @@ def write_sweep_file(archive: Archive, store: Store, tracking: str) -> Path:
     path = store.root / "imported" / f"{config.name}.yaml"
     with storage_errors(path.parent, "create"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    replace_bytes(path, json_bytes(to_mapping(config)))  # JSON is YAML
+    replace_bytes(path, json_bytes(to_mapping(config), seal=False))  # JSON is YAML
     return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from goal_core.atomic import DamagedError, StorageError
@@ -23,9 +23,7 @@ class TrainingStatus:
     reason: str = ""
     """Why it failed, last failed, was interrupted, or must be repeated."""
     damaged: bool = False
-    """Whether a file is damaged; `reason` names it."""
-    was_done: bool = False
-    """Whether it has a result, but files of it are damaged, so that it must be trained again."""
+    """Whether it has a result with a damaged file, named in `reason`, so that it must be trained again."""
     attempts: int = 0
     charged: int = 0
     """Attempts that count against `max_attempts`."""
@@ -53,29 +51,27 @@ class StatusReader:
 
     def read(self, folder: TrainingFolder) -> TrainingStatus:
         """Read the status of one training. A damaged file is named in the status; it raises nothing."""
-        problem = ""
+        problem, damaged = "", False
         try:
             result = folder.result()
             if result is not None:
                 attempts = result["attempt"] if isinstance(result.get("attempt"), int) else 1
                 if damage := folder.damage(result, thorough=self._thorough):
-                    return TrainingStatus(
-                        state="waiting", reason=damage, damaged=True, was_done=True, attempts=attempts
-                    )
+                    return TrainingStatus(state="waiting", reason=damage, damaged=True, attempts=attempts)
                 return TrainingStatus(state="done", result=result, attempts=attempts)
         except (DamagedError, StorageError) as error:
-            problem = str(error)
+            problem, damaged = str(error), isinstance(error, DamagedError)
         try:
-            return self._unfinished(folder, problem)
-        except (DamagedError, StorageError, OSError) as error:
-            return TrainingStatus(state="waiting", reason=problem or str(error), damaged=True)
+            return replace(self._unfinished(folder, problem), damaged=damaged)
+        except (DamagedError, OSError) as error:
+            return TrainingStatus(state="waiting", reason=problem or str(error), damaged=damaged)
 
     def _unfinished(self, folder: TrainingFolder, problem: str) -> TrainingStatus:
         attempts = folder.attempts.all()
         if not attempts:
-            return TrainingStatus(state="waiting", reason=problem, damaged=bool(problem))
+            return TrainingStatus(state="waiting", reason=problem)
         newest, charged = attempts[-1], charged_failures(attempts)
-        counts: dict[str, Any] = {"attempts": newest.n, "charged": charged, "damaged": bool(problem)}
+        counts: dict[str, Any] = {"attempts": newest.n, "charged": charged}
         if newest.outcome == "running":
             driver = self._driver(newest)
             if driver is not None and driver.alive:

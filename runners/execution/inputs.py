@@ -1,0 +1,88 @@
+"""What a worker compares with the driver before it trains: the code, the data and the first weights.
+
+Another machine may have an old copy of the data or other code, and data may change while a sweep trains. Numbers from
+them would stand under an id that says otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from functools import cache
+from pathlib import Path
+
+import goal_core
+import sweeps
+from goal_core.checkpoints import initial_weights_id
+from goal_core.data import Dataset
+from goal_core.errors import GoalError
+from sweeps import Cell, Unit, cell_id
+
+
+class InputsDifferError(GoalError):
+    """This machine would train with other code, data or weights than the ids of its unit state."""
+
+
+@cache
+def code_digest() -> str:
+    """Hash of the source of goal_core and sweeps as this process runs it: 16 hex digits."""
+    digest = hashlib.sha256()
+    for package in (goal_core, sweeps):
+        root = Path(str(package.__file__)).parent
+        for path in sorted(root.rglob("*.py")):
+            digest.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def check_code(code: str) -> None:
+    """Compare this process's code with the driver's.
+
+    Args:
+        code: the driver's `code_digest`.
+
+    Raises:
+        InputsDifferError: it differs.
+    """
+    if code != code_digest():
+        raise InputsDifferError(
+            f"{socket.gethostname()} has other code of goal-sweep ({Path(str(goal_core.__file__)).parent}) than the "
+            "machine that launched the sweep; install the same version there"
+        )
+
+
+def check_inputs(unit: Unit, dataset: Dataset) -> None:
+    """Compute the ids of a unit's cells with what this machine has.
+
+    Args:
+        unit: the unit.
+        dataset: its data, as opened here.
+
+    Raises:
+        InputsDifferError: the data, the first weights, or the code of an objective differ.
+        WeightsError: weights are missing here.
+    """
+    for training in unit.trainings:
+        cell = training.cell
+        weights_id = initial_weights_id(cell.model)
+        if dataset.fingerprint != cell.data_fingerprint:
+            what = f"the data ({dataset.fingerprint}, not {cell.data_fingerprint})"
+        elif weights_id != cell.weights_id:
+            what = f"the first weights ({weights_id}, not {cell.weights_id})"
+        elif _id_here(cell) != cell.id:
+            what = f"the code of {cell.objective.name}"
+        else:
+            continue
+        raise InputsDifferError(
+            f"{what} on {socket.gethostname()} differ from those of the launch; nothing was trained with them"
+        )
+
+
+def _id_here(cell: Cell) -> str:
+    return cell_id(
+        data=cell.data,
+        data_fingerprint=cell.data_fingerprint,
+        model=cell.model,
+        weights_id=cell.weights_id,
+        objective=cell.objective,
+        seed=cell.seed,
+    )
