@@ -1,0 +1,135 @@
+"""Launch a small two-stage sweep in this process: real driver, worker, trainer and store, without Ray and MLflow."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+from safetensors.torch import save_file
+
+from goal_core.checkpoints import BEST, read_checkpoint
+from runners.execution.worker import UnitJob, run_unit
+from runners.launch import launcher
+from runners.launch.launcher import LaunchOptions, LaunchOutcome, launch_sweep
+from runners.launch.opened_sweep import OpenedSweep, open_sweep
+from runners.store import digest
+
+SWEEP = """
+name: tiny
+data: {format: scenes, num_train: 24, num_val: 10, num_test: 10, image: {size: 32, resize: 32, augment: none}}
+model: {backbones: [{name: test_resnet, weights: random}], text: {word_dim: 8}, embed_dim: 16}
+objectives: {only: [con/con, sig-ms/cir]}
+seeds: [1]
+stages:
+  - {name: frozen, epochs: 3, lr: 1e-3, batch_size: 16, warmup_epochs: 1}
+  - {name: finetune, epochs: 1, lr: 1e-4, batch_size: 16}
+execution: {sharing: trunk}
+"""
+
+
+class InProcess:
+    """Stands for Ray: runs the units one after the other in this process."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.arguments = arguments
+
+    def __enter__(self) -> InProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
+
+    def run(self, jobs: Sequence[UnitJob], observer: Any) -> None:
+        for job in jobs:
+            observer.started(job)
+            run_unit(job, observer.events)
+
+
+class NoTracking:
+    """Stands for MLflow: accepts everything and keeps nothing."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        self.trouble = ""
+        self.tracking = SimpleNamespace(wait_open=lambda *arguments: True)
+
+    def __enter__(self) -> NoTracking:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
+
+    def tell_of_edits(self, *arguments: object) -> None:
+        return
+
+    def sync(self, *arguments: object) -> None:
+        return
+
+    def sync_all(self, *arguments: object, **options: object) -> bool:
+        return True
+
+
+def sweep_in(folder: Path) -> OpenedSweep:
+    """Open the sweep with its results in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "tiny.yaml"
+    path.write_text(SWEEP)
+    return open_sweep(str(path), [f"store={folder / 'store'}"])
+
+
+def launch(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, options: LaunchOptions | None = None) -> LaunchOutcome:
+    """Launch a sweep."""
+    monkeypatch.setattr(launcher, "RayUnits", InProcess)
+    monkeypatch.setattr(launcher, "SweepTracking", NoTracking)
+    console = Console(quiet=True)
+    return launch_sweep(sweep, options or LaunchOptions(), console, lambda *words: " ".join(words))
+
+
+def results(sweep: OpenedSweep) -> dict[str, Any]:
+    """The numbers of every finished training: its result and its history, without times."""
+    found = {}
+    for training in sweep.trainings:
+        folder = sweep.store.folder(training)
+        result = folder.result()
+        if result is not None:
+            history = [(record["epoch"], _timeless(record["metrics"])) for record in folder.records()]
+            found[training.name] = (_timeless(result["metrics"]), result["best_epoch"], history)
+    return found
+
+
+def _timeless(metrics: dict[str, float]) -> dict[str, float]:
+    return {key: value for key, value in metrics.items() if not key.startswith("time/")}
+
+
+def as_version_1(sweep: OpenedSweep) -> None:
+    """Turn the files of a store into those that goal-sweep 0.1 wrote: plain names and no checksums."""
+    root = sweep.store.root
+    for path in list(root.rglob("*")):
+        match = re.fullmatch(r"(last|best|metrics|triplets)(-\d+)?\.\d+(\.\w+)", path.name)
+        plain = path.with_name(match[1] + match[3]) if match else path
+        path.rename(plain)
+        if plain.suffix == ".safetensors" and "features" not in plain.parts:
+            tensors, state = read_checkpoint(plain)
+            save_file(tensors, plain, metadata={"state": json.dumps(state, sort_keys=True)})
+    for path in root.rglob("*.json*"):
+        rows = [_unsealed(json.loads(row), path.parent) for row in _rows(path)]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (root / "store.json").write_text('{"version": 1}')
+
+
+def _rows(path: Path) -> list[str]:
+    text = path.read_text()
+    return text.splitlines() if path.suffix == ".jsonl" else [text]
+
+
+def _unsealed(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    content.pop("checksum", None)
+    if "files" in content:
+        best = folder / BEST
+        content["files"] = {BEST: {"sha256": digest(best), "bytes": best.stat().st_size}}
+    return content
