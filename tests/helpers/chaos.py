@@ -1,0 +1,230 @@
+"""Random faults in real launches: every launch that was killed, frozen or cut off ends with the unbroken run's numbers.
+
+Run it as ``python -m tests.helpers.chaos --minutes 30 --seed 1`` (`make chaos`). The seed is printed, so that a run can be
+repeated; which instruction a kill hits still differs from run to run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.helpers.launches import SWEEP, check_mlflow, command, goal_sweep, records_of, results
+
+EPOCHS = 30
+FAULTS = ("driver", "driver", "worker", "worker", "worker", "raylet", "gcs", "pause", "terminate", "rival", "tracking")
+"""What may happen; what stands here twice is twice as likely."""
+PROCESSES = {"worker": "ray::Implicit", "raylet": "raylet/raylet", "gcs": "gcs_server"}
+AGAIN = {75, 130, -9, -15, 137, 143}
+"""Exit statuses after which the same command continues."""
+
+
+@dataclass
+class Log:
+    """What happened so far."""
+
+    random: random.Random
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def kills(self) -> int:
+        """Processes that were killed."""
+        return sum(self.counts[name] for name in ("driver", "worker", "raylet", "gcs", "terminate"))
+
+
+class Driver:
+    """A launch in its own process, started again until the sweep is done."""
+
+    def __init__(self, folder: Path, number: int, *arguments: str) -> None:
+        self._log = (folder / f"driver-{number}.log").open("wb")
+        launch = command("launch", "tiny.yaml", *arguments)
+        self.process = subprocess.Popen(
+            launch, cwd=folder, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+
+    def children(self, name: str) -> list[psutil.Process]:
+        """Its living children of a kind."""
+        with contextlib.suppress(psutil.Error):
+            everyone = psutil.Process(self.process.pid).children(recursive=True)
+            return [one for one in everyone if PROCESSES[name] in _command_line(one)]
+        return []
+
+    def end(self, with_signal: signal.Signals) -> None:
+        """End the driver; what it started is cleaned up, as after a crash of the machine's login session."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(with_signal)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(60)
+        self.clean()
+
+    def clean(self) -> None:
+        """End what is left of the driver's processes."""
+        self._log.close()
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
+                if os.getsid(process.pid) == self.process.pid:
+                    process.kill()
+
+
+def _command_line(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def run_through(folder: Path, log: Log, *, most: int) -> None:
+    """Launch a sweep with faults until it is done.
+
+    Args:
+        folder: holds ``tiny.yaml``.
+        log: counts the faults.
+        most: number of faults after which the sweep is left alone.
+    """
+    number, faults = 0, 0
+    while True:
+        number += 1
+        arguments = ["--tracking-uri", "http://127.0.0.1:9"] if log.random.random() < 0.1 else []
+        log.counts["tracking down"] += bool(arguments)
+        driver = Driver(folder, number, *arguments)
+        while driver.process.poll() is None:
+            time.sleep(log.random.uniform(0.2, 4.0) if faults < most else 0.5)
+            if faults < most and driver.process.poll() is None:
+                fault = log.random.choice(FAULTS)
+                happened = _FAULTS[fault](folder, driver, log.random)
+                log.counts[fault] += happened
+                faults += happened
+        driver.clean()
+        status = driver.process.returncode
+        log.counts[f"exit {status}"] += 1
+        if status == 0 and not arguments:
+            return
+        if status not in AGAIN | {0}:
+            sys.exit(f"a launch ended with {status}:\n{(folder / f'driver-{number}.log').read_text()[-3000:]}")
+
+
+def _kill(kind: str) -> Callable[[Path, Driver, random.Random], bool]:
+    def kill(folder: Path, driver: Driver, chance: random.Random) -> bool:
+        found = driver.children(kind)
+        if found:
+            with contextlib.suppress(psutil.Error):
+                chance.choice(found).kill()
+                return True
+        return False
+
+    return kill
+
+
+def _end(with_signal: signal.Signals) -> Callable[[Path, Driver, random.Random], bool]:
+    def end(folder: Path, driver: Driver, chance: random.Random) -> bool:
+        driver.end(with_signal)
+        return True
+
+    return end
+
+
+def _pause(folder: Path, driver: Driver, chance: random.Random) -> bool:
+    """Freeze a worker for a while."""
+    found = driver.children("worker")
+    if not found:
+        return False
+    with contextlib.suppress(psutil.Error):
+        process = chance.choice(found)
+        process.suspend()
+        time.sleep(chance.uniform(0.5, 8.0))
+        process.resume()
+        return True
+    return False
+
+
+def _rival(folder: Path, driver: Driver, chance: random.Random) -> bool:
+    """Launch the same sweep a second time; it must be refused, or find everything done."""
+    second = goal_sweep(folder, "launch", "tiny.yaml")
+    refused = second.returncode == 2 and "already being done by" in second.stderr
+    if refused or second.returncode == 0:
+        return True
+    sys.exit(f"a second launch ended with {second.returncode}:\n{second.stdout[-1500:]}{second.stderr[-1500:]}")
+
+
+def _database(folder: Path, driver: Driver, chance: random.Random) -> bool:
+    """Take the tracking database away for a moment."""
+    database = folder / "goal-sweep-store" / "mlflow.db"
+    if not database.exists():
+        return False
+    mode = database.stat().st_mode
+    database.chmod(0o000)
+    time.sleep(chance.uniform(0.2, 3.0))
+    database.chmod(mode)
+    return True
+
+
+_FAULTS: dict[str, Callable[[Path, Driver, random.Random], bool]] = {
+    "driver": _end(signal.SIGKILL),
+    "terminate": _end(signal.SIGTERM),
+    "worker": _kill("worker"),
+    "raylet": _kill("raylet"),
+    "gcs": _kill("gcs"),
+    "pause": _pause,
+    "rival": _rival,
+    "tracking": _database,
+}
+
+
+def prepared(folder: Path) -> Path:
+    """A folder with the sweep."""
+    folder.mkdir(parents=True)
+    (folder / "tiny.yaml").write_text(SWEEP.replace("EPOCHS", str(EPOCHS)))
+    return folder
+
+
+def main() -> None:
+    """Run rounds of faults for a while, compare each with the unbroken run, and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0, help="when to stop beginning rounds, at most")
+    parser.add_argument("--kills", type=int, default=60, help="stop after this many killed processes")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    given = parser.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    log, deadline = Log(random.Random(given.seed)), time.monotonic() + 60 * given.minutes
+    with tempfile.TemporaryDirectory(prefix="goal-sweep-chaos-") as scratch:
+        whole = prepared(Path(scratch) / "unbroken")
+        done = goal_sweep(whole, "launch", "tiny.yaml")
+        if done.returncode:
+            sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
+        numbers, number = (results(whole), records_of(whole)), 0
+        while log.kills < given.kills and time.monotonic() < deadline:
+            number += 1
+            folder = prepared(Path(scratch) / f"round-{number}")
+            run_through(folder, log, most=12)
+            compare(folder, numbers)
+            print(f"round {number}: equal to the unbroken run; so far {dict(sorted(log.counts.items()))}", flush=True)
+    print(f"{log.kills} kills in {number} rounds, every one ended equal")
+
+
+def compare(folder: Path, numbers: tuple[object, object]) -> None:
+    """Compare a finished sweep with the unbroken one: results, histories, MLflow, and that nothing was charged."""
+    if (results(folder), records_of(folder)) != numbers:
+        sys.exit(f"{folder} ended with other numbers")
+    from tests.helpers.launches import attempts
+
+    for stage in ("frozen", "finetune"):
+        charged = [one for records in attempts(folder, stage).values() for one in records if one["charged"]]
+        if charged:
+            sys.exit(f"a healthy cell was charged: {charged[0]}")
+    check_mlflow(folder, EPOCHS)
+
+
+if __name__ == "__main__":
+    main()
