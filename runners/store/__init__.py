@@ -3,7 +3,7 @@
 `runners.launch`, `runners.execution`, `runners.tracking` and `runners.cli` import it. It imports none of them.
 """
 
-from runners.store.attempts import Attempt, Outcome
+from runners.store.attempts import Attempt, AttemptFolder, Outcome
 from runners.store.heartbeat import Heartbeat, LeaseHeldError
 from runners.store.lease import LeaseLostError
 from runners.store.status import State, TrainingStatus
@@ -17,6 +17,7 @@ from runners.store.training_folder import (
     charged_failures,
     digest,
     end_attempt,
+    was_cut_off,
 )
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "RESULT",
     "AlreadyDoneError",
     "Attempt",
+    "AttemptFolder",
     "Heartbeat",
     "LeaseHeldError",
     "LeaseLostError",
@@ -36,4 +38,5 @@ __all__ = [
     "charged_failures",
     "digest",
     "end_attempt",
+    "was_cut_off",
 ]
