@@ -109,7 +109,11 @@ class TrainingFailed:
 
     key: str
     kind: str
-    """`diverged`, `collapsed`, `storage`, `memory` or `error`. The first two would happen again."""
+    """`diverged`, `collapsed`, `storage`, `memory`, `device`, `died` or `error`.
+
+    The first two would happen again. After `device`, the process cannot use its GPU any more; `died` is a process that
+    died or hung while it trained this cell alone.
+    """
     reason: str
     """One line."""
     trace: str
@@ -158,4 +162,6 @@ def _failure_kind(error: Exception) -> str:
         return "collapsed"
     if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error):
         return "memory"
+    if isinstance(error, torch.AcceleratorError):
+        return "device"
     return "error"

@@ -43,7 +43,7 @@ QUIET = {
 NODE_CHECK_S = 10.0
 """Seconds between checks that Ray has a machine left."""
 IDLE_DEATHS = 8
-"""How often in a row a unit's worker may die before it begins an attempt, until the unit is given up for this launch."""
+"""How often in a row a unit's worker may die before it begins an attempt; then this launch gives the unit up."""
 NODE_LOSS_S = 60.0
 """Seconds within which Ray notices that a machine is lost."""
 

@@ -31,10 +31,10 @@ class _Watched:
 class SignsOfLife:
     """Tells the user once when a unit's worker has given no sign of life for too long, and once when it is back.
 
-    A worker touches the record of an attempt every few seconds (`UnitListener`). One that stopped doing so is suspended,
-    its machine cannot be reached, or it is stuck where not even its watchdog runs. Nothing is done about it here: a
-    worker that wakes up goes on, and Ray restarts one that is dead. Only changes of a file's time matter, so no clocks
-    are compared.
+    A worker touches the record of an attempt every few seconds (`UnitListener`). One that has stopped doing so is
+    suspended, its machine cannot be reached, or it is stuck where not even its watchdog runs. Nothing is done about it
+    here: a worker that wakes up goes on, and Ray restarts one that is dead. Only changes of a file's time matter, so no
+    clocks are compared.
 
     Args:
         say: shows a line to the user.

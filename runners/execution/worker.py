@@ -26,6 +26,8 @@ from sweeps import Training, Unit
 
 HUNG = 70
 """Exit status of a worker that its watchdog ended."""
+DEVICE_LOST = 71
+"""Exit status of a worker whose GPU refuses everything since an error of one of its cells."""
 HOPELESS = ("diverged", "collapsed")
 """Kinds of failure that another attempt would repeat with the same numbers."""
 _LOOK_S = 2.0
@@ -49,7 +51,7 @@ class UnitJob:
     """Seconds without a sign of life after which the unit counts as hung; 0 disables the check."""
 
 
-class _Saved(Exception):
+class _SavedError(Exception):
     """Ends a trial of suspects: they have saved a state, so none of them is what ended the process before."""
 
 
@@ -109,7 +111,7 @@ class _Worker:
         with UnitListener(folders, self._send, self._job.watchdog, until_saved=until_saved) as listener:
             try:
                 train_unit(plan, folders, listener)
-            except _Saved:
+            except _SavedError:
                 _release([folder for key, folder in folders.items() if key not in listener.ended])
             except Exception as error:
                 left = [key for key in folders if key not in listener.ended]
@@ -171,8 +173,8 @@ class UnitListener(Listener):
         folders: the folders of the unit's trainings, by key.
         send: passes events on to the driver.
         watchdog: seconds without a step after which the process is ended; 0 disables this.
-        until_saved: raise `_Saved` as soon as the trainings have saved a state. Those that resumed at the same position
-            save together; one that is ahead of the others has nothing to show until they reach it.
+        until_saved: raise `_SavedError` as soon as the trainings have saved a state. Those that resumed at the same
+            position save together; one that is ahead of the others has nothing to show until they reach it.
     """
 
     def __init__(
@@ -213,9 +215,15 @@ class UnitListener(Listener):
         self._seen = time.monotonic()
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
-        """Write failures into the store, then send all events to the driver."""
+        """Write failures into the store, then send all events to the driver.
+
+        An error after which the process cannot use its GPU any more ends the process: it would fail every cell, and
+        which one caused it shows when they are tried apart.
+        """
         self._seen = time.monotonic()
         for event in events:
+            if isinstance(event, TrainingFailed) and event.kind == "device":
+                self._end_process(event.reason, DEVICE_LOST)
             if isinstance(event, TrainingFailed):
                 self._fail(event)
             if not isinstance(event, EpochDone):
@@ -231,7 +239,7 @@ class UnitListener(Listener):
     def _stop_if_saved(self) -> None:
         left = [folder for key, folder in self._folders.items() if key not in self.ended]
         if any(folder.has_progressed() for folder in left):
-            raise _Saved
+            raise _SavedError
 
     def _fail(self, event: TrainingFailed) -> None:
         folder = self._folders[event.key]
@@ -265,21 +273,21 @@ class UnitListener(Listener):
             if woke - self._seen >= self._limit:
                 self._end_process(f"hung: no step for {woke - self._seen:.0f} s (resources.watchdog = {self._limit})")
 
-    def _end_process(self, reason: str) -> None:
+    def _end_process(self, reason: str, status: int = HUNG) -> None:
         try:
             # A disk that hangs must not keep the process from ending.
-            record = threading.Thread(target=self._record_hang, args=[reason], daemon=True)
+            record = threading.Thread(target=self._record_death, args=[reason], daemon=True)
             record.start()
             record.join(timeout=_RECORD_S)
         finally:
-            os._exit(HUNG)  # the stuck thread cannot be asked to stop
+            os._exit(status)  # the stuck thread cannot be asked to stop
 
-    def _record_hang(self, reason: str) -> None:
-        """End the attempts as hung. If the store refuses, the next worker finds that the process died."""
+    def _record_death(self, reason: str) -> None:
+        """End the attempts on behalf of their process. If the store refuses, the next worker sees that it died."""
         left = {key: folder for key, folder in self._folders.items() if key not in self.ended and folder.attempt}
         for folder in left.values():
             with contextlib.suppress(OSError, FencedError, ValueError):
-                folder.hang(reason)
+                folder.lose(reason)
         _log(left, reason)
 
 

@@ -269,8 +269,8 @@ class TrainingFolder:
         """
         self._end("interrupted", reason=reason)
 
-    def hang(self, reason: str) -> None:
-        """End the attempt because its process hangs. Whose fault that is shows when the unit starts again.
+    def lose(self, reason: str) -> None:
+        """End the attempt because its process must end. Whose fault that is shows when the unit starts again.
 
         Args:
             reason: one line.

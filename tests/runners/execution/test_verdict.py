@@ -118,7 +118,7 @@ def test_a_lost_machine_is_never_charged(
 def test_cells_that_live_alone_but_not_together_all_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when two cells need more memory than there is."""
     sweep = opened_in(tmp_path / "store")
-    first, second = sweep.by_stage[0]
+    _, second = sweep.by_stage[0]
 
     def dies(key: str, at: int) -> None:
         newest = sweep.store.folder(second).attempts.newest()

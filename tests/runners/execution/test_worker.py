@@ -15,7 +15,7 @@ import pytest
 from goal_core.atomic import StorageError
 from goal_core.training import TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution import worker
-from runners.execution.worker import HUNG, UnitListener, run_unit
+from runners.execution.worker import DEVICE_LOST, HUNG, UnitListener, run_unit
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import TrainingFolder, charged_failures
 from sweeps import pack
@@ -103,7 +103,7 @@ train(folders[first.key], 2)
 if sys.argv[2] == "refuses":
     def refuse(*arguments, **named):
         raise OSError(28, "No space left on device")
-    folders[second.key].hang = folders[second.key].log = refuse
+    folders[second.key].lose = folders[second.key].log = refuse
 with UnitListener(folders, lambda events: None, 1) as listener:
     listener.events([TrainingDone(key=first.key, result={})])
     time.sleep(60)
@@ -187,6 +187,7 @@ def test_a_suspended_process_or_one_whose_driver_is_suspended_does_not_hang(swee
 POISONED = """
 import os, sys, time
 from pathlib import Path
+import torch
 from runners.execution import worker
 from runners.launch.opened_sweep import OpenedSweep
 from sweeps import pack
@@ -198,7 +199,11 @@ poisoned = sweep.by_stage[0][1].key
 
 def dies(key, epoch):
     if (key, epoch) == (poisoned, 2):
-        time.sleep(600) if sys.argv[2] == "hangs" else os._exit(1)
+        if sys.argv[2] == "hangs":
+            time.sleep(600)
+        if sys.argv[2] == "breaks":
+            raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+        os._exit(1)
 
 worker.train_unit = PretendTrainer(dies)
 (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
@@ -206,8 +211,17 @@ worker.run_unit(sweep.job(unit, sys.argv[3], {}), lambda events: None)
 """
 
 
-@pytest.mark.parametrize(("how", "status"), [("hangs", HUNG), ("dies", 1)])
-def test_a_cell_that_hangs_or_dies_in_a_shared_process_fails_alone(sweep: OpenedSweep, how: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("how", "status", "reason"),
+    [
+        ("hangs", HUNG, "hung: no step for"),
+        ("dies", 1, "its worker process died"),
+        ("breaks", DEVICE_LOST, "AcceleratorError: CUDA error: device-side assert triggered"),
+    ],
+)
+def test_a_cell_that_hangs_dies_or_breaks_the_gpu_in_a_shared_process_fails_alone(
+    sweep: OpenedSweep, how: str, status: int, reason: str
+) -> None:
     ends = []
     with sweep.store.heartbeat("s") as launch:
         while not ends or (ends[-1] and len(ends) < 10):
@@ -220,5 +234,4 @@ def test_a_cell_that_hangs_or_dies_in_a_shared_process_fails_alone(sweep: Opened
     assert healthy.result() is not None
     assert charged_failures(healthy.attempts.all()) == 0
     assert charged_failures(poisoned.attempts.all()) == 3
-    reason = sweep.statuses()[sweep.by_stage[0][1]].reason
-    assert reason.startswith("hung: no step for" if how == "hangs" else "its worker process died")
+    assert sweep.statuses()[sweep.by_stage[0][1]].reason.startswith(reason)

@@ -141,7 +141,7 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     sweep = opened_in(tmp_path / "store")
-    first, other = sweep.by_stage[0]
+    first, _ = sweep.by_stage[0]
     folder = sweep.store.folder(first).folder
 
     def refuse(path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
     if where == "write_cell":
         write = sweep.store.write_cell
         monkeypatch.setattr(
-            type(sweep.store), "write_cell", lambda store, cell: (refuse(folder) if cell == first.cell else write(cell))
+            type(sweep.store), "write_cell", lambda store, cell: refuse(folder) if cell == first.cell else write(cell)
         )
     elif where == "count":
         numbers = AttemptFolder.numbers
