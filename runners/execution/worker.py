@@ -14,7 +14,6 @@ from goal_core.errors import FencedError
 from goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed, UnitPlan, train_unit
 from runners.execution.verdict import judge
 from runners.store import (
-    RESULT,
     AlreadyDoneError,
     LeaseHeldError,
     LeaseLostError,
@@ -137,7 +136,7 @@ class _Worker:
             return False
         folder = self.store.folder(training)
         try:
-            if folder.path(RESULT).is_file() and folder.result() is not None:
+            if folder.result() is not None:
                 return False
             attempts = folder.attempts.all()
         except DamagedError:
