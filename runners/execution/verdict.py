@@ -66,11 +66,15 @@ def judge(
         blameless = any(_progressed(store, *one) for one in attempts.items()) or all(
             node_lost(node) for node in {attempt.node for attempt in attempts.values()}
         )
-        if size == 1:
-            for training, attempt in attempts.items():
-                _end_alone(store.folder(training), training, attempt, verdict, charged=not blameless)
-        elif not blameless:
+        if size > 1 and not blameless:
             suspects |= attempts
+            continue
+        for training, attempt in attempts.items():
+            reason = attempt.reason or DIED
+            _end(store.folder(training), attempt, reason, charged=not blameless)
+            if not blameless:
+                verdict.alone.append(training)
+                verdict.charged.append(TrainingFailed(key=training.key, kind="died", reason=reason, trace=""))
     verdict.suspects = _halves(suspects)
     return verdict
 
@@ -82,15 +86,9 @@ def _progressed(store: Store, training: Training, attempt: Attempt) -> bool:
         return True  # nobody is charged for what cannot be read
 
 
-def _end_alone(
-    folder: TrainingFolder, training: Training, attempt: Attempt, verdict: Verdict, *, charged: bool
-) -> None:
-    reason = attempt.reason or DIED
+def _end(folder: TrainingFolder, attempt: Attempt, reason: str, *, charged: bool) -> None:
     with suppress(OSError, DamagedError):  # what the store cannot record costs nothing
         end_attempt(folder, attempt.launch_id, "failed" if charged else "lost", reason, charged=charged, died=True)
-    if charged:
-        verdict.alone.append(training)
-        verdict.charged.append(TrainingFailed(key=training.key, kind="died", reason=reason, trace=""))
 
 
 def _halves(suspects: dict[Training, Attempt]) -> list[Sequence[Training]]:

@@ -82,6 +82,10 @@ def test_deaths_after_progress_cost_nothing_however_many_there_are(
     assert set(charges(sweep)) == {0}
     assert failures == []
     assert len(groups) == EPOCHS + 1  # and the unit always went on together
+    for training in sweep.by_stage[0]:
+        *died, finished = sweep.store.folder(training).attempts.all()
+        assert all(attempt.died and attempt.progressed for attempt in died)
+        assert finished.outcome == "done"
 
 
 def test_progress_forgives_the_deaths_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
