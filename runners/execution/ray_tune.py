@@ -245,7 +245,7 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
             signs.end(job)
             observer.lost(job, "")
             attempts = count_attempts(job)
-            idle[unit] = idle[unit] + 1 if attempts == begun.get(unit) else 0
+            idle[unit] = idle[unit] + 1 if attempts == begun.get(unit, attempts) else 0
             begun[unit] = attempts
             if idle[unit] >= IDLE_DEATHS - 1:
                 trial.max_failures = trial.num_failures  # the next failure is the last

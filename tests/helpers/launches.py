@@ -122,8 +122,18 @@ def tampered_trainer(folder: Path, statement: str) -> dict[str, str]:
         folder: where the code is written; created.
         statement: it may use `os`, `time`, `objective` (such as ``con/con``) and `epoch` (from 0).
     """
+    return run_by_every_process(folder, TAMPERED.replace("STATEMENT", statement))
+
+
+def run_by_every_process(folder: Path, code: str) -> dict[str, str]:
+    """An environment in which every Python process runs some code when it starts.
+
+    Args:
+        folder: where the code is written; created.
+        code: a module.
+    """
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(TAMPERED.replace("STATEMENT", statement))
+    (folder / "sitecustomize.py").write_text(code)
     paths = [str(folder), str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 

@@ -15,6 +15,7 @@ from tests.helpers.launches import (
     driver_after_an_epoch,
     goal_sweep,
     results,
+    run_by_every_process,
     sweep_in,
     tampered_trainer,
     worker_of,
@@ -75,6 +76,29 @@ def has_saved(folder: Path, attempt: int) -> bool:
         for lease in leases
         for last in lease.parent.glob("last*.safetensors")
     )
+
+
+DIES_BEFORE_IT_BEGINS = """
+import os, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "runners.execution.worker" and "default_worker.py" in " ".join(sys.orig_argv):
+            os._exit(3)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_workers_that_die_before_they_begin_are_given_up_and_nobody_is_charged(tmp_path: Path) -> None:
+    folder = sweep_in(tmp_path / "run")
+    environment = run_by_every_process(tmp_path / "site", DIES_BEFORE_IT_BEGINS)
+    launched = goal_sweep(folder, "launch", "tiny.yaml", environment=environment)
+    assert launched.returncode == 1, launched.stdout + launched.stderr
+    assert launched.stdout.count("its worker died; restarting") == 7
+    assert "given up for this round: " in launched.stdout
+    assert "its workers died: " in launched.stdout
+    assert attempts(folder) == {}
 
 
 def test_a_suspended_worker_is_reported_and_goes_on_uncharged_when_it_wakes(unbroken: Path, tmp_path: Path) -> None:
