@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypedDict
 
 import torch
 
+from goal_core.atomic import DamagedError
 from goal_core.data import DataConfig
 from goal_core.errors import CollapsedError, DivergedError, GoalError
 from goal_core.evaluation import NonFiniteEmbeddingError
@@ -115,7 +116,11 @@ class TrainingFailed:
 
     key: str
     kind: str
-    """`diverged`, `collapsed`, `storage`, `memory` or `error`. The first two would happen again."""
+    """`diverged`, `collapsed`, `storage`, `damaged`, `memory`, `device`, `died` or `error`.
+
+    The first two would happen again. After `device`, the process cannot use its GPU any more; `died` is a process that
+    died or hung while it trained this cell alone.
+    """
     reason: str
     """One line."""
     trace: str
@@ -158,10 +163,14 @@ class SilentListener(Listener):
 def _failure_kind(error: Exception) -> str:
     if isinstance(error, OSError):
         return "storage"
+    if isinstance(error, DamagedError):
+        return "damaged"
     if isinstance(error, DivergedError | NonFiniteError | NonFiniteEmbeddingError):
         return "diverged"
     if isinstance(error, CollapsedError):
         return "collapsed"
     if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error):
         return "memory"
+    if isinstance(error, torch.AcceleratorError):
+        return "device"
     return "error"

@@ -14,7 +14,7 @@ from pathlib import Path
 import goal_core
 import sweeps
 from goal_core.checkpoints import initial_weights_id
-from goal_core.data import Dataset
+from goal_core.data import Dataset, open_dataset
 from goal_core.errors import GoalError
 from sweeps import Cell, Unit, cell_id
 
@@ -48,6 +48,30 @@ def check_code(code: str) -> None:
             f"{socket.gethostname()} has other code of goal-sweep ({Path(str(goal_core.__file__)).parent}) than the "
             "machine that launched the sweep; install the same version there"
         )
+
+
+def open_inputs(unit: Unit, code: str) -> Dataset | None:
+    """Open a unit's data, and check that its trainings would be what their ids state.
+
+    Args:
+        unit: the unit.
+        code: the driver's `code_digest`.
+
+    Returns:
+        The data; None if something is missing here or broken, which the trainer will report.
+
+    Raises:
+        InputsDifferError: the code, the data or the first weights differ from the driver's.
+    """
+    check_code(code)
+    try:
+        dataset = open_dataset(unit.trainings[0].cell.data)
+        check_inputs(unit, dataset)
+    except InputsDifferError:
+        raise
+    except Exception:
+        return None
+    return dataset
 
 
 def check_inputs(unit: Unit, dataset: Dataset) -> None:

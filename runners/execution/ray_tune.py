@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import Any, NoReturn, Protocol
 
 from goal_core.errors import DeviceError, GoalError, first_line
 from goal_core.training import TrainingEvent
+from runners.execution.signs_of_life import SignsOfLife, count_attempts
 from runners.execution.worker import UnitJob, run_unit
 
 # ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
@@ -40,9 +42,10 @@ QUIET = {
 }
 NODE_CHECK_S = 10.0
 """Seconds between checks that Ray has a machine left."""
-WORKER_DEATHS = 8
-"""How often a unit's worker may die without an error of its own (a lost node, a kill) before the unit is given up."""
-
+IDLE_DEATHS = 8
+"""How often in a row a unit's worker may die before it begins an attempt; then this launch gives the unit up."""
+NODE_LOSS_S = 60.0
+"""Seconds within which Ray notices that a machine is lost."""
 
 MAX_RESTARTS = 3
 """How often a command restarts itself after its local Ray died."""
@@ -77,6 +80,9 @@ class UnitObserver(Protocol):
             job: the unit.
             error: the worker's last error line if it will not be restarted; empty if it will.
         """
+
+    def note(self, line: str) -> None:
+        """Called with a line for the user."""
 
     @property
     def stopping(self) -> bool:
@@ -166,7 +172,8 @@ class RayUnits:
                     storage_path=scratch,
                     verbose=0,
                     stop=_stopper(observer),
-                    failure_config=tune.FailureConfig(max_failures=WORKER_DEATHS),
+                    # The store decides who pays for a death, so Tune restarts a dead worker however often it died.
+                    failure_config=tune.FailureConfig(max_failures=-1),
                     callbacks=[_observer_callback(jobs, observer)],
                 ),
             ).fit()
@@ -174,10 +181,29 @@ class RayUnits:
 
 def _trial(config: dict[str, Any]) -> None:
     """The body of a trial, in a worker: train the unit and report its events."""
+    import ray
     from ray import tune
 
-    run_unit(config["jobs"][config["unit"]], lambda events: tune.report({"events": list(events)}))
+    node = ray.get_runtime_context().get_node_id()
+    run_unit(
+        config["jobs"][config["unit"]],
+        lambda events: tune.report({"events": list(events)}),
+        node=node,
+        node_lost=lambda other: bool(other) and other != node and _is_lost(other),
+    )
     tune.report({"events": []})
+
+
+def _is_lost(node: str) -> bool:
+    """Whether a machine is gone. Ray may notice that a while after it has restarted the machine's trials."""
+    import ray
+
+    deadline = time.monotonic() + NODE_LOSS_S
+    while any(one["NodeID"] == node and one["Alive"] for one in ray.nodes()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(1.0)
+    return True
 
 
 def _trial_name(trial: Any) -> str:
@@ -188,24 +214,45 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
     from ray import tune
 
     checked = time.monotonic()
+    signs = SignsOfLife(observer.note)
+    begun: dict[int, int] = {}
+    idle: Counter[int] = Counter()
+
+    def job_of(trial: Any) -> UnitJob:
+        job: UnitJob = jobs[trial.config["unit"]]
+        return job
 
     class Observe(tune.Callback):  # type: ignore[misc]  # ray is not typed
         def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            observer.started(jobs[trial.config["unit"]])
+            signs.begin(job_of(trial))
+            begun.setdefault(trial.config["unit"], count_attempts(job_of(trial)))
+            observer.started(job_of(trial))
 
         def on_trial_result(
             self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
         ) -> None:
             observer.events(result.get("events", ()))
 
+        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            signs.end(job_of(trial))
+
         def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            observer.lost(jobs[trial.config["unit"]], _error_line(trial))
+            signs.end(job_of(trial))
+            observer.lost(job_of(trial), _error_line(trial))
 
         def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-            observer.lost(jobs[trial.config["unit"]], "")
+            unit, job = trial.config["unit"], job_of(trial)
+            signs.end(job)
+            observer.lost(job, "")
+            attempts = count_attempts(job)
+            idle[unit] = idle[unit] + 1 if attempts == begun.get(unit, attempts) else 0
+            begun[unit] = attempts
+            if idle[unit] >= IDLE_DEATHS - 1:
+                trial.max_failures = trial.num_failures  # the next failure is the last
 
         def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
             nonlocal checked
+            signs.check()
             if time.monotonic() - checked > NODE_CHECK_S:
                 _check_alive()
                 checked = time.monotonic()

@@ -9,14 +9,36 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from goal_core.training import EpochDone, TrainingEvent, TrainingFailed, UnitPlan, train_unit
-from runners.store import AlreadyDoneError, LeaseHeldError, LeaseLostError, Store, TrainingFolder, charged_failures
+from goal_core.atomic import DamagedError
+from goal_core.data import Dataset
+from goal_core.errors import FencedError
+from goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed, UnitPlan, train_unit
+from runners.execution.inputs import InputsDifferError, open_inputs
+from runners.execution.verdict import judge
+from runners.store import (
+    AlreadyDoneError,
+    LeaseHeldError,
+    LeaseLostError,
+    Store,
+    TrainingFolder,
+    charged_failures,
+)
 from sweeps import Training, Unit
 
 HUNG = 70
 """Exit status of a worker that its watchdog ended."""
+DEVICE_LOST = 71
+"""Exit status of a worker whose GPU refuses everything since an error of one of its cells."""
+NOT_RETRIED = ("storage", "inputs")
+"""Kinds of failure of a disk or a machine that the same launch does not try again."""
+UNCHARGED = (*NOT_RETRIED, "damaged")
+"""Kinds of failure that are not the cell's fault."""
 HOPELESS = ("diverged", "collapsed")
 """Kinds of failure that another attempt would repeat with the same numbers."""
+_LOOK_S = 2.0
+"""Seconds between looks at whether a suspect has saved a state within its epoch."""
+_RECORD_S = 30.0
+"""Seconds that the record of a hang may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,72 +50,168 @@ class UnitJob:
     """The same unit in the form that the trainer takes."""
     store: str
     launch_id: str
+    code: str
+    """Hash of the driver's code; see `runners.execution.inputs.code_digest`."""
     max_attempts: Mapping[Training, int]
     """Number of charged attempts allowed for each training, including those of earlier launches."""
     watchdog: int
     """Seconds without a sign of life after which the unit counts as hung; 0 disables the check."""
 
 
-def run_unit(job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None]) -> None:
+class _SavedError(Exception):
+    """Ends a trial of suspects: they have saved a state, so none of them is what ended the process before."""
+
+
+def run_unit(
+    job: UnitJob,
+    send: Callable[[Sequence[TrainingEvent]], None],
+    *,
+    node: str = "",
+    node_lost: Callable[[str], bool] = lambda node: False,
+) -> None:
     """Run the trainings of a unit that are not done yet.
 
     When this returns, the store holds how each of them ended. An error of the whole unit (unreadable data, no GPU)
-    fails each training and is not raised, because the driver decides whether to try again.
+    fails each training and is not raised, because the driver decides whether to try again. If this process dies, the
+    driver calls this again in another process, which finds out whether a training is at fault (`runners.execution.
+    verdict`).
 
     Args:
         job: the unit.
         send: passes events on to the driver.
+        node: Ray's id of this machine.
+        node_lost: whether the machine of a given id is gone.
     """
-    folders = _claim(job)
-    if not folders:
+    try:
+        dataset = open_inputs(job.unit, job.code)
+    except InputsDifferError as error:
+        send([TrainingFailed(key=one.key, kind="inputs", reason=str(error), trace="") for one in job.unit.trainings])
         return
-    plan = replace(job.plan, trainings=tuple(one for one in job.plan.trainings if one.key in folders))
-    with UnitListener(folders, send, job.watchdog) as listener:
+    worker = _Worker(job, send, node, dataset)
+    verdict = judge(worker.store, job.unit.trainings, job.launch_id, node_lost)
+    if verdict.charged:
+        send(verdict.charged)
+    for suspects in verdict.suspects:
+        worker.train(suspects, until_saved=True)
+    worker.train([training for training in job.unit.trainings if training not in verdict.alone])
+    for training in verdict.alone:
+        worker.train([training])
+
+
+class _Worker:
+    """Trains groups of a unit's trainings, one group after the other."""
+
+    def __init__(
+        self, job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None], node: str, dataset: Dataset | None
+    ) -> None:
+        self._job, self._send, self._node, self._dataset = job, send, node, dataset
+        self.store = Store(job.store)
+        self._ended: set[str] = set()
+        """Keys of the trainings that are done or failed."""
+
+    def train(self, trainings: Sequence[Training], *, until_saved: bool = False) -> None:
+        """Train a group side by side.
+
+        Args:
+            trainings: the group; those that ended or cannot be claimed are left out.
+            until_saved: stop as soon as they have saved a state.
+        """
+        folders = self._claim(trainings)
+        if not folders:
+            return
+        if until_saved:
+            _log(folders, "tried apart from the rest of its unit, because a worker died without progress")
+        plan = replace(self._job.plan, trainings=tuple(one for one in self._job.plan.trainings if one.key in folders))
+        with UnitListener(folders, self._send, self._job.watchdog, until_saved=until_saved) as listener:
+            try:
+                train_unit(plan, folders, listener, self._dataset)
+            except _SavedError:
+                _release([folder for key, folder in folders.items() if key not in listener.ended])
+            except Exception as error:
+                left = [key for key in folders if key not in listener.ended]
+                listener.events([TrainingFailed.because_of(key, error) for key in left])
+        self._ended |= listener.ended
+
+    def _claim(self, trainings: Sequence[Training]) -> dict[str, TrainingFolder]:
+        """Claim the trainings that are not done and have an attempt left. Returns their folders by key."""
+        folders = {training.key: self.store.folder(training) for training in trainings if self._is_open(training)}
+        shared_by = len(folders)
+        for key, folder in list(folders.items()):
+            try:
+                folder.claim(self._job.launch_id, node=self._node, shared_by=shared_by)
+            except (AlreadyDoneError, LeaseHeldError, LeaseLostError):
+                del folders[key]  # an earlier attempt of this trial finished it, or another launch is training it
+            except OSError as error:
+                del folders[key]
+                self._refuse(key, error)
+        return folders
+
+    def _is_open(self, training: Training) -> bool:
+        if training.key in self._ended:
+            return False
+        folder = self.store.folder(training)
         try:
-            train_unit(plan, folders, listener)
-        except Exception as error:
-            left = [key for key in folders if key not in listener.ended]
-            listener.events([TrainingFailed.because_of(key, error) for key in left])
+            if folder.result() is not None:
+                return False
+            attempts = folder.attempts.all()
+        except DamagedError:
+            return True  # the claim sets it aside
+        except OSError as error:
+            self._refuse(training.key, error)
+            return False
+        hopeless = any(attempt.final for attempt in attempts if attempt.launch_id == self._job.launch_id)
+        return not hopeless and charged_failures(attempts) < self._job.max_attempts[training]
+
+    def _refuse(self, key: str, error: OSError) -> None:
+        """Report a training whose files cannot be used. It costs no attempt, and the others go on."""
+        self._ended.add(key)
+        self._send([TrainingFailed.because_of(key, error)])
 
 
-def _claim(job: UnitJob) -> dict[str, TrainingFolder]:
-    """Claim the unit's trainings that are not done and have an attempt left. Returns their folders by key."""
-    store = Store(job.store)
-    folders: dict[str, TrainingFolder] = {}
-    for training in job.unit.trainings:
-        folder = store.folder(training)
-        if charged_failures(folder.attempts.all()) >= job.max_attempts[training]:
-            continue
-        try:
-            folder.claim(job.launch_id)
-        except (AlreadyDoneError, LeaseHeldError, LeaseLostError):
-            continue  # an earlier attempt of this trial finished it, or another launch is training it
-        folders[training.key] = folder
-    return folders
+def _release(folders: Sequence[TrainingFolder]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError, FencedError):
+            folder.release("saved a state, so it goes on with the rest of its unit")
 
 
-class UnitListener:
-    """Records failures, passes events on, and ends the process when it hangs.
+def _log(folders: Mapping[str, TrainingFolder], line: str) -> None:
+    for folder in folders.values():
+        with contextlib.suppress(OSError):
+            folder.log(line)
+
+
+class UnitListener(Listener):
+    """Records failures, passes events on, shows the driver that the process is alive, and ends it when it hangs.
 
     Args:
         folders: the folders of the unit's trainings, by key.
         send: passes events on to the driver.
-        watchdog: seconds without a sign of life after which the process is ended; 0 disables this.
+        watchdog: seconds without a step after which the process is ended; 0 disables this.
+        until_saved: raise `_SavedError` as soon as the trainings have saved a state. Those that resumed at the same
+            position save together; one that is ahead of the others has nothing to show until they reach it.
     """
 
     def __init__(
-        self, folders: Mapping[str, TrainingFolder], send: Callable[[Sequence[TrainingEvent]], None], watchdog: int
+        self,
+        folders: Mapping[str, TrainingFolder],
+        send: Callable[[Sequence[TrainingEvent]], None],
+        watchdog: int,
+        *,
+        until_saved: bool = False,
     ) -> None:
         self.ended: set[str] = set()
         """Keys of the trainings that are done or failed."""
-        self._folders, self._send, self._limit = folders, send, watchdog
-        self._seen = time.monotonic()
+        self._folders, self._send, self._limit, self._until_saved = folders, send, watchdog, until_saved
+        self._seen = self._looked = time.monotonic()
+        self._waiting = False
+        """Whether the training waits for the driver, which may be suspended."""
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="goal-sweep watchdog", daemon=True)
+        tasks = [self._beat, self._watch] if watchdog else [self._beat]
+        self._threads = [threading.Thread(target=task, name="goal-sweep listener", daemon=True) for task in tasks]
 
     def __enter__(self) -> UnitListener:
-        if self._limit:
-            self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -102,48 +220,91 @@ class UnitListener:
     def step(self) -> None:
         """Note a sign of life."""
         self._seen = time.monotonic()
+        if self._until_saved and self._seen - self._looked > _LOOK_S:
+            self._looked = self._seen
+            self._stop_if_saved()
 
     def alive(self) -> None:
         """Note a sign of life."""
         self._seen = time.monotonic()
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
-        """Write failures into the store, then send all events to the driver."""
+        """Write failures into the store, then send all events to the driver.
+
+        An error after which the process cannot use its GPU any more ends the process: it would fail every cell, and
+        which one caused it shows when they are tried apart.
+        """
         self._seen = time.monotonic()
         for event in events:
+            if isinstance(event, TrainingFailed) and event.kind == "device":
+                self._end_process(event.reason, DEVICE_LOST)
             if isinstance(event, TrainingFailed):
                 self._fail(event)
             if not isinstance(event, EpochDone):
                 self.ended.add(event.key)
-        self._send(events)
+        self._waiting = True
+        try:
+            self._send(events)
+        finally:
+            self._seen, self._waiting = time.monotonic(), False
+        if self._until_saved and any(isinstance(event, EpochDone) for event in events):
+            self._stop_if_saved()
+
+    def _stop_if_saved(self) -> None:
+        left = [folder for key, folder in self._folders.items() if key not in self.ended]
+        if any(folder.has_progressed() for folder in left):
+            raise _SavedError
 
     def _fail(self, event: TrainingFailed) -> None:
         folder = self._folders[event.key]
         try:
-            # A disk error is not the cell's fault, so it costs the cell no attempt.
-            folder.fail(event.reason, event.trace, charged=event.kind != "storage", final=event.kind in HOPELESS)
+            charged, final = event.kind not in UNCHARGED, event.kind in HOPELESS
+            folder.fail(event.reason, event.trace, charged=charged, final=final)
         except LeaseLostError:
             return  # the cell's new owner decides how it ended
         except OSError as error:
             # The disk that made the cell fail cannot store the failure either; the driver still learns of it.
             os.write(2, f"{event.reason} (and its record could not be written: {error})\n".encode())
 
+    def _beat(self) -> None:
+        """Touch the record of an attempt every few seconds. The driver looks at its time (`SignsOfLife`)."""
+        while True:
+            folder = next((folder for key, folder in self._folders.items() if key not in self.ended), None)
+            if folder is not None and folder.attempt:
+                with contextlib.suppress(Exception):
+                    os.utime(folder.attempts.path(folder.attempt))
+            if self._over.wait(beat_seconds(self._limit)):
+                return
+
     def _watch(self) -> None:
-        while not self._over.wait(min(5.0, self._limit / 4)):
-            silent = time.monotonic() - self._seen
-            if silent < self._limit:
-                continue
-            try:
-                for key, folder in self._folders.items():
-                    if key not in self.ended and folder.attempt:
-                        _record_hang(folder, f"hung: no step for {silent:.0f} s (resources.watchdog = {self._limit})")
-            finally:
-                os._exit(HUNG)  # the stuck thread cannot be asked to stop
+        """End the process when its training hangs."""
+        pause, woke = beat_seconds(self._limit), time.monotonic()
+        while not self._over.wait(pause):
+            slept, woke = time.monotonic() - woke, time.monotonic()
+            # A process that was suspended (a stopped job, a closed laptop) did not hang, nor does one whose driver is.
+            if slept > 2 * pause + 1 or self._waiting:
+                self._seen = woke
+            if woke - self._seen >= self._limit:
+                self._end_process(f"hung: no step for {woke - self._seen:.0f} s (resources.watchdog = {self._limit})")
+
+    def _end_process(self, reason: str, status: int = HUNG) -> None:
+        try:
+            # A disk that hangs must not keep the process from ending.
+            record = threading.Thread(target=self._record_death, args=[reason], daemon=True)
+            record.start()
+            record.join(timeout=_RECORD_S)
+        finally:
+            os._exit(status)  # the stuck thread cannot be asked to stop
+
+    def _record_death(self, reason: str) -> None:
+        """End the attempts on behalf of their process. If the store refuses, the next worker sees that it died."""
+        left = {key: folder for key, folder in self._folders.items() if key not in self.ended and folder.attempt}
+        for folder in left.values():
+            with contextlib.suppress(OSError, FencedError, ValueError):
+                folder.lose(reason)
+        _log(left, reason)
 
 
-def _record_hang(folder: TrainingFolder, reason: str) -> None:
-    """Fail a training that hangs. If the store refuses, the next claim records the attempt as lost."""
-    with contextlib.suppress(OSError, ValueError):
-        folder.fail(reason)
-    with contextlib.suppress(OSError, ValueError):
-        folder.log(reason)
+def beat_seconds(watchdog: int) -> float:
+    """Seconds between the signs of life of a unit whose watchdog waits this long."""
+    return min(5.0, watchdog / 4) if watchdog else 5.0

@@ -6,22 +6,27 @@ A launch that was killed at any point continues when it is started again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from rich.console import Console
 
+from goal_core.atomic import DamagedError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.ray_tune import RayLostError, RayUnits, Resources
-from runners.execution.worker import HOPELESS, UnitJob
+from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
 from runners.launch.live import LiveView, overview, plus_minus
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.progress import SweepProgress
-from runners.store import BEST, Outcome, charged_failures, end_attempt
+from runners.store import BEST, charged_failures, end_attempt
 from runners.tracking.sync import SweepTracking
 from sweeps import Training, pack
 
+MAX_DAMAGES = 3
+"""Times that a launch trains a training again because a file of it was damaged."""
 DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
 
 
@@ -199,7 +204,9 @@ class Launcher:
         self._progress = plan.progress
         self._trainings = {training.key: training for training in sweep.trainings}
         self._abandoned: dict[Training, str] = {}
-        """Trainings whose worker died more often than Ray restarts it, with its last error message."""
+        """Trainings whose workers died again and again before they began, with the last error message."""
+        self._damages: Counter[Training] = Counter()
+        """How often a file of a training was found damaged."""
         self.stopping = False
         """Whether all units should stop."""
 
@@ -209,8 +216,7 @@ class Launcher:
         Raises:
             RayLostError: Ray has no machine left.
         """
-        for cell in self._sweep.cells:
-            self._sweep.store.write_cell(cell)
+        self._write_cells()
         try:
             self._train()
         except RayLostError:
@@ -226,6 +232,15 @@ class Launcher:
             self._end_running("another training failed (--fail-fast)")
             self._view.note("stopped at the first failure (--fail-fast)")
         return _finish(self._progress, self._view, self._tracking)
+
+    def _write_cells(self) -> None:
+        for cell in self._sweep.cells:
+            try:
+                self._sweep.store.write_cell(cell)
+            except OSError as error:
+                for training in self._sweep.trainings:
+                    if training.cell == cell and self._plan.startable([training], ahead=True):
+                        self._refused(training, error)
 
     def _train(self) -> None:
         resources = self._sweep.config.resources
@@ -269,16 +284,22 @@ class Launcher:
         )
 
     def _num_attempts(self, training: Training) -> int:
-        return len(self._sweep.store.folder(training).attempts.all())
+        try:
+            return len(self._sweep.store.folder(training).attempts.numbers())
+        except OSError:
+            return 0
 
     def _settle(self, training: Training, *, tried: bool) -> None:
         """After a round, read from the store how a training ended, because a lost worker may have lost events too."""
         store = self._sweep.store
-        # Losing one worker is not the cell's fault; losing one at every restart counts as a failure of the cell.
+        # The workers have charged the cells that are at fault. One that died before it began is no cell's fault.
         message = self._abandoned.pop(training, "")
-        outcome: Outcome = "failed" if message else "lost"
         reason = f"its workers died: {message}" if message else "its worker died"
-        end_attempt(store.folder(training), self._launch_id, outcome, reason, charged=bool(message))
+        try:
+            end_attempt(store.folder(training), self._launch_id, "lost", reason, charged=False)
+        except (OSError, DamagedError) as error:
+            self._refused(training, error)
+            return
         allowed = self._sweep.config.resources.max_attempts + self._plan.forgiven.get(training, 0)
         status = store.status([training], max_attempts=allowed)[training]
         if status.state == "done":
@@ -287,7 +308,7 @@ class Launcher:
             self._failed(training, status.reason)
         elif not tried or training in self._plan.given_up:
             self._plan.given_up.add(training)
-            self._failed(training, status.reason or "no worker started it")
+            self._failed(training, (reason if message else status.reason) or "no worker started it")
         else:
             self._progress.waiting(training)
 
@@ -313,6 +334,10 @@ class Launcher:
                 case TrainingFailed(kind=kind, reason=reason):
                     self._evicted(training, kind, reason)
 
+    def note(self, line: str) -> None:
+        """Show a line to the user."""
+        self._view.note(line)
+
     def lost(self, job: UnitJob, error: str) -> None:
         """Note that a worker died. Its trainings continue when Ray restarts the trial, or else in the next round."""
         if error:
@@ -322,10 +347,13 @@ class Launcher:
             self._view.note(f"{job.unit.label}: its worker died; restarting from the last checkpoints")
 
     def _evicted(self, training: Training, kind: str, reason: str) -> None:
-        if kind == "storage":
+        if self._progress[training].state == "done":
+            return
+        self._damages[training] += kind == "damaged"
+        if kind in NOT_RETRIED or self._damages[training] > MAX_DAMAGES:
             # This launch would only fail again. The next one tries again, when the disk may have room.
             self._plan.given_up.add(training)
-        if kind == "storage" or kind in HOPELESS:
+        if training in self._plan.given_up or kind in HOPELESS:
             self._failed(training, reason)
             return
         self._progress.waiting(training)
@@ -344,11 +372,17 @@ class Launcher:
         self._tracking.sync(training)
         self.stopping |= self._options.fail_fast
 
+    def _refused(self, training: Training, error: Exception) -> None:
+        """Give up a training for this launch, because its files cannot be used. The others go on."""
+        self._plan.given_up.add(training)
+        self._failed(training, f"storage: {error}")
+
     def _end_running(self, reason: str) -> None:
         for training in self._sweep.trainings:
             if self._progress[training].state == "running":
                 folder = self._sweep.store.folder(training)
-                end_attempt(folder, self._launch_id, "interrupted", reason, charged=False)
+                with suppress(OSError, DamagedError):  # the next launch finds that the attempt was cut off
+                    end_attempt(folder, self._launch_id, "interrupted", reason, charged=False)
                 self._progress.waiting(training)
 
 

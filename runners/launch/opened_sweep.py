@@ -9,6 +9,7 @@ from goal_core.checkpoints import check_initial_weights, initial_weights_id
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import ConfigError
 from goal_core.training import TrainingPlan, UnitPlan
+from runners.execution.inputs import code_digest
 from runners.execution.worker import UnitJob
 from runners.launch.progress import SweepProgress
 from runners.store import BEST, Store, TrainingStatus
@@ -84,6 +85,7 @@ class OpenedSweep(ResolvedSweep):
             plan=self.plan_unit(unit),
             store=str(self.store.root),
             launch_id=launch_id,
+            code=code_digest(),
             max_attempts={one: resources.max_attempts + forgiven.get(one, 0) for one in unit.trainings},
             watchdog=resources.watchdog,
         )

@@ -4,7 +4,7 @@
 """
 
 from goal_core.checkpoints import BEST
-from runners.store.attempts import Attempt, Outcome
+from runners.store.attempts import Attempt, AttemptFolder, Outcome
 from runners.store.heartbeat import Heartbeat, LeaseHeldError
 from runners.store.lease import LeaseLostError
 from runners.store.status import State, TrainingStatus
@@ -16,6 +16,7 @@ from runners.store.training_folder import (
     TrainingFolder,
     charged_failures,
     end_attempt,
+    was_cut_off,
 )
 from runners.store.versions import digest
 
@@ -25,6 +26,7 @@ __all__ = [
     "RESULT",
     "AlreadyDoneError",
     "Attempt",
+    "AttemptFolder",
     "Heartbeat",
     "LeaseHeldError",
     "LeaseLostError",
@@ -36,4 +38,5 @@ __all__ = [
     "charged_failures",
     "digest",
     "end_attempt",
+    "was_cut_off",
 ]

@@ -40,6 +40,14 @@ class Attempt:
     """Whether it counts against the cell's `max_attempts`."""
     final: bool = False
     """Whether another attempt is pointless, even if some are left."""
+    shared_by: int = 1
+    """Number of trainings that its process trained side by side, this one included."""
+    node: str = ""
+    """Ray's id of the machine; empty if it ran without Ray."""
+    died: bool = False
+    """Whether its process died or hung, as far as that was noticed."""
+    progressed: bool = False
+    """Whether it had saved a state of its own when it ended. Then the deaths before it no longer count."""
     versions: Mapping[str, str]
     git_commit: str = ""
     git_diff: str = ""
@@ -47,9 +55,9 @@ class Attempt:
     device: str = ""
 
     @classmethod
-    def begin(cls, n: int, *, launch_id: str, host: str, pid: int, started: float, provenance: Provenance) -> Attempt:
-        """Begin an attempt by the calling process."""
-        return cls(n=n, launch_id=launch_id, host=host, pid=pid, started=started, **asdict(provenance))
+    def begin(cls, n: int, *, launch_id: str, started: float, provenance: Provenance, **where: Any) -> Attempt:
+        """Begin an attempt by the calling process; ``where`` gives `host`, `pid`, `node` and `shared_by`."""
+        return cls(n=n, launch_id=launch_id, started=started, **where, **asdict(provenance))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Attempt:
@@ -76,6 +84,8 @@ class Attempt:
         trace: str = "",
         final: bool = False,
         charged: bool | None = None,
+        died: bool = False,
+        progressed: bool = False,
     ) -> Attempt:
         """Return the same attempt, ended. It is charged if it failed, unless ``charged`` says otherwise."""
         return replace(
@@ -86,6 +96,8 @@ class Attempt:
             trace=trace,
             final=final,
             charged=outcome == "failed" if charged is None else charged,
+            died=self.died or died,
+            progressed=self.progressed or progressed,
         )
 
 
@@ -99,6 +111,10 @@ class AttemptFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "attempts"
 
+    def path(self, n: int) -> Path:
+        """The path of an attempt's record, whose time is the latest sign of life of its process."""
+        return self.folder / f"{n}.json"
+
     def numbers(self) -> list[int]:
         """The numbers in use, ascending."""
         return sorted(int(path.stem) for path in entries(self.folder) if path.suffix == ".json" and path.stem.isdigit())
@@ -108,7 +124,7 @@ class AttemptFolder:
 
         A damaged record is read as a lost attempt, so that it does not prevent the next attempt.
         """
-        path = self.folder / f"{n}.json"
+        path = self.path(n)
         try:
             content = read_json(path)
             return None if content is None else Attempt.from_json(content)
@@ -129,8 +145,8 @@ class AttemptFolder:
 
     def create(self, attempt: Attempt) -> bool:
         """Claim the attempt's number (see `runners.store.lease`). Returns False if another process was faster."""
-        return create_bytes(self.folder / f"{attempt.n}.json", json_bytes(asdict(attempt)))
+        return create_bytes(self.path(attempt.n), json_bytes(asdict(attempt)))
 
     def update(self, attempt: Attempt) -> None:
         """Rewrite an attempt's record. The caller must hold the lease."""
-        replace_bytes(self.folder / f"{attempt.n}.json", json_bytes(asdict(attempt)))
+        replace_bytes(self.path(attempt.n), json_bytes(asdict(attempt)))

@@ -68,7 +68,7 @@ class Lease:
             return None
 
 
-def acquire(folder: Path, launch_id: str, drivers: DriverRecords) -> Lease:
+def acquire(folder: Path, launch_id: str, drivers: DriverRecords, *, node: str = "", shared_by: int = 1) -> Lease:
     """Begin a new attempt at a training.
 
     It supersedes a running attempt of the same launch (the driver decided to retry), and one whose driver has ended.
@@ -77,6 +77,8 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords) -> Lease:
         folder: the training's folder; created if missing.
         launch_id: the launch that this attempt belongs to.
         drivers: the records of the store's drivers.
+        node: Ray's id of this machine.
+        shared_by: number of trainings that this process trains side by side.
 
     Raises:
         LeaseHeldError: an attempt of another living driver is running; the message names it.
@@ -94,6 +96,8 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords) -> Lease:
             launch_id=launch_id,
             host=socket.gethostname(),
             pid=os.getpid(),
+            node=node,
+            shared_by=shared_by,
             started=time.time(),
             provenance=gather(),
         )

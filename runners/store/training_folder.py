@@ -155,13 +155,15 @@ class TrainingFolder:
             records.append(record)
         return records
 
-    def claim(self, launch_id: str) -> int:
+    def claim(self, launch_id: str, *, node: str = "", shared_by: int = 1) -> int:
         """Begin an attempt, to which all further writes belong.
 
         A damaged result is renamed to ``result.json.damaged``, because the training is then not done.
 
         Args:
             launch_id: the launch for which the caller works.
+            node: Ray's id of this machine; empty without Ray.
+            shared_by: number of trainings that this process trains side by side.
 
         Returns:
             The number of the attempt.
@@ -173,7 +175,7 @@ class TrainingFolder:
             StorageError: the folder cannot be written.
         """
         self._refuse_if_done()
-        self._lease = acquire(self.folder, launch_id, self._drivers)
+        self._lease = acquire(self.folder, launch_id, self._drivers, node=node, shared_by=shared_by)
         self.attempt = self._lease.attempt
         try:
             self._refuse_if_done()
@@ -313,6 +315,37 @@ class TrainingFolder:
         """
         self._end("failed", reason=reason, trace=trace, charged=charged, final=final)
 
+    def release(self, reason: str) -> None:
+        """End the attempt before its training ends, at no cost; a later attempt continues from its last state.
+
+        Args:
+            reason: one line.
+
+        Raises:
+            LeaseLostError: another attempt has taken over.
+            StorageError: the record cannot be written.
+        """
+        self._end("interrupted", reason=reason)
+
+    def lose(self, reason: str) -> None:
+        """End the attempt because its process must end. Whose fault that is shows when the unit starts again.
+
+        Args:
+            reason: one line.
+
+        Raises:
+            LeaseLostError: another attempt has taken over.
+            StorageError: the record cannot be written.
+        """
+        self._end("lost", reason=reason, died=True)
+
+    def has_progressed(self) -> bool:
+        """Whether this object's attempt has saved a state of its own; False if that cannot be read."""
+        try:
+            return self.progressed(self.attempt)
+        except (DamagedError, StorageError):
+            return False
+
     def _owned(self) -> Lease:
         if self._lease is None and self.attempt:
             raise LeaseLostError(f"attempt {self.attempt} at {self.folder.parent.name}/{self.folder.name} has ended")
@@ -343,14 +376,30 @@ class TrainingFolder:
             raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is already done")
 
     def _end(
-        self, outcome: Outcome, *, reason: str = "", trace: str = "", charged: bool | None = None, final: bool = False
+        self,
+        outcome: Outcome,
+        *,
+        reason: str = "",
+        trace: str = "",
+        charged: bool | None = None,
+        final: bool = False,
+        died: bool = False,
     ) -> None:
         lease = self._owned()
         lease.check()
         record = self.attempts.read(lease.attempt)
         if record is not None:
             self.attempts.update(
-                record.ending(outcome, ended=time.time(), reason=reason, trace=trace, charged=charged, final=final)
+                record.ending(
+                    outcome,
+                    ended=time.time(),
+                    reason=reason,
+                    trace=trace,
+                    charged=charged,
+                    final=final,
+                    died=died,
+                    progressed=self.has_progressed(),
+                )
             )
         self._lease = None
 
@@ -366,26 +415,42 @@ class TrainingFolder:
         return {name: fingerprint_of(path) for name, path in paths.items()}
 
 
-def end_attempt(folder: TrainingFolder, launch_id: str, outcome: Outcome, reason: str, *, charged: bool) -> bool:
+def end_attempt(
+    folder: TrainingFolder, launch_id: str, outcome: Outcome, reason: str, *, charged: bool, died: bool = False
+) -> bool:
     """Record how the newest attempt ended, on behalf of its process.
 
-    The driver calls this after a worker died, because the worker cannot.
+    The driver, or the worker that continues, calls this after a worker died, because the worker cannot.
 
     Args:
         folder: the training's folder.
         launch_id: the driver's launch; attempts of other launches are not changed.
         outcome: `failed`, `interrupted` or `lost`.
-        reason: one line.
+        reason: one line; the reason that the attempt has already, as after a hang, is kept.
         charged: whether it counts against `max_attempts`.
+        died: whether its process died or hung.
 
     Returns:
-        Whether a running attempt of that launch was ended.
+        Whether an attempt of that launch was ended that was running or cut off.
     """
     record = folder.attempts.newest()
-    if record is None or record.launch_id != launch_id or record.outcome != "running":
+    if record is None or record.launch_id != launch_id or not was_cut_off(record):
         return False
-    folder.attempts.update(record.ending(outcome, ended=time.time(), reason=reason, charged=charged))
+    ending = record.ending(
+        outcome,
+        ended=time.time(),
+        reason=record.reason or reason,
+        charged=charged,
+        died=died,
+        progressed=folder.progressed(record.n),
+    )
+    folder.attempts.update(ending)
     return True
+
+
+def was_cut_off(attempt: Attempt) -> bool:
+    """Whether an attempt ended without an outcome of its own: its process runs no more, or its watchdog ended it."""
+    return attempt.outcome == "running" or (attempt.outcome == "lost" and attempt.died)
 
 
 def _check_weights(path: Path) -> None:
@@ -412,5 +477,16 @@ def _set_aside(path: Path) -> None:
 
 
 def charged_failures(attempts: Iterable[Attempt]) -> int:
-    """Count the attempts that count against `max_attempts`."""
-    return sum(attempt.charged for attempt in attempts)
+    """Count the attempts that count against `max_attempts`, of attempts in order.
+
+    Deaths and hangs of the process count only as long as no progress lies between them.
+    """
+    errors = deaths = 0
+    for attempt in attempts:
+        if attempt.progressed:
+            deaths = 0
+        if attempt.charged and attempt.died:
+            deaths += 1
+        elif attempt.charged:
+            errors += 1
+    return errors + deaths

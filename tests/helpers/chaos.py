@@ -1,7 +1,7 @@
-"""Random faults in real launches: every launch that was killed, frozen or cut off ends with the unbroken run's numbers.
+"""Random faults in real launches: whatever is killed, frozen or cut off, a sweep ends with the unbroken run's numbers.
 
-Run it as ``python -m tests.helpers.chaos --minutes 30 --seed 1`` (`make chaos`). The seed is printed, so that a run can be
-repeated; which instruction a kill hits still differs from run to run.
+Run it as ``python -m tests.helpers.chaos --minutes 30 --seed 1`` (`make chaos`). The seed is printed, so that a run can
+be repeated; which instruction a kill hits still differs from run to run.
 """
 
 from __future__ import annotations

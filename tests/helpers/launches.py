@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 from mlflow import MlflowClient
 
 from goal_core.checkpoints.file import read_checkpoint, write_checkpoint
+from tests.helpers.paths import ROOT
 
 SWEEP = """
 name: tiny
@@ -34,8 +36,12 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-c", "from runners.cli.app import main; main()", *arguments]
 
 
-def goal_sweep(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+def goal_sweep(
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+    )
 
 
 def sweep_in(folder: Path) -> Path:
@@ -52,10 +58,13 @@ def results(folder: Path) -> dict[str, dict]:
     return found
 
 
-def driver_after_an_epoch(folder: Path) -> subprocess.Popen[bytes]:
+def driver_after_an_epoch(
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     """Start a launch and wait until every cell has saved an epoch."""
+    launch = command("launch", "tiny.yaml", *arguments)
     with (folder / "driver.log").open("wb") as log:
-        driver = subprocess.Popen(command("launch", "tiny.yaml"), cwd=folder, stdout=log, stderr=log)
+        driver = subprocess.Popen(launch, cwd=folder, env=environment, stdout=log, stderr=log)
     deadline = time.monotonic() + 120
     while len(list(folder.glob("goal-sweep-store/cells/*/frozen-*/metrics.jsonl"))) < 2:
         assert driver.poll() is None, (folder / "driver.log").read_text()
@@ -74,6 +83,68 @@ def child_of(driver: subprocess.Popen[bytes], command: str) -> psutil.Process:
     """The first child process of a launch whose command line contains a text."""
     children = psutil.Process(driver.pid).children(recursive=True)
     return next(child for child in children if command in " ".join(child.cmdline()))
+
+
+def worker_of(driver: subprocess.Popen[bytes]) -> psutil.Process:
+    """The process that trains for a launch with one unit."""
+    return child_of(driver, "ray::Implicit")
+
+
+TAMPERED = """
+import importlib.util, os, sys, time
+
+def tamper(trainer):
+    step = trainer.step
+    def tampered(cell, *arguments, **named):
+        objective, epoch = cell._objective_config.name, cell.epoch
+        STATEMENT
+        step(cell, *arguments, **named)
+    trainer.step = tampered
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name != "goal_core.training.cell_trainer":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (load(module), tamper(module.CellTrainer))
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def tampered_trainer(folder: Path, statement: str) -> dict[str, str]:
+    """An environment in which every cell executes a statement before each step.
+
+    Args:
+        folder: where the code is written; created.
+        statement: it may use `os`, `time`, `objective` (such as ``con/con``) and `epoch` (from 0).
+    """
+    return run_by_every_process(folder, TAMPERED.replace("STATEMENT", statement))
+
+
+def run_by_every_process(folder: Path, code: str) -> dict[str, str]:
+    """An environment in which every Python process runs some code when it starts.
+
+    Args:
+        folder: where the code is written; created.
+        code: a module.
+    """
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code)
+    paths = [str(folder), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def attempts(folder: Path, stage: str = "frozen") -> dict[str, list[dict]]:
+    """The records of all attempts at a stage's trainings, by cell."""
+    found = {}
+    for path in sorted((folder / "goal-sweep-store" / "cells").glob(f"*/{stage}-*/attempts")):
+        records = sorted(path.glob("*.json"), key=lambda record: int(record.stem))
+        found[path.parent.parent.name] = [json.loads(record.read_text()) for record in records]
+    return found
 
 
 def poison(folder: Path) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from goal_core.atomic import StorageError
 from goal_core.training import TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution import worker
-from runners.execution.worker import HUNG, UnitListener, run_unit
+from runners.execution.worker import DEVICE_LOST, HUNG, UnitListener, run_unit
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import TrainingFolder, charged_failures
 from sweeps import pack
@@ -72,7 +74,7 @@ def test_an_error_after_one_training_is_done_fails_only_the_others(
 ) -> None:
     first, second = sweep.by_stage[0]
 
-    def finishes_one(plan: object, files: dict[str, TrainingFolder], listener: UnitListener) -> None:
+    def finishes_one(plan: object, files: dict[str, TrainingFolder], listener: UnitListener, *dataset: object) -> None:
         train(files[first.key], 2)
         listener.events([TrainingDone(key=first.key, result={})])
         raise RuntimeError("it broke")
@@ -101,7 +103,7 @@ train(folders[first.key], 2)
 if sys.argv[2] == "refuses":
     def refuse(*arguments, **named):
         raise OSError(28, "No space left on device")
-    folders[second.key].fail = folders[second.key].log = refuse
+    folders[second.key].lose = folders[second.key].log = refuse
 with UnitListener(folders, lambda events: None, 1) as listener:
     listener.events([TrainingDone(key=first.key, result={})])
     time.sleep(60)
@@ -118,7 +120,9 @@ def test_a_hang_ends_the_process_whatever_the_disk_does(sweep: OpenedSweep, disk
     finished, hung = folders(sweep)
     assert finished.result() is not None
     assert not finished.log_path.exists()  # nothing in the folder of a finished training changes any more
-    assert (hung.attempts.all()[-1].outcome == "failed") is (disk == "works")
+    # Whether the cell is at fault shows when it is tried alone.
+    assert (hung.attempts.all()[-1].outcome == "lost") is (disk == "works")
+    assert charged_failures(hung.attempts.all()) == 0
     if disk == "works":
         assert "hung: no step for" in hung.log_path.read_text()
 
@@ -135,3 +139,100 @@ def test_events_pass_on_after_the_store_has_them(sweep: OpenedSweep) -> None:
     failed = TrainingFailed(key=training.key, kind="error", reason="it broke", trace="")
     UnitListener({training.key: folder}, send, 0).events([failed])
     assert outcomes == ["failed"]
+
+
+WAITS = """
+import os, sys, time
+from pathlib import Path
+from tests.helpers.sweep_cases import opened_in
+from runners.execution.worker import UnitListener
+from goal_core.training import EpochDone
+
+sweep = opened_in(Path(sys.argv[1]))
+folder = sweep.store.folder(sweep.trainings[0])
+folder.claim("L")
+with UnitListener({sweep.trainings[0].key: folder}, lambda events: time.sleep(4), 2) as listener:
+    print("ready", flush=True)
+    if sys.argv[2] == "suspended":
+        for _ in range(10):
+            time.sleep(0.1)
+            listener.step()
+        time.sleep(0.5)
+    else:
+        listener.events([EpochDone(key=sweep.trainings[0].key, record={})])
+print("alive", flush=True)
+"""
+
+
+@pytest.mark.parametrize("why", ["suspended", "driver"])
+def test_a_suspended_process_or_one_whose_driver_is_suspended_does_not_hang(sweep: OpenedSweep, why: str) -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WAITS, str(sweep.store.root), why],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "ready\n"
+    if why == "suspended":
+        worker.send_signal(signal.SIGSTOP)
+        time.sleep(6)
+        worker.send_signal(signal.SIGCONT)
+    assert worker.stdout.read() == "alive\n"
+    assert worker.wait(timeout=60) == 0
+    (attempt,) = sweep.store.folder(sweep.trainings[0]).attempts.all()
+    assert attempt.outcome == "running"
+
+
+POISONED = """
+import os, sys, time
+from pathlib import Path
+import torch
+from runners.execution import worker
+from runners.launch.opened_sweep import OpenedSweep
+from sweeps import pack
+from tests.helpers.dying_workers import PretendTrainer
+from tests.helpers.sweep_cases import opened_in
+
+sweep = opened_in(Path(sys.argv[1]), "resources.watchdog=1")
+poisoned = sweep.by_stage[0][1].key
+
+def dies(key, epoch):
+    if (key, epoch) == (poisoned, 2):
+        if sys.argv[2] == "hangs":
+            time.sleep(600)
+        if sys.argv[2] == "breaks":
+            raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+        os._exit(1)
+
+worker.train_unit = PretendTrainer(dies)
+worker.open_inputs = lambda unit, code: None
+(unit,) = pack(sweep.by_stage[0], sweep.config.execution)
+worker.run_unit(sweep.job(unit, sys.argv[3], {}), lambda events: None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "reason"),
+    [
+        ("hangs", HUNG, "hung: no step for"),
+        ("dies", 1, "its worker process died"),
+        ("breaks", DEVICE_LOST, "AcceleratorError: CUDA error: device-side assert triggered"),
+    ],
+)
+def test_a_cell_that_hangs_dies_or_breaks_the_gpu_in_a_shared_process_fails_alone(
+    sweep: OpenedSweep, how: str, status: int, reason: str
+) -> None:
+    ends = []
+    with sweep.store.heartbeat("s") as launch:
+        while not ends or (ends[-1] and len(ends) < 10):
+            command = [sys.executable, "-c", POISONED, str(sweep.store.root), how, launch.id]
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            ends.append(subprocess.run(command, env=environment, timeout=60, check=False).returncode)
+    # After progress, without progress, and three times alone.
+    assert ends == [status] * 5 + [0]
+    healthy, poisoned = folders(sweep)
+    assert healthy.result() is not None
+    assert charged_failures(healthy.attempts.all()) == 0
+    assert charged_failures(poisoned.attempts.all()) == 3
+    assert sweep.statuses()[sweep.by_stage[0][1]].reason.startswith(reason)

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from goal_core.atomic import StorageError
 from goal_core.errors import GoalError
 from goal_core.training import TrainingFailed
-from runners.execution.worker import UnitListener
+from runners.execution.worker import UnitJob, UnitListener
 from runners.launch.launcher import Launcher, LaunchOptions, LaunchPlan, launch_sweep
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
-from runners.store import BEST, charged_failures, end_attempt
+from runners.store import BEST, AttemptFolder, charged_failures, end_attempt
 from sweeps import Training
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
@@ -22,8 +23,20 @@ from tests.helpers.sweep_cases import opened_in
 class NoTracking:
     """Tracking that writes nothing."""
 
+    trouble = ""
+
+    @property
+    def tracking(self) -> NoTracking:
+        return self
+
+    def wait_open(self) -> None:
+        """It is open."""
+
     def sync(self, training: Training) -> None:
         assert training.key
+
+    def sync_all(self, *, wait: float = 0.0) -> bool:
+        return wait >= 0
 
 
 def launcher_of(sweep: OpenedSweep, plan: LaunchPlan, options: LaunchOptions) -> Launcher:
@@ -121,3 +134,63 @@ def test_force_trains_finished_trainings_anew_and_keeps_their_results_aside(tmp_
     plan.set_aside_finished()
     assert {status.state for status in sweep.statuses().values()} == {"waiting"}
     assert len(list(tmp_path.glob("store/cells/*/*.replaced-1/result.json"))) == len(sweep.trainings)
+
+
+@pytest.mark.parametrize("where", ["settle", "write_cell", "count"])
+def test_a_store_that_refuses_one_training_fails_only_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    sweep = opened_in(tmp_path / "store")
+    first, _ = sweep.by_stage[0]
+    folder = sweep.store.folder(first).folder
+
+    def refuse(path: Path) -> None:
+        if path.is_relative_to(folder.parent):
+            raise StorageError("cannot write there: Read-only file system")
+
+    if where == "write_cell":
+        write = sweep.store.write_cell
+        monkeypatch.setattr(
+            type(sweep.store), "write_cell", lambda store, cell: refuse(folder) if cell == first.cell else write(cell)
+        )
+    elif where == "count":
+        numbers = AttemptFolder.numbers
+        monkeypatch.setattr(AttemptFolder, "numbers", lambda self: refuse(self.folder) or numbers(self))
+    else:
+        update = AttemptFolder.update
+        monkeypatch.setattr(AttemptFolder, "update", lambda self, to: refuse(self.folder) or update(self, to))
+
+    rounds: list[list[str]] = []
+
+    class OneRound(NoTracking):
+        """A Ray whose workers train what they can."""
+
+        def __init__(self, *arguments: object) -> None:
+            pass
+
+        def __enter__(self) -> OneRound:
+            return self
+
+        def __exit__(self, *exc: object) -> None:
+            pass
+
+        def run(self, jobs: list[UnitJob], observer: Launcher) -> None:
+            trainings = [training for job in jobs for training in job.unit.trainings]
+            rounds.append([training.key for training in trainings])
+            for training in trainings:
+                claimed = sweep.store.folder(training)
+                if where == "count" and training.cell == first.cell:
+                    continue
+                claimed.claim("L")
+                if training.cell != first.cell:
+                    train(claimed, 2)
+
+    plan = LaunchPlan(sweep, LaunchOptions())
+    monkeypatch.setattr("runners.launch.launcher.RayUnits", OneRound)
+    launcher = launcher_of(sweep, plan, LaunchOptions())
+    assert launcher.run() == 1
+    states = [[plan.progress[training].state for training in stage] for stage in sweep.by_stage]
+    assert states == [["failed", "done"], ["failed", "done"]]
+    assert "Read-only file system" in plan.progress[first].reason
+    assert plan.progress[first].reason.startswith("storage: ")
+    assert len(rounds) == 2
