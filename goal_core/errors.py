@@ -14,6 +14,10 @@ class GoalError(ValueError):
     """Base of all errors that a user's input or data can cause."""
 
 
+class UnfinishedError(GoalError):
+    """The work could not be finished now, through nobody's mistake; the same command continues it. Exit status 75."""
+
+
 class ConfigError(GoalError):
     """A setting is wrong, or does not fit another setting."""
 

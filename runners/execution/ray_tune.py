@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn, Protocol
 
-from goal_core.errors import DeviceError, GoalError, first_line
+from goal_core.errors import DeviceError, GoalError, UnfinishedError, first_line
 from goal_core.training import TrainingEvent
 from runners.execution.worker import UnitJob, run_unit
 
@@ -49,7 +48,10 @@ MAX_RESTARTS = 3
 _RESTARTS = "GOAL_SWEEP_RELAUNCHES"
 
 
-class RayLostError(GoalError):
+_AGAIN = "run the same command again to continue"
+
+
+class RayLostError(UnfinishedError):
     """Ray has no machine left: its node process was killed, or the whole cluster is gone."""
 
 
@@ -69,6 +71,12 @@ class UnitObserver(Protocol):
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """Called with what happened to the trainings of a unit."""
+
+    def ended(self, job: UnitJob) -> None:
+        """Called when a unit has ended, by itself or because it was stopped."""
+
+    def step(self) -> None:
+        """Called several times a second, in the main thread. Signal handlers set here stay in place."""
 
     def lost(self, job: UnitJob, error: str) -> None:
         """Called when a unit's worker died.
@@ -139,20 +147,21 @@ class RayUnits:
         )
 
     def run(self, jobs: Sequence[UnitJob], observer: UnitObserver) -> None:
-        """Train units, and return when each of them is done or given up.
+        """Train units, and return when each of them is done or given up, or the observer stops them.
 
         Args:
             jobs: the units; Tune starts them in this order, as resources allow.
             observer: receives starts, events and losses.
 
         Raises:
-            RayLostError: Ray has no machine left. Tune itself would wait forever.
+            RayLostError: Ray has no machine left, for which Tune itself would wait forever, or Ray failed.
         """
         from ray import tune
+        from ray.exceptions import RayError
 
         # Tune must write its bookkeeping somewhere; nothing reads it.
-        with tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch, _terminate_like_interrupt():
-            tune.Tuner(
+        with tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch, _no_handlers_of_tune():
+            tuner = tune.Tuner(
                 tune.with_resources(_trial, {"cpu": self.resources.cpus, "gpu": self.resources.gpus}),
                 param_space={"unit": tune.grid_search(list(range(len(jobs)))), "jobs": tuple(jobs)},
                 tune_config=tune.TuneConfig(
@@ -169,7 +178,11 @@ class RayUnits:
                     failure_config=tune.FailureConfig(max_failures=WORKER_DEATHS),
                     callbacks=[_observer_callback(jobs, observer)],
                 ),
-            ).fit()
+            )
+            try:
+                tuner.fit()
+            except (RayError, tune.TuneError) as error:
+                raise RayLostError(f"Ray stopped: {first_line(error)}; {_AGAIN}") from error
 
 
 def _trial(config: dict[str, Any]) -> None:
@@ -201,6 +214,12 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
         def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             observer.lost(jobs[trial.config["unit"]], _error_line(trial))
 
+        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            observer.ended(jobs[trial.config["unit"]])
+
+        def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+            observer.step()
+
         def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             observer.lost(jobs[trial.config["unit"]], "")
 
@@ -220,7 +239,7 @@ def _check_alive() -> None:
     import ray
 
     if not any(node["Alive"] for node in ray.nodes()):
-        raise RayLostError("Ray has no machine left to train on; run the same command again to continue")
+        raise RayLostError(f"Ray has no machine left to train on; {_AGAIN}")
 
 
 def _stopper(observer: UnitObserver) -> Any:
@@ -254,17 +273,19 @@ def _passed_on() -> dict[str, str]:
 
 
 @contextmanager
-def _terminate_like_interrupt() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt within the block, so that a batch system's stop works like Ctrl-C."""
+def _no_handlers_of_tune() -> Iterator[None]:
+    """Keep Tune from handling signals: its own handler for SIGUSR1 would end the units before they have saved."""
+    from ray.tune import tune as module
 
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    original = getattr(module, "_setup_signal_catching", None)
+    # If a later version of Tune has no such function, the handlers that `UnitObserver.step` sets replace Tune's.
+    if original is not None:
+        module._setup_signal_catching = threading.Event
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        if original is not None:
+            module._setup_signal_catching = original
 
 
 def restart_command(error: Exception) -> NoReturn:

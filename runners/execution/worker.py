@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from goal_core.training import EpochDone, TrainingEvent, TrainingFailed, UnitPlan, train_unit
 from runners.store import AlreadyDoneError, LeaseHeldError, LeaseLostError, Store, TrainingFolder, charged_failures
@@ -17,6 +18,8 @@ HUNG = 70
 """Exit status of a worker that its watchdog ended."""
 HOPELESS = ("diverged", "collapsed")
 """Kinds of failure that another attempt would repeat with the same numbers."""
+STOP_CHECK_S = 1.0
+"""Seconds between looks at the store for the driver's wish to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +41,19 @@ def run_unit(job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None]) -> N
     """Run the trainings of a unit that are not done yet.
 
     When this returns, the store holds how each of them ended. An error of the whole unit (unreadable data, no GPU)
-    fails each training and is not raised, because the driver decides whether to try again.
+    fails each training and is not raised, because the driver decides whether to try again. If the driver asks its
+    workers to stop, every training saves its exact state, and their attempts are left for the driver to end.
 
     Args:
         job: the unit.
         send: passes events on to the driver.
     """
-    folders = _claim(job)
+    asked_to_stop = partial(Store(job.store).drivers.is_asked_to_stop, job.launch_id)
+    folders = {} if asked_to_stop() else _claim(job)
     if not folders:
         return
     plan = replace(job.plan, trainings=tuple(one for one in job.plan.trainings if one.key in folders))
-    with UnitListener(folders, send, job.watchdog) as listener:
+    with UnitListener(folders, send, job.watchdog, asked_to_stop) as listener:
         try:
             train_unit(plan, folders, listener)
         except Exception as error:
@@ -79,14 +84,20 @@ class UnitListener:
         folders: the folders of the unit's trainings, by key.
         send: passes events on to the driver.
         watchdog: seconds without a sign of life after which the process is ended; 0 disables this.
+        asked_to_stop: whether the driver wants the unit to save and stop.
     """
 
     def __init__(
-        self, folders: Mapping[str, TrainingFolder], send: Callable[[Sequence[TrainingEvent]], None], watchdog: int
+        self,
+        folders: Mapping[str, TrainingFolder],
+        send: Callable[[Sequence[TrainingEvent]], None],
+        watchdog: int,
+        asked_to_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.ended: set[str] = set()
         """Keys of the trainings that are done or failed."""
         self._folders, self._send, self._limit = folders, send, watchdog
+        self._asked_to_stop, self._stopping, self._looked = asked_to_stop, False, time.monotonic()
         self._seen = time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="goal-sweep watchdog", daemon=True)
@@ -106,6 +117,12 @@ class UnitListener:
     def alive(self) -> None:
         """Note a sign of life."""
         self._seen = time.monotonic()
+
+    def stopping(self) -> bool:
+        """Whether the driver has asked the unit to save and stop. It looks about once a second."""
+        if not self._stopping and time.monotonic() - self._looked >= STOP_CHECK_S:
+            self._looked, self._stopping = time.monotonic(), self._asked_to_stop()
+        return self._stopping
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """Write failures into the store, then send all events to the driver."""
