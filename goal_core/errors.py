@@ -15,7 +15,10 @@ class GoalError(ValueError):
 
 
 class UnfinishedError(GoalError):
-    """The work could not be finished now, through nobody's mistake; the same command continues it. Exit status 75."""
+    """The work could not be finished now, through nobody's mistake; the same command continues it."""
+
+    status = 75
+    """Exit status of the command."""
 
 
 class ConfigError(GoalError):

@@ -7,6 +7,7 @@ by the user.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -31,8 +32,7 @@ app = typer.Typer(
 for group in (launching, results, listing, checkpoints):
     app.add_typer(group)
 app.add_typer(data, name="data")
-_USAGE, _BUG, _UNFINISHED = 2, 70, 75
-"""Exit statuses; 70 and 75 are those of sysexits.h."""
+_USAGE, _BUG = 2, 70
 
 
 def _print_version(wanted: bool) -> None:
@@ -87,7 +87,7 @@ def _explain(error: Exception) -> int:
     """Print an error in one line. Returns the exit status."""
     if isinstance(error, GoalError):
         print(f"error: {error}", file=sys.stderr)
-        return _UNFINISHED if isinstance(error, UnfinishedError) else _USAGE
+        return error.status if isinstance(error, UnfinishedError) else _USAGE
     if isinstance(error, OSError):
         print(f"error: {error} (--debug shows where)", file=sys.stderr)
         return _USAGE
@@ -97,4 +97,10 @@ def _explain(error: Exception) -> int:
 
 def main() -> None:
     """Entry point of the `goal-sweep` script."""
-    sys.exit(run())
+    status = run()
+    if "ray" in sys.modules:
+        # Ray's own work at exit waits for a head process that may be gone, and then ends the process with status 1.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)

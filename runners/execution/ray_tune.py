@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -20,6 +21,7 @@ from typing import Any, NoReturn, Protocol
 
 from goal_core.errors import DeviceError, GoalError, UnfinishedError, first_line
 from goal_core.training import TrainingEvent
+from runners.execution.head_watch import HeadWatch, end_children, end_process
 from runners.execution.worker import UnitJob, run_unit
 
 # ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
@@ -37,22 +39,30 @@ QUIET = {
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+LOCAL_HEAD_S, CLUSTER_HEAD_S = 3.0, 35.0
+"""Seconds without an answer after which Ray's head process is lost; after 60 Ray ends the driver with status 1."""
 NODE_CHECK_S = 10.0
 """Seconds between checks that Ray has a machine left."""
 WORKER_DEATHS = 8
 """How often a unit's worker may die without an error of its own (a lost node, a kill) before the unit is given up."""
 
 
+_JOB_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 MAX_RESTARTS = 3
 """How often a command restarts itself after its local Ray died."""
 _RESTARTS = "GOAL_SWEEP_RELAUNCHES"
 
 
 _AGAIN = "run the same command again to continue"
+_HEAD_LOST = "Ray's head process does not answer"
 
 
 class RayLostError(UnfinishedError):
     """Ray has no machine left: its node process was killed, or the whole cluster is gone."""
+
+
+class _NoRay(BaseException):
+    """As `RayLostError`, within Tune, which cleans up after an `Exception` and would wait for what is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +123,8 @@ class RayUnits:
         import ray
 
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        # Batch systems may signal every process of a job. Ray's own inherit this mask and go on while the cells save.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_SIGNALS)
         try:
             ray.init(
                 address=self.address or "local",
@@ -123,18 +135,31 @@ class RayUnits:
             )
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise GoalError(f"cannot reach Ray at {self.address or 'this machine'}: {first_line(error)}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _JOB_SIGNALS)
         try:
             self._check_fit([node["Resources"] for node in ray.nodes() if node["Alive"]])
         except BaseException:
             ray.shutdown()
             raise
+        self._watch = HeadWatch(
+            ray.get_runtime_context().gcs_address,
+            LOCAL_HEAD_S if self.address is None else CLUSTER_HEAD_S,
+            lambda: end_process(f"error: {_HEAD_LOST}; {_AGAIN}", UnfinishedError.status),
+        )
+        self._watch.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Leave Ray. A local Ray ends, and its workers with it."""
         import ray
 
-        ray.shutdown()
+        if not self._watch.lost:
+            ray.shutdown()
+        elif self.address is None:
+            # A shutdown would wait for the head process; the machine's part of Ray is this process's children.
+            end_children()
+        self._watch.stop()
 
     def _check_fit(self, nodes: list[dict[str, float]]) -> None:
         need = self.resources
@@ -176,11 +201,13 @@ class RayUnits:
                     verbose=0,
                     stop=_stopper(observer),
                     failure_config=tune.FailureConfig(max_failures=WORKER_DEATHS),
-                    callbacks=[_observer_callback(jobs, observer)],
+                    callbacks=[_observer_callback(jobs, observer, self._watch)],
                 ),
             )
             try:
                 tuner.fit()
+            except _NoRay as gone:
+                raise RayLostError(f"{gone}; {_AGAIN}") from None
             except (RayError, tune.TuneError) as error:
                 raise RayLostError(f"Ray stopped: {first_line(error)}; {_AGAIN}") from error
 
@@ -197,7 +224,7 @@ def _trial_name(trial: Any) -> str:
     return f"unit-{trial.config['unit']:04d}"
 
 
-def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
+def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver, head: HeadWatch) -> Any:
     from ray import tune
 
     checked = time.monotonic()
@@ -225,7 +252,9 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
 
         def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
             nonlocal checked
-            if time.monotonic() - checked > NODE_CHECK_S:
+            if head.lost:
+                raise _NoRay(_HEAD_LOST)
+            if time.monotonic() - checked > NODE_CHECK_S and head.answers():
                 _check_alive()
                 checked = time.monotonic()
 
@@ -239,7 +268,7 @@ def _check_alive() -> None:
     import ray
 
     if not any(node["Alive"] for node in ray.nodes()):
-        raise RayLostError(f"Ray has no machine left to train on; {_AGAIN}")
+        raise _NoRay("Ray has no machine left to train on")
 
 
 def _stopper(observer: UnitObserver) -> Any:

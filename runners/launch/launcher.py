@@ -49,7 +49,7 @@ class LaunchOutcome:
     """How a launch ended."""
 
     status: int
-    """Exit status: 0 when all that was asked for is done, 1 when some cells failed, 75 or 130 when a signal stopped it."""
+    """Exit status: 0 when all that was asked for is done, 1 when cells failed, 75 or 130 when a signal stopped it."""
     progress: SweepProgress
     found_nothing_to_do: bool
     """Whether no training was left to do when the launch began."""

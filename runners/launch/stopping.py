@@ -13,15 +13,16 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from goal_core.atomic import StorageError
+from goal_core.errors import UnfinishedError
 from runners.execution.worker import UnitJob
 from runners.store import Store
 
-STOPPED, INTERRUPTED = 75, 130
+STOPPED, INTERRUPTED = UnfinishedError.status, 130
 """Exit status of a launch that a batch system stopped, and of one that the user interrupted."""
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 SAVE_S = 20.0
 """Seconds that the running units get to save their cells."""
-_REPEAT_S = 1.0
+REPEAT_S = 1.0
 """A signal this soon after another is the same wish: some senders signal a process and then its whole group."""
 
 
@@ -84,7 +85,7 @@ class StopSignals:
         first = self.received is None
         if first:
             self.received, self._first = signal.Signals(number), time.monotonic()
-        elif time.monotonic() - self._first < _REPEAT_S:
+        elif time.monotonic() - self._first < REPEAT_S:
             return
         if not (first and self._gentle):
             raise StopNow

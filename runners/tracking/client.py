@@ -87,7 +87,8 @@ class Tracking:
         Raises:
             TrackingError: MLflow can never work with these settings.
         """
-        if not self._wait(self._opened, timeout):
+        # A server that is silent can still be wrong only in ways that show at once.
+        if not self._wait(self._opened, timeout if self._file is not None else min(timeout, ANSWER_S)):
             self._raise_if_stopped()
         return self._opened.is_set()
 

@@ -135,3 +135,30 @@ def test_events_pass_on_after_the_store_has_them(sweep: OpenedSweep) -> None:
     failed = TrainingFailed(key=training.key, kind="error", reason="it broke", trace="")
     UnitListener({training.key: folder}, send, 0).events([failed])
     assert outcomes == ["failed"]
+
+
+def test_a_unit_that_starts_when_its_launch_is_stopping_claims_nothing(sweep: OpenedSweep) -> None:
+    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
+    with sweep.store.heartbeat("s") as launch:
+        sweep.store.drivers.ask_to_stop(launch.id)
+        run_unit(sweep.job(unit, launch.id, {}), lambda events: None)
+    assert [folder.attempts.all() for folder in folders(sweep)] == [[], []]
+
+
+def test_a_unit_that_was_stopped_ends_no_attempt_because_the_driver_does(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def stops(plan: object, files: object, listener: UnitListener) -> None:
+        asked.append(listener.stopping())
+        sweep.store.drivers.ask_to_stop(launch.id)
+        asked.extend(listener.stopping() for _ in range(2))
+
+    monkeypatch.setattr(worker, "train_unit", stops)
+    monkeypatch.setattr(worker, "STOP_CHECK_S", 0.0)
+    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
+    with sweep.store.heartbeat("s") as launch:
+        run_unit(sweep.job(unit, launch.id, {}), lambda events: None)
+    assert asked == [False, True, True]
+    assert [folder.attempts.all()[-1].outcome for folder in folders(sweep)] == ["running", "running"]
