@@ -7,6 +7,7 @@ by the user.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -100,7 +101,8 @@ def main() -> None:
     status = run()
     if "ray" in sys.modules:
         # Ray's own work at exit waits for a head process that may be gone, and then ends the process with status 1.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # nobody may read any more
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(status)
     sys.exit(status)

@@ -136,7 +136,7 @@ def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callab
     with SweepTracking(tracked, target, live=False) as tracking:
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:
-            raise GoalError(f"the results are imported, but {tracking.trouble}")
+            raise UnfinishedError(f"the results are imported, but {tracking.trouble}")
     say(f"report: {SweepArguments(str(path)).command('report')}")
 
 
