@@ -45,7 +45,7 @@ def launch(
 
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
-    from runners.launch.stopping import StopNow, StopSignals
+    from runners.launch.stopping import StopSignals
 
     if only_failed and (retry_failed or force):
         raise GoalError("give --only-failed without --retry-failed and --force, which train more than the failed cells")
@@ -59,7 +59,7 @@ def launch(
     with StopSignals() as signals:
         try:
             status = _launch(arguments, address, failed, signals, force=force, fail_fast=fail_fast)
-        except StopNow:
+        except KeyboardInterrupt:
             console.print(f"{signals.cause}: the same command continues", soft_wrap=True)
             status = signals.status
     raise typer.Exit(status)

@@ -118,6 +118,7 @@ class RayUnits:
         Raises:
             DeviceError: no machine of the cluster has the resources of a unit.
             GoalError: the cluster cannot be reached.
+            KeyboardInterrupt: SIGTERM came while Ray started.
         """
         os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
         import ray
@@ -133,6 +134,8 @@ class RayUnits:
                 include_dashboard=False if self.address is None else None,
                 **({"runtime_env": {"env_vars": _passed_on()}} if self.address else {}),
             )
+        except SystemExit:  # from Ray's own handler of SIGTERM
+            raise KeyboardInterrupt from None
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise GoalError(f"cannot reach Ray at {self.address or 'this machine'}: {first_line(error)}") from error
         finally:

@@ -20,7 +20,7 @@ from runners.execution.worker import HOPELESS, UnitJob
 from runners.launch.live import LiveView, overview, plus_minus
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.progress import SweepProgress
-from runners.launch.stopping import STOPPED, StopNow, StopSignals, WindDown
+from runners.launch.stopping import STOPPED, StopSignals, WindDown
 from runners.store import BEST, Outcome, charged_failures, end_attempt
 from runners.tracking.sync import SweepTracking
 from sweeps import Training, pack
@@ -232,8 +232,9 @@ class Launcher:
             if self._signals.received is None:
                 self._end_running("Ray died")
                 raise
-        except StopNow:
-            pass  # a second signal, or one that came while no unit was running
+        except KeyboardInterrupt:  # a second signal, or one that came while no unit was running
+            if self._signals.received is None:
+                raise
         if self._signals.received is not None:
             return self._stopped()
         if self._failed_fast:
@@ -254,6 +255,7 @@ class Launcher:
         resources = self._sweep.config.resources
         needs = Resources(cpus=resources.cpus, gpus=resources.gpus)
         with self._view, RayUnits(self._options.address, needs) as ray:
+            self._signals.install()
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
             self._tracking.tracking.wait_open()

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goal_core.atomic import StorageError
 from goal_core.errors import UnfinishedError
-from runners.execution.worker import UnitJob
-from runners.store import Store
+
+if TYPE_CHECKING:  # a launch handles signals before it spends seconds on loading torch
+    from runners.execution.worker import UnitJob
+    from runners.store import Store
 
 STOPPED, INTERRUPTED = UnfinishedError.status, 130
 """Exit status of a launch that a batch system stopped, and of one that the user interrupted."""
@@ -26,14 +28,11 @@ REPEAT_S = 1.0
 """A signal this soon after another is the same wish: some senders signal a process and then its whole group."""
 
 
-class StopNow(KeyboardInterrupt):
-    """The launch must stop at once. Raised in the main thread by a signal."""
-
-
 class StopSignals:
     """Handles the signals that end a launch. A context manager, for the main thread.
 
-    Outside of `gentle` a signal raises `StopNow`. Within it the first signal only sets `received`.
+    Outside of `gentle` a signal raises `KeyboardInterrupt`, which is also what Ray's calls raise for any signal. Within
+    it the first signal only sets `received`.
     """
 
     def __init__(self) -> None:
@@ -76,10 +75,10 @@ class StopSignals:
 
     @property
     def cause(self) -> str:
-        """What stopped the launch, for its log and the records of its attempts."""
-        if self.received is None or self.received == signal.SIGINT:
+        """What stopped the launch, for its log and its attempts. Only Ray can take a signal, SIGTERM, for itself."""
+        if self.received == signal.SIGINT:
             return "interrupted by the user"
-        return f"stopped by {self.received.name}"
+        return f"stopped by {(self.received or signal.SIGTERM).name}"
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         first = self.received is None
@@ -88,7 +87,7 @@ class StopSignals:
         elif time.monotonic() - self._first < REPEAT_S:
             return
         if not (first and self._gentle):
-            raise StopNow
+            raise KeyboardInterrupt
 
 
 class WindDown:

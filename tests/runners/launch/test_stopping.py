@@ -10,7 +10,7 @@ import pytest
 
 from runners.launch import stopping
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.stopping import StopNow, StopSignals, WindDown
+from runners.launch.stopping import StopSignals, WindDown
 from sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 
@@ -25,7 +25,7 @@ def receive(number: signal.Signals) -> None:
 def test_a_signal_stops_at_once_with_its_status_and_handlers_are_put_back(number: signal.Signals) -> None:
     before = [signal.getsignal(one) for one in NUMBERS]
     with StopSignals() as signals:
-        with pytest.raises(StopNow):
+        with pytest.raises(KeyboardInterrupt):
             receive(number)
         assert signals.received == number
         assert signals.status == (130 if number == signal.SIGINT else 75)
@@ -38,7 +38,7 @@ def test_where_cells_can_save_the_first_signal_is_noted_and_the_second_stops(mon
         receive(signal.SIGUSR1)  # the same wish: the sender signalled the process and its group
         assert signals.cause == "stopped by SIGUSR1"
         monkeypatch.setattr(stopping, "REPEAT_S", 0.0)
-        with pytest.raises(StopNow):
+        with pytest.raises(KeyboardInterrupt):
             receive(signal.SIGINT)
         assert signals.status == 75  # the first signal decides
 
