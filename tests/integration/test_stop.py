@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600
 IMAGES = 1500
 """Enough for an epoch of many seconds."""
 SIGNAL_S, FINISHED_S = 60, 60
-"""Seconds that a launch may take to end after a signal, and one that finds nothing to train, on a busy machine; it was 125 and 191."""
+"""Seconds that a launch may take to end after a signal, and one that finds nothing to train, on a busy machine."""
 
 
 @pytest.fixture
