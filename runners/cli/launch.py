@@ -85,7 +85,6 @@ def _launch(
     except RayLostError as error:
         if address is not None:
             raise
-        console.print("Ray died on this machine; starting again from the last finished epochs", soft_wrap=True)
         restart_command(error)
     if not outcome.stopped:
         _report(opened, outcome, arguments)

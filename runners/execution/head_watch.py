@@ -13,18 +13,18 @@ import psutil
 
 PERIOD_S = 1.0
 """Seconds between two attempts to connect."""
-STUCK_S = 15.0
+STUCK_S = 8.0
 """Seconds that the driver gets to notice the loss by itself."""
 
 
 class HeadWatch:
-    """Connects to the head process every second, on its own thread. A context manager.
+    """Connects to the head process every second, on its own thread.
 
     Args:
         address: ``host:port`` of the head process.
         patience: seconds without an answer after which it counts as lost; a cluster may start a new one.
-        stuck: called on the thread if the block has not ended `STUCK_S` seconds after the loss, because the driver
-            hangs in a call to Ray. It ends the process.
+        stuck: called on the thread if nobody has stopped the watch `STUCK_S` seconds after the loss, because the driver
+            hangs in a call to Ray. It must end or replace the process.
     """
 
     def __init__(self, address: str, patience: float, stuck: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ every launch gives Tune a fresh list of the remaining units and never restores T
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,10 +108,13 @@ class RayUnits:
     Args:
         address: the cluster's address; None starts a local Ray on this machine.
         resources: the resources of each unit.
+        before_restart: called before this process is replaced although its main thread hangs in a call to Ray.
     """
 
-    def __init__(self, address: str | None, resources: Resources) -> None:
-        self.address, self.resources = address, resources
+    def __init__(
+        self, address: str | None, resources: Resources, before_restart: Callable[[], None] = lambda: None
+    ) -> None:
+        self.address, self.resources, self._before_restart = address, resources, before_restart
 
     def __enter__(self) -> RayUnits:
         """Start or join Ray, and check that some machine has room for a unit.
@@ -148,7 +152,7 @@ class RayUnits:
         self._watch = HeadWatch(
             ray.get_runtime_context().gcs_address,
             LOCAL_HEAD_S if self.address is None else CLUSTER_HEAD_S,
-            lambda: end_process(f"error: {_HEAD_LOST}; {_AGAIN}", UnfinishedError.status),
+            self._leave_stuck,
         )
         self._watch.start()
         return self
@@ -163,6 +167,16 @@ class RayUnits:
             # A shutdown would wait for the head process; the machine's part of Ray is this process's children.
             end_children()
         self._watch.stop()
+
+    def _leave_stuck(self) -> None:
+        """Leave a main thread that hangs in a call to Ray: start the command again, or end the process."""
+        lost = RayLostError(f"{_HEAD_LOST}; {_AGAIN}")
+        if self.address is None:
+            end_children()
+            with contextlib.suppress(RayLostError, OSError):
+                self._before_restart()
+                restart_command(lost)
+        end_process(f"error: {lost}", lost.status)
 
     def _check_fit(self, nodes: list[dict[str, float]]) -> None:
         need = self.resources
@@ -334,6 +348,6 @@ def restart_command(error: Exception) -> NoReturn:
     if count >= MAX_RESTARTS:
         raise error
     os.environ[_RESTARTS] = str(count + 1)
-    sys.stdout.flush()
+    print("Ray died on this machine; starting again from the last finished epochs", flush=True)
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *(word for word in sys.orig_argv[1:] if word != "--force")])

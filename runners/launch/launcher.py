@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from rich.console import Console
@@ -254,7 +255,8 @@ class Launcher:
     def _train(self) -> None:
         resources = self._sweep.config.resources
         needs = Resources(cpus=resources.cpus, gpus=resources.gpus)
-        with self._view, RayUnits(self._options.address, needs) as ray:
+        withdraw = partial(self._sweep.store.drivers.bury, self._launch_id)
+        with self._view, RayUnits(self._options.address, needs, withdraw) as ray:
             self._signals.install()
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
