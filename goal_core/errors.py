@@ -1,7 +1,7 @@
 """Errors that a user can act on. Any other exception that escapes is a bug.
 
 Each message says which rule was broken, the value received, and what is allowed. The command line prints it as one
-line and exits with 2; a traceback appears only with ``--debug``.
+line and exits with 2, or 75 for an `UnfinishedError`; a traceback appears only with ``--debug``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,13 @@ from collections.abc import Iterable
 
 class GoalError(ValueError):
     """Base of all errors that a user's input or data can cause."""
+
+
+class UnfinishedError(GoalError):
+    """The work could not be finished now, through nobody's mistake; the same command continues it."""
+
+    status = 75
+    """Exit status of the command."""
 
 
 class ConfigError(GoalError):

@@ -39,6 +39,7 @@ class EvalSplit:
     def caption_chunks(self) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
         """Caption numbers, their padded tokens (C, L) and their lengths (C,), chunk by chunk, the longest first."""
         for start in range(0, len(self.order), TEXT_CHUNK):
+            self.alive()
             rows = self.order[start : start + TEXT_CHUNK]
             yield rows, *self.captions.batch(rows)
 

@@ -92,6 +92,8 @@ class CellTrainer:
         self.collapse = CollapseDetector(margin=self.objective.margin, patience=unit.stage.collapse_patience)
         self.epoch, self.next_step = 0, 0
         """The position, both counted from 0: ``epoch`` epochs and ``next_step`` steps of the next are done."""
+        self._saved = (0, 0)
+        """The position whose state is on the disk; a cell at its beginning needs none."""
         self.best_epoch = 0
         self.best_rsum: float | None = None
         """Those of the best epoch so far, counted from 1; 0 and None before there is one."""
@@ -236,6 +238,12 @@ class CellTrainer:
         tensors = {key: value for name, (get, _) in parts.items() for key, value in with_prefix(name, get()).items()}
         state = {name: get() for name, (get, _) in values.items()}
         self.files.save_with(LAST, lambda path: write_checkpoint(path, tensors, state))
+        self._saved = self.epoch, self.next_step
+
+    def save_unsaved(self) -> None:
+        """Save the state, unless the disk has it already. After the last epoch the weights may be the best epoch's."""
+        if self._saved != (self.epoch, self.next_step):
+            self.save_last()
 
     def resume(self) -> bool:
         """Continue from the newest saved state that is whole, if there is one. Damaged files are logged and set aside.
@@ -265,6 +273,7 @@ class CellTrainer:
         state = {"steps_before": 0, **state}  # which earlier versions did not write
         for name, (_, put) in values.items():
             put(state[name])
+        self._saved = self.epoch, self.next_step
         # A crash may have come between the state and the files that follow it; the state is what counts.
         self._write_records()
 

@@ -155,6 +155,10 @@ class Listener(Protocol):
         """What happened to the trainings since the last call; called at most once an epoch."""
         return
 
+    def stopping(self) -> bool:
+        """Whether the unit should save its cells and stop now; asked after every step and in long evaluations."""
+        return False
+
 
 class SilentListener(Listener):
     """A listener that ignores everything."""

@@ -46,7 +46,8 @@ def train_unit(
         dataset: the data, if it is open already.
 
     Returns:
-        How each training ended, in the order in which they ended.
+        How each training ended, in the order in which they ended. Those that the listener stopped are left out; their
+        files hold the exact state, from which the next call continues.
 
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
@@ -70,6 +71,10 @@ def use_device(unit: UnitPlan) -> None:
         raise DeviceError("a GPU was requested (resources.gpus), but torch finds no CUDA device")
 
 
+class _Stopped(BaseException):
+    """The listener wants the unit to stop. Not an error, so that no cell is failed for it."""
+
+
 class UnitTrainer:
     """The cells of a unit and all that they share; :func:`train_unit` makes one and runs it."""
 
@@ -79,7 +84,7 @@ class UnitTrainer:
         self._unit, self._files, self._listener, self._dataset = unit, files, listener, dataset
         self._initial = InitialModel(unit.model, unit.data, dataset)
         self._weights_id = self._initial.framework.weights_id(self._initial.model)
-        self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=listener.alive)
+        self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=self._alive)
         self._source = BatchSource(
             dataset.splits["train"],
             self._initial.tokenizer,
@@ -100,7 +105,18 @@ class UnitTrainer:
         self._outcomes: list[TrainingDone | TrainingFailed] = []
 
     def train(self) -> list[TrainingDone | TrainingFailed]:
-        """The training loop. Returns how each training ended, in the order in which they ended."""
+        """Train until every cell is at its end, or the listener stops. Returns how each training ended, in order."""
+        try:
+            self._train()
+        except _Stopped:
+            for cell in list(self._cells.values()):
+                with self._fails_alone(cell.key):
+                    cell.save_unsaved()
+        self._report()
+        return self._outcomes
+
+    def _train(self) -> None:
+        """The training loop."""
         stage, steps = self._unit.stage, self._source.steps_per_epoch
         for epoch in range(self._start(), stage.epochs):
             for step, batch in self._batches(epoch):
@@ -112,6 +128,7 @@ class UnitTrainer:
                         if stage.checkpoint_every and cell.next_step % stage.checkpoint_every == 0:
                             cell.save_last()
                 self._listener.step()
+                self._stop_if_asked()
             for cell in self._cells_at(epoch, steps):
                 with self._fails_alone(cell.key):
                     self._validate(cell)
@@ -121,8 +138,14 @@ class UnitTrainer:
         for cell in list(self._cells.values()):
             with self._fails_alone(cell.key):
                 self._finish(cell)
-        self._report()
-        return self._outcomes
+
+    def _alive(self) -> None:
+        self._listener.alive()
+        self._stop_if_asked()
+
+    def _stop_if_asked(self) -> None:
+        if self._listener.stopping():
+            raise _Stopped
 
     def close(self) -> None:
         """Stop the processes that decode images."""
@@ -179,7 +202,7 @@ class UnitTrainer:
             if name not in self._splits:
                 split = self._dataset.splits[name]
                 inputs = self._trunk.split_inputs(split)
-                self._splits[name] = prepare_split(split, self._initial.tokenizer, inputs, self._listener.alive)
+                self._splits[name] = prepare_split(split, self._initial.tokenizer, inputs, self._alive)
 
     def _batches(self, epoch: int) -> Iterator[tuple[int, Batch]]:
         """The epoch's batches that a cell needs, each with its step, as long as a cell is in this epoch."""

@@ -1,18 +1,23 @@
 """The `goal-sweep` command: all groups of commands, and the exit status.
 
-Exit status: 0 done, 1 some cells failed, 2 bad usage or input, 130 interrupted.
+Exit status: 0 done; 1 some cells failed, and nothing else; 2 bad usage or input; 70 an internal error, which is a bug;
+75 stopped before the end by a signal, or because Ray or tracking is gone: the same command continues; 130 interrupted
+by the user.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import traceback
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 
-from goal_core.errors import GoalError
+from goal_core.errors import GoalError, UnfinishedError, first_line
 from runners.cli.checkpoints import checkpoints
 from runners.cli.data import data
 from runners.cli.launch import launching
@@ -28,7 +33,7 @@ app = typer.Typer(
 for group in (launching, results, listing, checkpoints):
     app.add_typer(group)
 app.add_typer(data, name="data")
-_USAGE = 2
+_USAGE, _BUG = 2, 70
 
 
 def _print_version(wanted: bool) -> None:
@@ -62,16 +67,6 @@ _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__na
 def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
     try:
         returned = act()
-    except GoalError as error:
-        if debug:
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        return _USAGE
-    except OSError as error:
-        if debug:
-            raise
-        print(f"error: {error} (--debug shows where)", file=sys.stderr)
-        return _USAGE
     except typer.Exit as leave:
         return int(leave.exit_code)
     except (typer.Abort, KeyboardInterrupt):
@@ -82,9 +77,32 @@ def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
             asked = f" (see {error.ctx.command_path} --help)" if getattr(error, "ctx", None) else ""
             print(f"error: {said.rstrip('.').replace('Value error, ', '')}{asked}", file=sys.stderr)
         return _USAGE
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _explain(error)
     return int(returned) if isinstance(returned, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    """Print an error in one line. Returns the exit status."""
+    if isinstance(error, GoalError):
+        print(f"error: {error}", file=sys.stderr)
+        return error.status if isinstance(error, UnfinishedError) else _USAGE
+    if isinstance(error, OSError):
+        print(f"error: {error} (--debug shows where)", file=sys.stderr)
+        return _USAGE
+    print(f"internal error: {type(error).__name__}: {first_line(error)} (--debug shows where)", file=sys.stderr)
+    return _BUG
 
 
 def main() -> None:
     """Entry point of the `goal-sweep` script."""
-    sys.exit(run())
+    status = run()
+    if "ray" in sys.modules:
+        # Ray's own work at exit waits for a head process that may be gone, and then ends the process with status 1.
+        with contextlib.suppress(OSError):  # nobody may read any more
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runners.launch.estimate import StagePlan
     from runners.launch.launcher import LaunchOutcome
     from runners.launch.opened_sweep import OpenedSweep
+    from runners.launch.stopping import StopSignals
     from runners.store import TrainingFolder
     from sweeps import Cell, SweepConfig
 
@@ -44,46 +45,69 @@ def launch(
 
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
-    from runners.execution.ray_tune import RayLostError, restart_command
-    from runners.launch.launcher import INTERRUPTED, LaunchOptions, launch_sweep
+    from runners.launch.stopping import StopSignals
 
     if only_failed and (retry_failed or force):
         raise GoalError("give --only-failed without --retry-failed and --force, which train more than the failed cells")
     arguments = SweepArguments(sweep, set_, store, tracking_uri)
-    opened = arguments.open()
     if dry_run:
+        opened = arguments.open()
         opened.check_trainable()
         _print_plan(opened)
         return
     failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
+    with StopSignals() as signals:
+        try:
+            status = _launch(arguments, address, failed, signals, force=force, fail_fast=fail_fast)
+        except KeyboardInterrupt:
+            console.print(f"{signals.cause}: the same command continues", soft_wrap=True)
+            status = signals.status
+    raise typer.Exit(status)
+
+
+def _launch(
+    arguments: SweepArguments,
+    address: str | None,
+    failed: Literal["keep", "retry", "only"],
+    signals: StopSignals,
+    *,
+    force: bool,
+    fail_fast: bool,
+) -> int:
+    """Launch a sweep and write its report. Returns the exit status."""
+    from runners.execution.ray_tune import RayLostError, restart_command
+    from runners.launch.launcher import LaunchOptions, launch_sweep
+
+    opened = arguments.open()
     options = LaunchOptions(address=address, failed=failed, force=force, fail_fast=fail_fast)
     try:
-        outcome = launch_sweep(opened, options, console, arguments.command)
+        outcome = launch_sweep(opened, options, console, arguments.command, signals)
     except RayLostError as error:
         if address is not None:
             raise
-        console.print("Ray died on this machine; starting again from the last finished epochs", soft_wrap=True)
         restart_command(error)
-    if outcome.status != INTERRUPTED:
+    if not outcome.stopped:
         _report(opened, outcome, arguments)
-    raise typer.Exit(outcome.status)
+    return outcome.status
 
 
 def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArguments) -> None:
     from runners.cli import reports
 
     target, digest = reports.ReportTarget.of(sweep.config), outcome.progress.digest()
+    again = arguments.command("report", with_tracking=True)
     if outcome.found_nothing_to_do and reports.is_current(target, digest):
         console.print(f"nothing to train; report: {target.folder / 'report.html'}", soft_wrap=True)
+        return
+    if not outcome.is_tracked:
+        print(f"no report, because tracking is not up to date; afterwards: {again}", file=sys.stderr)
         return
     try:
         reports.print_result(reports.report([target], None, None, "paper"), console)
         reports.mark_current(target, digest)
     except GoalError as error:
-        if outcome.status == 0:
-            raise
-        # Cells failed, and the exit status must say so. The report may have failed for the same reason (a full disk).
-        print(f"error: no report: {error}", file=sys.stderr)
+        # The exit status tells how training ended. The report may have failed for the same reason (a full disk).
+        print(f"error: no report: {error}; afterwards: {again}", file=sys.stderr)
         return
     console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}", soft_wrap=True)
 

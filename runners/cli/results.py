@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 import psutil
 import typer
 
-from goal_core.errors import GoalError
+from goal_core.errors import GoalError, UnfinishedError
 from runners.cli.options import Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
 
 results = typer.Typer()
@@ -70,7 +70,7 @@ def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: U
     with SweepTracking(opened, opened.store, live=False, thorough=True) as tracking:
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:
-            raise GoalError(tracking.trouble)
+            raise UnfinishedError(tracking.trouble)
     attached = reports.restore(reports.ReportTarget.of(opened.config))
     console.print(f"tracking is up to date{', and has the report' if attached else ''}")
 
@@ -136,7 +136,7 @@ def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callab
     with SweepTracking(tracked, target, live=False) as tracking:
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:
-            raise GoalError(f"the results are imported, but {tracking.trouble}")
+            raise UnfinishedError(f"the results are imported, but {tracking.trouble}")
     say(f"report: {SweepArguments(str(path)).command('report')}")
 
 

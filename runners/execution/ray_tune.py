@@ -6,22 +6,24 @@ every launch gives Tune a fresh list of the remaining units and never restores T
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn, Protocol
 
-from goal_core.errors import DeviceError, GoalError, first_line
+from goal_core.errors import DeviceError, GoalError, UnfinishedError, first_line
 from goal_core.training import TrainingEvent
+from runners.execution.head_watch import HeadWatch, end_children, end_process
 from runners.execution.signs_of_life import SignsOfLife, count_attempts
 from runners.execution.worker import UnitJob, run_unit
 
@@ -40,6 +42,8 @@ QUIET = {
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+LOCAL_HEAD_S, CLUSTER_HEAD_S = 3.0, 35.0
+"""Seconds without an answer after which Ray's head process is lost; after 60 Ray ends the driver with status 1."""
 NODE_CHECK_S = 10.0
 """Seconds between checks that Ray has a machine left."""
 IDLE_DEATHS = 8
@@ -47,13 +51,22 @@ IDLE_DEATHS = 8
 NODE_LOSS_S = 60.0
 """Seconds within which Ray notices that a machine is lost."""
 
+_JOB_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 MAX_RESTARTS = 3
 """How often a command restarts itself after its local Ray died."""
 _RESTARTS = "GOAL_SWEEP_RELAUNCHES"
 
 
-class RayLostError(GoalError):
+_AGAIN = "run the same command again to continue"
+_HEAD_LOST = "Ray's head process does not answer"
+
+
+class RayLostError(UnfinishedError):
     """Ray has no machine left: its node process was killed, or the whole cluster is gone."""
+
+
+class _NoRay(BaseException):
+    """As `RayLostError`, within Tune, which cleans up after an `Exception` and would wait for what is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +85,12 @@ class UnitObserver(Protocol):
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """Called with what happened to the trainings of a unit."""
+
+    def ended(self, job: UnitJob) -> None:
+        """Called when a unit has ended, by itself or because it was stopped."""
+
+    def step(self) -> None:
+        """Called several times a second, in the main thread. Signal handlers set here stay in place."""
 
     def lost(self, job: UnitJob, error: str) -> None:
         """Called when a unit's worker died.
@@ -95,10 +114,13 @@ class RayUnits:
     Args:
         address: the cluster's address; None starts a local Ray on this machine.
         resources: the resources of each unit.
+        before_restart: called before this process is replaced although its main thread hangs in a call to Ray.
     """
 
-    def __init__(self, address: str | None, resources: Resources) -> None:
-        self.address, self.resources = address, resources
+    def __init__(
+        self, address: str | None, resources: Resources, before_restart: Callable[[], None] = lambda: None
+    ) -> None:
+        self.address, self.resources, self._before_restart = address, resources, before_restart
 
     def __enter__(self) -> RayUnits:
         """Start or join Ray, and check that some machine has room for a unit.
@@ -106,11 +128,14 @@ class RayUnits:
         Raises:
             DeviceError: no machine of the cluster has the resources of a unit.
             GoalError: the cluster cannot be reached.
+            KeyboardInterrupt: SIGTERM came while Ray started.
         """
         os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
         import ray
 
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        # Batch systems may signal every process of a job. Ray's own inherit this mask and go on while the cells save.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_SIGNALS)
         try:
             ray.init(
                 address=self.address or "local",
@@ -119,20 +144,45 @@ class RayUnits:
                 include_dashboard=False if self.address is None else None,
                 **({"runtime_env": {"env_vars": _passed_on()}} if self.address else {}),
             )
+        except SystemExit:  # from Ray's own handler of SIGTERM
+            raise KeyboardInterrupt from None
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise GoalError(f"cannot reach Ray at {self.address or 'this machine'}: {first_line(error)}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _JOB_SIGNALS)
         try:
             self._check_fit([node["Resources"] for node in ray.nodes() if node["Alive"]])
         except BaseException:
             ray.shutdown()
             raise
+        self._watch = HeadWatch(
+            ray.get_runtime_context().gcs_address,
+            LOCAL_HEAD_S if self.address is None else CLUSTER_HEAD_S,
+            self._leave_stuck,
+        )
+        self._watch.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Leave Ray. A local Ray ends, and its workers with it."""
         import ray
 
-        ray.shutdown()
+        if not self._watch.lost:
+            ray.shutdown()
+        elif self.address is None:
+            # A shutdown would wait for the head process; the machine's part of Ray is this process's children.
+            end_children()
+        self._watch.stop()
+
+    def _leave_stuck(self) -> None:
+        """Leave a main thread that hangs in a call to Ray: start the command again, or end the process."""
+        lost = RayLostError(f"{_HEAD_LOST}; {_AGAIN}")
+        if self.address is None:
+            end_children()
+            with contextlib.suppress(RayLostError, OSError):
+                self._before_restart()
+                restart_command(lost)
+        end_process(f"error: {lost}", lost.status)
 
     def _check_fit(self, nodes: list[dict[str, float]]) -> None:
         need = self.resources
@@ -145,20 +195,21 @@ class RayUnits:
         )
 
     def run(self, jobs: Sequence[UnitJob], observer: UnitObserver) -> None:
-        """Train units, and return when each of them is done or given up.
+        """Train units, and return when each of them is done or given up, or the observer stops them.
 
         Args:
             jobs: the units; Tune starts them in this order, as resources allow.
             observer: receives starts, events and losses.
 
         Raises:
-            RayLostError: Ray has no machine left. Tune itself would wait forever.
+            RayLostError: Ray has no machine left, for which Tune itself would wait forever, or Ray failed.
         """
         from ray import tune
+        from ray.exceptions import RayError
 
         # Tune must write its bookkeeping somewhere; nothing reads it.
-        with tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch, _terminate_like_interrupt():
-            tune.Tuner(
+        with tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch, _no_handlers_of_tune():
+            tuner = tune.Tuner(
                 tune.with_resources(_trial, {"cpu": self.resources.cpus, "gpu": self.resources.gpus}),
                 param_space={"unit": tune.grid_search(list(range(len(jobs)))), "jobs": tuple(jobs)},
                 tune_config=tune.TuneConfig(
@@ -174,9 +225,15 @@ class RayUnits:
                     stop=_stopper(observer),
                     # The store decides who pays for a death, so Tune restarts a dead worker however often it died.
                     failure_config=tune.FailureConfig(max_failures=-1),
-                    callbacks=[_observer_callback(jobs, observer)],
+                    callbacks=[_observer_callback(jobs, observer, self._watch)],
                 ),
-            ).fit()
+            )
+            try:
+                tuner.fit()
+            except _NoRay as gone:
+                raise RayLostError(f"{gone}; {_AGAIN}") from None
+            except (RayError, tune.TuneError) as error:
+                raise RayLostError(f"Ray stopped: {first_line(error)}; {_AGAIN}") from error
 
 
 def _trial(config: dict[str, Any]) -> None:
@@ -210,7 +267,7 @@ def _trial_name(trial: Any) -> str:
     return f"unit-{trial.config['unit']:04d}"
 
 
-def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
+def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver, head: HeadWatch) -> Any:
     from ray import tune
 
     checked = time.monotonic()
@@ -235,10 +292,14 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
 
         def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             signs.end(job_of(trial))
+            observer.ended(job_of(trial))
 
         def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             signs.end(job_of(trial))
             observer.lost(job_of(trial), _error_line(trial))
+
+        def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+            observer.step()
 
         def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             unit, job = trial.config["unit"], job_of(trial)
@@ -253,7 +314,9 @@ def _observer_callback(jobs: Sequence[UnitJob], observer: UnitObserver) -> Any:
         def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
             nonlocal checked
             signs.check()
-            if time.monotonic() - checked > NODE_CHECK_S:
+            if head.lost:
+                raise _NoRay(_HEAD_LOST)
+            if time.monotonic() - checked > NODE_CHECK_S and head.answers():
                 _check_alive()
                 checked = time.monotonic()
 
@@ -267,7 +330,7 @@ def _check_alive() -> None:
     import ray
 
     if not any(node["Alive"] for node in ray.nodes()):
-        raise RayLostError("Ray has no machine left to train on; run the same command again to continue")
+        raise _NoRay("Ray has no machine left to train on")
 
 
 def _stopper(observer: UnitObserver) -> Any:
@@ -301,17 +364,19 @@ def _passed_on() -> dict[str, str]:
 
 
 @contextmanager
-def _terminate_like_interrupt() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt within the block, so that a batch system's stop works like Ctrl-C."""
+def _no_handlers_of_tune() -> Iterator[None]:
+    """Keep Tune from handling signals: its own handler for SIGUSR1 would end the units before they have saved."""
+    from ray.tune import tune as module
 
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    original = getattr(module, "_setup_signal_catching", None)
+    # If a later version of Tune has no such function, the handlers that `UnitObserver.step` sets replace Tune's.
+    if original is not None:
+        module._setup_signal_catching = threading.Event
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        if original is not None:
+            module._setup_signal_catching = original
 
 
 def restart_command(error: Exception) -> NoReturn:
@@ -328,6 +393,6 @@ def restart_command(error: Exception) -> NoReturn:
     if count >= MAX_RESTARTS:
         raise error
     os.environ[_RESTARTS] = str(count + 1)
-    sys.stdout.flush()
+    print("Ray died on this machine; starting again from the last finished epochs", flush=True)
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *(word for word in sys.orig_argv[1:] if word != "--force")])

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from goal_core.atomic import DamagedError
 from goal_core.data import Dataset
@@ -35,6 +36,8 @@ UNCHARGED = (*NOT_RETRIED, "damaged")
 """Kinds of failure that are not the cell's fault."""
 HOPELESS = ("diverged", "collapsed")
 """Kinds of failure that another attempt would repeat with the same numbers."""
+STOP_CHECK_S = 1.0
+"""Seconds between looks at the store for the driver's wish to stop."""
 _LOOK_S = 2.0
 """Seconds between looks at whether a suspect has saved a state within its epoch."""
 _RECORD_S = 30.0
@@ -74,7 +77,8 @@ def run_unit(
     When this returns, the store holds how each of them ended. An error of the whole unit (unreadable data, no GPU)
     fails each training and is not raised, because the driver decides whether to try again. If this process dies, the
     driver calls this again in another process, which finds out whether a training is at fault (`runners.execution.
-    verdict`).
+    verdict`). If the driver asks its workers to stop, every training saves its exact state, and their attempts are left
+    for the driver to end.
 
     Args:
         job: the unit.
@@ -106,6 +110,7 @@ class _Worker:
     ) -> None:
         self._job, self._send, self._node, self._dataset = job, send, node, dataset
         self.store = Store(job.store)
+        self._asked_to_stop = partial(self.store.drivers.is_asked_to_stop, job.launch_id)
         self._ended: set[str] = set()
         """Keys of the trainings that are done or failed."""
 
@@ -116,13 +121,15 @@ class _Worker:
             trainings: the group; those that ended or cannot be claimed are left out.
             until_saved: stop as soon as they have saved a state.
         """
-        folders = self._claim(trainings)
+        folders = {} if self._asked_to_stop() else self._claim(trainings)
         if not folders:
             return
         if until_saved:
             _log(folders, "tried apart from the rest of its unit, because a worker died without progress")
         plan = replace(self._job.plan, trainings=tuple(one for one in self._job.plan.trainings if one.key in folders))
-        with UnitListener(folders, self._send, self._job.watchdog, until_saved=until_saved) as listener:
+        with UnitListener(
+            folders, self._send, self._job.watchdog, self._asked_to_stop, until_saved=until_saved
+        ) as listener:
             try:
                 train_unit(plan, folders, listener, self._dataset)
             except _SavedError:
@@ -187,6 +194,7 @@ class UnitListener(Listener):
         folders: the folders of the unit's trainings, by key.
         send: passes events on to the driver.
         watchdog: seconds without a step after which the process is ended; 0 disables this.
+        asked_to_stop: whether the driver wants the unit to save and stop.
         until_saved: raise `_SavedError` as soon as the trainings have saved a state. Those that resumed at the same
             position save together; one that is ahead of the others has nothing to show until they reach it.
     """
@@ -196,12 +204,14 @@ class UnitListener(Listener):
         folders: Mapping[str, TrainingFolder],
         send: Callable[[Sequence[TrainingEvent]], None],
         watchdog: int,
+        asked_to_stop: Callable[[], bool] = lambda: False,
         *,
         until_saved: bool = False,
     ) -> None:
         self.ended: set[str] = set()
         """Keys of the trainings that are done or failed."""
         self._folders, self._send, self._limit, self._until_saved = folders, send, watchdog, until_saved
+        self._asked_to_stop, self._stopping, self._asked_at = asked_to_stop, False, time.monotonic()
         self._seen = self._looked = time.monotonic()
         self._waiting = False
         """Whether the training waits for the driver, which may be suspended."""
@@ -227,6 +237,12 @@ class UnitListener(Listener):
     def alive(self) -> None:
         """Note a sign of life."""
         self._seen = time.monotonic()
+
+    def stopping(self) -> bool:
+        """Whether the driver has asked the unit to save and stop. It looks about once a second."""
+        if not self._stopping and time.monotonic() - self._asked_at >= STOP_CHECK_S:
+            self._asked_at, self._stopping = time.monotonic(), self._asked_to_stop()
+        return self._stopping
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """Write failures into the store, then send all events to the driver.

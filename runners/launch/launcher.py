@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from rich.console import Console
@@ -21,13 +22,16 @@ from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
 from runners.launch.live import LiveView, overview, plus_minus
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.progress import SweepProgress
+from runners.launch.stopping import STOPPED, StopSignals, WindDown
 from runners.store import BEST, charged_failures, end_attempt
 from runners.tracking.sync import SweepTracking
 from sweeps import Training, pack
 
 MAX_DAMAGES = 3
 """Times that a launch trains a training again because a file of it was damaged."""
-DONE, SOME_FAILED, INTERRUPTED = 0, 1, 130
+DONE, SOME_FAILED = 0, 1
+CATCH_UP_S, HURRY_S = 60.0, 5.0
+"""Seconds that tracking may take to catch up at the end of a launch, and of one that has to end soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +53,22 @@ class LaunchOutcome:
     """How a launch ended."""
 
     status: int
-    """Exit status: 0 when every training is done, 1 when some failed, 130 when interrupted."""
+    """Exit status: 0 when all that was asked for is done, 1 when cells failed, 75 or 130 when a signal stopped it."""
     progress: SweepProgress
     found_nothing_to_do: bool
     """Whether no training was left to do when the launch began."""
+    stopped: bool = False
+    """Whether a signal stopped it."""
+    is_tracked: bool = True
+    """Whether tracking is up to date with the store."""
 
 
 def launch_sweep(
-    sweep: OpenedSweep, options: LaunchOptions, console: Console, command: Callable[..., str]
+    sweep: OpenedSweep,
+    options: LaunchOptions,
+    console: Console,
+    command: Callable[..., str],
+    signals: StopSignals | None = None,
 ) -> LaunchOutcome:
     """Train what a sweep lacks.
 
@@ -65,29 +77,40 @@ def launch_sweep(
         options: the options of this launch.
         console: where to show progress.
         command: writes another command on the same sweep, from the verb and its arguments.
+        signals: handles the signals that stop the launch; it must be entered already.
 
     Raises:
         RayLostError: Ray has no machine left. Finished epochs are kept, and a new launch continues from them.
         GoalError: nothing can be trained; the message says why.
     """
-    plan = LaunchPlan(sweep, options)
+    plan, signals = LaunchPlan(sweep, options), signals or StopSignals()
     view = LiveView(plan.progress, sweep.config.name, console, command)
     todo = plan.startable(sweep.trainings, ahead=True)
     if todo:
         sweep.check_trainable()
-    with SweepTracking(
-        sweep, sweep.store, live=bool(todo), warn=lambda line: view.note(f"tracking: {line}")
-    ) as tracking:
-        if not todo:
-            status = _finish(plan.progress, view, tracking)
-            return LaunchOutcome(status=status, progress=plan.progress, found_nothing_to_do=True)
-        with sweep.store.heartbeat(sweep.config.name) as heartbeat:
-            heartbeat.start(training.key for training in todo)
-            tracking.tell_of_edits(todo, view.note)
-            tracking.sync_all()
-            launcher = Launcher(sweep, options, plan, view, tracking, heartbeat.id)
-            status = launcher.run()
-    return LaunchOutcome(status=status, progress=plan.progress, found_nothing_to_do=False)
+
+    def warn(line: str) -> None:
+        if todo:  # or else the end of the launch says it, in one line
+            view.note(f"tracking: {line}")
+
+    with SweepTracking(sweep, sweep.store, live=bool(todo), warn=warn) as tracking:
+        if todo:
+            with sweep.store.heartbeat(sweep.config.name) as heartbeat:
+                heartbeat.start(training.key for training in todo)
+                tracking.tell_of_edits(todo, view.note)
+                tracking.sync_all()
+                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals).run()
+        else:
+            # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
+            _finish(view, tracking, patient=False)
+            status = _exit_status(plan, options)
+    return LaunchOutcome(
+        status=status,
+        progress=plan.progress,
+        found_nothing_to_do=not todo,
+        stopped=signals.received is not None,
+        is_tracked=not tracking.trouble,
+    )
 
 
 class LaunchPlan:
@@ -188,6 +211,7 @@ class Launcher:
         view: shows the progress.
         tracking: writes the progress to MLflow.
         launch_id: the id that claims the attempts of this launch.
+        signals: handles the signals that stop the launch; it must be entered already.
     """
 
     def __init__(
@@ -198,6 +222,7 @@ class Launcher:
         view: LiveView,
         tracking: SweepTracking,
         launch_id: str,
+        signals: StopSignals | None = None,
     ) -> None:
         self._sweep, self._options, self._plan, self._view = sweep, options, plan, view
         self._tracking, self._launch_id = tracking, launch_id
@@ -207,8 +232,15 @@ class Launcher:
         """Trainings whose workers died again and again before they began, with the last error message."""
         self._damages: Counter[Training] = Counter()
         """How often a file of a training was found damaged."""
-        self.stopping = False
-        """Whether all units should stop."""
+        self._failed_fast = False
+        """Whether a training failed and the launch should not go on."""
+        self._signals = signals or StopSignals()
+        self._wind_down = WindDown(sweep.store, launch_id, self._signals, view.note)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether all units should stop now."""
+        return self._failed_fast or self._wind_down.over
 
     def run(self) -> int:
         """Train, and return the exit status.
@@ -220,18 +252,27 @@ class Launcher:
         try:
             self._train()
         except RayLostError:
-            self._end_running("Ray died")
-            raise
-        except KeyboardInterrupt:
-            self._end_running("interrupted by the user")
-            again = "the same command without --force" if self._options.force else "the same command"
-            self._view.note(f"interrupted: {again} continues from the last finished epochs")
-            _finish(self._progress, self._view, self._tracking)
-            return INTERRUPTED
-        if self.stopping:
+            if self._signals.received is None:
+                self._end_running("Ray died")
+                raise
+        except KeyboardInterrupt:  # a second signal, or one that came while no unit was running
+            if self._signals.received is None:
+                raise
+        if self._signals.received is not None:
+            return self._stopped()
+        if self._failed_fast:
             self._end_running("another training failed (--fail-fast)")
             self._view.note("stopped at the first failure (--fail-fast)")
-        return _finish(self._progress, self._view, self._tracking)
+        _finish(self._view, self._tracking)
+        return _exit_status(self._plan, self._options)
+
+    def _stopped(self) -> int:
+        self._tracking.limit(HURRY_S)
+        self._end_running(self._signals.cause)
+        again = "the same command without --force" if self._options.force else "the same command"
+        self._view.note(f"{self._signals.cause}: {again} continues from the saved states")
+        _finish(self._view, self._tracking, patient=False)
+        return self._signals.status
 
     def _write_cells(self) -> None:
         for cell in self._sweep.cells:
@@ -245,8 +286,11 @@ class Launcher:
     def _train(self) -> None:
         resources = self._sweep.config.resources
         needs = Resources(cpus=resources.cpus, gpus=resources.gpus)
-        with self._view, RayUnits(self._options.address, needs) as ray:
+        withdraw = partial(self._sweep.store.drivers.bury, self._launch_id)
+        with self._view, RayUnits(self._options.address, needs, withdraw) as ray:
+            self._signals.install()
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
+            # If it does not answer, it will catch up.
             self._tracking.tracking.wait_open()
             if repeated := self._plan.set_aside_finished():
                 self._view.note(
@@ -263,7 +307,7 @@ class Launcher:
         worker was lost. Damaged weights of the stage before are trained again first.
         """
         trainings = self._sweep.by_stage[number]
-        while not self.stopping and (chosen := self._plan.startable(trainings, ahead=False)):
+        while not self._is_over() and (chosen := self._plan.startable(trainings, ahead=False)):
             if damaged := self._plan.set_aside_damaged(chosen):
                 self._view.note(f"the weights of {len(damaged)} finished trainings are damaged; they are trained again")
                 self._train_stage(ray, number - 1)
@@ -272,9 +316,13 @@ class Launcher:
             jobs = [self._sweep.job(unit, self._launch_id, self._plan.forgiven) for unit in units]
             self._announce(trainings, len(chosen), len(units))
             before = {training: self._num_attempts(training) for training in chosen}
-            ray.run(jobs, self)
-            for training in () if self.stopping else chosen:
+            with self._signals.gentle():
+                ray.run(jobs, self)
+            for training in () if self._is_over() else chosen:
                 self._settle(training, tried=self._num_attempts(training) > before[training])
+
+    def _is_over(self) -> bool:
+        return self._failed_fast or self._signals.received is not None
 
     def _announce(self, trainings: Sequence[Training], chosen: int, units: int) -> None:
         counts = self._progress.counts(trainings)
@@ -316,9 +364,18 @@ class Launcher:
 
     def started(self, job: UnitJob) -> None:
         """Note that a worker has begun a unit."""
+        self._wind_down.started(job)
         for training in job.unit.trainings:
             self._progress.running(training, self._progress[training].epoch)
             self._tracking.sync(training)
+
+    def ended(self, job: UnitJob) -> None:
+        """Note that a unit has ended."""
+        self._wind_down.ended(job)
+
+    def step(self) -> None:
+        """Look for a signal."""
+        self._wind_down.step()
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """Process what happened to the trainings of a unit."""
@@ -340,6 +397,7 @@ class Launcher:
 
     def lost(self, job: UnitJob, error: str) -> None:
         """Note that a worker died. Its trainings continue when Ray restarts the trial, or else in the next round."""
+        self._wind_down.ended(job)
         if error:
             self._abandoned.update(dict.fromkeys(job.unit.trainings, error))
             self._view.note(f"{job.unit.label}: given up for this round: {error}")
@@ -370,7 +428,7 @@ class Launcher:
             self._progress.failed(training, reason)
             self._view.failed(training)
         self._tracking.sync(training)
-        self.stopping |= self._options.fail_fast
+        self._failed_fast |= self._options.fail_fast
 
     def _refused(self, training: Training, error: Exception) -> None:
         """Give up a training for this launch, because its files cannot be used. The others go on."""
@@ -386,12 +444,20 @@ class Launcher:
                 self._progress.waiting(training)
 
 
-def _finish(progress: SweepProgress, view: LiveView, tracking: SweepTracking) -> int:
-    """Bring tracking up to date, show the state of the sweep, and return the exit status."""
-    tracking.sync_all(wait=60)
+def _finish(view: LiveView, tracking: SweepTracking, *, patient: bool = True) -> None:
+    """Bring tracking up to date, and show the state of the sweep."""
+    tracking.sync_all(wait=CATCH_UP_S, patient=patient)
     if tracking.trouble:
-        view.note(f"tracking: {tracking.trouble} ({view.command('sync')} brings it up to date)")
+        # It had its time.
+        tracking.limit(0)
+        view.note(f"tracking: {tracking.trouble} ({view.command('sync', with_tracking=True)} brings it up to date)")
     sign = plus_minus(view.console)
-    view.console.print(overview(progress, view.name, live=False, sign=sign))
-    counts = progress.counts()
-    return DONE if counts["failed"] == 0 and counts["waiting"] == 0 else SOME_FAILED
+    view.console.print(overview(view.progress, view.name, live=False, sign=sign))
+
+
+def _exit_status(plan: LaunchPlan, options: LaunchOptions) -> int:
+    counts = plan.progress.counts()
+    if counts["failed"]:
+        return SOME_FAILED
+    # --only-failed leaves the others waiting.
+    return STOPPED if counts["waiting"] and options.failed != "only" else DONE

@@ -177,9 +177,24 @@ class DriverRecords:
             return frozenset()
         return frozenset(content.decode(errors="replace").split())
 
+    def ask_to_stop(self, launch_id: str) -> None:
+        """Ask the workers of a launch to save their state and stop. Its record is removed with the driver's.
+
+        Raises:
+            StorageError: the store cannot be written.
+        """
+        replace_bytes(self.folder / f"{launch_id}.stop", b"")
+
+    def is_asked_to_stop(self, launch_id: str) -> bool:
+        """Whether a launch's workers are to save and stop; no if the store cannot be read."""
+        with contextlib.suppress(OSError):
+            # Opening the folder makes a network file system look for new files; a lookup by name may be remembered.
+            return f"{launch_id}.stop" in os.listdir(self.folder)
+        return False
+
     def bury(self, launch_id: str) -> None:
         """Remove the record of an ended driver, so that every machine sees at once that it has ended."""
-        for suffix in ("keys", "json"):
+        for suffix in ("keys", "json", "stop"):
             with contextlib.suppress(OSError):
                 (self.folder / f"{launch_id}.{suffix}").unlink()
 

@@ -8,5 +8,5 @@ import os
 # Read by mlflow when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 # The queue retries calls itself. The client's own retries, four minutes per call, would only delay the first warning.
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")

@@ -24,6 +24,8 @@ from runners.tracking.uri import TrackingError, file_identity, network_warning, 
 from sweeps import ResolvedSweep
 
 _log = logging.getLogger(__name__)
+ANSWER_S = 5.0
+"""Seconds after which a server that has not answered at all is not waited for, where nobody is patient."""
 Outcome = Literal["done", "failed", "interrupted"]
 _PARENT_STATUS: Mapping[Outcome, Literal["FINISHED", "FAILED", "KILLED"]] = {
     "done": "FINISHED",
@@ -56,7 +58,7 @@ class Tracking:
         self._client: Any = None
         self._runs: RunWriter | None = None
         self._known: frozenset[str] = frozenset()
-        self._opened = threading.Event()
+        self._answered, self._opened = threading.Event(), threading.Event()
         self._queue = CallQueue(_judge, self._trouble)
         self._submit(lambda runs: None)
 
@@ -79,21 +81,49 @@ class Tracking:
             timeout: seconds to wait at most.
 
         Returns:
-            Whether it has answered. If not, it is down, and calls are retried.
+            Whether it has answered. If not, it is slow or down; this returns with the first failure, and calls are
+            retried.
 
         Raises:
             TrackingError: MLflow can never work with these settings.
         """
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline and self._queue.stopped is None:
-            if self._opened.wait(0.02):
-                return True
-        self._raise_if_stopped()
+        # A server that is silent can still be wrong only in ways that show at once.
+        if not self._wait(self._opened, timeout if self._file is not None else min(timeout, ANSWER_S)):
+            self._raise_if_stopped()
         return self._opened.is_set()
 
-    def flush(self, timeout: float = 60.0) -> bool:
-        """Wait at most ``timeout`` seconds until all changes are in MLflow. Returns whether they are."""
-        return self._queue.flush(timeout)
+    def _wait(self, event: threading.Event, timeout: float) -> bool:
+        """Wait for an event, unless tracking fails first. Returns whether it has happened."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline and self._queue.stopped is None and self._queue.trouble is None:
+            if event.wait(0.02):
+                break
+        return event.is_set()
+
+    @property
+    def why_late(self) -> str:
+        """Why changes are not in MLflow yet."""
+        if self._queue.trouble is not None:
+            return f"tracking does not answer: {one_line(self._queue.trouble)}"
+        if not self._answered.is_set() and self._queue.stopped is None:
+            return "tracking does not answer"
+        return self.warnings[-1] if self.warnings else "MLflow is slow to answer"
+
+    def flush(self, timeout: float = 60.0, *, patient: bool = True) -> bool:
+        """Wait until all changes are in MLflow.
+
+        Args:
+            timeout: seconds to wait at most.
+            patient: also wait for a server that is down, if it has ever answered.
+
+        Returns:
+            Whether all changes are in MLflow.
+        """
+        patient = patient and self._answered.is_set()
+        # A host that swallows packets gives no error for a long time.
+        if not patient and self._file is None and not self._wait(self._answered, min(ANSWER_S, timeout)):
+            return False
+        return self._queue.flush(timeout, patient=patient)
 
     def close(self, outcome: Outcome | None = None, timeout: float = 60.0) -> int:
         """Set the parent run's status, write what is left, and stop.
@@ -136,7 +166,9 @@ class Tracking:
         self._runs = None
         if self._client is None or replaced:
             self._client = self._connect()
-        runs = RunWriter(self._client, self._experiment(), self._sweep)
+        experiment = self._experiment()
+        self._answered.set()
+        runs = RunWriter(self._client, experiment, self._sweep)
         if self._live:
             runs.set_parent_status("RUNNING")
         if not self._known <= runs.runs.keys():

@@ -46,6 +46,8 @@ class CallQueue:
         self._closing = threading.Event()
         self.stopped: Exception | None = None
         """The error that ended all calls, if any."""
+        self.trouble: Exception | None = None
+        """Why the current call failed and is retried; None while all goes well."""
         threading.Thread(target=self._work, name="goal-sweep tracking", daemon=True).start()
 
     @property
@@ -58,17 +60,19 @@ class CallQueue:
         if self.stopped is None and not self._closing.is_set():
             self._calls.put(call)
 
-    def flush(self, timeout: float) -> bool:
+    def flush(self, timeout: float, *, patient: bool = True) -> bool:
         """Wait until all calls are made.
 
         Args:
             timeout: seconds to wait at most.
+            patient: wait also while the other side is down.
 
         Returns:
             Whether all calls were made.
         """
         with self._calls.all_tasks_done:
-            return self._calls.all_tasks_done.wait_for(lambda: not self.pending, timeout) and self.stopped is None
+            self._calls.all_tasks_done.wait_for(lambda: not self.pending or (self.trouble and not patient), timeout)
+            return not self.pending and self.stopped is None
 
     def close(self, timeout: float) -> int:
         """Make the remaining calls within a time limit, then stop.
@@ -106,8 +110,10 @@ class CallQueue:
         try:
             tries(call)
         except Exception as error:
+            self.trouble = None
             self._settle(error)
         else:
+            self.trouble = None
             if tries.statistics["attempt_number"] > 1:
                 self._report(f"tracking works again; {self.pending - 1} updates are still to be written")
 
@@ -118,6 +124,9 @@ class CallQueue:
         error = state.outcome.exception() if state.outcome is not None else None
         _log.debug("tracking call failed", exc_info=error)
         if state.attempt_number == 1 and isinstance(error, Exception):
+            with self._calls.all_tasks_done:
+                self.trouble = error
+                self._calls.all_tasks_done.notify_all()
             self._report(f"tracking does not answer; training continues and tracking will catch up: {one_line(error)}")
 
     def _settle(self, error: Exception) -> None:

@@ -27,6 +27,8 @@ from runners.tracking.uri import resolve_uri
 from sweeps import ResolvedSweep, Training
 
 _log = logging.getLogger(__name__)
+AFTER_ERROR_S = 5.0
+"""Seconds that the end of the block may take if an error ends it."""
 
 
 class SweepTracking:
@@ -55,6 +57,7 @@ class SweepTracking:
         closing_s: float = 60.0,
     ) -> None:
         self._sweep, self._store, self._thorough, self._closing_s = sweep, store, thorough, closing_s
+        self._deadline = math.inf
         self._max_attempts = sweep.config.resources.max_attempts
         self._refused = ""
         self._queued: set[Training] = set()
@@ -69,11 +72,12 @@ class SweepTracking:
             self._queued.add(training)
             self.tracking.update(partial(self._reconcile, training))
 
-    def sync_all(self, *, wait: float = 0.0) -> bool:
+    def sync_all(self, *, wait: float = 0.0, patient: bool = True) -> bool:
         """Bring every run up to date, and end the runs that nobody trains any more.
 
         Args:
             wait: seconds to wait for it; 0 returns at once.
+            patient: wait also while MLflow is down.
 
         Returns:
             Whether everything is up to date now.
@@ -82,8 +86,15 @@ class SweepTracking:
         for training in self._sweep.trainings:
             self.sync(training)
         if wait:
-            self.tracking.flush(wait)
+            self.tracking.flush(min(wait, self._left()), patient=patient)
         return not self._behind
+
+    def limit(self, seconds: float) -> None:
+        """Let all further waiting, including the end of the block, take this many seconds at most."""
+        self._deadline = min(self._deadline, time.monotonic() + seconds)
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
 
     def tell_of_edits(self, todo: Collection[Training], tell: Callable[[str], None]) -> None:
         """Report what was edited since earlier launches. Call this before any run is brought up to date.
@@ -106,8 +117,7 @@ class SweepTracking:
         """What is not up to date, and why, in one line; empty if all is. Read it after `sync_all` has waited."""
         if not self._behind:
             return ""
-        why = self.tracking.warnings[-1] if self.tracking.warnings else "MLflow is slow to answer"
-        return f"{len(self._behind)} of {len(self._sweep.trainings)} runs are not up to date: {why}"
+        return f"{len(self._behind)} of {len(self._sweep.trainings)} runs are not up to date: {self.tracking.why_late}"
 
     def close(self) -> None:
         """Write what is left, set the parent run's status, and stop."""
@@ -115,7 +125,7 @@ class SweepTracking:
             outcome = self._outcome()
         except GoalError:
             outcome = "interrupted"
-        self.tracking.close(outcome, self._closing_s)
+        self.tracking.close(outcome, min(self._closing_s, self._left()))
 
     def __enter__(self) -> SweepTracking:
         return self
@@ -123,6 +133,8 @@ class SweepTracking:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self.limit(AFTER_ERROR_S)
         self.close()
 
     def _outcome(self) -> Outcome:

@@ -30,10 +30,13 @@ def test_a_killed_worker_is_replaced_and_ends_with_the_same_numbers(unbroken: Pa
     check_mlflow(folder)
 
 
-def test_a_killed_ray_is_started_again_and_ends_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("process", ["raylet/raylet", "gcs/gcs_server"])
+def test_a_killed_ray_is_started_again_and_ends_with_the_same_numbers(
+    unbroken: Path, tmp_path: Path, process: str
+) -> None:
     folder = sweep_in(tmp_path / "run")
     driver = driver_after_an_epoch(folder)
-    child_of(driver, "raylet/raylet").kill()
+    child_of(driver, process).kill()
     assert driver.wait(timeout=300) == 0, (folder / "driver.log").read_text()
     assert "starting again" in (folder / "driver.log").read_text()
     assert results(folder) == results(unbroken)

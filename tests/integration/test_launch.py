@@ -31,9 +31,9 @@ def test_a_second_launch_trains_nothing(unbroken: Path) -> None:
     assert after == before
 
 
-def test_sigterm_ends_like_an_interrupt_and_a_poisoned_cell_fails_alone(unbroken: Path, tmp_path: Path) -> None:
+def test_an_interrupt_ends_with_its_own_status_and_a_poisoned_cell_fails_alone(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
-    assert stop(driver_after_an_epoch(folder), signal.SIGTERM) == 130
+    assert stop(driver_after_an_epoch(folder), signal.SIGINT) == 130
     poisoned = poison(folder)
     launched = goal_sweep(folder, "launch", "tiny.yaml")
     assert launched.returncode == 1, launched.stdout + launched.stderr

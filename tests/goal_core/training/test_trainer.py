@@ -16,9 +16,10 @@ from goal_core.data import BatchSource
 from goal_core.errors import CollapsedError, ConfigError, DeviceError, FencedError, WeightsError
 from goal_core.evaluation import NonFiniteEmbeddingError, evaluate_checkpoint
 from goal_core.models import BackboneConfig
-from goal_core.training import Listener, TrainingDone, TrainingEvent, TrainingFailed, train_unit, trainer
+from goal_core.training import Listener, StageConfig, TrainingDone, TrainingEvent, TrainingFailed, train_unit, trainer
 from goal_core.training.cell_trainer import CellTrainer
 from tests.helpers.training_cases import (
+    DATA,
     FINETUNE,
     FROZEN,
     MODEL,
@@ -26,6 +27,7 @@ from tests.helpers.training_cases import (
     StopAt,
     StoppedError,
     folders_of,
+    same_weights,
     train_killed,
     unit_of,
 )
@@ -97,6 +99,52 @@ def test_a_disk_that_refuses_one_training_leaves_the_others_alone(
     assert isinstance(failed, TrainingFailed)
     assert failed.kind == "storage"
     assert folders["con-con"].numbers() == alone["con-con"].numbers()
+
+
+class AskedToStop(Listener):
+    """Wants the unit to stop from the n-th question on."""
+
+    def __init__(self, question: int) -> None:
+        self.asked, self._limit = 0, question
+
+    def stopping(self) -> bool:
+        self.asked += 1
+        return self.asked >= self._limit
+
+
+@pytest.mark.parametrize("stage", [FROZEN, FINETUNE], ids=lambda stage: stage.name)
+def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(tmp_path: Path, stage: StageConfig) -> None:
+    unit = unit_of("con/con", "lin/nca", stage=stage)
+    unbroken, never = folders_of(unit, tmp_path / "unbroken"), AskedToStop(10**9)
+    train_unit(unit, unbroken, never)
+    assert never.asked > 20  # after the steps, and within the passes over the splits
+    for question in range(1, never.asked + 1, 3):
+        folders = folders_of(unit, tmp_path / str(question))
+        ended = train_unit(unit, folders, AskedToStop(question))
+        assert len(ended) < 2
+        train_unit(unit, folders)
+        for key, folder in folders.items():
+            assert folder.numbers() == unbroken[key].numbers(), question
+            assert same_weights(folder, unbroken[key])
+
+
+def test_a_unit_asked_to_stop_in_its_first_epoch_saves_the_step_and_loses_nothing(tmp_path: Path) -> None:
+    unit = unit_of("con/con", "lin/nca", data=replace(DATA, num_train=64))
+    unbroken, folders = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "stopped")
+    train_unit(unit, unbroken)
+
+    class StopAfter(StopAt):
+        def step(self) -> None:
+            self.left -= 1
+
+        def stopping(self) -> bool:
+            return self.left <= 0
+
+    assert train_unit(unit, folders, StopAfter(3)) == []
+    train_unit(unit, folders)
+    for key, folder in folders.items():
+        assert "continues after epoch 0 step 3" in folder.path("log.txt").read_text()
+        assert folder.numbers() == unbroken[key].numbers()
 
 
 def test_cells_stopped_at_different_epochs_end_alike(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An invalid command line gives one line and exit status 2, without a trace."""
+"""Every error is one line with its own exit status; a trace is shown only on request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from goal_core.errors import GoalError, UnfinishedError
+from runners.cli import launch
 from runners.cli.app import run
+from runners.execution import ray_tune
+from runners.launch import launcher
 
 
 @pytest.mark.parametrize(
@@ -56,3 +60,44 @@ def test_without_a_command_the_help_is_printed(line: str, capsys) -> None:
 def test_the_version_is_printed(capsys) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("goal-sweep 0.")
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (GoalError("a setting is wrong"), 2, "error: a setting is wrong"),
+        (OSError("no such device"), 2, "error: no such device (--debug shows where)"),
+        (UnfinishedError("Ray is gone"), 75, "error: Ray is gone"),
+        (KeyError("x"), 70, "internal error: KeyError: 'x' (--debug shows where)"),
+        (RecursionError(), 70, "internal error: RecursionError: RecursionError (--debug shows where)"),
+    ],
+)
+def test_an_error_has_its_status_and_a_trace_only_on_request(
+    error: Exception, status: int, said: str, debug: bool, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(launch.SweepArguments, "open", fail)
+    assert run(["status", "quickstart", *(["--debug"] if debug else [])]) == status
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == said
+    assert (lines[0] == "Traceback (most recent call last):") is debug
+    assert debug or len(lines) == 1
+
+
+@pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
+def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
+    address: str | None, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(*arguments: object) -> None:
+        raise ray_tune.RayLostError("Ray has no machine left to train on; run the same command again to continue")
+
+    monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_tune.MAX_RESTARTS))
+    monkeypatch.setattr(launch.SweepArguments, "open", lambda self: None)
+    monkeypatch.setattr(launcher, "launch_sweep", lose)
+    assert run(["launch", "quickstart", *(["--address", address] if address else [])]) == 75
+    assert capsys.readouterr().err == (
+        "error: Ray has no machine left to train on; run the same command again to continue\n"
+    )

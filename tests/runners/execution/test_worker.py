@@ -236,3 +236,30 @@ def test_a_cell_that_hangs_dies_or_breaks_the_gpu_in_a_shared_process_fails_alon
     assert charged_failures(healthy.attempts.all()) == 0
     assert charged_failures(poisoned.attempts.all()) == 3
     assert sweep.statuses()[sweep.by_stage[0][1]].reason.startswith(reason)
+
+
+def test_a_unit_that_starts_when_its_launch_is_stopping_claims_nothing(sweep: OpenedSweep) -> None:
+    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
+    with sweep.store.heartbeat("s") as launch:
+        sweep.store.drivers.ask_to_stop(launch.id)
+        run_unit(sweep.job(unit, launch.id, {}), lambda events: None)
+    assert [folder.attempts.all() for folder in folders(sweep)] == [[], []]
+
+
+def test_a_unit_that_was_stopped_ends_no_attempt_because_the_driver_does(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def stops(plan: object, files: object, listener: UnitListener) -> None:
+        asked.append(listener.stopping())
+        sweep.store.drivers.ask_to_stop(launch.id)
+        asked.extend(listener.stopping() for _ in range(2))
+
+    monkeypatch.setattr(worker, "train_unit", stops)
+    monkeypatch.setattr(worker, "STOP_CHECK_S", 0.0)
+    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
+    with sweep.store.heartbeat("s") as launch:
+        run_unit(sweep.job(unit, launch.id, {}), lambda events: None)
+    assert asked == [False, True, True]
+    assert [folder.attempts.all()[-1].outcome for folder in folders(sweep)] == ["running", "running"]

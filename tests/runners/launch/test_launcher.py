@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from goal_core.atomic import StorageError
 from goal_core.errors import GoalError
 from goal_core.training import TrainingFailed
 from runners.execution.worker import UnitJob, UnitListener
-from runners.launch.launcher import Launcher, LaunchOptions, LaunchPlan, launch_sweep
+from runners.launch.launcher import Launcher, LaunchOptions, LaunchOutcome, LaunchPlan, launch_sweep
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import BEST, AttemptFolder, charged_failures, end_attempt
@@ -194,3 +196,34 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
     assert "Read-only file system" in plan.progress[first].reason
     assert plan.progress[first].reason.startswith("storage: ")
     assert len(rounds) == 2
+
+
+def launched(sweep: OpenedSweep, options: LaunchOptions) -> tuple[LaunchOutcome, str]:
+    """Launch a sweep in this process. Returns the outcome and what was printed."""
+    console = Console(file=io.StringIO(), width=500)
+    outcome = launch_sweep(sweep, options, console, lambda *words, **named: " ".join(words))
+    return outcome, console.file.getvalue()
+
+
+def test_a_finished_sweep_with_tracking_down_for_good_ends_soon_and_well(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path / "store", "tracking=http://127.0.0.1:9")
+    finish(sweep, sweep.trainings)
+    began = time.monotonic()
+    outcome, said = launched(sweep, LaunchOptions())
+    assert time.monotonic() - began < 10
+    assert (outcome.status, outcome.found_nothing_to_do, outcome.is_tracked) == (0, True, False)
+    (line,) = [line for line in said.splitlines() if "tracking" in line]
+    assert line.startswith("tracking: 4 of 4 runs are not up to date: tracking does not answer: ")
+    assert line.endswith("(sync brings it up to date)")
+
+
+def test_status_1_means_failed_cells_and_nothing_else(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path / "store", "resources.max_attempts=1", "tracking=http://127.0.0.1:9")
+    # Nothing has failed, so there is nothing to do; that the others wait is no failure.
+    assert launched(sweep, LaunchOptions(failed="only"))[0].status == 0
+    (one, other), _ = sweep.by_stage
+    finish(sweep, [one, *(training for training in sweep.by_stage[1] if training.before == one)])
+    folder = sweep.store.folder(other)
+    folder.claim("L")
+    folder.fail("it broke")
+    assert launched(sweep, LaunchOptions())[0].status == 1

@@ -236,3 +236,13 @@ def test_a_stopped_driver_is_not_overrun_on_its_machine_and_harmless_when_it_wak
     assert driver.stdout.readline() == "LeaseLostError\n"
     assert successor.load("x") == b"second"
     successor.save("x", b"third")
+
+
+def test_the_wish_to_stop_concerns_one_launch_and_ends_with_it(store):
+    with store.heartbeat("mine") as mine, store.heartbeat("theirs") as theirs:
+        assert not store.drivers.is_asked_to_stop(mine.id)
+        store.drivers.ask_to_stop(mine.id)
+        assert store.drivers.is_asked_to_stop(mine.id)
+        assert not store.drivers.is_asked_to_stop(theirs.id)
+    assert not store.drivers.is_asked_to_stop(mine.id)
+    assert not DriverRecords(store.root / "missing").is_asked_to_stop(mine.id)

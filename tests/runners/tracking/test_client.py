@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -140,6 +141,34 @@ def test_a_server_that_is_down_stops_nothing(store, monkeypatch):
     assert tracking.trouble.startswith("2 of 2 runs are not up to date: tracking does not answer")
     assert len(said) == 1
     tracking.close()
+
+
+@pytest.mark.parametrize("server", ["refuses", "never answers"])
+def test_nobody_waits_long_for_a_dead_server_unless_it_was_alive(store, server):
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 1)
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
+        port = 9 if server == "refuses" else listening.getsockname()[1]
+        began = time.monotonic()
+        with SweepTracking(tracked_at(f"http://127.0.0.1:{port}"), store, warn=lambda text: None) as tracking:
+            assert not tracking.tracking.wait_open()
+            assert not tracking.sync_all(wait=60)
+            assert tracking.trouble.startswith("2 of 2 runs are not up to date: tracking does not answer")
+            tracking.limit(1)
+        assert time.monotonic() - began < 14
+
+
+def test_an_error_leaves_tracking_five_seconds_to_close(uri, store, monkeypatch):
+    class Slow(DyingClient):
+        def _tick(self):
+            time.sleep(30)
+
+    monkeypatch.setattr("runners.tracking.client.MlflowClient", lambda uri: Slow(MlflowClient(uri), 0))
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), SweepTracking(tracked_at(uri), store):
+        raise KeyboardInterrupt
+    assert 4 < time.monotonic() - began < 8
 
 
 def test_a_file_that_is_no_database_is_said_at_once(tmp_path, store):

@@ -1,0 +1,89 @@
+"""Signals that stop a launch: noted or raised, once, with their status; and how the running units are waited for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from runners.launch import stopping
+from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.stopping import StopSignals, WindDown
+from sweeps import pack
+from tests.helpers.sweep_cases import opened_in
+
+NUMBERS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT]
+
+
+def receive(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_stops_at_once_with_its_status_and_handlers_are_put_back(number: signal.Signals) -> None:
+    before = [signal.getsignal(one) for one in NUMBERS]
+    with StopSignals() as signals:
+        with pytest.raises(KeyboardInterrupt):
+            receive(number)
+        assert signals.received == number
+        assert signals.status == (130 if number == signal.SIGINT else 75)
+    assert [signal.getsignal(one) for one in NUMBERS] == before
+
+
+def test_where_cells_can_save_the_first_signal_is_noted_and_the_second_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    with StopSignals() as signals, signals.gentle():
+        receive(signal.SIGUSR1)
+        receive(signal.SIGUSR1)  # the same wish: the sender signalled the process and its group
+        assert signals.cause == "stopped by SIGUSR1"
+        monkeypatch.setattr(stopping, "REPEAT_S", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            receive(signal.SIGINT)
+        assert signals.status == 75  # the first signal decides
+
+
+def test_handlers_that_a_library_replaced_are_installed_again() -> None:
+    with StopSignals() as signals, signals.gentle():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signals.install()
+        receive(signal.SIGTERM)
+        assert signals.received == signal.SIGTERM
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> OpenedSweep:
+    return opened_in(tmp_path / "store")
+
+
+def test_running_units_are_asked_to_stop_and_waited_for(sweep: OpenedSweep) -> None:
+    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
+    said: list[str] = []
+    with sweep.store.heartbeat("s") as launch, StopSignals() as signals, signals.gentle():
+        job = sweep.job(unit, launch.id, {})
+        wind_down = WindDown(sweep.store, launch.id, signals, said.append)
+        wind_down.started(job)
+        wind_down.step()
+        assert not wind_down.over
+        assert not sweep.store.drivers.is_asked_to_stop(launch.id)
+        receive(signal.SIGTERM)
+        for _ in range(3):
+            wind_down.step()
+        assert sweep.store.drivers.is_asked_to_stop(launch.id)
+        assert len(said) == 1
+        assert not wind_down.over
+        wind_down.ended(job)
+        assert wind_down.over
+
+
+def test_a_unit_that_does_not_end_is_not_waited_for_for_ever(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "SAVE_S", -1.0)
+    (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
+    with sweep.store.heartbeat("s") as launch, StopSignals() as signals, signals.gentle():
+        wind_down = WindDown(sweep.store, launch.id, signals, lambda line: None)
+        wind_down.started(sweep.job(unit, launch.id, {}))
+        receive(signal.SIGTERM)
+        wind_down.step()
+        assert wind_down.over
