@@ -251,7 +251,7 @@ def test_a_unit_that_was_stopped_ends_no_attempt_because_the_driver_does(
 ) -> None:
     asked: list[bool] = []
 
-    def stops(plan: object, files: object, listener: UnitListener) -> None:
+    def stops(plan: object, files: object, listener: UnitListener, *dataset: object) -> None:
         asked.append(listener.stopping())
         sweep.store.drivers.ask_to_stop(launch.id)
         asked.extend(listener.stopping() for _ in range(2))
