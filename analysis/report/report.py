@@ -58,6 +58,8 @@ class ReportResult:
     num_failed: int
     """Those that failed."""
     blocks: tuple[Block, ...]
+    origin_notes: tuple[str, ...]
+    """Which of the numbers were computed elsewhere; empty if none were."""
 
     @property
     def is_complete(self) -> bool:
@@ -116,6 +118,7 @@ def write_report(
         num_counted=len(runs),
         num_failed=sum(gap.status == "failed" for gap in gaps),
         blocks=blocks,
+        origin_notes=tuple(_imported_note(sweep)),
     )
 
 
@@ -142,7 +145,7 @@ def refresh_summary(tracking_uri: str, name: str) -> str | None:
     """
     sweep = fetch_runs(tracking_uri, name)
     if sweep.parent_run_id is not None:
-        publish_summary(tracking_uri, sweep.parent_run_id, name, aggregate(sweep))
+        publish_summary(tracking_uri, sweep.parent_run_id, name, aggregate(sweep), _imported_note(sweep))
     return sweep.parent_run_id
 
 
@@ -159,9 +162,12 @@ def _report(
 ) -> Report:
     """All sections, in order; their figures and tables are in the folder when this returns."""
     sweeps: dict[str, Sequence[Block]] = {sweep.experiment: blocks}
+    elsewhere = _imported_note(sweep)
     for uri, name in others:
         label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
-        sweeps[label] = aggregate(fetch_runs(uri, name))
+        other = fetch_runs(uri, name)
+        sweeps[label] = aggregate(other)
+        elsewhere += [f"Sweep {label!r}: {note}" for note in _imported_note(other)]
     groups = columns_of(sweeps)
     alone = [name for name in list(sweeps)[1:] if not any(c.sweep == name for g in groups.values() for c in g)]
     comparisons = compare_blocks(blocks, published_blocks() if compare else ())
@@ -181,7 +187,7 @@ def _report(
             settings_section(sweep, blocks),
             runs_section(sweep),
         ]
-    notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep)]
+    notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep), *elsewhere]
     if compare and not comparisons:
         notes.append("No finished block of this sweep is one of the paper's, so there is nothing to compare with.")
     notes += settings_notes(sweep, blocks)
@@ -211,6 +217,17 @@ def _source_note(sweep: SweepRuns) -> list[str]:
     which = f"of {len(kinds)} kinds: {few}" if len(kinds) > 1 else f"all the same: {few}"
     modified = f"{(changes != '').sum()} of {len(changes)} trainings"
     return [f"{modified} ran from a source tree with uncommitted changes ({which})."]
+
+
+def _imported_note(sweep: SweepRuns) -> list[str]:
+    """How many of the counted trainings were computed elsewhere, and which archives they came from."""
+    origins = counted(sweep)["imported"]
+    archives = sorted(set(origins) - {""})
+    if not archives:
+        return []
+    few = f"{'; '.join(archives[:5])}{f'; and {len(archives) - 5} more' if len(archives) > 5 else ''}"
+    imported = f"{(origins != '').sum()} of {len(origins)} trainings"
+    return [f"IMPORTED: the numbers of {imported} were computed elsewhere and are not verified. Archives: {few}."]
 
 
 def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:

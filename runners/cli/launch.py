@@ -190,6 +190,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
                 "epochs": one.epochs,
                 "reason": one.reason,
                 "test": dict(one.test),
+                "imported": one.imported,
             }
             for one in progress.standings
         ]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from goal_core.atomic import DamagedError, StorageError
 from runners.store.attempts import Attempt
 from runners.store.heartbeat import DriverRecords, DriverState
+from runners.store.imported import imported_from
 from runners.store.training_folder import METRICS, TrainingFolder, charged_failures
 
 State = Literal["waiting", "running", "done", "failed"]
@@ -33,6 +34,8 @@ class TrainingStatus:
     """Epochs done, while it is running."""
     result: Mapping[str, Any] = field(default_factory=dict)
     """The content of ``result.json``; empty until it is done."""
+    imported: str = ""
+    """The archive that the result came from; empty if it was trained here."""
 
 
 class StatusReader:
@@ -55,7 +58,9 @@ class StatusReader:
             result = folder.result()
             if result is not None:
                 attempt = result.get("attempt")
-                return TrainingStatus(state="done", result=result, attempts=attempt if isinstance(attempt, int) else 1)
+                count = attempt if isinstance(attempt, int) else 1
+                origin = imported_from(folder.folder)
+                return TrainingStatus(state="done", result=result, attempts=count, imported=origin)
         except (DamagedError, StorageError) as error:
             problem = str(error)
         try:

@@ -27,6 +27,7 @@ from goal_core.atomic import (
 from goal_core.errors import GoalError
 from runners.store.attempts import Attempt, AttemptFolder, Outcome
 from runners.store.heartbeat import DriverRecords
+from runners.store.imported import remove_mark
 from runners.store.lease import Lease, LeaseLostError, acquire
 
 RESULT = "result.json"
@@ -215,6 +216,8 @@ class TrainingFolder:
         """
         lease = self._owned()
         atomic.crash_point("finish: begin")
+        lease.check()
+        remove_mark(self.folder)
         complete = {
             **result,
             "stage_key": self.folder.name.rpartition("-")[2],
