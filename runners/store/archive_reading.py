@@ -106,7 +106,7 @@ def read_archive(path: Path) -> Archive:
         if version > VERSION:
             raise ArchiveError(f"{path} was written by a later goal-sweep (archive {version}); upgrade goal-sweep")
         _check_digests(files, digests)
-        archive = _resolve(path.name, sha256, files)
+        archive = _resolve(_printable(path.name), sha256, files)
         _check_contents(archive)
     except ArchiveError:
         raise
@@ -165,6 +165,10 @@ def _read(zipped: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 def _quoted(name: str) -> str:
     """A name from an archive, on one line and without characters that would command a terminal."""
     return (name if len(name) <= 120 else f"{name[:120]}...").encode("unicode_escape").decode()
+
+
+def _printable(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _check_digests(files: Mapping[str, bytes], digests: Mapping[str, Any]) -> None:

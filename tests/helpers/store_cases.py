@@ -15,8 +15,6 @@ from goal_core.training.config import StageConfig
 from runners.store import TrainingFolder
 from sweeps import Cell, Training
 
-RECALLS = tuple(f"test/{direction}_r{k}" for k in (1, 5, 10) for direction in ("i2t", "t2i"))
-
 
 def named(cell_id: str, key: str = "k" * 16) -> Training:
     """A frozen training of `con/con` with the given cell id and key."""
@@ -47,7 +45,7 @@ def result(epochs: int = 3, test_rsum: float = 42.0) -> dict[str, Any]:
         "status": "done",
         "best_epoch": epochs,
         "epochs": epochs,
-        "metrics": {**dict.fromkeys(RECALLS, 7.0), "test/rsum": test_rsum, "val/rsum": 10.0 * epochs},
+        "metrics": {"test/i2t_r1": 7.0, "test/t2i_r1": 7.0, "test/rsum": test_rsum, "val/rsum": 10.0 * epochs},
     }
 
 

@@ -19,7 +19,7 @@ from runners.store import archive as archives
 from runners.store.archive import ArchiveError, export_results, import_results, read_archive
 from runners.store.imported import MARK
 from runners.store.store import Store
-from tests.helpers.archive_cases import finished_sweep, rewritten
+from tests.helpers.archive_cases import finished_sweep, rewritten, train_fully
 from tests.helpers.mlflow_cases import Content, template
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import record, result, train, write_weights
@@ -254,7 +254,7 @@ def test_host_process_paths_logs_and_edits_leave_only_when_asked_for(tmp_path: P
     assert record is not None
     secret = {"host": "node17", "pid": 4711, "git_diff": "+secret", "git_diff_sha256": "ab" * 32}
     folder.attempts.update(replace(record, **secret, reason=f"read {tmp_path}/x: gone", trace=f"File {tmp_path}"))
-    train(folder, sweep.trainings[0].stage.epochs)
+    train_fully(folder, sweep.trainings[0].stage.epochs)
     shared, whole = tmp_path / "shared.zip", tmp_path / "whole.zip"
     export_results(sweep, sweep.store, shared)
     export_results(sweep, sweep.store, whole, with_provenance=True)

@@ -288,6 +288,10 @@ def test_a_triplet_record_that_declares_a_huge_array(archive: Path, capsys: pyte
     refused(forged(archive, forge), "is not a triplet record", capsys)
 
 
+def test_the_name_of_an_archive_cannot_command_a_terminal(archive: Path) -> None:
+    assert read_archive(archive.rename(archive.with_name("a\x1b[2J\n.zip"))).name == "a?[2J?.zip"
+
+
 def test_a_file_that_is_no_file(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere.zip"):
         with pytest.raises(ArchiveError, match="is not an archive of results"):
