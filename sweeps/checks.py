@@ -15,6 +15,8 @@ from goal_core.training.config import StageConfig
 STAGE_ORDER: tuple[str, ...] = get_args(get_type_hints(StageConfig)["name"])
 """The stages that a cell can have, in training order."""
 
+_MAX_NAME = 200
+"""A file system takes 255; a report's files add to the name."""
 _SECRET_WORDS = ("password", "passwd", "pwd", "token", "secret", "access_key", "api_key", "apikey")
 
 
@@ -22,6 +24,8 @@ def check_name(name: str) -> str:
     """Check a sweep's name: only characters that every file system and MLflow accept."""
     if not re.fullmatch(r"[a-z0-9_-][a-z0-9_.-]*", name):
         raise ConfigError(f"name may contain only a-z, 0-9, '_', '-' and '.', and not start with '.', got {name!r}")
+    if len(name) > _MAX_NAME:
+        raise ConfigError(f"name may have at most {_MAX_NAME} characters, got {len(name)}")
     return name
 
 

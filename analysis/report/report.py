@@ -58,6 +58,8 @@ class ReportResult:
     num_failed: int
     """The number of these that failed."""
     blocks: tuple[Block, ...]
+    origin_notes: tuple[str, ...]
+    """Which of the numbers were computed elsewhere; empty if none were."""
 
     @property
     def is_complete(self) -> bool:
@@ -75,21 +77,27 @@ class _Results:
     differences: pd.DataFrame
     sweeps: Mapping[str, Sequence[Block]]
     """The blocks of this sweep and of those it is compared with, by the sweep's unique label; this sweep is first."""
+    elsewhere: tuple[str, ...]
+    """Which numbers of the other sweeps were imported."""
 
     @classmethod
     def read(cls, tracking_uri: str, experiment: str, others: Sequence[tuple[str, str]]) -> _Results:
         sweep = fetch_runs(tracking_uri, experiment)
         blocks, runs = aggregate(sweep), counted(sweep)
         sweeps: dict[str, Sequence[Block]] = {sweep.experiment: blocks}
+        elsewhere: list[str] = []
         for uri, name in others:
             label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
-            sweeps[label] = aggregate(fetch_runs(uri, name))
+            other = fetch_runs(uri, name)
+            sweeps[label] = aggregate(other)
+            elsewhere += [f"Sweep {label!r}: {note}" for note in _imported_note(other)]
         return cls(
             sweep=sweep,
             blocks=blocks,
             marginals=pd.concat([marginals(runs, "pair"), marginals(runs, "triplet")]),
             differences=paired_differences(runs),
             sweeps=sweeps,
+            elsewhere=tuple(elsewhere),
         )
 
     def frames(self) -> dict[str, pd.DataFrame]:
@@ -145,6 +153,7 @@ def write_report(
         num_counted=num_counted,
         num_failed=sum(gap.status == "failed" for gap in gaps),
         blocks=results.blocks,
+        origin_notes=tuple(_imported_note(results.sweep)),
     )
 
 
@@ -171,7 +180,7 @@ def refresh_summary(tracking_uri: str, name: str) -> str | None:
     """
     sweep = fetch_runs(tracking_uri, name)
     if sweep.parent_run_id is not None:
-        publish_summary(tracking_uri, sweep.parent_run_id, name, aggregate(sweep))
+        publish_summary(tracking_uri, sweep.parent_run_id, name, aggregate(sweep), _imported_note(sweep))
     return sweep.parent_run_id
 
 
@@ -217,7 +226,8 @@ def _sections(
 
 def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparison] | None) -> list[str]:
     sweep, blocks = results.sweep, results.blocks
-    notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep)]
+    notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep), *_imported_note(sweep)]
+    notes += results.elsewhere
     if comparisons is not None and not comparisons:
         notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
     notes += settings_notes(sweep, blocks)
@@ -245,6 +255,19 @@ def _source_note(sweep: SweepRuns) -> list[str]:
     which = f"{len(kinds)} different: {list_text(kinds)}" if len(kinds) > 1 else f"all the same: {kinds[0]}"
     modified = f"{(changes != '').sum()} of {len(changes)} trainings"
     return [f"{modified} ran from a source tree with uncommitted changes ({which})."]
+
+
+def _imported_note(sweep: SweepRuns) -> list[str]:
+    """How many of the counted trainings were computed elsewhere, and which archives they came from."""
+    origins = counted(sweep)["imported"]
+    archives = sorted(set(origins) - {""})
+    if not archives:
+        return []
+    imported = f"{(origins != '').sum()} of {len(origins)} trainings"
+    return [
+        f"IMPORTED: the numbers of {imported} were computed elsewhere and are not verified. "
+        f"Archives: {list_text(archives)}."
+    ]
 
 
 def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:

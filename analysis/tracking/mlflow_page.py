@@ -77,11 +77,20 @@ def _artifacts(client: MlflowClient, run_id: str, folder: str) -> list[str]:
     return found
 
 
-def publish_summary(tracking_uri: str, parent_run_id: str, name: str, blocks: Sequence[Block]) -> None:
+def publish_summary(
+    tracking_uri: str, parent_run_id: str, name: str, blocks: Sequence[Block], notes: Sequence[str] = ()
+) -> None:
     """Describe a sweep in MLflow: its parent run in full, its experiment in a line for each block, and saved views.
 
     A view for each block, at ``#/experiments/ID/runs?viewStateShareKey=goal-BLOCK``, groups its runs by objective,
     orders them by rsum and shows recalls and settings. A description that a user has edited is left alone.
+
+    Args:
+        tracking_uri: MLflow tracking URI.
+        parent_run_id: the sweep's parent run.
+        name: the sweep's name.
+        blocks: its blocks.
+        notes: what a reader must know of the numbers before reading them, a sentence or two each.
 
     Raises:
         AnalysisError: tracking cannot be written.
@@ -91,7 +100,7 @@ def publish_summary(tracking_uri: str, parent_run_id: str, name: str, blocks: Se
         parent = client.get_run(parent_run_id)
         experiment = client.get_experiment(parent.info.experiment_id)
         home, tags = experiment.experiment_id, experiment.tags
-        short = _joined([f"**{name}**", *(_headline(block, home) for block in blocks)], _MAX_EXPERIMENT_NOTE)
+        short = _joined([f"**{name}**", *notes, *(_headline(block, home) for block in blocks)], _MAX_EXPERIMENT_NOTE)
         rankings = [f"**{block.key.title}**\n\n{_ranking(block)}" for block in blocks if not block.is_empty]
         full = _joined([short, *rankings], _MAX_RUN_NOTE)
         for block in blocks:

@@ -215,6 +215,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
                 "reason": one.reason,
                 "damaged": one.damaged,
                 "test": dict(one.test),
+                "imported": one.imported,
             }
             for one in progress.standings
         ]

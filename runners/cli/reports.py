@@ -71,7 +71,7 @@ def report(
         result = write_report(first.uri, first.name, folder, compare, others=others_named, scale=scale)
         if result.parent_run_id is not None:
             attach_report(first.uri, result.parent_run_id, folder)
-            publish_summary(first.uri, result.parent_run_id, first.name, result.blocks)
+            publish_summary(first.uri, result.parent_run_id, first.name, result.blocks, result.origin_notes)
     except AnalysisError as error:
         raise GoalError(str(error)) from error
     return result

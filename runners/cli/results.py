@@ -21,6 +21,7 @@ from runners.cli.options import Scale, Set, StoreDir, Sweep, SweepArguments, Uri
 
 results = typer.Typer()
 _SYNC_WAIT_S = 600.0
+_ANSWER_WAIT_S = 60.0
 _START_WAIT_S = 120.0
 _END_WAIT_S = 10.0
 
@@ -81,6 +82,9 @@ def export_(
     file: Annotated[Path, typer.Argument(help="The archive to write.")],
     set_: Set = None,
     store: StoreDir = None,
+    with_provenance: Annotated[
+        bool, typer.Option("--with-provenance", help="Also hosts, process numbers, paths, logs, uncommitted changes.")
+    ] = False,
 ) -> None:
     """Write a sweep's finished results, without weights, to one file.
 
@@ -89,7 +93,7 @@ def export_(
     from runners.store.archive import export_results
 
     opened = SweepArguments(sweep, set_, store).open()
-    done, asked = export_results(opened, opened.store, file)
+    done, asked = export_results(opened, opened.store, file, with_provenance=with_provenance)
     left = f"; the other {asked - done} are not finished" if done < asked else ""
     console.print(f"{file}: {done} of {asked} results{left}", soft_wrap=True)
 
@@ -110,6 +114,8 @@ def import_(
 def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callable[[str], None]) -> None:
     """Check an archive, add its results to a store, and write their MLflow runs.
 
+    Nothing is added unless everything is right: the archive, the store, and MLflow.
+
     Args:
         file: the archive.
         store: the results folder.
@@ -117,23 +123,25 @@ def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callab
         say: receives each line on what was done.
 
     Raises:
-        GoalError: the archive is damaged or contradicts the store, or MLflow cannot be written.
+        GoalError: the archive is damaged or contradicts the store or MLflow, or MLflow cannot be written.
     """
     from runners.store import Store
-    from runners.store.archive import import_results, read_archive, write_sweep_file
+    from runners.store.archive import add_results, plan_import, read_archive
     from runners.tracking.sync import SweepTracking
     from runners.tracking.uri import resolve_uri
 
     archive = read_archive(file)
     target = Store(store)
-    outcome = import_results(archive, target)
-    say(f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already")
-    if outcome.begun:
-        say(f"  {len(outcome.begun)} not imported: begun in {target.root} and not finished; a launch continues them")
     uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)
-    path = write_sweep_file(archive, target, uri)
+    outcome = plan_import(archive, target)
     tracked = replace(archive, config=replace(archive.config, tracking=uri))
-    with SweepTracking(tracked, target, live=False) as tracking:
+    with SweepTracking(tracked, target, live=False, warn=lambda line: None, closing_s=_END_WAIT_S) as tracking:
+        tracking.refuse_other_numbers({one: archive.metrics_of(one) for one in outcome.added}, wait=_ANSWER_WAIT_S)
+        path = add_results(archive, outcome, target, uri)
+        say(f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already")
+        if outcome.begun:
+            left = f"begun in {target.root} and not finished; a launch continues them"
+            say(f"  {len(outcome.begun)} not imported: {left}")
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:
             raise UnfinishedError(f"the results are imported, but {tracking.trouble}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import sys
 import tempfile
@@ -28,8 +29,8 @@ from runners.execution.signs_of_life import SignsOfLife, count_attempts
 from runners.execution.worker import UnitJob, run_unit
 
 # ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
-# loggers (which write every report to disk again), make Ctrl-C an exception in the driver, and prevent the token file
-# and the usage report that the user did not ask for.
+# loggers (which write every report to disk again), make Ctrl-C an exception in the driver, and prevent the usage report
+# that the user did not ask for.
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
@@ -44,6 +45,11 @@ QUIET = {
 }
 LOCAL_HEAD_S, CLUSTER_HEAD_S = 3.0, 35.0
 """Seconds without an answer after which Ray's head process is lost; after 60 Ray ends the driver with status 1."""
+# Ray's switch to listen on the loopback interface only, on every system and whatever its name says: without it, the
+# services of a local Ray accept connections from the network. `_node_ip_address="127.0.0.1"` does not do it, because
+# Ray replaces that address by the machine's own.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+_TOKEN, _TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 NODE_CHECK_S = 10.0
 """Seconds between checks that Ray has a machine left."""
 IDLE_DEATHS = 8
@@ -130,7 +136,8 @@ class RayUnits:
             GoalError: the cluster cannot be reached.
             KeyboardInterrupt: SIGTERM came while Ray started.
         """
-        os.environ.update({key: value for key, value in QUIET.items() if key not in os.environ})
+        settings = QUIET if self.address else {**QUIET, **LOOPBACK, **_own_token()}
+        os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
         import ray
 
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
@@ -356,6 +363,19 @@ def _error_line(trial: Any) -> str:
     except (OSError, TypeError):
         lines = []
     return lines[-1].strip() if lines else "its worker died"
+
+
+def _own_token() -> dict[str, str]:
+    """A fresh token for a local Ray, unless the user has set one.
+
+    Otherwise Ray writes one to the home directory, readable by all users of the machine. It goes to Ray's processes
+    through their environment, which only the user can read.
+    """
+    written = Path("~/.ray/auth_token").expanduser()
+    with contextlib.suppress(OSError):  # an earlier launch may have let Ray write it
+        if written.stat().st_mode & 0o077:
+            written.chmod(0o600)
+    return {} if {_TOKEN, _TOKEN_PATH} & os.environ.keys() else {_TOKEN: secrets.token_hex(32)}
 
 
 def _passed_on() -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from rich.console import Console, Group, RenderableType
@@ -43,7 +44,9 @@ def plus_minus(console: Console) -> str:
 
 
 def cell_text(cell: GridCell | None, sign: str = "±", *, best: bool = False) -> str:
-    """Write one cell of a grid: `56.6 ± 0.3`, with `(2/3)` while seeds are missing; before the first, a mark per seed.
+    """Write one cell of a grid: `56.6 ± 0.3`, with `(2/3)` while seeds are missing and `i` if some were imported.
+
+    Before the first, a mark per seed.
 
     Args:
         cell: the cell; None gives an empty text.
@@ -56,7 +59,8 @@ def cell_text(cell: GridCell | None, sign: str = "±", *, best: bool = False) ->
         spread = f" {sign} {cell.std:.1f}" if not math.isnan(cell.std) else ""
         missing = f" ({cell.done}/{cell.asked})" if cell.done < cell.asked else ""
         failed = " x" if cell.failed else ""
-        return f"{'*' if best else ''}{cell.mean:.1f}{spread}{missing}{failed}"
+        imported = " i" if cell.imported else ""
+        return f"{'*' if best else ''}{cell.mean:.1f}{spread}{missing}{failed}{imported}"
     waiting = cell.asked - cell.running - cell.failed
     return MARKS["failed"] * cell.failed + MARKS["running"] * cell.running + MARKS["waiting"] * waiting
 
@@ -119,6 +123,12 @@ def failures(progress: SweepProgress) -> list[str]:
     return [f"{one.training.name}  {one.training.cell.id}  {one.reason}" for one in failed]
 
 
+def origins(progress: SweepProgress) -> list[str]:
+    """Write one line for each archive that results were imported from."""
+    archives = Counter(standing.imported for standing in progress.standings if standing.imported)
+    return [f"i imported: {count} from {archive}, not trained here" for archive, count in archives.items()]
+
+
 def overview(progress: SweepProgress, name: str, *, live: bool = True, sign: str = "±") -> Group:
     """Draw the whole view."""
     parts: list[RenderableType] = [header(progress, name, live=live)]
@@ -134,7 +144,8 @@ def overview(progress: SweepProgress, name: str, *, live: bool = True, sign: str
     if damaged:
         parts += [Text(), Text(f"damaged ({len(damaged)}), to be trained again by a launch:", style="red")]
         parts += [Text(f"  {line}") for line in damaged[:MAX_FAILURES]]
-    parts += [Text(), Text(". waiting   ~ running   x failed   * best   (n/m): n of m seeds are in", style="dim")]
+    parts += [Text(), *(Text(line, style="yellow") for line in origins(progress))]
+    parts += [Text(". waiting   ~ running   x failed   * best   (n/m): n of m seeds are in", style="dim")]
     return Group(*parts)
 
 

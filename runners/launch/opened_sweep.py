@@ -37,7 +37,7 @@ class OpenedSweep(ResolvedSweep):
         progress = SweepProgress(self.trainings)
         for training, status in self.statuses().items():
             if status.state == "done":
-                progress.done(training, status.result)
+                progress.done(training, status.result, status.imported)
             elif status.state == "failed":
                 progress.failed(training, status.reason)
             elif status.state == "running":

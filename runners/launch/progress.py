@@ -28,6 +28,8 @@ class Standing:
     """Why it failed, or what is damaged."""
     damaged: bool = False
     """Whether it has a result whose files are damaged, so that it must be trained again."""
+    imported: str = ""
+    """The archive that the result came from; empty if it was trained here."""
 
     @property
     def epochs(self) -> int:
@@ -47,6 +49,8 @@ class GridCell:
     """Mean of the metric over the finished seeds; NaN if there are none."""
     std: float
     """Standard deviation over the finished seeds (ddof=1); NaN with fewer than two."""
+    imported: int = 0
+    """How many of the finished seeds were imported."""
 
 
 class SweepProgress:
@@ -81,9 +85,10 @@ class SweepProgress:
         self._epochs_here += max(0, epoch - standing.epoch)
         standing.state, standing.epoch, standing.val_rsum = "running", epoch, metrics.get("val/rsum", float("nan"))
 
-    def done(self, training: Training, result: Mapping[str, Any]) -> None:
-        """Note that a training is done."""
+    def done(self, training: Training, result: Mapping[str, Any], imported: str = "") -> None:
+        """Note that a training is done, here or in the store that an archive came from."""
         standing = self[training]
+        standing.imported = imported
         standing.state, standing.epoch, standing.test = "done", standing.epochs, result["metrics"]
 
     def failed(self, training: Training, reason: str) -> None:
@@ -165,4 +170,5 @@ def _grid_cell(standings: Sequence[Standing], metric: str) -> GridCell:
         running=states.count("running"),
         mean=statistics.fmean(values) if values else float("nan"),
         std=statistics.stdev(values) if len(values) > 1 else float("nan"),
+        imported=sum(bool(standing.imported) for standing in standings),
     )

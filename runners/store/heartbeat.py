@@ -6,9 +6,10 @@ attempt names its launch, so one heartbeat keeps hundreds of leases alive. These
 1. If its record is gone, it has ended.
 2. On this machine, it is alive exactly as long as its process, whatever any clock says. A killed driver can be
    succeeded at once, and a suspended one is never taken for dead.
-3. On another machine, it is alive while its record is no older than the time to live. Ages are differences between file
-   times of one file system, so the clocks of different machines need not agree. A record from further in the future
-   than the time to live counts as dead: a living driver whose clock was set back renews it within seconds.
+3. On another machine, or where the system hides other users' processes (``hidepid``), it is alive while its record is
+   no older than the time to live. Ages are differences between file times of one file system, so the clocks of
+   different machines need not agree. A record from further in the future than the time to live counts as dead: a
+   living driver whose clock was set back renews it within seconds.
    (`status` writes nothing, so it compares with this machine's clock instead.)
 """
 
@@ -71,12 +72,14 @@ class ProcessIdentity:
         except (KeyError, OSError):  # a container may run under a user number that is in no password file
             user = f"uid{os.getuid()}"
         pid = os.getpid()
-        started = _process_started(pid) or ""
+        started = ""
+        with contextlib.suppress(psutil.AccessDenied):
+            started = _process_started(pid) or ""
         return cls(user=user, host=socket.gethostname(), machine=_machine(), pid=pid, process_started=started)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ProcessIdentity:
-        """Read the identity from a driver's record. Missing fields are empty, which matches no living process."""
+        """Read the identity from a driver's record. Missing fields are empty, which matches no machine."""
         return cls(
             user=str(content.get("user", "?")),
             host=str(content.get("host", "?")),
@@ -86,10 +89,21 @@ class ProcessIdentity:
         )
 
     def exists(self) -> bool | None:
-        """Whether the process still runs; None if it cannot be seen from here (another machine or container)."""
+        """Whether the process still runs.
+
+        Returns:
+            None if it cannot be seen from here: it runs on another machine, in another container, or hidden from this
+            user.
+        """
         if self.machine != _machine() or self.host != socket.gethostname():
             return None
-        return _process_started(self.pid) == self.process_started
+        try:
+            started = _process_started(self.pid)
+        except psutil.AccessDenied:
+            return None
+        if started is None:
+            return False
+        return started == self.process_started if self.process_started else None
 
 
 def _machine() -> str:
@@ -102,14 +116,35 @@ def _machine() -> str:
 
 
 def _process_started(pid: int) -> str | None:
-    """When a process of this machine started, in clock ticks since boot; None if there is no such process."""
+    """When a process of this machine started, in clock ticks since boot; None if there is no such process.
+
+    Raises:
+        psutil.AccessDenied: the process exists, but this user may not see when it started.
+    """
     try:
         process = psutil.Process(pid)
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             return None
         return str(round((process.create_time() - psutil.boot_time()) * os.sysconf("SC_CLK_TCK")))
-    except psutil.Error:
+    except psutil.ZombieProcess:
         return None
+    except (psutil.Error, OSError, ValueError, OverflowError) as error:
+        if not _is_taken(pid):
+            return None
+        raise psutil.AccessDenied(pid) from error
+
+
+def _is_taken(pid: int) -> bool:
+    """Whether a process has this number, also where the system lists only a user's own processes."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)  # sends no signal, only asks
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from goal_core.atomic import DamagedError, StorageError
 from runners.store.attempts import Attempt
 from runners.store.heartbeat import DriverRecords, DriverState
+from runners.store.imported import imported_from
 from runners.store.training_folder import METRICS, TrainingFolder, charged_failures
 
 State = Literal["waiting", "running", "done", "failed"]
@@ -33,6 +34,8 @@ class TrainingStatus:
     """Epochs done, while it is running."""
     result: Mapping[str, Any] = field(default_factory=dict)
     """The content of ``result.json``; empty until it is done."""
+    imported: str = ""
+    """The archive that the result came from; empty if it was trained here."""
 
 
 class StatusReader:
@@ -58,7 +61,8 @@ class StatusReader:
                 attempts = result["attempt"] if isinstance(result.get("attempt"), int) else 1
                 if damage := folder.damage(result, thorough=self._thorough):
                     return TrainingStatus(state="waiting", reason=damage, damaged=True, attempts=attempts)
-                return TrainingStatus(state="done", result=result, attempts=attempts)
+                origin = imported_from(folder.folder)
+                return TrainingStatus(state="done", result=result, attempts=attempts, imported=origin)
         except (DamagedError, StorageError) as error:
             problem, damaged = str(error), isinstance(error, DamagedError)
         try:

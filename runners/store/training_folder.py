@@ -31,6 +31,7 @@ from goal_core.errors import GoalError
 from goal_core.training import TRIPLETS
 from runners.store.attempts import Attempt, AttemptFolder, Outcome
 from runners.store.heartbeat import DriverRecords
+from runners.store.imported import remove_mark
 from runners.store.lease import Lease, LeaseLostError, acquire
 from runners.store.versions import entries, fingerprint_of, is_whole_zip, problems, version_name, versions
 
@@ -257,6 +258,8 @@ class TrainingFolder:
         """
         lease = self._owned()
         atomic.crash_point("finish: begin")
+        lease.check()
+        remove_mark(self.folder)
         complete = {
             **result,
             "stage_key": self.folder.name.rpartition("-")[2],

@@ -136,17 +136,24 @@ class RunWriter:
         run = self._runs.get(training.key)
         return "" if run is None else run.tags.get(names.STATUS, "")
 
-    def is_settled(self, training: Training, metrics: Collection[str]) -> bool:
+    def imported_from(self, training: Training) -> str:
+        """The `goal.imported` of a training's run; empty if it has none."""
+        run = self._runs.get(training.key)
+        return "" if run is None else run.tags.get(names.IMPORTED, "")
+
+    def is_settled(self, training: Training, metrics: Collection[str], imported: str = "") -> bool:
         """Whether a training's run is finished and has all its tags, parameters and final metrics.
 
         Args:
             training: the training.
             metrics: names of its final metrics.
+            imported: the archive that they came from; empty if they were computed here.
         """
         run = self._runs.get(training.key)
         return (
             run is not None
             and self.state(training) == names.DONE
+            and self.imported_from(training) == imported
             and run.status == _RUN_STATUS[names.DONE]
             and training_tags(training).items() <= run.tags.items()
             and training_params(training).keys() <= run.params.keys()
@@ -260,6 +267,7 @@ class RunWriter:
         reason: str = "",
         ended: float | None = None,
         code: Mapping[str, str] | None = None,
+        imported: str = "",
     ) -> None:
         """Set the status of a training's run, unless it has it already. Call this after everything else is written.
 
@@ -269,9 +277,12 @@ class RunWriter:
             reason: why it failed.
             ended: end of the run in seconds since 1970, if it is over; now if not given.
             code: tags that say which code trained it.
+            imported: the archive that its numbers came from; empty if they were computed here.
         """
         run = self._runs[training.key]
         tags = {names.STATUS: str(state), **(code or {})}
+        if imported or names.IMPORTED in run.tags:
+            tags[names.IMPORTED] = imported
         if state == names.FAILED:
             tags[names.REASON] = reason[:_MAX_TAG]
         elif names.REASON in run.tags:

@@ -37,6 +37,8 @@ GIT_COMMIT = "goal.git_commit"
 GIT_DIFF = "goal.git_diff"
 """For a run of a modified source tree: the first 12 hex digits of the SHA-256 of the uncommitted changes."""
 DATA_FINGERPRINT = "goal.data_fingerprint"
+IMPORTED = "goal.imported"
+"""For a run whose numbers came from an archive: its name and digest. Nobody here computed or verified them."""
 NONFINITE = "goal.nonfinite"
 """For a run with metrics that were NaN or infinite: a JSON list of them as ``metric@step``. They are not logged."""
 
@@ -49,8 +51,8 @@ CELL_TAGS = (
     *(ROLE, CELL, STAGE, STAGE_KEY, PAIR, TRIPLET, SEED, BACKBONE, FRAMEWORK, DATASET, VARIANT),
     *(OBJECTIVE, OBJECTIVE_KEY, SETTINGS_KEY, STATUS, GIT_COMMIT, DATA_FINGERPRINT),
 )
-"""Tags of every training's run. A run may also have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`
-and `goal.triplets` (once its triplet record is attached)."""
+"""Tags of every training's run. A run may also have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`,
+`goal.imported` and `goal.triplets` (once its triplet record is attached)."""
 
 SWEEP = "goal.sweep"
 SEEDS = "goal.seeds"

@@ -23,7 +23,7 @@ from runners.tracking.client import Outcome, Tracking
 from runners.tracking.edits import describe_code, describe_edits
 from runners.tracking.queue import one_line
 from runners.tracking.runs import Point, RunWriter
-from runners.tracking.uri import resolve_uri
+from runners.tracking.uri import TrackingError, resolve_uri
 from sweeps import ResolvedSweep, Training
 
 _log = logging.getLogger(__name__)
@@ -112,6 +112,36 @@ class SweepTracking:
 
         self.tracking.update(look)
 
+    def refuse_other_numbers(self, results: Mapping[Training, Mapping[str, float]], *, wait: float) -> None:
+        """Check that MLflow answers, and that none of its finished runs has other numbers than these.
+
+        Args:
+            results: final metrics of trainings that the store is about to take from elsewhere.
+            wait: seconds that MLflow may take.
+
+        Raises:
+            TrackingError: MLflow does not answer, refuses, or has other numbers.
+        """
+        found: list[str] = []
+
+        def look(runs: RunWriter) -> None:
+            # A run that was itself imported is no better than the archive.
+            done = (one for one in results if runs.state(one) == names.DONE and not runs.imported_from(one))
+            found[:] = [one.name for one in done if runs.contradicts(one, results[one])]
+
+        if not self.tracking.wait_open(wait) or not self._ask(look, wait):
+            why = self.tracking.warnings[-1] if self.tracking.warnings else "it is slow to answer"
+            raise TrackingError(f"MLflow cannot be used, so nothing is imported: {why}")
+        if found:
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            raise TrackingError(
+                f"MLflow has other numbers than the archive, so nothing is imported: {', '.join(found[:3])}{more}"
+            )
+
+    def _ask(self, look: Callable[[RunWriter], None], wait: float) -> bool:
+        self.tracking.update(look)
+        return self.tracking.flush(wait)
+
     @property
     def trouble(self) -> str:
         """What is not up to date, and why, in one line; empty if all is. Read it after `sync_all` has waited."""
@@ -194,7 +224,9 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
         test = _test_metrics(status.result)
         if runs.contradicts(training, test):
             runs.discard(training)
-        elif runs.is_settled(training, {*(key for key in test if math.isfinite(test[key])), names.SELECTED_RSUM}):
+        elif runs.is_settled(
+            training, {*(key for key in test if math.isfinite(test[key])), names.SELECTED_RSUM}, status.imported
+        ):
             return
         points = _epoch_points(folder)
         points.append(_final_point(status.result, test, points))
@@ -214,6 +246,7 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
         reason=status.reason,
         ended=points[-1].time if ended is None and points else ended,
         code=_code_tags(attempts[-1]) if attempts else None,
+        imported=status.imported,
     )
 
 

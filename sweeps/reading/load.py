@@ -11,10 +11,11 @@ from goal_core.objectives import pair_weights, triplet_weights
 from sweeps.reading.merging import apply_override, as_named, merge
 from sweeps.reading.paths import expand_environment, make_absolute
 from sweeps.reading.validation import validate
-from sweeps.reading.yaml_source import Node, Problem, SweepError, Where, parse_yaml
+from sweeps.reading.yaml_source import MAX_BYTES, TOO_LARGE, Node, Problem, SweepError, Where, parse_yaml
 from sweeps.schema import SweepConfig
 
 _FOLDER = Path(__file__).parent.parent
+_MAX_CHAIN = 16
 
 
 class SweepNotFoundError(GoalError):
@@ -69,8 +70,11 @@ def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
         SweepNotFoundError: there is no such file and no such shipped sweep.
     """
     path = (folder or Path()) / Path(sweep).expanduser()
-    if path.is_file():
-        return path
+    try:
+        if path.is_file():
+            return path
+    except OSError as error:  # too long for a file name, or in a folder that may not be read
+        raise SweepNotFoundError(f"sweep {str(sweep)[:80]!r} cannot be read: {error.strerror}") from error
     name = str(sweep).removesuffix(".yaml").removesuffix(".yml")
     names = list_shipped()
     if name in names:
@@ -85,7 +89,12 @@ def _read(path: Path, above: tuple[Path, ...], problems: list[Problem], sources:
     source = _shown(path)
     sources.append(source)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            problems.append(Problem(Where(source), "", TOO_LARGE))
+            return None
+        text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         problems.append(Problem(Where(source), "", f"cannot be read: {reason}"))
@@ -117,6 +126,10 @@ def _read_base(
         base = find_sweep(extends.value, path.parent)
     except SweepNotFoundError as error:
         problems.append(Problem(extends.where, "extends", str(error)))
+        return None
+    if len(chain) > _MAX_CHAIN:
+        message = f"more than {_MAX_CHAIN} files extend each other in a row"
+        problems.append(Problem(extends.where, "extends", message))
         return None
     if base.resolve() in chain:
         circle = chain[chain.index(base.resolve()) :]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from goal_core.errors import nearest
-from sweeps.reading.yaml_source import KeyPath, Node, Problem, Where, parse_yaml
+from sweeps.reading.yaml_source import MAX_DEPTH, KeyPath, Node, Problem, Where, parse_yaml
 
 
 def merge(base: Node, over: Node, path: KeyPath = ()) -> Node:
@@ -79,6 +79,9 @@ def apply_override(root: Node, text: str, problems: list[Problem]) -> Node:
     where = Where(f"--set {key}")
     if not equals or not all(key.split(".")):
         problems.append(Problem(Where(f"--set {text}" if not equals else f"--set {key}="), "", "write key=value"))
+        return root
+    if key.count(".") >= MAX_DEPTH:
+        problems.append(Problem(Where(f"--set {key[:40]}..."), "", f"is nested deeper than {MAX_DEPTH} levels"))
         return root
     if key == "extends":
         problems.append(Problem(where, "", "only a file can extend another; write `extends` into a sweep file instead"))

@@ -14,6 +14,7 @@ from sweeps.schema import SweepConfig
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")
+_MAX_PATH = 4096
 _PLACES_IN_WORDS = "data.root, data.annotations, weights of a backbone, store and tracking"
 
 
@@ -60,6 +61,9 @@ def _expand(node: Node, path: KeyPath, shown: str, environ: Mapping[str, str], p
 
 def _substitute(node: Node, shown: str, environ: Mapping[str, str], problems: list[Problem]) -> str:
     text = str(node.value)
+    if len(text) > _MAX_PATH:
+        problems.append(Problem(node.where, shown, f"is longer than {_MAX_PATH} characters"))
+        return text
     if "${" in _VARIABLE.sub("", text):
         problems.append(Problem(node.where, shown, "write an environment variable as ${NAME} or ${NAME:-default}"))
         return text

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from goal_core.errors import nearest
-from sweeps.reading.yaml_source import KeyPath, Node, Problem, Where
+from sweeps.reading.yaml_source import MAX_PROBLEMS, KeyPath, Node, Problem, Where
 
 T = TypeVar("T")
 
@@ -42,7 +42,8 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
         root: the mapping of the whole file.
         kind: the dataclass; it and the dataclasses in it may check themselves in `__post_init__`.
         problems: receives what is wrong. After the first pass, faulty values are left out and the rest is checked
-            again, so that an unrelated mistake does not hide the failure of a check that needs several values.
+            again, so that an unrelated mistake does not hide the failure of a check that needs several values. Of
+            more than `MAX_PROBLEMS`, the rest is left out.
 
     Returns:
         The instance, or None when anything is wrong.
@@ -55,6 +56,8 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
         except ValidationError as failure:
             found = _translate(failure, root, kind, left_out)
             problems.extend(problem for _, problem in found)
+            if failure.error_count() > MAX_PROBLEMS:
+                return None
             gone = {_to_key(path): _stand_in(kind, root, _to_key(path)) for path, _ in found if path}
             pruned = _without(root, (), gone)
             left_out |= gone.keys()
@@ -71,7 +74,7 @@ def _translate(
     """Turn each error into (key path to leave out, problem); the path is empty where there is nothing to leave out."""
     wrong_type: dict[KeyPath, list[str]] = {}
     found: list[tuple[KeyPath, Problem]] = []
-    for error in failure.errors():
+    for error in failure.errors()[: MAX_PROBLEMS + 1]:
         path = _path_in(root, error)
         node = _at(root, path)
         if error["type"] == "missing":

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from analysis import AnalysisError, ReportResult, attach_report, write_report
+from analysis import AnalysisError, ReportResult, attach_report, publish_summary, write_report
 from tests.helpers.analysis_cases import SweepWriter, recalls
 
 pytestmark = pytest.mark.integration
@@ -132,6 +132,32 @@ def test_trainings_from_a_modified_source_tree_are_said_at_the_top(
     write_report(writer.uri, writer.name, tmp_path)
     for name in ("report.md", "report.html"):
         assert note.format(2, 3, "2 different: 0a2b3c4d5e6f, 1a2b3c4d5e6f") in (tmp_path / name).read_text()
+
+
+def test_imported_numbers_are_said_at_the_top_in_the_runs_and_in_mlflow(
+    new_sweep: Callable[[str], SweepWriter], tmp_path: Path
+) -> None:
+    writer, other = new_sweep("imported"), new_sweep("trained here")
+    writer.write_parent(seeds=[1, 2], objectives=["con/con"])
+    writer.write("con/con", 1, imported="a.zip (sha256 1a2b)")
+    writer.write("con/con", 2)
+    writer.write("con/con", 3, imported="b.zip (of a run that does not count)")
+    other.write_parent(seeds=[1], objectives=["con/con"])
+    other.write("con/con", 1)
+    said = "IMPORTED: the numbers of 1 of 2 trainings were computed elsewhere and are not verified."
+    result = write_report(writer.uri, writer.name, tmp_path)
+    for name in ("report.md", "report.html"):
+        assert f"{said} Archives: a.zip (sha256 1a2b)." in (tmp_path / name).read_text()
+    runs = pd.read_parquet(tmp_path / "runs.parquet").set_index("seed")
+    assert runs["imported"][1] == "a.zip (sha256 1a2b)"
+    assert runs["imported"][2] == ""
+    assert pd.read_csv(tmp_path / "runs.csv").set_index("seed")["imported"][1] == "a.zip (sha256 1a2b)"
+    assert result.parent_run_id is not None
+    publish_summary(writer.uri, result.parent_run_id, writer.name, result.blocks, result.origin_notes)
+    note = MlflowClient(writer.uri).get_run(result.parent_run_id).data.tags["mlflow.note.content"]
+    assert said in note
+    write_report(other.uri, other.name, tmp_path / "mine", others=[(writer.uri, writer.name)])
+    assert f"Sweep 'imported': {said}" in (tmp_path / "mine" / "report.md").read_text()
 
 
 class Page(HTMLParser):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,9 +14,11 @@ from mlflow import MlflowClient
 
 from runners.cli.app import run
 from runners.cli.reports import report_targets, restore
-from runners.store.archive import export_results
+from runners.store.archive import ImportOutcome, add_results, export_results, read_archive
+from runners.tracking.sync import SweepTracking
+from tests.helpers.archive_cases import Files, first, forged
 from tests.helpers.mlflow_cases import template
-from tests.helpers.store_cases import write_weights
+from tests.helpers.store_cases import train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
 pytestmark = pytest.mark.integration
@@ -85,6 +91,15 @@ def test_imported_results_are_reported_attached_and_restored(
     assert "## Stages and sweeps side by side" in text
     assert "| stages.frozen.lr | 0.004 |" in text
 
+    origin = f"results.zip (sha256 {hashlib.sha256(archive.read_bytes()).hexdigest()})"
+    assert {run.data.tags["goal.imported"] for run in client.search_runs(["1"], "tags.`goal.role` = 'cell'")} == {
+        origin
+    }
+    said = "IMPORTED: the numbers of 4 of 4 trainings were computed elsewhere and are not verified."
+    assert f"{said} Archives: {origin}." in text
+    assert said in parent.data.tags["mlflow.note.content"]
+    assert {row["imported"] for row in csv.DictReader((target.folder / "runs.csv").open())} == {origin}
+
     (here / "mlflow.db").unlink()
     shutil.rmtree(here / "artifacts")
     shutil.copy(empty, here / "mlflow.db")
@@ -95,3 +110,66 @@ def test_imported_results_are_reported_attached_and_restored(
     assert "report/report.html" in artifacts(again, rebuilt.info.run_id)
     assert rebuilt.data.tags["mlflow.note.content"] == parent.data.tags["mlflow.note.content"]
     assert "mlflow.sharedViewState.goal-scenes-vsepp-test_byobnet-frozen" in again.get_experiment("1").tags
+
+
+def test_status_marks_what_was_imported(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = opened_in(tmp_path / "here")
+    training = here.trainings[0]
+    folder = here.store.folder(training)
+    folder.claim("L")
+    train(folder, training.stage.epochs)
+    read = read_archive(archive)
+    outcome = ImportOutcome(added=[one for one in read.finished if one != training])
+    add_results(read, outcome, here.store, "sqlite:///x.db")
+    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides: here)
+    assert run(["status", "quickstart", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    origin = f"results.zip (sha256 {read.sha256})"
+    assert [row["imported"] for row in rows] == ["", origin, origin, origin]
+    assert run(["status", "quickstart"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"i imported: 3 from {origin}, not trained here" in shown
+    assert re.search(r"\b11\.0 i\b", shown)
+    assert not re.search(r"\b7\.0 i\b", shown)
+
+
+def test_numbers_that_contradict_mlflow_are_not_imported(
+    archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two stores share a tracking server: an import must not replace the runs that the other one computed."""
+    uri = f"sqlite:///{tmp_path / 'shared.db'}"
+    shutil.copy(template(tmp_path_factory.mktemp("tracking")), tmp_path / "shared.db")
+    there = opened_in(tmp_path / "there", f"tracking={uri}")
+    with SweepTracking(there, there.store, live=False) as tracking:
+        assert tracking.sync_all(wait=60)
+
+    def forge(files: Files) -> None:
+        name = first(files, "result.json")
+        changed = json.loads(files[name])
+        for metric in ("test/i2t_r10", "test/rsum"):
+            changed["metrics"][metric] += 1
+        files[name] = json.dumps(changed).encode()
+
+    store = tmp_path / "here"
+    honest = shutil.copy(archive, tmp_path / "honest.zip")
+    tampered = forged(archive, forge)
+    assert run(["import", str(tampered), "--store", str(store), "--tracking-uri", uri]) == 2
+    assert "MLflow has other numbers than the archive, so nothing is imported" in capsys.readouterr().err
+    assert not (store / "cells").exists()
+    assert run(["import", str(honest), "--store", str(store), "--tracking-uri", uri]) == 0
+
+
+def test_nothing_is_imported_while_mlflow_does_not_answer(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("runners.cli.results._ANSWER_WAIT_S", 1.0)
+    monkeypatch.setattr("runners.cli.results._END_WAIT_S", 0.1)
+    store = tmp_path / "here"
+    assert run(["import", str(archive), "--store", str(store), "--tracking-uri", "http://127.0.0.1:9"]) == 2
+    out, err = capsys.readouterr()
+    assert "MLflow cannot be used, so nothing is imported" in err
+    assert len(err.splitlines()) == 1
+    assert out == ""
+    assert not (store / "cells").exists()

@@ -38,7 +38,7 @@ class NoTracking:
         assert training.key
 
     def sync_all(self, **options: object) -> bool:
-        return wait >= 0
+        return True
 
 
 def launcher_of(sweep: OpenedSweep, plan: LaunchPlan, options: LaunchOptions) -> Launcher:

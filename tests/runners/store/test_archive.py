@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
-import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from goal_core.training.triplet_histogram import TRIPLETS
+from goal_core.atomic import StorageError
 from runners.cli.reports import report_targets
 from runners.cli.results import import_archive
 from runners.launch.opened_sweep import OpenedSweep
+from runners.store import archive as archives
 from runners.store.archive import ArchiveError, export_results, import_results, read_archive
+from runners.store.imported import MARK
 from runners.store.store import Store
+from tests.helpers.archive_cases import finished_sweep, rewritten, train_fully
 from tests.helpers.mlflow_cases import Content, template
-from tests.helpers.store_cases import npz, record, result, train, write_weights
+from tests.helpers.paths import ROOT
+from tests.helpers.store_cases import record, result, train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> OpenedSweep:
     """Three of four trainings are finished."""
-    sweep = opened_in(tmp_path / "there")
-    for training in sweep.trainings[:3]:
-        folder = sweep.store.folder(training)
-        folder.claim("L")
-        folder.save(TRIPLETS, npz("record"))
-        folder.log("hello")
-        train(folder, 2)
-    return sweep
+    return finished_sweep(tmp_path / "there")
 
 
 @pytest.fixture
@@ -48,7 +46,9 @@ def files_of(root: Path) -> dict[str, bytes]:
     }
 
 
-def test_everything_but_the_weights_arrives_byte_for_byte(sweep: OpenedSweep, archive: Path, tmp_path: Path) -> None:
+def test_everything_but_the_weights_arrives_byte_for_byte(sweep: OpenedSweep, tmp_path: Path) -> None:
+    archive = tmp_path / "all.zip"
+    export_results(sweep, sweep.store, archive, with_provenance=True)
     target = Store(tmp_path / "here")
     outcome = import_results(read_archive(archive), target)
     assert (len(outcome.added), outcome.known, outcome.begun) == (3, [], [])
@@ -62,6 +62,35 @@ def test_everything_but_the_weights_arrives_byte_for_byte(sweep: OpenedSweep, ar
     assert not [name for name in here if name.endswith(".safetensors")]
     states = [status.state for status in target.status(sweep.trainings).values()]
     assert sorted(states) == ["done", "done", "done", "waiting"]
+
+
+def test_every_imported_result_is_marked_in_the_store_and_in_its_status(
+    sweep: OpenedSweep, archive: Path, tmp_path: Path
+) -> None:
+    target = Store(tmp_path / "here")
+    import_results(read_archive(archive), target)
+    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    for training in sweep.trainings[:3]:
+        folder = target.folder(training)
+        mark = json.loads(folder.path(MARK).read_text())
+        assert (mark["archive"], mark["sha256"]) == ("results.zip", sha256)
+        assert target.status([training])[training].imported == f"results.zip (sha256 {sha256})"
+        assert sweep.store.status([training])[training].imported == ""
+    folder.path(MARK).write_text("{")
+    assert target.status([training])[training].imported == "an archive (sha256 unknown)"
+
+
+def test_a_result_trained_here_loses_the_mark_of_the_damaged_one_that_it_replaces(
+    sweep: OpenedSweep, archive: Path, tmp_path: Path
+) -> None:
+    target = Store(tmp_path / "here")
+    import_results(read_archive(archive), target)
+    training = sweep.trainings[0]
+    folder = target.folder(training)
+    folder.path("result.json").write_text("{")
+    folder.claim("M")
+    train(folder, 1)
+    assert target.status([training])[training].imported == ""
 
 
 def test_the_same_results_give_the_same_archive_and_importing_again_changes_nothing(
@@ -106,14 +135,57 @@ def test_what_was_begun_here_is_left_to_the_launch(archive: Path, tmp_path: Path
     assert len(folder.records()) == 1
 
 
-def rewritten(archive: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
-    with zipfile.ZipFile(archive) as zipped:
-        files = {name: zipped.read(name) for name in zipped.namelist()}
-    change(files)
-    with zipfile.ZipFile(archive, "w") as zipped:
-        for name, content in files.items():
-            zipped.writestr(name, content)
-    return archive
+def test_an_import_adds_all_or_nothing(
+    sweep: OpenedSweep, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Store(tmp_path / "here")
+    real, renamed = Path.rename, 0
+
+    def fill_up(path: Path, to: Path) -> Path:
+        nonlocal renamed
+        renamed += 1
+        if renamed == 3:
+            raise OSError(28, "No space left on device")
+        return real(path, to)
+
+    monkeypatch.setattr(Path, "rename", fill_up)
+    with pytest.raises(StorageError, match="No space left"):
+        import_results(read_archive(archive), target)
+    assert files_of(target.root) == {}
+    assert list((target.root / "cells").iterdir()) == []
+    monkeypatch.undo()
+    assert len(import_results(read_archive(archive), target).added) == 3
+
+
+def test_a_sweep_file_that_cannot_be_written_undoes_the_import(archive: Path, tmp_path: Path) -> None:
+    target = Store(tmp_path / "here")
+    target.prepare()
+    (target.root / "imported").write_text("in the way")
+    with pytest.raises(StorageError):
+        import_results(read_archive(archive), target)
+    assert files_of(target.root) == {}
+
+
+def test_a_training_that_a_launch_begins_meanwhile_undoes_the_import(
+    sweep: OpenedSweep, archive: Path, tmp_path: Path
+) -> None:
+    target = Store(tmp_path / "here")
+    read = read_archive(archive)
+    outcome = archives.plan_import(read, target)
+    target.folder(sweep.trainings[1]).claim("M")
+    before = files_of(target.root)
+    with pytest.raises(ArchiveError, match=r"a launch began .* so nothing was imported"):
+        archives.add_results(read, outcome, target, "sqlite:///x.db")
+    assert files_of(target.root).keys() - before.keys() == {f"cells/{sweep.trainings[1].cell.id}/cell.json"}
+
+
+def test_an_archive_of_the_first_version_is_imported(tmp_path: Path) -> None:
+    read = read_archive(ROOT / "tests" / "runners" / "store" / "golden" / "results-0.1.0.zip")
+    target = Store(tmp_path / "here")
+    assert len(import_results(read, target).added) == 2
+    statuses = target.status(read.trainings)
+    assert {status.state for status in statuses.values()} == {"done"}
+    assert [status.result["metrics"]["test/rsum"] for status in statuses.values()] == [90.4, 90.5]
 
 
 def damage(files: dict[str, bytes]) -> None:
@@ -172,6 +244,30 @@ def test_the_archive_says_nothing_of_where_it_was_trained(sweep: OpenedSweep, ar
     described = json.loads(read_archive(archive).files["sweep.json"])
     assert described["sweep"]["tracking"] == "sqlite:///{store}/mlflow.db"
     assert str(sweep.store.root) not in json.dumps(described)
+
+
+def test_host_process_paths_logs_and_edits_leave_only_when_asked_for(tmp_path: Path) -> None:
+    places = [f"model.backbones=[{{name: test_byobnet, weights: {tmp_path}/w.safetensors}}]"]
+    sweep = opened_in(tmp_path / "there", *places, f"model.init_from={tmp_path}/vse.safetensors")
+    folder = sweep.store.folder(sweep.trainings[0])
+    folder.claim("20260101T000000Z-4711-abcd")
+    folder.log(f"cannot read {tmp_path}")
+    record = folder.attempts.newest()
+    assert record is not None
+    secret = {"host": "node17", "pid": 4711, "git_diff": "+secret", "git_diff_sha256": "ab" * 32}
+    folder.attempts.update(replace(record, **secret, reason=f"read {tmp_path}/x: gone", trace=f"File {tmp_path}"))
+    train_fully(folder, sweep.trainings[0].stage.epochs)
+    shared, whole = tmp_path / "shared.zip", tmp_path / "whole.zip"
+    export_results(sweep, sweep.store, shared)
+    export_results(sweep, sweep.store, whole, with_provenance=True)
+    told = {path: b" ".join(read_archive(path).files.values()).decode(errors="replace") for path in (shared, whole)}
+    for word in ("node17", "4711", "+secret", str(tmp_path)):
+        assert word not in told[shared]
+        assert word in told[whole]
+    assert "ab" * 32 in told[shared]
+    assert not [name for name in read_archive(shared).files if name.endswith("log.txt")]
+    keys = [[one.key for one in read_archive(path).finished] for path in (shared, whole)]
+    assert keys[0] == keys[1] == [sweep.trainings[0].key]
 
 
 @pytest.mark.integration

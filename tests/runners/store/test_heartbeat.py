@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import threading
 import time
 from dataclasses import asdict, replace
 
+import psutil
 import pytest
 
 from goal_core import atomic
@@ -123,6 +125,82 @@ def test_a_recycled_process_number_is_not_the_launch(store):
     assert replace(identity, pid=2**22 + 1).exists() is False
     assert replace(identity, machine="another boot").exists() is None
     assert replace(identity, host="elsewhere").exists() is None
+
+
+@pytest.mark.parametrize("error", [psutil.NoSuchProcess, psutil.AccessDenied])
+def test_a_process_that_the_system_hides_lives_by_its_heartbeat(store, monkeypatch, error):
+    """What psutil and `kill` say of another user's process under `hidepid`."""
+
+    def hidden(pid):
+        raise error(pid)
+
+    def not_yours(pid, number):
+        raise PermissionError
+
+    with store.heartbeat("theirs") as launch:
+        launch.start([TRAINING.key])
+        store.folder(TRAINING).claim(launch.id)
+        identity = ProcessIdentity.of_this_process()
+        monkeypatch.setattr(psutil, "Process", hidden)
+        monkeypatch.setattr(os, "kill", not_yours)
+        assert identity.exists() is None
+        with store.heartbeat("mine") as mine, pytest.raises(LeaseHeldError, match="sweep theirs"):
+            mine.start([TRAINING.key])
+        with pytest.raises(LeaseHeldError, match="sweep theirs"):
+            store.folder(TRAINING).claim("M")
+        os.utime(store.drivers.folder / f"{launch.id}.json", (time.time() - 70,) * 2)
+        assert store.folder(TRAINING).claim("M") == 2
+
+
+def test_a_process_of_which_nobody_knows_anything_has_ended(monkeypatch):
+    identity = ProcessIdentity.of_this_process()
+    for pid in (0, -1, 2**22 + 1, 2**80):
+        assert replace(identity, pid=pid).exists() is False
+    assert replace(identity, process_started="").exists() is None
+
+
+_OTHER_USER = """
+set -e
+mount -t proc -o hidepid=2 proc /proc
+exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all,+dac_override,+dac_read_search \
+     --ambient-caps=-all,+dac_override,+dac_read_search --bounding-set=-all,+dac_override,+dac_read_search "$@"
+"""
+_LOOK = """
+import sys
+from runners.store import LeaseHeldError, Store
+from tests.helpers.store_cases import named
+store, training = Store(sys.argv[1]), named("c" * 16)
+print(store.status([training])[training].state, [driver.process.exists() for driver in store.drivers.all()])
+try:
+    store.folder(training).claim("M")
+    print("claimed")
+except LeaseHeldError as error:
+    print("refused")
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("setpriv")),
+    reason="needs root, to mount /proc and to become another user",
+)
+def test_another_users_living_driver_is_not_overrun_where_proc_is_hidden(store, driver):
+    command = ["unshare", "-m", "sh", "-c", _OTHER_USER, "sh", sys.executable, "-c", _LOOK, str(store.root)]
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(store.root)}
+
+    def seen():
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+        if "mount: " in done.stderr:
+            pytest.skip(f"/proc cannot be mounted here: {done.stderr}")
+        return done.stdout.splitlines() or done.stderr
+
+    record = next(iter(store.drivers.folder.glob("*.json")))
+    content = json.loads(record.read_text())
+    assert content["pid"] == driver.pid
+    driver.send_signal(signal.SIGSTOP)  # so that only its last heartbeat shows that it lives
+    record.write_text(json.dumps({**content, "ttl": 60}))
+    assert seen() == ["running [None]", "refused"]
+    os.utime(record, (time.time() - 70,) * 2)
+    assert seen() == ["waiting [None]", "claimed"]
 
 
 def test_heartbeat_renews_and_ends(store):

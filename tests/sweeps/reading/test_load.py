@@ -10,7 +10,7 @@ import sweeps
 from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig
 from goal_core.objectives import pair_weights, triplet_weights
-from sweeps import ResolvedSweep, SweepNotFoundError, expand, find_sweep, list_shipped, load_sweep
+from sweeps import ResolvedSweep, SweepError, SweepNotFoundError, expand, find_sweep, list_shipped, load_sweep
 
 Write = Callable[..., Path]
 Errors = Callable[..., list[str]]
@@ -356,3 +356,47 @@ def test_emoji_finetune_reuses_the_frozen_results_of_emoji() -> None:
 
 def test_sweep_files_are_packaged_beside_the_code() -> None:
     assert find_sweep("quickstart").parent == Path(sweeps.__file__).parent
+
+
+def test_a_huge_file_is_refused_unread_wherever_it_is_named(write: Write, errors_of: Errors, small_text: str) -> None:
+    huge = write("huge.yaml", small_text)
+    with huge.open("r+b") as file:
+        file.truncate(100_000_000)
+    write("small.yaml", "extends: huge.yaml\n")
+    assert errors_of(huge) == ["huge.yaml: is larger than 256 KiB"]
+    assert errors_of(Path("small.yaml")) == ["huge.yaml: is larger than 256 KiB"]
+
+
+def test_an_extended_file_and_a_set_are_limited_too(write: Write, errors_of: Errors) -> None:
+    levels = [f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
+    bomb = f"[&a0 [1], {', '.join(levels)}]"
+    write("base.yaml", f"name: x\nseeds: {bomb}\n")
+    said = "holds more than 10000 values; an alias counts as all that it stands for"
+    assert errors_of(write("a.yaml", "extends: base.yaml\n")) == [f"base.yaml:2: {said}"]
+    assert errors_of(write(), f"seeds={bomb}") == [f"--set seeds: {said}"]
+    assert errors_of(write(), "seeds=" + "[" * 20_000) == ["--set seeds: is nested deeper than 32 levels"]
+    (line,) = errors_of(write(), ".".join("a" * 20_000) + "=1")
+    assert line.endswith("...: is nested deeper than 32 levels")
+
+
+def test_a_long_chain_of_files_is_refused(write: Write, errors_of: Errors, small_text: str) -> None:
+    for number in range(1000):
+        write(f"{number}.yaml", f"extends: {number + 1}.yaml\n")
+    write("1000.yaml", small_text)
+    assert errors_of(Path("0.yaml")) == ["16.yaml:1: extends: more than 16 files extend each other in a row"]
+    assert load_sweep(Path("990.yaml")).name == "small"
+
+
+def test_a_name_that_no_file_can_have_is_one_line(write: Write, errors_of: Errors) -> None:
+    (line,) = errors_of(write("a.yaml", f"extends: {'n' * 5000}\n"))
+    assert line.endswith("cannot be read: File name too long")
+
+
+def test_thousands_of_mistakes_are_listed_up_to_a_hundred(write: Write, small_text: str) -> None:
+    data = "".join(f"  kye{number}: {'x' * 30}\n" for number in range(4000))
+    with pytest.raises(SweepError) as caught:
+        load_sweep(write("a.yaml", small_text.replace("  num_train: 20\n", data)))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 101
+    assert lines[0].startswith("a.yaml:4: data.kye0: unknown key")
+    assert lines[-1] == "and further problems"

@@ -137,3 +137,8 @@ def test_secret_from_the_environment_is_refused_and_not_repeated(write: Write, e
     (line,) = errors_of(write("a.yaml", TEXT), environ=environ)
     assert line.startswith("a.yaml:12: tracking: tracking must not carry credentials")
     assert "hunter2" not in line
+
+
+def test_a_path_of_braces_without_end_is_refused_at_once(write: Write, errors_of: Callable[..., list[str]]) -> None:
+    (line,) = errors_of(write(), f"store='{'${A:-' * 20_000}'")
+    assert line == "--set store: store: is longer than 4096 characters"

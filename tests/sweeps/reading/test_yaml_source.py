@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
-from sweeps.reading.yaml_source import Problem, parse_yaml
+from sweeps.reading.yaml_source import MAX_BYTES, MAX_DEPTH, MAX_VALUES, Problem, parse_yaml
 
 
 def parse(text: str) -> tuple[Any, list[str]]:
@@ -98,3 +99,94 @@ def test_unclosed_bracket_names_a_line() -> None:
     assert len(problems) == 1
     assert problems[0].startswith("f.yaml:")
     assert "not valid YAML" in problems[0]
+
+
+def bomb(levels: int, width: int = 9) -> str:
+    """Lists of aliases to the list before: `width` to the power of `levels` values in a few hundred bytes."""
+    lines = [f"a0: &a0 [{', '.join(['x'] * width)}]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+def test_aliases_cost_no_more_than_the_limit_however_many_levels_they_have() -> None:
+    tracemalloc.start()
+    for levels in (6, 7, 30):
+        value, problems = parse(bomb(levels))
+        assert value is None
+        assert problems == [f"f.yaml:5: holds more than {MAX_VALUES} values; an alias counts as all that it stands for"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
+    assert parse(bomb(4))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("x: " + "[" * 20_000, 1),
+        ("a: 1\nx: " + "[" * 20_000 + "]" * 20_000, 2),
+        ("x: " + "{a: " * 20_000, 1),
+        ("x: " + "{a: " * 20_000 + "}" * 20_000, 1),
+        ("- " * 20_000, 1),
+        ("? " * 20_000, 1),
+        ("\n".join(f"{' ' * depth}a:" for depth in range(500)), MAX_DEPTH),
+    ],
+    ids=["list", "closed list", "mapping", "closed mapping", "block list", "block key", "block mapping"],
+)
+def test_deep_nesting_is_one_clear_line(text: str, line: int) -> None:
+    assert parse(text) == (None, [f"f.yaml:{line}: is nested deeper than {MAX_DEPTH} levels"])
+
+
+def test_depth_is_counted_through_aliases() -> None:
+    half = "[" * (MAX_DEPTH // 2 + 1) + "]" * (MAX_DEPTH // 2 + 1)
+    assert parse(f"a: &a {half}\nb: {half.replace('[]', '[*a]')}\n") == (
+        None,
+        [f"f.yaml:2: is nested deeper than {MAX_DEPTH} levels"],
+    )
+    whole = "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1)
+    assert parse(f"a: &a {whole}\nb: *a\n")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("a: &a [*a]", ["f.yaml:1: a.0: an alias may not contain itself"]),
+        (
+            "&a {b: &b [*a, *b], c: *b}",
+            [f"f.yaml:1: {path}: an alias may not contain itself" for path in ("b.0", "b.1", "c.0", "c.1")],
+        ),
+        ("? &a [*a]\n: 1", ["f.yaml:1: a key must be text, got a list or mapping"]),
+    ],
+)
+def test_an_alias_of_what_holds_it_is_reported_where_it_stands(text: str, problems: list[str]) -> None:
+    assert parse(text)[1] == problems
+
+
+def test_an_anchor_may_be_used_again() -> None:
+    assert parse("a: &x [1, 2]\nb: {c: *x, d: *x}\ne: &x 3\nf: [*x, *x]\n") == (
+        {"a": [1, 2], "b": {"c": [1, 2], "d": [1, 2]}, "e": 3, "f": [3, 3]},
+        [],
+    )
+
+
+def test_size_and_number_of_values_are_limited() -> None:
+    assert parse("#" * (MAX_BYTES + 1)) == (None, ["f.yaml: is larger than 256 KiB"])
+    assert parse("#" + "é" * (MAX_BYTES // 2)) == (None, ["f.yaml: is larger than 256 KiB"])
+    assert parse(f"#{'x' * (MAX_BYTES - 10)}\na: 1") == ({"a": 1}, [])
+    assert parse("".join(f"k{n}: 1\n" for n in range(20_000))) == (
+        None,
+        [f"f.yaml:{MAX_VALUES // 2}: holds more than {MAX_VALUES} values"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('a: "\\U99999999"', "f.yaml: not valid YAML: an escape names no character"),
+        ('a: "\\ud800"', "f.yaml:1: a text may not hold the character U+D800"),
+        ('"a\\0": 1', "f.yaml:1: a text may not hold the character U+0000"),
+        ("a: 0x" + "f" * 10_000, "f.yaml:1: a: a number may have at most 100 digits"),
+    ],
+)
+def test_what_python_cannot_hold_is_refused(text: str, problem: str) -> None:
+    assert parse(text)[1] == [problem]

@@ -1,0 +1,71 @@
+"""A sweep with finished trainings to export, and archives that somebody has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from goal_core.objectives import ObjectiveConfig
+from goal_core.training.triplet_histogram import TripletHistogram
+from runners.launch.opened_sweep import OpenedSweep
+from runners.store import TrainingFolder
+from tests.helpers.store_cases import record, result, write_weights
+from tests.helpers.sweep_cases import opened_in
+
+Files = dict[str, bytes]
+
+
+def finished_sweep(folder: Path) -> OpenedSweep:
+    """The quickstart with two objectives, of whose four trainings three are finished."""
+    sweep = opened_in(folder)
+    for training in sweep.trainings[:3]:
+        files = sweep.store.folder(training)
+        files.claim("L")
+        triplets = TripletHistogram(torch.device("cpu"))
+        triplets.close_epoch(1)
+        triplets.save(files, ObjectiveConfig(pair="con", triplet="con"))
+        files.log("hello")
+        train_fully(files, training.stage.epochs)
+    return sweep
+
+
+def train_fully(folder: TrainingFolder, epochs: int) -> None:
+    """Do what `train` does, and report every recall, as a real training does and an import requires."""
+    folder.save_with("best.safetensors", write_weights)
+    folder.write_metrics([record(number) for number in range(1, epochs + 1)])
+    recalls = {f"test/{direction}_r{k}": 7.0 for direction in ("i2t", "t2i") for k in (1, 5, 10)}
+    plain = result(epochs)
+    folder.finish({**plain, "metrics": {**recalls, **plain["metrics"]}})
+
+
+def rewritten(archive: Path, change: Callable[[Files], None]) -> Path:
+    """Change the members of an archive, and not the digests of its manifest."""
+    with zipfile.ZipFile(archive) as zipped:
+        files = {name: zipped.read(name) for name in zipped.namelist()}
+    change(files)
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for name, content in files.items():
+            zipped.writestr(name, content)
+    return archive
+
+
+def forged(archive: Path, change: Callable[[Files], None]) -> Path:
+    """Change the members of an archive, and the digests with them."""
+
+    def change_and_seal(files: Files) -> None:
+        manifest = json.loads(files.pop("manifest.json"))
+        change(files)
+        manifest["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        files["manifest.json"] = json.dumps(manifest).encode()
+
+    return rewritten(archive, change_and_seal)
+
+
+def first(files: Files, end: str) -> str:
+    """The first member whose name has this end."""
+    return next(name for name in sorted(files) if name.endswith(end))

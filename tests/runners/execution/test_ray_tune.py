@@ -1,0 +1,60 @@
+"""The Ray that a local launch starts is open to nobody else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.paths import ROOT
+
+_LAUNCH = """
+import json, os, psutil
+from runners.execution.ray_tune import RayUnits, Resources
+
+with RayUnits(None, Resources(cpus=1, gpus=0)):
+    import ray
+
+    ray.get(ray.remote(lambda: os.getpid()).remote())  # so that there is a worker
+    me = psutil.Process()
+    sockets = [
+        (process.name(), one.laddr.ip)
+        for process in [me, *me.children(recursive=True)]
+        for one in process.net_connections(kind="inet")
+        if one.status == psutil.CONN_LISTEN
+    ]
+    print(json.dumps({"sockets": sockets, "dashboard": ray.worker.get_dashboard_url()}))
+"""
+
+
+def start_ray(home: Path) -> dict[str, list[tuple[str, str]]]:
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("RAY_")} | {"HOME": str(home)}
+    command = [sys.executable, "-c", _LAUNCH]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, list[tuple[str, str]]] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.mark.integration
+def test_a_local_ray_listens_on_loopback_only_and_leaves_no_token(tmp_path: Path) -> None:
+    said = start_ray(tmp_path)
+    assert {name for name, _ in said["sockets"]} >= {"gcs_server", "raylet"}
+    assert {address.removeprefix("::ffff:") for _, address in said["sockets"]} == {"127.0.0.1"}
+    assert not said["dashboard"]
+    assert not (tmp_path / ".ray" / "auth_token").exists()
+
+
+@pytest.mark.integration
+def test_a_token_that_an_earlier_launch_left_is_closed_to_others(tmp_path: Path) -> None:
+    token = tmp_path / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("a" * 64)
+    token.chmod(0o644)
+    start_ray(tmp_path)
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text() == "a" * 64
