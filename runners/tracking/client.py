@@ -119,11 +119,13 @@ class Tracking:
         Returns:
             Whether all changes are in MLflow.
         """
-        patient = patient and self._answered.is_set()
-        # A host that swallows packets gives no error for a long time.
-        if not patient and self._file is None and not self._wait(self._answered, min(ANSWER_S, timeout)):
-            return False
-        return self._queue.flush(timeout, patient=patient)
+        deadline = time.monotonic() + timeout
+        if self._file is None:
+            # A host that swallows packets gives no error for a long time.
+            first = min(ANSWER_S, timeout)
+            if not (self._answered.wait(first) if patient else self._wait(self._answered, first)):
+                return False
+        return self._queue.flush(max(0.0, deadline - time.monotonic()), patient=patient)
 
     def close(self, outcome: Outcome | None = None, timeout: float = 60.0) -> int:
         """Set the parent run's status, write what is left, and stop.
