@@ -116,7 +116,7 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
 
 def _without_paths(config: SweepConfig) -> SweepConfig:
     """Shorten the paths of data and weights to their last part: the others say who trained, and where."""
-    data = config.data if config.data.root is None else config.data.with_root(Path(config.data.root).name or "data")
+    data = config.data if config.data.root is None else replace(config.data, root=Path(config.data.root).name or "data")
     backbones = [
         backbone if backbone.weights in NAMED_WEIGHTS else replace(backbone, weights=Path(backbone.weights).name)
         for backbone in config.model.backbones

@@ -186,8 +186,11 @@ class DriverRecords:
         path = self.folder / f"{launch_id}.json"
         try:
             record = read_json(path)
+        except DamagedError:
+            record = {}  # who wrote it is unknown, so the time of the file decides
+        try:
             seen = path.stat().st_mtime
-        except (DamagedError, FileNotFoundError):
+        except FileNotFoundError:
             return None
         if record is None:
             return None

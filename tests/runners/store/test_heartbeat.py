@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from goal_core import atomic
+from goal_core.atomic import json_bytes
 from runners.store.heartbeat import DriverRecords, Heartbeat, LeaseHeldError, ProcessIdentity
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import named, train
@@ -197,7 +198,7 @@ def test_another_users_living_driver_is_not_overrun_where_proc_is_hidden(store, 
     content = json.loads(record.read_text())
     assert content["pid"] == driver.pid
     driver.send_signal(signal.SIGSTOP)  # so that only its last heartbeat shows that it lives
-    record.write_text(json.dumps({**content, "ttl": 60}))
+    record.write_bytes(json_bytes({**content, "ttl": 60}))
     assert seen() == ["running [None]", "refused"]
     os.utime(record, (time.time() - 70,) * 2)
     assert seen() == ["waiting [None]", "claimed"]
