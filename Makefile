@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench chaos faults clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -19,6 +19,14 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Random kills in real launches, at most 30 minutes. CHAOS="--seed 7 --minutes 10" sets the seed and the time.
+chaos: $(STAMP)
+	$(BIN)/python -m tests.helpers.chaos $(CHAOS)
+
+# A fault at every file operation of a launch: about an hour. FAULTS=200 tries so many of each kind.
+faults: $(STAMP)
+	$(BIN)/python -m pytest -m exhaustive -n 2
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

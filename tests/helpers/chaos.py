@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.helpers.launches import SWEEP, check_mlflow, command, goal_sweep, records_of, results
+from tests.helpers.launches import SWEEP, attempts, check_mlflow, command, goal_sweep, records_of, results
 
 EPOCHS = 30
 FAULTS = ("driver", "driver", "worker", "worker", "worker", "raylet", "gcs", "pause", "terminate", "rival", "tracking")
@@ -217,8 +217,6 @@ def compare(folder: Path, numbers: tuple[object, object]) -> None:
     """Compare a finished sweep with the unbroken one: results, histories, MLflow, and that nothing was charged."""
     if (results(folder), records_of(folder)) != numbers:
         sys.exit(f"{folder} ended with other numbers")
-    from tests.helpers.launches import attempts
-
     for stage in ("frozen", "finetune"):
         charged = [one for records in attempts(folder, stage).values() for one in records if one["charged"]]
         if charged:

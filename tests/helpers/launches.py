@@ -66,7 +66,7 @@ def driver_after_an_epoch(
     with (folder / "driver.log").open("wb") as log:
         driver = subprocess.Popen(launch, cwd=folder, env=environment, stdout=log, stderr=log)
     deadline = time.monotonic() + 120
-    while len(list(folder.glob("goal-sweep-store/cells/*/frozen-*/metrics.jsonl"))) < 2:
+    while len({path.parent for path in folder.glob("goal-sweep-store/cells/*/frozen-*/metrics.*jsonl")}) < 2:
         assert driver.poll() is None, (folder / "driver.log").read_text()
         assert time.monotonic() < deadline, "no epoch within two minutes"
         time.sleep(0.05)
@@ -149,14 +149,26 @@ def attempts(folder: Path, stage: str = "frozen") -> dict[str, list[dict]]:
 
 def poison(folder: Path) -> str:
     """Put NaN into the saved state of one cell. Returns the cell's id."""
-    path = sorted(folder.glob("goal-sweep-store/cells/*/frozen-*/last.safetensors"))[0]
+    path = sorted(folder.glob("goal-sweep-store/cells/*/frozen-*/last.*safetensors"))[0]
     tensors, state = read_checkpoint(path)
     tensors["heads.image.fc.weight"].fill_(float("nan"))
     write_checkpoint(path, tensors, state)
     return path.parent.parent.name
 
 
-def check_mlflow(folder: Path) -> None:
+def records_of(folder: Path) -> dict[str, list]:
+    """The history of every finished training, without times, by cell and stage."""
+    found = {}
+    for path in sorted((folder / "goal-sweep-store" / "cells").glob("*/*/result.json")):
+        stated = json.loads(path.read_text())["files"]["metrics.jsonl"]["name"]
+        rows = [json.loads(line) for line in (path.parent / stated).read_text().splitlines()]
+        found[f"{path.parent.parent.name}/{path.parent.name}"] = [
+            {key: value for key, value in row["metrics"].items() if not key.startswith("time/")} for row in rows
+        ]
+    return found
+
+
+def check_mlflow(folder: Path, epochs: int = EPOCHS) -> None:
     """Check that there is one parent run, one run for each cell and stage, and no (metric, step) twice."""
     client = MlflowClient(f"sqlite:///{folder / 'goal-sweep-store' / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("tiny")
@@ -165,6 +177,6 @@ def check_mlflow(folder: Path) -> None:
     cells = [run for run in runs if run.data.tags["goal.role"] == "cell"]
     assert {run.data.tags["goal.status"] for run in cells} == {"done"}
     for run in cells:
-        epochs = EPOCHS if run.data.tags["goal.stage"] == "frozen" else 1
+        last = epochs if run.data.tags["goal.stage"] == "frozen" else 1
         steps = [metric.step for metric in client.get_metric_history(run.info.run_id, "val/rsum")]
-        assert sorted(steps) == list(range(1, epochs + 1))
+        assert sorted(steps) == list(range(1, last + 1))

@@ -237,9 +237,12 @@ def test_heartbeat_survives_a_refusing_disk(store, monkeypatch, caplog):
     launch.close()
 
 
-def test_damaged_launch_record_counts_as_ended(store):
-    (store.drivers.folder / "x.json").write_text("{")
-    assert DriverRecords(store.drivers.folder).all() == []
+def test_a_damaged_launch_record_counts_as_ended_when_nobody_renews_it(store):
+    path = store.drivers.folder / "x.json"
+    path.write_text("{")
+    assert [state.alive for state in DriverRecords(store.drivers.folder).all()] == [True]
+    os.utime(path, (time.time() - 70,) * 2)
+    assert [state.alive for state in DriverRecords(store.drivers.folder).all()] == [False]
 
 
 _DRIVER = """
@@ -304,7 +307,7 @@ def test_a_stopped_driver_is_not_overrun_on_its_machine_and_harmless_when_it_wak
         store.folder(TRAINING).claim("M")
     # Seen from another machine it has expired.
     path = next(iter(store.drivers.folder.glob("*.json")))
-    path.write_text(json.dumps({**json.loads(path.read_text()), "machine": "another", "host": "elsewhere"}))
+    path.write_bytes(json_bytes({**json.loads(path.read_text()), "machine": "another", "host": "elsewhere"}))
     os.utime(path, (time.time() - 5,) * 2)
     successor = store.folder(TRAINING)
     assert successor.claim("M") == 2
