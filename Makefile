@@ -24,7 +24,8 @@ test: $(STAMP)
 chaos: $(STAMP)
 	$(BIN)/python -m tests.helpers.chaos $(CHAOS)
 
-# A fault at every file operation of a launch: about an hour. FAULTS=200 tries so many of each kind.
+# A fault at every file operation of a launch, and the slow tests of real launches: over an hour. FAULTS=200 tries so
+# many operations of each kind.
 faults: $(STAMP)
 	$(BIN)/python -m pytest -m exhaustive -n 2
 

@@ -76,7 +76,8 @@ def _launch(
 ) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
     from runners.execution.ray_tune import RayLostError, restart_command
-    from runners.launch.launcher import LaunchOptions, launch_sweep
+    from runners.launch.launcher import launch_sweep
+    from runners.launch.plan import LaunchOptions
 
     opened = arguments.open()
     options = LaunchOptions(address=address, failed=failed, force=force, fail_fast=fail_fast)

@@ -4,7 +4,7 @@
 """
 
 from goal_core.checkpoints import BEST
-from runners.store.attempts import Attempt, AttemptFolder, Outcome
+from runners.store.attempts import Attempt, AttemptFolder, Outcome, charged_failures, was_cut_off
 from runners.store.heartbeat import Heartbeat, LeaseHeldError
 from runners.store.lease import LeaseLostError
 from runners.store.status import State, TrainingStatus
@@ -14,9 +14,7 @@ from runners.store.training_folder import (
     RESULT,
     AlreadyDoneError,
     TrainingFolder,
-    charged_failures,
     end_attempt,
-    was_cut_off,
 )
 from runners.store.versions import digest
 

@@ -7,7 +7,7 @@ The next claim records it as `lost`, which does not count against the cell.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -150,3 +150,24 @@ class AttemptFolder:
     def update(self, attempt: Attempt) -> None:
         """Rewrite an attempt's record. The caller must hold the lease."""
         replace_bytes(self.path(attempt.n), json_bytes(asdict(attempt)))
+
+
+def was_cut_off(attempt: Attempt) -> bool:
+    """Whether an attempt ended without an outcome of its own: its process runs no more, or its watchdog ended it."""
+    return attempt.outcome == "running" or (attempt.outcome == "lost" and attempt.died)
+
+
+def charged_failures(attempts: Iterable[Attempt]) -> int:
+    """Count the attempts that count against `max_attempts`, of attempts in order.
+
+    Deaths and hangs of the process count only as long as no progress lies between them.
+    """
+    errors = deaths = 0
+    for attempt in attempts:
+        if attempt.progressed:
+            deaths = 0
+        if attempt.charged and attempt.died:
+            deaths += 1
+        elif attempt.charged:
+            errors += 1
+    return errors + deaths

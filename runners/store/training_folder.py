@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from goal_core.atomic import (
 from goal_core.checkpoints import BEST, LAST, best_name
 from goal_core.errors import GoalError
 from goal_core.training import TRIPLETS
-from runners.store.attempts import Attempt, AttemptFolder, Outcome
+from runners.store.attempts import AttemptFolder, Outcome, was_cut_off
 from runners.store.heartbeat import DriverRecords
 from runners.store.imported import remove_mark
 from runners.store.lease import Lease, LeaseLostError, acquire
@@ -451,11 +451,6 @@ def end_attempt(
     return True
 
 
-def was_cut_off(attempt: Attempt) -> bool:
-    """Whether an attempt ended without an outcome of its own: its process runs no more, or its watchdog ended it."""
-    return attempt.outcome == "running" or (attempt.outcome == "lost" and attempt.died)
-
-
 def _check_weights(path: Path) -> None:
     try:
         with storage_errors(path, "read"), safe_open(path, framework="np"):
@@ -477,19 +472,3 @@ def _set_aside(path: Path) -> None:
             path.replace(path.with_name(f"{path.name}.damaged"))
 
     retried(rename)
-
-
-def charged_failures(attempts: Iterable[Attempt]) -> int:
-    """Count the attempts that count against `max_attempts`, of attempts in order.
-
-    Deaths and hangs of the process count only as long as no progress lies between them.
-    """
-    errors = deaths = 0
-    for attempt in attempts:
-        if attempt.progressed:
-            deaths = 0
-        if attempt.charged and attempt.died:
-            deaths += 1
-        elif attempt.charged:
-            errors += 1
-    return errors + deaths

@@ -16,8 +16,9 @@ from safetensors.torch import save_file
 from goal_core.checkpoints import BEST, read_checkpoint
 from runners.execution.worker import UnitJob, run_unit
 from runners.launch import launcher
-from runners.launch.launcher import LaunchOptions, LaunchOutcome, launch_sweep
+from runners.launch.launcher import LaunchOutcome, launch_sweep
 from runners.launch.opened_sweep import OpenedSweep, open_sweep
+from runners.launch.plan import LaunchOptions
 from runners.store import digest
 
 SWEEP = """

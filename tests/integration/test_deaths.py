@@ -29,7 +29,13 @@ def charged(folder: Path) -> dict[str, int]:
     return {cell: sum(record["charged"] for record in records) for cell, records in attempts(folder).items()}
 
 
-@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "time.sleep(600)"], ids=["dies", "hangs"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param("os.kill(os.getpid(), 9)", id="dies"),
+        pytest.param("time.sleep(600)", id="hangs", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_cell_that_takes_its_process_with_it_fails_alone(unbroken: Path, tmp_path: Path, end: str) -> None:
     folder = sweep_in(tmp_path / "run")
     environment = tampered_trainer(tmp_path / "site", f"if (objective, epoch) == ('con/con', 3): {end}")
@@ -48,6 +54,7 @@ def test_a_cell_that_takes_its_process_with_it_fails_alone(unbroken: Path, tmp_p
     assert results(folder) == theirs
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_is_killed_again_and_again_after_progress_costs_nothing(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     environment = tampered_trainer(tmp_path / "site", "time.sleep(0.3)")
@@ -90,6 +97,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
+@pytest.mark.exhaustive
 def test_workers_that_die_before_they_begin_are_given_up_and_nobody_is_charged(tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     environment = run_by_every_process(tmp_path / "site", DIES_BEFORE_IT_BEGINS)
@@ -101,6 +109,7 @@ def test_workers_that_die_before_they_begin_are_given_up_and_nobody_is_charged(t
     assert attempts(folder) == {}
 
 
+@pytest.mark.exhaustive
 def test_a_suspended_worker_is_reported_and_goes_on_uncharged_when_it_wakes(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     driver = driver_after_an_epoch(folder, "--set", "resources.watchdog=4")
@@ -121,6 +130,7 @@ def test_a_suspended_worker_is_reported_and_goes_on_uncharged_when_it_wakes(unbr
     check_mlflow(folder)
 
 
+@pytest.mark.exhaustive
 def test_a_suspended_driver_costs_nothing(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     driver = driver_after_an_epoch(folder, "--set", "resources.watchdog=4")

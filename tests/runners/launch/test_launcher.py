@@ -13,9 +13,10 @@ from goal_core.atomic import StorageError
 from goal_core.errors import GoalError
 from goal_core.training import TrainingFailed
 from runners.execution.worker import UnitJob, UnitListener
-from runners.launch.launcher import Launcher, LaunchOptions, LaunchOutcome, LaunchPlan, launch_sweep
+from runners.launch.launcher import Launcher, LaunchOutcome, launch_sweep
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.store import BEST, AttemptFolder, charged_failures, end_attempt
 from sweeps import Training
 from tests.helpers.store_cases import train

@@ -1,0 +1,113 @@
+"""What a launch will try: what is left, what is repeated, and what is given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from runners.launch.opened_sweep import OpenedSweep
+from runners.store import BEST, charged_failures
+from sweeps import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """The options of one launch."""
+
+    address: str | None = None
+    """Address of a Ray cluster; None trains on this machine."""
+    failed: Literal["keep", "retry", "only"] = "keep"
+    """Trainings without attempts left: keep them failed, also retry them, or retry only them."""
+    force: bool = False
+    """Repeat finished trainings; their old results are set aside."""
+    fail_fast: bool = False
+    """Stop at the first failed training."""
+
+
+class LaunchPlan:
+    """Which trainings a launch will still try.
+
+    Args:
+        sweep: the sweep.
+        options: the options of this launch.
+    """
+
+    def __init__(self, sweep: OpenedSweep, options: LaunchOptions) -> None:
+        self._sweep = sweep
+        self.progress = sweep.progress()
+        self.forgiven: dict[Training, int] = {}
+        """Number of each training's charged attempts that no longer count."""
+        self.given_up: set[Training] = set()
+        """Trainings that this launch will not try again."""
+        self._forced: list[Training] = []
+        self._damaged = [one.training for one in self.progress.standings if one.damaged]
+        if options.force:
+            self._force()
+        if options.failed != "keep":
+            self._forgive(only=options.failed == "only")
+        self._fail_without_start()
+
+    def _force(self) -> None:
+        self._forced = [one for one in self._sweep.trainings if self.progress[one].state == "done"]
+        for training in self._forced:
+            self.progress.restart(training)
+
+    def set_aside_finished(self) -> int:
+        """Move away the results of the trainings that will be repeated. Returns how many `--force` repeats."""
+        for training in self._forced:
+            self._sweep.store.set_aside(training)
+        for training in self._damaged:
+            self._sweep.store.set_aside(training, "damaged")
+            self.progress.restart(training)
+        return len(self._forced)
+
+    def set_aside_damaged(self, trainings: Iterable[Training]) -> list[Training]:
+        """Read the weights that trainings start from, and move away those results whose weights are damaged.
+
+        Returns:
+            The trainings whose results were moved, which must be trained again.
+        """
+        before = list(dict.fromkeys(one.before for one in trainings if one.before is not None))
+        statuses = self._sweep.store.status(before, thorough=True)
+        damaged = [training for training, status in statuses.items() if status.damaged]
+        for training in damaged:
+            self._sweep.store.set_aside(training, "damaged")
+            self.progress.restart(training)
+        return damaged
+
+    def _forgive(self, *, only: bool) -> None:
+        """Set failed trainings back to waiting; with ``only``, give up all others."""
+        for training in self._sweep.trainings:
+            state = self.progress[training].state
+            if state == "failed":
+                charged = charged_failures(self._sweep.store.folder(training).attempts.all())
+                self.forgiven |= {training: charged} if charged else {}
+                self.progress.waiting(training)
+            elif only and state != "done":
+                self.given_up.add(training)
+
+    def _fail_without_start(self) -> None:
+        """Fail trainings whose stage before is done but has no weights, as with imported results."""
+        for training in self._sweep.trainings:
+            before = training.before
+            if before is None or self.progress[training].state != "waiting" or self.progress[before].state != "done":
+                continue
+            if before not in self._forced and not self._sweep.store.folder(before).path(BEST).is_file():
+                reason = f"its {before.stage.name} stage has no {BEST} to start from"
+                self.progress.failed(training, f"{reason} (imported results come without weights)")
+
+    def startable(self, trainings: Sequence[Training], *, ahead: bool) -> list[Training]:
+        """Select the trainings that are not done yet and can start.
+
+        Args:
+            trainings: the trainings to choose from.
+            ahead: also select those whose stage before is not done yet.
+        """
+        return [training for training in trainings if self._can_start(training, ahead=ahead)]
+
+    def _can_start(self, training: Training, *, ahead: bool) -> bool:
+        if training in self.given_up or self.progress[training].state not in ("waiting", "running"):
+            return False
+        earlier = "done" if training.before is None else self.progress[training.before].state
+        return earlier == "done" or (ahead and earlier != "failed")
