@@ -197,7 +197,7 @@ def _claim(out: Path, description: dict[str, object]) -> None:
         if foreign and not path.exists():
             raise DataError(f"{out} contains {foreign[0]} but no {DESCRIPTION}; choose another folder")
         if not path.exists():
-            replace_bytes(path, json_bytes(description))
+            replace_bytes(path, json_bytes(description, seal=False))
     found = read_json(path) or {}
     if found != description:
         key = next((key for key in description if found.get(key) != description[key]), DESCRIPTION)

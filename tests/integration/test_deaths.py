@@ -21,7 +21,7 @@ from tests.helpers.launches import (
     worker_of,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.exhaustive, pytest.mark.timeout(900)]
 KILLS = 9
 
 
@@ -33,7 +33,7 @@ def charged(folder: Path) -> dict[str, int]:
     "end",
     [
         pytest.param("os.kill(os.getpid(), 9)", id="dies"),
-        pytest.param("time.sleep(600)", id="hangs", marks=pytest.mark.exhaustive),
+        pytest.param("time.sleep(600)", id="hangs"),
     ],
 )
 def test_a_cell_that_takes_its_process_with_it_fails_alone(unbroken: Path, tmp_path: Path, end: str) -> None:
@@ -54,7 +54,6 @@ def test_a_cell_that_takes_its_process_with_it_fails_alone(unbroken: Path, tmp_p
     assert results(folder) == theirs
 
 
-@pytest.mark.exhaustive
 def test_a_worker_that_is_killed_again_and_again_after_progress_costs_nothing(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     environment = tampered_trainer(tmp_path / "site", "time.sleep(0.3)")
@@ -97,7 +96,6 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.exhaustive
 def test_workers_that_die_before_they_begin_are_given_up_and_nobody_is_charged(tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     environment = run_by_every_process(tmp_path / "site", DIES_BEFORE_IT_BEGINS)
@@ -109,7 +107,6 @@ def test_workers_that_die_before_they_begin_are_given_up_and_nobody_is_charged(t
     assert attempts(folder) == {}
 
 
-@pytest.mark.exhaustive
 def test_a_suspended_worker_is_reported_and_goes_on_uncharged_when_it_wakes(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     driver = driver_after_an_epoch(folder, "--set", "resources.watchdog=4")
@@ -130,7 +127,6 @@ def test_a_suspended_worker_is_reported_and_goes_on_uncharged_when_it_wakes(unbr
     check_mlflow(folder)
 
 
-@pytest.mark.exhaustive
 def test_a_suspended_driver_costs_nothing(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     driver = driver_after_an_epoch(folder, "--set", "resources.watchdog=4")
