@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.checkpoints import LAST
 from goal_core.checkpoints.file import read_checkpoint
 from runners.execution.worker import run_unit
 from runners.launch.opened_sweep import open_sweep
@@ -83,7 +82,9 @@ def test_a_launch_stopped_in_its_first_epoch_loses_no_step_whatever_tracking_doe
         said = (folder / "driver.log").read_text()
         assert (status, took < SIGNAL_S) == (75, True), said
         assert f"stopped by {number.name}: the same command continues" in said
-        states = [read_checkpoint(path)[1] for path in folder.glob(f"goal-sweep-store/cells/*/*/{LAST}")]
+        states = [
+            read_checkpoint(path)[1] for path in folder.glob(f"goal-sweep-store/cells/*/*/last.{attempt}.safetensors")
+        ]
         assert [state["epoch"] for state in states] == [0, 0]
         assert min(state["next_step"] for state in states) > reached
         reached = max(state["next_step"] for state in states)
