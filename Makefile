@@ -40,6 +40,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/recall.py
 	$(BIN)/python benchmarks/sharing.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/verification.py
 
 clean:
 	rm -rf $(VENV) goal-sweep-store

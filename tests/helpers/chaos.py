@@ -24,8 +24,8 @@ import psutil
 
 from tests.helpers.launches import SWEEP, attempts, check_mlflow, command, goal_sweep, records_of, results
 
-EPOCHS = 30
-FAULTS = ("driver", "driver", "worker", "worker", "worker", "raylet", "gcs", "pause", "terminate", "rival", "tracking")
+EPOCHS = 120
+FAULTS = ("driver", *["worker"] * 8, *["raylet", "gcs"] * 2, *["pause"] * 3, "terminate", "rival", "tracking")
 """What may happen; what stands here twice is twice as likely."""
 PROCESSES = {"worker": "ray::Implicit", "raylet": "raylet/raylet", "gcs": "gcs_server"}
 AGAIN = {75, 130, -9, -15, 137, 143}
@@ -99,8 +99,10 @@ def run_through(folder: Path, log: Log, *, most: int) -> None:
         arguments = ["--tracking-uri", "http://127.0.0.1:9"] if log.random.random() < 0.1 else []
         log.counts["tracking down"] += bool(arguments)
         driver = Driver(folder, number, *arguments)
+        happened = True
         while driver.process.poll() is None:
-            time.sleep(log.random.uniform(0.2, 4.0) if faults < most else 0.5)
+            # Where a fault cannot happen yet, such as the death of a worker while Ray starts, another follows soon.
+            time.sleep(log.random.uniform(0.5, 5.0) if happened else 0.3)
             if faults < most and driver.process.poll() is None:
                 fault = log.random.choice(FAULTS)
                 happened = _FAULTS[fault](folder, driver, log.random)
