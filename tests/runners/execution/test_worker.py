@@ -215,9 +215,14 @@ worker.run_unit(sweep.job(unit, sys.argv[3], {}), lambda events: None)
 @pytest.mark.parametrize(
     ("how", "status", "reason"),
     [
-        ("hangs", HUNG, "hung: no step for"),
+        pytest.param("hangs", HUNG, "hung: no step for", marks=pytest.mark.exhaustive),
         ("dies", 1, "its worker process died"),
-        ("breaks", DEVICE_LOST, "AcceleratorError: CUDA error: device-side assert triggered"),
+        pytest.param(
+            "breaks",
+            DEVICE_LOST,
+            "AcceleratorError: CUDA error: device-side assert triggered",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_a_cell_that_hangs_dies_or_breaks_the_gpu_in_a_shared_process_fails_alone(

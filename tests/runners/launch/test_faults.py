@@ -18,7 +18,7 @@ from tests.helpers.in_process import launch, results, sweep_in
 
 Operation = tuple[str, Path]
 ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "ESTALE": errno.ESTALE}
-SOME = 6
+SOME = 4
 """Operations of each kind of fault in a quick run, spread over the launch."""
 
 
