@@ -24,7 +24,7 @@ import psutil
 
 from tests.helpers.launches import SWEEP, attempts, check_mlflow, command, goal_sweep, records_of, results
 
-EPOCHS = 120
+EPOCHS = 60
 FAULTS = ("driver", *["worker"] * 8, *["raylet", "gcs"] * 2, *["pause"] * 3, "terminate", "rival", "tracking")
 """What may happen; what stands here twice is twice as likely."""
 PROCESSES = {"worker": "ray::Implicit", "raylet": "raylet/raylet", "gcs": "gcs_server"}
