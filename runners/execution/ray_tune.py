@@ -154,7 +154,9 @@ class RayUnits:
         except SystemExit:  # from Ray's own handler of SIGTERM
             raise KeyboardInterrupt from None
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            raise GoalError(f"cannot reach Ray at {self.address or 'this machine'}: {first_line(error)}") from error
+            if self.address is None:  # one of its processes was killed while it started
+                raise RayLostError(f"Ray did not start on this machine: {first_line(error)}; {_AGAIN}") from error
+            raise GoalError(f"cannot reach Ray at {self.address}: {first_line(error)}") from error
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _JOB_SIGNALS)
         try:

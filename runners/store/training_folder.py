@@ -26,8 +26,8 @@ from goal_core.atomic import (
     retried,
     storage_errors,
 )
-from goal_core.checkpoints import BEST, LAST, best_name
-from goal_core.errors import GoalError
+from goal_core.checkpoints import BEST, LAST, best_name, read_checkpoint
+from goal_core.errors import GoalError, WeightsError
 from goal_core.training import TRIPLETS
 from runners.store.attempts import AttemptFolder, Outcome, was_cut_off
 from runners.store.heartbeat import DriverRecords
@@ -408,14 +408,17 @@ class TrainingFolder:
 
     def _stated(self, best_epoch: int) -> dict[str, dict[str, Any]]:
         """What the result states of the files that it rests on."""
-        self.records()  # raises if a record is damaged
         best = self.versions(best_name(best_epoch)) or self.versions(BEST)
         paths = {BEST: best[0] if best else self.folder / best_name(best_epoch)}
         paths |= {name: found[0] for name in (METRICS, TRIPLETS) if (found := self.versions(name))}
+        with storage_errors(paths[BEST], "read"):
+            stated = {name: fingerprint_of(path) for name, path in paths.items()}
+        # Verified after the digests are taken, so that no digest is that of a damaged file.
         _check_weights(paths[BEST])
+        self.records()
         if TRIPLETS in paths and not is_whole_zip(paths[TRIPLETS]):
             raise DamagedError(f"{paths[TRIPLETS]} is damaged")
-        return {name: fingerprint_of(path) for name, path in paths.items()}
+        return stated
 
 
 def end_attempt(
@@ -452,6 +455,9 @@ def end_attempt(
 
 
 def _check_weights(path: Path) -> None:
+    with contextlib.suppress(WeightsError):  # a file without a state has no checksum
+        read_checkpoint(path)
+        return
     try:
         with storage_errors(path, "read"), safe_open(path, framework="np"):
             return
