@@ -332,6 +332,8 @@ class CellTrainer:
 
     def start_from(self, path: Path) -> None:
         """Load the previous stage's best weights. A backbone that it did not train is not in the file."""
+        if not path.exists():
+            raise DamagedError(f"the weights of the stage before, {path}, are not there")
         self.steps_before = self._load_weights(path)["epoch"] * self._steps_per_epoch
 
     def _load_weights(self, path: Path) -> dict[str, Any]:
