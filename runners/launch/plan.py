@@ -57,9 +57,7 @@ class LaunchPlan:
         """Move away the results of the trainings that will be repeated. Returns how many `--force` repeats."""
         for training in self._forced:
             self._sweep.store.set_aside(training)
-        for training in self._damaged:
-            self._sweep.store.set_aside(training, "damaged")
-            self.progress.restart(training)
+        self._repeat_damaged(training for training in self._damaged if training not in self.given_up)
         return len(self._forced)
 
     def set_aside_damaged(self, trainings: Iterable[Training]) -> list[Training]:
@@ -71,10 +69,13 @@ class LaunchPlan:
         before = list(dict.fromkeys(one.before for one in trainings if one.before is not None))
         statuses = self._sweep.store.status(before, thorough=True)
         damaged = [training for training, status in statuses.items() if status.damaged]
-        for training in damaged:
+        self._repeat_damaged(damaged)
+        return damaged
+
+    def _repeat_damaged(self, trainings: Iterable[Training]) -> None:
+        for training in trainings:
             self._sweep.store.set_aside(training, "damaged")
             self.progress.restart(training)
-        return damaged
 
     def _forgive(self, *, only: bool) -> None:
         """Set failed trainings back to waiting; with ``only``, give up all others."""

@@ -13,6 +13,7 @@ import pytest
 from goal_core.checkpoints import BEST
 from runners.cli.app import run
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.plan import LaunchOptions, LaunchPlan
 from tests.helpers.in_process import as_version_1, launch, results, sweep_in
 
 
@@ -79,6 +80,14 @@ def test_a_damaged_result_is_named_and_trained_again(
     assert launch(sweep, monkeypatch).status == 0
     assert trained_again(sweep) == [training.stage.name]
     assert results(sweep) == finished[1]
+
+
+def test_a_launch_that_retries_only_what_failed_leaves_a_damaged_result_where_it_is(sweep: OpenedSweep) -> None:
+    path = sweep.store.folder(sweep.trainings[0]).path(BEST)
+    flip(path)
+    LaunchPlan(sweep, LaunchOptions(failed="only")).set_aside_finished()
+    assert path.exists()
+    assert trained_again(sweep) == []
 
 
 def test_damage_that_left_size_and_time_alone_is_found_by_a_full_check_and_before_the_weights_are_used(
