@@ -120,6 +120,27 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
         raise _storage_error(int(native[1]), os.strerror(int(native[1])), path, doing) from error
 
 
+def perform(operation: str, path: Path, act: Callable[[], T], *, doing: str = "read") -> T:
+    """Do one operation on a file, again if it fails with an error that may pass.
+
+    Args:
+        operation: its name for fault tests.
+        path: the file or folder concerned.
+        act: does it; is safe to repeat.
+        doing: a verb for the message of an error.
+
+    Raises:
+        StorageError: it fails.
+    """
+
+    def once() -> T:
+        with storage_errors(path, doing):
+            file_operation(operation, path)
+            return act()
+
+    return retried(once)
+
+
 def _storage_error(code: int, reason: str, path: Path, doing: str) -> StorageError:
     advice = f": {_ADVICE[code]}, then start again" if code in _ADVICE else ""
     error = StorageError(f"cannot {doing} {path}: {reason}{advice}")
@@ -256,13 +277,7 @@ def make_folder(folder: Path) -> None:
     Raises:
         StorageError: it cannot be created.
     """
-
-    def make() -> None:
-        with storage_errors(folder, "create"):
-            file_operation("mkdir", folder)
-            folder.mkdir(parents=True, exist_ok=True)
-
-    retried(make)
+    perform("mkdir", folder, lambda: folder.mkdir(parents=True, exist_ok=True), doing="create")
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -298,14 +313,12 @@ def read_bytes(path: Path) -> bytes | None:
     """
 
     def read() -> bytes | None:
-        with storage_errors(path, "read"):
-            file_operation("read", path)
-            try:
-                return path.read_bytes()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
-    return retried(read)
+    return perform("read", path, read)
 
 
 def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> bytes:

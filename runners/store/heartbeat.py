@@ -35,13 +35,11 @@ import psutil
 from goal_core.atomic import (
     DamagedError,
     StorageError,
-    file_operation,
     json_bytes,
+    perform,
     read_bytes,
     read_json,
     replace_bytes,
-    retried,
-    storage_errors,
 )
 from goal_core.errors import GoalError
 
@@ -241,15 +239,13 @@ class DriverRecords:
         probe = self.folder / f".clock-{secrets.token_hex(4)}.tmp"
 
         def read() -> float:
-            with storage_errors(probe, "write"):
-                file_operation("write", probe)
-                probe.touch()
-                try:
-                    return probe.stat().st_mtime
-                finally:
-                    probe.unlink(missing_ok=True)
+            probe.touch()
+            try:
+                return probe.stat().st_mtime
+            finally:
+                probe.unlink(missing_ok=True)
 
-        return retried(read)
+        return perform("write", probe, read, doing="write")
 
 
 class Heartbeat:

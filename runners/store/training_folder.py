@@ -19,11 +19,11 @@ from goal_core.atomic import (
     create_bytes,
     json_bytes,
     parse_json,
+    perform,
     read_bytes,
     read_json,
     replace_bytes,
     replace_with,
-    retried,
     storage_errors,
 )
 from goal_core.checkpoints import BEST, LAST, best_name, read_checkpoint
@@ -230,16 +230,14 @@ class TrainingFolder:
         """
         prefix = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} attempt {self.attempt} | "
         text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
-        retried(lambda: self._append(text.encode()))
+        perform("append", self.log_path, lambda: self._append(text.encode()), doing="write")
 
     def _append(self, content: bytes) -> None:
-        with storage_errors(self.log_path, "write"):
-            atomic.file_operation("append", self.log_path)
-            descriptor = os.open(self.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            try:
-                os.write(descriptor, content)
-            finally:
-                os.close(descriptor)
+        descriptor = os.open(self.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(descriptor, content)
+        finally:
+            os.close(descriptor)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result. The training is then done, and nothing in the folder changes any more.
@@ -472,9 +470,4 @@ def _remove(path: Path) -> None:
 
 
 def _set_aside(path: Path) -> None:
-    def rename() -> None:
-        with storage_errors(path, "set aside"):
-            atomic.file_operation("rename", path)
-            path.replace(path.with_name(f"{path.name}.damaged"))
-
-    retried(rename)
+    perform("rename", path, lambda: path.replace(path.with_name(f"{path.name}.damaged")), doing="set aside")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from goal_core.atomic import file_operation, read_bytes, retried, storage_errors
+from goal_core.atomic import perform, read_bytes
 
 
 def version_name(name: str, attempt: int) -> str:
@@ -39,14 +39,12 @@ def entries(folder: Path) -> list[Path]:
     """
 
     def read() -> list[Path]:
-        with storage_errors(folder, "read"):
-            file_operation("list", folder)
-            try:
-                return [folder / name for name in os.listdir(folder)]
-            except (FileNotFoundError, NotADirectoryError):
-                return []
+        try:
+            return [folder / name for name in os.listdir(folder)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
-    return retried(read)
+    return perform("list", folder, read)
 
 
 def digest(path: Path) -> str:
@@ -57,12 +55,10 @@ def digest(path: Path) -> str:
     """
 
     def read() -> str:
-        with storage_errors(path, "read"):
-            file_operation("read", path)
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
-    return retried(read)
+    return perform("read", path, read)
 
 
 def fingerprint_of(path: Path) -> dict[str, Any]:
