@@ -75,7 +75,7 @@ def _launch(
     fail_fast: bool,
 ) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
-    from runners.execution.ray_tune import RayLostError, restart_command
+    from runners.execution.ray_session import RayLostError, restart_command
     from runners.launch.launcher import launch_sweep
     from runners.launch.plan import LaunchOptions
 

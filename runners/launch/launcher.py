@@ -17,7 +17,8 @@ from rich.console import Console
 
 from goal_core.atomic import DamagedError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
-from runners.execution.ray_tune import RayLostError, RayUnits, Resources
+from runners.execution.ray_session import RayLostError, Resources
+from runners.execution.ray_tune import RayUnits
 from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
 from runners.launch.live import LiveView, overview, plus_minus
 from runners.launch.opened_sweep import OpenedSweep

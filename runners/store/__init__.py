@@ -9,13 +9,8 @@ from runners.store.heartbeat import Heartbeat, LeaseHeldError
 from runners.store.lease import LeaseLostError
 from runners.store.status import State, TrainingStatus
 from runners.store.store import Store
-from runners.store.training_folder import (
-    METRICS,
-    RESULT,
-    AlreadyDoneError,
-    TrainingFolder,
-    end_attempt,
-)
+from runners.store.training_files import METRICS, RESULT
+from runners.store.training_folder import AlreadyDoneError, TrainingFolder, end_attempt
 from runners.store.versions import digest
 
 __all__ = [

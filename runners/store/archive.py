@@ -40,7 +40,8 @@ from runners.store.archive_reading import (
 )
 from runners.store.imported import MARK, mark_content
 from runners.store.store import Store
-from runners.store.training_folder import LOG, TrainingFolder
+from runners.store.training_files import LOG
+from runners.store.training_folder import TrainingFolder
 from sweeps import Cell, ResolvedSweep, SweepConfig, Training, to_mapping
 
 __all__ = [

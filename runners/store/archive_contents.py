@@ -18,7 +18,7 @@ from goal_core.errors import GoalError
 from goal_core.evaluation import RetrievalMetrics
 from goal_core.training.triplet_histogram import NUM_BINS, TRIPLETS
 from runners.store.attempts import Attempt
-from runners.store.training_folder import METRICS, RESULT
+from runners.store.training_files import METRICS, RESULT
 from sweeps import Training, from_mapping
 
 _RECALLS = tuple(field.name for field in fields(RetrievalMetrics))

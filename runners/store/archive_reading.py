@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from goal_core.errors import GoalError
 from goal_core.training.triplet_histogram import TRIPLETS
 from runners.store.archive_contents import ContentError, check_training, parse_object
-from runners.store.training_folder import LOG, METRICS, RESULT
+from runners.store.training_files import LOG, METRICS, RESULT
 from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping
 
 VERSION = 1

@@ -10,7 +10,8 @@ from goal_core.atomic import DamagedError, StorageError
 from runners.store.attempts import Attempt, charged_failures
 from runners.store.heartbeat import DriverRecords, DriverState
 from runners.store.imported import imported_from
-from runners.store.training_folder import METRICS, TrainingFolder
+from runners.store.training_files import METRICS
+from runners.store.training_folder import TrainingFolder
 
 State = Literal["waiting", "running", "done", "failed"]
 """State of a training. `running`: a living driver works on it. What a dead driver left unfinished is `waiting`."""

@@ -10,34 +10,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from goal_core import atomic
 from goal_core.atomic import (
     DamagedError,
     StorageError,
     create_bytes,
     json_bytes,
-    parse_json,
     perform,
-    read_bytes,
-    read_json,
     replace_bytes,
     replace_with,
-    storage_errors,
 )
-from goal_core.checkpoints import BEST, LAST, best_name, read_checkpoint
-from goal_core.errors import GoalError, WeightsError
-from goal_core.training import TRIPLETS
-from runners.store.attempts import AttemptFolder, Outcome, was_cut_off
+from goal_core.errors import GoalError
+from runners.store.attempts import Outcome, was_cut_off
 from runners.store.heartbeat import DriverRecords
 from runners.store.imported import remove_mark
 from runners.store.lease import Lease, LeaseLostError, acquire
-from runners.store.versions import entries, fingerprint_of, is_whole_zip, problems, version_name, versions
+from runners.store.training_files import METRICS, RESULT, TrainingFiles
+from runners.store.versions import entries, version_name
 
-RESULT = "result.json"
-METRICS = "metrics.jsonl"
-LOG = "log.txt"
 _REMOVABLE = re.compile(r"(?:last|best(?:-\d+)?|metrics|triplets)(?:\.(\d+))?\.(?:safetensors|jsonl|npz)")
 """Files of one attempt (group 1; 0 without one)."""
 
@@ -46,7 +36,7 @@ class AlreadyDoneError(GoalError):
     """The training already has its result, so it cannot be claimed."""
 
 
-class TrainingFolder:
+class TrainingFolder(TrainingFiles):
     """A training's folder in the store. Every process may read it; `claim` gives the right to write.
 
     The trainer chooses the names of the files that this class does not name (checkpoints).
@@ -57,8 +47,7 @@ class TrainingFolder:
     """
 
     def __init__(self, folder: Path, drivers: DriverRecords) -> None:
-        self.folder = folder
-        self.attempts = AttemptFolder(folder)
+        super().__init__(folder)
         self._drivers = drivers
         self._lease: Lease | None = None
         self.attempt = 0
@@ -67,94 +56,6 @@ class TrainingFolder:
 
     def __repr__(self) -> str:
         return f"TrainingFolder({str(self.folder)!r}, attempt={self.attempt})"
-
-    def path(self, name: str) -> Path:
-        """The path of a file: of a finished training as its result states it, else of its newest version.
-
-        Args:
-            name: the name without the attempt, such as ``metrics.jsonl``. `BEST` stands for the weights of a result.
-
-        Returns:
-            A path that need not exist.
-        """
-        with contextlib.suppress(DamagedError):
-            stated = (read_json(self.folder / RESULT) or {}).get("files", {}).get(name)
-            if stated is not None and (path := self.folder / str(stated.get("name", name))).exists():
-                return path
-        return next(iter(self.versions(name)), self.folder / name)
-
-    def versions(self, name: str) -> Sequence[Path]:
-        """The versions of a file that different attempts saved, the newest first."""
-        return list(versions(self.folder, name).values())
-
-    def progressed(self, attempt: int) -> bool:
-        """Whether an attempt saved a state that the next one can continue."""
-        return (self.folder / version_name(LAST, attempt)).exists()
-
-    @property
-    def log_path(self) -> Path:
-        """The path of ``log.txt``, which exists once a line is logged."""
-        return self.folder / LOG
-
-    def load(self, name: str) -> bytes | None:
-        """Read a file; None if it does not exist.
-
-        Raises:
-            StorageError: the file cannot be read.
-        """
-        return read_bytes(self.path(name))
-
-    def result(self) -> dict[str, Any] | None:
-        """Read the result; None if the training is not done.
-
-        Raises:
-            DamagedError: the file exists but is not a result.
-            StorageError: the file cannot be read.
-        """
-        result = read_json(self.folder / RESULT)
-        if result is None:
-            return None
-        try:
-            result["metrics"] = {str(key): float(value) for key, value in result["metrics"].items()}
-        except (KeyError, AttributeError, TypeError, ValueError) as error:
-            raise DamagedError(f"{self.folder / RESULT} is damaged: it has no metrics") from error
-        if result.get("status") != "done":
-            raise DamagedError(f"{self.folder / RESULT} is damaged: it is not the result of a finished training")
-        return result
-
-    def damage(self, result: Mapping[str, Any], *, thorough: bool = False) -> str:
-        """Compare the files of a finished training with its result.
-
-        Args:
-            result: the result.
-            thorough: read every file; otherwise only those that have changed since they were written.
-
-        Returns:
-            What is damaged, or an empty text.
-
-        Raises:
-            StorageError: a file cannot be read.
-        """
-        return next(problems(self.folder, result.get("files", {}), thorough=thorough), "")
-
-    def records(self) -> list[dict[str, Any]]:
-        """Read the epoch records written so far, in order.
-
-        Raises:
-            DamagedError: a line is not an epoch record.
-            StorageError: the file cannot be read.
-        """
-        path = self.path(METRICS)
-        records = []
-        for number, line in enumerate((read_bytes(path) or b"").splitlines(), start=1):
-            record = parse_json(line, f"{path}:{number}")
-            try:
-                record["metrics"] = {str(key): float(value) for key, value in record["metrics"].items()}
-                record["epoch"] = int(record["epoch"])
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DamagedError(f"{path}:{number} is damaged: it is not an epoch record") from error
-            records.append(record)
-        return records
 
     def claim(self, launch_id: str, *, node: str = "", shared_by: int = 1) -> int:
         """Begin an attempt, to which all further writes belong.
@@ -263,7 +164,7 @@ class TrainingFolder:
             "stage_key": self.folder.name.rpartition("-")[2],
             "attempt": lease.attempt,
             "finished": time.time(),
-            "files": self._stated(int(result["best_epoch"])),
+            "files": self.stated(int(result["best_epoch"])),
         }
         if not create_bytes(self.folder / RESULT, json_bytes(complete), guard=lease.check):
             raise LeaseLostError(f"{self.folder / RESULT} was written by another attempt; this one's is discarded")
@@ -404,20 +305,6 @@ class TrainingFolder:
             )
         self._lease = None
 
-    def _stated(self, best_epoch: int) -> dict[str, dict[str, Any]]:
-        """What the result states of the files that it rests on."""
-        best = self.versions(best_name(best_epoch)) or self.versions(BEST)
-        paths = {BEST: best[0] if best else self.folder / best_name(best_epoch)}
-        paths |= {name: found[0] for name in (METRICS, TRIPLETS) if (found := self.versions(name))}
-        with storage_errors(paths[BEST], "read"):
-            stated = {name: fingerprint_of(path) for name, path in paths.items()}
-        # Verified after the digests are taken, so that no digest is that of a damaged file.
-        _check_weights(paths[BEST])
-        self.records()
-        if TRIPLETS in paths and not is_whole_zip(paths[TRIPLETS]):
-            raise DamagedError(f"{paths[TRIPLETS]} is damaged")
-        return stated
-
 
 def end_attempt(
     folder: TrainingFolder, launch_id: str, outcome: Outcome, reason: str, *, charged: bool, died: bool = False
@@ -450,17 +337,6 @@ def end_attempt(
     )
     folder.attempts.update(ending)
     return True
-
-
-def _check_weights(path: Path) -> None:
-    with contextlib.suppress(WeightsError):  # a file without a state has no checksum
-        read_checkpoint(path)
-        return
-    try:
-        with storage_errors(path, "read"), safe_open(path, framework="np"):
-            return
-    except SafetensorError as error:
-        raise DamagedError(f"{path} is damaged: {error}") from error
 
 
 def _remove(path: Path) -> None:

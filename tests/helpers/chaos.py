@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import signal
@@ -16,13 +17,22 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from tests.helpers.launches import SWEEP, attempts, check_mlflow, command, goal_sweep, records_of, results
+from tests.helpers.launches import (
+    SWEEP,
+    attempts,
+    check_mlflow,
+    command,
+    goal_sweep,
+    records_of,
+    results,
+    tampered_trainer,
+)
 
 EPOCHS = 60
 FAULTS = ("driver", *["worker"] * 8, *["raylet", "gcs"] * 2, *["pause"] * 3, "terminate", "rival", "tracking")
@@ -30,6 +40,9 @@ FAULTS = ("driver", *["worker"] * 8, *["raylet", "gcs"] * 2, *["pause"] * 3, "te
 PROCESSES = {"worker": "ray::Implicit", "raylet": "raylet/raylet", "gcs": "gcs_server"}
 AGAIN = {75, 130, -9, -15, 137, 143}
 """Exit statuses after which the same command continues."""
+POISONED = "con/con"
+"""The objective of the cell that is made to die or to hang."""
+ENDS = {"dies": "os.kill(os.getpid(), 9)", "hangs": "time.sleep(600)"}
 
 
 @dataclass
@@ -48,11 +61,11 @@ class Log:
 class Driver:
     """A launch in its own process, started again until the sweep is done."""
 
-    def __init__(self, folder: Path, number: int, *arguments: str) -> None:
+    def __init__(self, folder: Path, number: int, *arguments: str, environment: Mapping[str, str]) -> None:
         self._log = (folder / f"driver-{number}.log").open("wb")
         launch = command("launch", "tiny.yaml", *arguments)
         self.process = subprocess.Popen(
-            launch, cwd=folder, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True
+            launch, cwd=folder, env=environment, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True
         )
 
     def children(self, name: str) -> list[psutil.Process]:
@@ -93,12 +106,23 @@ def run_through(folder: Path, log: Log, *, most: int) -> None:
         log: counts the faults.
         most: number of faults after which the sweep is left alone.
     """
-    number, faults = 0, 0
+    number, faults, failed = 0, 0, False
     while True:
         number += 1
-        arguments = ["--tracking-uri", "http://127.0.0.1:9"] if log.random.random() < 0.1 else []
-        log.counts["tracking down"] += bool(arguments)
-        driver = Driver(folder, number, *arguments)
+        arguments = ["--retry-failed"] if failed else []
+        untracked = log.random.random() < 0.1
+        if untracked:
+            arguments += ["--tracking-uri", "http://127.0.0.1:9"]
+            log.counts["tracking down"] += 1
+        environment: Mapping[str, str] = os.environ
+        poisoned = faults < most and log.random.random() < 0.2
+        if poisoned:
+            end = log.random.choice(list(ENDS))
+            condition = f"objective == {POISONED!r} and epoch >= {log.random.randrange(1, EPOCHS)}"
+            environment = tampered_trainer(folder / f"poison-{number}", f"if {condition}: {ENDS[end]}")
+            arguments += ["--set", "resources.watchdog=10"]
+            log.counts[f"a cell {end}"] += 1
+        driver = Driver(folder, number, *arguments, environment=environment)
         happened = True
         while driver.process.poll() is None:
             # Where a fault cannot happen yet, such as the death of a worker while Ray starts, another follows soon.
@@ -111,9 +135,11 @@ def run_through(folder: Path, log: Log, *, most: int) -> None:
         driver.clean()
         status = driver.process.returncode
         log.counts[f"exit {status}"] += 1
-        if status == 0 and not arguments:
+        compare_charges(folder)
+        failed = status == 1 and poisoned
+        if status == 0 and not untracked:
             return
-        if status not in AGAIN | {0}:
+        if status not in AGAIN | {0} and not failed:
             sys.exit(f"a launch ended with {status}:\n{(folder / f'driver-{number}.log').read_text()[-3000:]}")
 
 
@@ -216,14 +242,26 @@ def main() -> None:
 
 
 def compare(folder: Path, numbers: tuple[object, object]) -> None:
-    """Compare a finished sweep with the unbroken one: results, histories, MLflow, and that nothing was charged."""
+    """Compare a finished sweep with the unbroken one: results, histories and MLflow."""
     if (results(folder), records_of(folder)) != numbers:
         sys.exit(f"{folder} ended with other numbers")
-    for stage in ("frozen", "finetune"):
-        charged = [one for records in attempts(folder, stage).values() for one in records if one["charged"]]
-        if charged:
-            sys.exit(f"a healthy cell was charged: {charged[0]}")
     check_mlflow(folder, EPOCHS)
+
+
+def compare_charges(folder: Path) -> None:
+    """Check that no healthy cell was failed, or charged for what a neighbour in its process may have done.
+
+    A cell that is alone in its process and is killed before it saves a state looks like one that kills its process. It
+    is charged, and three such deaths in a row would fail it.
+    """
+    cells = folder / "goal-sweep-store" / "cells"
+    for stage in ("frozen", "finetune"):
+        for cell, records in attempts(folder, stage).items():
+            if json.loads((cells / cell / "cell.json").read_text())["label"].startswith(POISONED):
+                continue
+            charged = [one for one in records if one["charged"]]
+            if len(charged) > 2 or any(one["shared_by"] > 1 for one in charged):
+                sys.exit(f"a healthy cell was charged: {charged[-1]}")
 
 
 if __name__ == "__main__":

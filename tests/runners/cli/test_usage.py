@@ -9,7 +9,7 @@ import pytest
 from goal_core.errors import GoalError, UnfinishedError
 from runners.cli import launch
 from runners.cli.app import run
-from runners.execution import ray_tune
+from runners.execution import ray_session
 from runners.launch import launcher
 
 
@@ -92,9 +92,9 @@ def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
     address: str | None, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose(*arguments: object) -> None:
-        raise ray_tune.RayLostError("Ray has no machine left to train on; run the same command again to continue")
+        raise ray_session.RayLostError("Ray has no machine left to train on; run the same command again to continue")
 
-    monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_tune.MAX_RESTARTS))
+    monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
     monkeypatch.setattr(launch.SweepArguments, "open", lambda self: None)
     monkeypatch.setattr(launcher, "launch_sweep", lose)
     assert run(["launch", "quickstart", *(["--address", address] if address else [])]) == 75

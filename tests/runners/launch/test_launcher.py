@@ -166,7 +166,7 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
     rounds: list[list[str]] = []
 
     class OneRound(NoTracking):
-        """A Ray whose workers train what they can."""
+        """Stands in for Ray and trains what is ready, once, in this process."""
 
         def __init__(self, *arguments: object) -> None:
             pass

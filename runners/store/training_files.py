@@ -1,0 +1,157 @@
+"""The files of a training in the store, as every process may read them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from goal_core.atomic import DamagedError, parse_json, read_bytes, read_json, storage_errors
+from goal_core.checkpoints import BEST, LAST, best_name, read_checkpoint
+from goal_core.errors import WeightsError
+from goal_core.training import TRIPLETS
+from runners.store.attempts import AttemptFolder
+from runners.store.versions import fingerprint_of, is_whole_zip, problems, version_name, versions
+
+RESULT = "result.json"
+METRICS = "metrics.jsonl"
+LOG = "log.txt"
+
+
+class TrainingFiles:
+    """The files of a training in the store, to be read by every process.
+
+    Args:
+        folder: ``STORE/cells/<cell id>/<stage>-<stage key>``; need not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.attempts = AttemptFolder(folder)
+
+    def path(self, name: str) -> Path:
+        """The path of a file: of a finished training as its result states it, else of its newest version.
+
+        Args:
+            name: the name without the attempt, such as ``metrics.jsonl``. `BEST` stands for the weights of a result.
+
+        Returns:
+            A path that need not exist.
+        """
+        with contextlib.suppress(DamagedError):
+            stated = (read_json(self.folder / RESULT) or {}).get("files", {}).get(name)
+            if stated is not None and (path := self.folder / str(stated.get("name", name))).exists():
+                return path
+        return next(iter(self.versions(name)), self.folder / name)
+
+    def versions(self, name: str) -> Sequence[Path]:
+        """The versions of a file that different attempts saved, the newest first."""
+        return list(versions(self.folder, name).values())
+
+    def progressed(self, attempt: int) -> bool:
+        """Whether an attempt saved a state that the next one can continue."""
+        return (self.folder / version_name(LAST, attempt)).exists()
+
+    @property
+    def log_path(self) -> Path:
+        """The path of ``log.txt``, which exists once a line is logged."""
+        return self.folder / LOG
+
+    def load(self, name: str) -> bytes | None:
+        """Read a file; None if it does not exist.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        return read_bytes(self.path(name))
+
+    def result(self) -> dict[str, Any] | None:
+        """Read the result; None if the training is not done.
+
+        Raises:
+            DamagedError: the file exists but is not a result.
+            StorageError: the file cannot be read.
+        """
+        result = read_json(self.folder / RESULT)
+        if result is None:
+            return None
+        try:
+            result["metrics"] = {str(key): float(value) for key, value in result["metrics"].items()}
+        except (KeyError, AttributeError, TypeError, ValueError) as error:
+            raise DamagedError(f"{self.folder / RESULT} is damaged: it has no metrics") from error
+        if result.get("status") != "done":
+            raise DamagedError(f"{self.folder / RESULT} is damaged: it is not the result of a finished training")
+        return result
+
+    def damage(self, result: Mapping[str, Any], *, thorough: bool = False) -> str:
+        """Compare the files of a finished training with its result.
+
+        Args:
+            result: the result.
+            thorough: read every file; otherwise only those that have changed since they were written.
+
+        Returns:
+            What is damaged, or an empty text.
+
+        Raises:
+            StorageError: a file cannot be read.
+        """
+        return next(problems(self.folder, result.get("files", {}), thorough=thorough), "")
+
+    def records(self) -> list[dict[str, Any]]:
+        """Read the epoch records written so far, in order.
+
+        Raises:
+            DamagedError: a line is not an epoch record.
+            StorageError: the file cannot be read.
+        """
+        path = self.path(METRICS)
+        records = []
+        for number, line in enumerate((read_bytes(path) or b"").splitlines(), start=1):
+            record = parse_json(line, f"{path}:{number}")
+            try:
+                record["metrics"] = {str(key): float(value) for key, value in record["metrics"].items()}
+                record["epoch"] = int(record["epoch"])
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DamagedError(f"{path}:{number} is damaged: it is not an epoch record") from error
+            records.append(record)
+        return records
+
+    def stated(self, best_epoch: int) -> dict[str, dict[str, Any]]:
+        """Describe the files that a result rests on, after each was read whole.
+
+        Args:
+            best_epoch: the epoch of the weights that gave the result.
+
+        Returns:
+            By name, as a result's ``"files"``: the file's own name, its digest and how to see a later change.
+
+        Raises:
+            DamagedError: a file is missing or damaged.
+            StorageError: a file cannot be read.
+        """
+        best = self.versions(best_name(best_epoch)) or self.versions(BEST)
+        paths = {BEST: best[0] if best else self.folder / best_name(best_epoch)}
+        paths |= {name: found[0] for name in (METRICS, TRIPLETS) if (found := self.versions(name))}
+        with storage_errors(paths[BEST], "read"):
+            stated = {name: fingerprint_of(path) for name, path in paths.items()}
+        # Verified after the digests are taken, so that no digest is that of a damaged file.
+        _check_weights(paths[BEST])
+        self.records()
+        if TRIPLETS in paths and not is_whole_zip(paths[TRIPLETS]):
+            raise DamagedError(f"{paths[TRIPLETS]} is damaged")
+        return stated
+
+
+def _check_weights(path: Path) -> None:
+    with contextlib.suppress(WeightsError):  # a file without a state has no checksum
+        read_checkpoint(path)
+        return
+    try:
+        with storage_errors(path, "read"), safe_open(path, framework="np"):
+            return
+    except SafetensorError as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
