@@ -60,7 +60,7 @@ def launch(
         try:
             status = _launch(arguments, address, failed, signals, force=force, fail_fast=fail_fast)
         except KeyboardInterrupt:
-            console.print(f"{signals.cause}: the same command continues", soft_wrap=True)
+            console.print(signals.said, soft_wrap=True)
             status = signals.status
     raise typer.Exit(status)
 
@@ -75,11 +75,12 @@ def _launch(
     fail_fast: bool,
 ) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
-    from runners.execution.ray_session import RayLostError, restart_command
-    from runners.launch.launcher import launch_sweep
-    from runners.launch.plan import LaunchOptions
+    with signals.loading():
+        from runners.execution.ray_session import RayLostError, restart_command
+        from runners.launch.launcher import launch_sweep
+        from runners.launch.plan import LaunchOptions
 
-    opened = arguments.open()
+        opened = arguments.open()
     options = LaunchOptions(address=address, failed=failed, force=force, fail_fast=fail_fast)
     try:
         outcome = launch_sweep(opened, options, console, arguments.command, signals)

@@ -82,12 +82,12 @@ class RaySession:
         """
         settings = QUIET if self.address else {**QUIET, **LOOPBACK, **_own_token()}
         os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
-        import ray
-
-        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         # Batch systems may signal every process of a job. Ray's own inherit this mask and go on while the cells save.
         signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_SIGNALS)
         try:
+            import ray
+
+            logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
             ray.init(
                 address=self.address or "local",
                 log_to_driver=False,

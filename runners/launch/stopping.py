@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from goal_core.atomic import StorageError
 from goal_core.errors import UnfinishedError
+from runners.execution.head_watch import end_process
 
 if TYPE_CHECKING:  # a launch handles signals before it spends seconds on loading torch
     from runners.execution.worker import UnitJob
@@ -31,15 +32,15 @@ REPEAT_S = 1.0
 class StopSignals:
     """Handles the signals that end a launch. A context manager, for the main thread.
 
-    Outside of `gentle` a signal raises `KeyboardInterrupt`, which is also what Ray's calls raise for any signal. Within
-    it the first signal only sets `received`.
+    Outside of `gentle` and `loading` a signal raises `KeyboardInterrupt`, which is also what Ray's calls raise for any
+    signal. Within `gentle` the first signal only sets `received`.
     """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         """The first signal received; None before."""
         self._first = 0.0
-        self._gentle = False
+        self._gentle = self._loading = False
         self._previous: Mapping[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -68,6 +69,23 @@ class StopSignals:
         finally:
             self._gentle = False
 
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Let a signal within the block end the process at once, for a caller that has not begun anything yet.
+
+        An exception there would pass through the C++ code of a library that is being loaded, which aborts the process.
+        """
+        self._loading = True
+        try:
+            yield
+        finally:
+            self._loading = False
+
+    @property
+    def said(self) -> str:
+        """The line that a stopped launch ends with."""
+        return f"{self.cause}: the same command continues"
+
     @property
     def status(self) -> int:
         """The exit status of a launch that stops now."""
@@ -86,6 +104,8 @@ class StopSignals:
             self.received, self._first = signal.Signals(number), time.monotonic()
         elif time.monotonic() - self._first < REPEAT_S:
             return
+        if self._loading:
+            end_process(self.said, self.status)
         if not (first and self._gentle):
             raise KeyboardInterrupt
 

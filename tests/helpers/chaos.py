@@ -24,13 +24,13 @@ from pathlib import Path
 import psutil
 
 from tests.helpers.launches import (
-    SWEEP,
     attempts,
     check_mlflow,
     command,
     goal_sweep,
     records_of,
     results,
+    sweep_in,
     tampered_trainer,
 )
 
@@ -118,7 +118,7 @@ def run_through(folder: Path, log: Log, *, most: int) -> None:
         poisoned = faults < most and log.random.random() < 0.2
         if poisoned:
             end = log.random.choice(list(ENDS))
-            condition = f"objective == {POISONED!r} and epoch >= {log.random.randrange(1, EPOCHS)}"
+            condition = f"objective == {POISONED!r} and epoch >= {log.random.randrange(1, 12)}"
             environment = tampered_trainer(folder / f"poison-{number}", f"if {condition}: {ENDS[end]}")
             arguments += ["--set", "resources.watchdog=10"]
             log.counts[f"a cell {end}"] += 1
@@ -210,13 +210,6 @@ _FAULTS: dict[str, Callable[[Path, Driver, random.Random], bool]] = {
 }
 
 
-def prepared(folder: Path) -> Path:
-    """A folder with the sweep."""
-    folder.mkdir(parents=True)
-    (folder / "tiny.yaml").write_text(SWEEP.replace("EPOCHS", str(EPOCHS)))
-    return folder
-
-
 def main() -> None:
     """Run rounds of faults for a while, compare each with the unbroken run, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -227,25 +220,25 @@ def main() -> None:
     print(f"seed {given.seed}", flush=True)
     log, deadline = Log(random.Random(given.seed)), time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="goal-sweep-chaos-") as scratch:
-        whole = prepared(Path(scratch) / "unbroken")
+        whole = sweep_in(Path(scratch) / "unbroken", EPOCHS)
         done = goal_sweep(whole, "launch", "tiny.yaml")
         if done.returncode:
             sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
-        numbers, number = (results(whole), records_of(whole)), 0
+        number = 0
         while log.kills < given.kills and time.monotonic() < deadline:
             number += 1
-            folder = prepared(Path(scratch) / f"round-{number}")
+            folder = sweep_in(Path(scratch) / f"round-{number}", EPOCHS)
             run_through(folder, log, most=12)
-            compare(folder, numbers)
+            compare(folder, whole, EPOCHS)
             print(f"round {number}: equal to the unbroken run; so far {dict(sorted(log.counts.items()))}", flush=True)
     print(f"{log.kills} kills in {number} rounds, every one ended equal")
 
 
-def compare(folder: Path, numbers: tuple[object, object]) -> None:
+def compare(folder: Path, unbroken: Path, epochs: int) -> None:
     """Compare a finished sweep with the unbroken one: results, histories and MLflow."""
-    if (results(folder), records_of(folder)) != numbers:
+    if (results(folder), records_of(folder)) != (results(unbroken), records_of(unbroken)):
         sys.exit(f"{folder} ended with other numbers")
-    check_mlflow(folder, EPOCHS)
+    check_mlflow(folder, epochs)
 
 
 def compare_charges(folder: Path) -> None:

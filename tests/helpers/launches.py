@@ -44,9 +44,9 @@ def goal_sweep(
     )
 
 
-def sweep_in(folder: Path) -> Path:
+def sweep_in(folder: Path, epochs: int = EPOCHS) -> Path:
     folder.mkdir()
-    (folder / "tiny.yaml").write_text(SWEEP.replace("EPOCHS", str(EPOCHS)))
+    (folder / "tiny.yaml").write_text(SWEEP.replace("EPOCHS", str(epochs)))
     return folder
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,26 @@ def test_handlers_that_a_library_replaced_are_installed_again() -> None:
         signals.install()
         receive(signal.SIGTERM)
         assert signals.received == signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_while_libraries_are_loaded_ends_the_process_without_an_exception(number: signal.Signals) -> None:
+    # As in C++ code that calls Python while it is loaded, and aborts the process if an exception comes out of it.
+    script = f"""
+import os
+from runners.launch.stopping import StopSignals
+
+with StopSignals() as signals:
+    with signals.loading():
+        try:
+            os.kill(os.getpid(), {int(number)})
+        except BaseException:
+            os.abort()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == (130 if number == signal.SIGINT else 75), ended.stderr
+    said = {signal.SIGINT: "interrupted by the user"}.get(number, f"stopped by {number.name}")
+    assert ended.stderr == f"{said}: the same command continues\n"
 
 
 @pytest.fixture
