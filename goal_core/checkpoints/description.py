@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from torch import Tensor
 
-from goal_core.checkpoints.file import read_checkpoint, take_prefix, write_checkpoint
+from goal_core.checkpoints.file import TRAINING, read_checkpoint, take_prefix, write_checkpoint
 from goal_core.data import DataConfig
 from goal_core.data.text import Tokenizer, tokenizer_from_json
 from goal_core.errors import WeightsError
@@ -81,9 +81,20 @@ class TrainedModel:
     """Empty where the backbone stayed frozen and its weights are elsewhere."""
 
 
-def write_model(path: Path, tensors: Mapping[str, Tensor], description: ModelDescription, *, epoch: int) -> None:
-    """Write a model's `heads.*` and `backbone.*` tensors with its description. Not atomic."""
-    write_checkpoint(path, tensors, {"epoch": epoch, _KEY: description.to_json()})
+def write_model(
+    path: Path, tensors: Mapping[str, Tensor], description: ModelDescription, *, epoch: int, training: str = ""
+) -> None:
+    """Write a model's `heads.*` and `backbone.*` tensors with its description. Not atomic.
+
+    Args:
+        path: the file.
+        tensors: the weights.
+        description: the model.
+        epoch: the epoch whose weights these are.
+        training: the key of the training that they belong to; empty for a published model.
+    """
+    state = {"epoch": epoch, _KEY: description.to_json()}
+    write_checkpoint(path, tensors, state | ({TRAINING: training} if training else {}))
 
 
 def read_model(path: Path) -> TrainedModel:

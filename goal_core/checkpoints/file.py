@@ -17,14 +17,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
-from goal_core.atomic import DamagedError, read_bytes, read_json, storage_errors
+from goal_core.atomic import DamagedError, perform, read_bytes, read_json, storage_errors
 from goal_core.errors import WeightsError
 
 LAST: Final = "last.safetensors"
 """Everything from which a training continues."""
 BEST: Final = "best.safetensors"
 """The weights of the best epoch, as versions before 0.2 named them."""
-_STATE, _CHECKSUM = "state", "checksum"
+_STATE, _CHECKSUM, _SEALED = "state", "checksum", "sealed"
+TRAINING: Final = "training"
+"""The state's entry with the key of the training that a checkpoint belongs to."""
 
 
 def best_name(epoch: int) -> str:
@@ -40,21 +42,25 @@ def weights_in(folder: Path) -> Path:
 
     Raises:
         WeightsError: the folder is not that of a finished training.
-        DamagedError: its result is damaged.
-        StorageError: its result cannot be read.
+        DamagedError: its result is damaged, or the weights are not those that gave the result.
+        StorageError: a file cannot be read.
     """
-    if (folder / BEST).is_file():
-        return folder / BEST
     result = read_json(folder / "result.json")
-    if result is None:
+    if result is None and not (folder / BEST).is_file():
         raise WeightsError(f"{folder} is not the folder of a finished training: it has no result.json")
-    return folder / str(result.get("files", {}).get(BEST, {}).get("name", BEST))
+    stated = (result or {}).get("files", {}).get(BEST, {})
+    path = folder / Path(str(stated.get("name", BEST))).name
+    if "sha256" in stated and path.is_file():
+        with storage_errors(path, "read"), path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != stated["sha256"]:
+                raise DamagedError(f"{path} is damaged: its content does not match its checksum")
+    return path
 
 
 def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Write tensors and a JSON-able state to a file. Not atomic: the caller puts the file in place."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    sealed = {**state, _CHECKSUM: _checksum(contiguous, state)}
+    sealed = {**state, _CHECKSUM: _checksum(contiguous, state), _SEALED: True}
     # One entry only: safetensors writes several in no fixed order, and equal checkpoints are equal files.
     save_file(contiguous, path, metadata={_STATE: json.dumps(sealed, sort_keys=True)})
 
@@ -80,21 +86,44 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, _verified(path, tensors, metadata)
 
 
-def read_mapped(path: Path) -> dict[str, Tensor]:
-    """Read and verify the tensors of :func:`write_checkpoint` without a second copy in memory.
+def read_of_training(path: Path, training: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """As :func:`read_checkpoint`, for a file in the folder of a training.
+
+    Args:
+        path: the file; exists.
+        training: the training's key.
+
+    Raises:
+        DamagedError: the file is damaged, is no checkpoint, or belongs to another training.
+        StorageError: it cannot be read.
+    """
+    try:
+        tensors, state = read_checkpoint(path)
+    except WeightsError as error:
+        raise DamagedError(str(error)) from error
+    if state.get(TRAINING, training) != training:  # which versions before 0.2 did not write
+        raise DamagedError(f"{path} belongs to another training ({state[TRAINING]}, not {training})")
+    return tensors, state
+
+
+def read_mapped(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """As :func:`read_checkpoint`, without a second copy of the tensors in memory.
 
     Raises:
         WeightsError: goal-sweep did not write the file.
         DamagedError: its content is not what was written.
         StorageError: it cannot be read, or there is none.
     """
+
+    def read() -> tuple[dict[str, Tensor], dict[str, str]]:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+
     try:
-        with storage_errors(path, "read"), safe_open(path, framework="pt") as file:
-            metadata, tensors = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}
+        tensors, metadata = perform("read", path, read)
     except SafetensorError as error:
         raise DamagedError(f"{path} is damaged: {error}") from error
-    _verified(path, tensors, metadata)
-    return tensors
+    return tensors, _verified(path, tensors, metadata)
 
 
 def _verified(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> dict[str, Any]:
@@ -104,8 +133,9 @@ def _verified(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, 
         state: dict[str, Any] = json.loads(metadata[_STATE])
     except ValueError as error:
         raise DamagedError(f"{path} is damaged: its state is not valid JSON ({error})") from error
-    stated = state.pop(_CHECKSUM, None)
-    if stated is not None and stated != _checksum(tensors, state):
+    # Either of the two shows that there is a checksum, so that no single damaged character can switch it off.
+    stated, sealed = state.pop(_CHECKSUM, None), state.pop(_SEALED, False)
+    if (sealed or stated is not None) and stated != _checksum(tensors, state):
         raise DamagedError(f"{path} is damaged: its content does not match its checksum")
     return state
 

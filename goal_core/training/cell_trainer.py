@@ -15,11 +15,12 @@ from goal_core.atomic import DamagedError
 from goal_core.checkpoints import (
     BEST,
     LAST,
+    TRAINING,
     ModelDescription,
     best_name,
     load_module,
     optimizer_tensors,
-    read_checkpoint,
+    read_of_training,
     restore_optimizer,
     take_prefix,
     with_prefix,
@@ -27,7 +28,7 @@ from goal_core.checkpoints import (
     write_model,
 )
 from goal_core.data import Batch
-from goal_core.errors import CollapsedError, WeightsError
+from goal_core.errors import CollapsedError
 from goal_core.models import Encoder, Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector, ObjectiveStats
 from goal_core.seeding import RandomStream, derive_seed
@@ -211,7 +212,10 @@ class CellTrainer:
         if backbone is not None:
             tensors |= with_prefix("backbone", backbone.state_dict())
         name = best_name(self.best_epoch)
-        self.files.save_with(name, lambda path: write_model(path, tensors, self._description, epoch=self.epoch))
+        epoch, key = self.epoch, self.key
+        self.files.save_with(
+            name, lambda path: write_model(path, tensors, self._description, epoch=epoch, training=key)
+        )
 
     def _state(self) -> tuple[Parts, Parts]:
         """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
@@ -236,7 +240,7 @@ class CellTrainer:
         """Save everything from which training continues exactly."""
         parts, values = self._state()
         tensors = {key: value for name, (get, _) in parts.items() for key, value in with_prefix(name, get()).items()}
-        state = {name: get() for name, (get, _) in values.items()}
+        state = {TRAINING: self.key} | {name: get() for name, (get, _) in values.items()}
         self.files.save_with(LAST, lambda path: write_checkpoint(path, tensors, state))
         self._saved = self.epoch, self.next_step
 
@@ -254,7 +258,7 @@ class CellTrainer:
         """
         for path in self.files.versions(LAST):
             try:
-                tensors, state = read_checkpoint(path)
+                tensors, state = read_of_training(path, self.key)
             except DamagedError as error:
                 self.files.log(f"an earlier state is lost: {error}")
                 self.files.set_aside(path)
@@ -280,13 +284,13 @@ class CellTrainer:
     def _has_best(self, epoch: int) -> bool:
         """Whether the weights of the best epoch are there and whole."""
         path = self._best_path(epoch)
+        if not path.exists():
+            return False
         try:
-            _, state = read_checkpoint(path)
+            _, state = read_of_training(path, self.key)
         except DamagedError as error:
             self.files.log(f"the best weights are lost: {error}")
             self.files.set_aside(path)
-            return False
-        except WeightsError:
             return False
         return bool(state["epoch"] == epoch)
 
@@ -323,21 +327,27 @@ class CellTrainer:
         """
         path = self._best_path(self.best_epoch)
         try:
-            state = self._load_weights(path)
+            state = self._load_weights(path, self.key)
         except DamagedError:
             self.files.set_aside(path)
             raise
         if state["epoch"] != self.best_epoch:
             raise DamagedError(f"{path} has the weights of epoch {state['epoch']}, not of {self.best_epoch}")
 
-    def start_from(self, path: Path) -> None:
-        """Load the previous stage's best weights. A backbone that it did not train is not in the file."""
-        if not path.exists():
-            raise DamagedError(f"the weights of the stage before, {path}, are not there")
-        self.steps_before = self._load_weights(path)["epoch"] * self._steps_per_epoch
+    def start_from(self, path: Path, training: str) -> None:
+        """Load the previous stage's best weights. A backbone that it did not train is not in the file.
 
-    def _load_weights(self, path: Path) -> dict[str, Any]:
-        tensors, state = read_checkpoint(path)
+        Args:
+            path: the file.
+            training: the key of the previous stage's training.
+
+        Raises:
+            DamagedError: the file is missing or damaged, or belongs to another training.
+        """
+        self.steps_before = self._load_weights(path, training)["epoch"] * self._steps_per_epoch
+
+    def _load_weights(self, path: Path, training: str) -> dict[str, Any]:
+        tensors, state = read_of_training(path, training)
         load_module(self.heads, take_prefix("heads", tensors), path)
         backbone = take_prefix("backbone", tensors)
         if self.backbone is not None and backbone:

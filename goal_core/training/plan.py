@@ -30,6 +30,8 @@ class TrainingPlan:
     objective: ObjectiveConfig
     init: Path | None
     """Best weights of the previous stage, from which this stage starts; None in the first stage."""
+    init_key: str = ""
+    """The key of the training that these weights belong to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,7 +178,7 @@ class UnitTrainer:
         )
         resumed = cell.resume()
         if not resumed and plan.init is not None:
-            cell.start_from(plan.init)
+            cell.start_from(plan.init, plan.init_key)
         start = "continues after" if resumed else "starts at"
         cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} epoch {cell.epoch} step {cell.next_step}")
         return cell

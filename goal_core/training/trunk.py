@@ -23,6 +23,9 @@ from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.training.plan import UnitPlan
 
+_OF = "of"
+"""In the state of cached features: the name of their file, which hashes all that they depend on."""
+
 
 class SharedBatch(NamedTuple):
     """A batch on the device, loaded once for all cells that take it."""
@@ -152,8 +155,11 @@ class Trunk:
 def _read_features(path: Path, num_images: int) -> Tensor | None:
     """Cached features; None where there are none, or the file is damaged, so that they are computed again."""
     try:
-        stored = read_mapped(path)["features"]
+        tensors, state = read_mapped(path)
+        stored = tensors["features"]
     except (GoalError, KeyError):
+        return None
+    if state.get(_OF, path.stem) != path.stem:  # the features of something else, under this name
         return None
     return stored if len(stored) == num_images else None
 
@@ -162,4 +168,4 @@ def _write_features(path: Path, features: Tensor) -> None:
     """Keep features for later units. A disk that refuses them costs only time."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_with(path, lambda temporary: write_checkpoint(temporary, {"features": features}, {}))
+        replace_with(path, lambda temporary: write_checkpoint(temporary, {"features": features}, {_OF: path.stem}))

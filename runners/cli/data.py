@@ -27,13 +27,13 @@ def check(
     sweep: Sweep,
     set_: Set = None,
     quick: Annotated[bool, typer.Option("--quick", help="Check presence and size only; do not read images.")] = False,
-    store: Annotated[bool, typer.Option("--store", help="Also verify every file of the sweep's results.")] = False,
+    store: Annotated[bool, typer.Option("--store", help="Also read every file of the sweep's results.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check which of a sweep's data are present, missing or wrong. Downloads nothing.
 
-    With --store, compare the files of every finished training with their checksums. A launch trains again what is
-    damaged, and nothing else.
+    With --store, read every file of the sweep's results and compare it with its checksum. The next launch trains again
+    what is damaged, and nothing else.
 
     Exit status: 0 if the data are complete and no result is damaged, else 2.
 
@@ -48,24 +48,28 @@ def check(
         report = check_data(
             config.data, quick=quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
-    damaged = _damaged_results(sweep, set_ or []) if store and report.complete else []
+    # Without the data there is no fingerprint of them, and so no cell id to look for.
+    damaged = _damaged_results(sweep, set_ or []) if store and report.complete else None
     if as_json:
         content = {"name": report.name, "complete": report.complete, "obtain": list(report.obtain)}
         content |= {"damaged": damaged} if store else {}
         print(json.dumps(content | {"findings": [asdict(finding) for finding in report.findings]}, indent=2))
     else:
         _print_report(report)
-        for line in damaged:
+        for line in damaged or ():
             console.print(f"damaged  {line}", soft_wrap=True, markup=False)
-        if store:
+        if damaged is not None:
             console.print(f"results: {f'{len(damaged)} damaged' if damaged else 'no file is damaged'}")
+        elif store:
+            console.print("results: not read, because the data are incomplete")
     raise typer.Exit(0 if report.complete and not damaged else _INCOMPLETE)
 
 
 def _damaged_results(sweep: str, overrides: list[str]) -> list[str]:
-    """What is damaged among the results of a sweep's finished trainings, after reading every file of them."""
-    statuses = SweepArguments(sweep, overrides).open().statuses(thorough=True)
-    return [f"{training.name}: {status.reason}" for training, status in statuses.items() if status.damaged]
+    from runners.store.verification import damaged_files
+
+    opened = SweepArguments(sweep, overrides).open()
+    return damaged_files(opened.store, opened.trainings)
 
 
 def _print_report(report: DataReport) -> None:

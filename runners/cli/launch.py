@@ -59,7 +59,10 @@ def launch(
     with StopSignals() as signals:
         try:
             status = _launch(arguments, address, failed, signals, force=force, fail_fast=fail_fast)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Exception) as error:
+            # A library may turn the interruption of its work into an error of its own.
+            if signals.received is None and not isinstance(error, KeyboardInterrupt):
+                raise
             console.print(signals.said, soft_wrap=True)
             status = signals.status
     raise typer.Exit(status)

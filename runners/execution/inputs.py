@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import socket
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 
 import goal_core
+import runners
 import sweeps
+from goal_core.atomic import retried
 from goal_core.checkpoints import initial_weights_id
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import GoalError
@@ -23,15 +25,22 @@ class InputsDifferError(GoalError):
     """This machine would train with other code, data or weights than the ids of its unit state."""
 
 
-@cache
-def code_digest() -> str:
-    """Hash of the source of goal_core and sweeps as this process runs it: 16 hex digits."""
+def source_hash(folders: Sequence[Path]) -> str:
+    """Hash the names and contents of the Python files in some folders: 16 hex digits."""
     digest = hashlib.sha256()
-    for package in (goal_core, sweeps):
-        root = Path(str(package.__file__)).parent
-        for path in sorted(root.rglob("*.py")):
-            digest.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+_CODE = source_hash([Path(str(package.__file__)).parent for package in (goal_core, sweeps, runners)])
+# Computed when this module is loaded, together with the code: files may change on the disk while a launch runs.
+
+
+def code_digest() -> str:
+    """Hash of the source of goal_core, sweeps and runners that this process has loaded: 16 hex digits."""
+    return _CODE
 
 
 def check_code(code: str) -> None:
@@ -50,7 +59,7 @@ def check_code(code: str) -> None:
         )
 
 
-def open_inputs(unit: Unit, code: str) -> Dataset | None:
+def open_inputs(unit: Unit, code: str) -> Dataset:
     """Open a unit's data, and check that its trainings would be what their ids state.
 
     Args:
@@ -58,20 +67,21 @@ def open_inputs(unit: Unit, code: str) -> Dataset | None:
         code: the driver's `code_digest`.
 
     Returns:
-        The data; None if something is missing here or broken, which the trainer will report.
+        The data.
 
     Raises:
         InputsDifferError: the code, the data or the first weights differ from the driver's.
+        GoalError: the data or the weights are missing here, or broken.
+        OSError: they cannot be read, also not after a while.
     """
     check_code(code)
-    try:
+
+    def opened() -> Dataset:
         dataset = open_dataset(unit.trainings[0].cell.data)
         check_inputs(unit, dataset)
-    except InputsDifferError:
-        raise
-    except Exception:
-        return None
-    return dataset
+        return dataset
+
+    return retried(opened)
 
 
 def check_inputs(unit: Unit, dataset: Dataset) -> None:

@@ -86,11 +86,14 @@ def run_unit(
         node: Ray's id of this machine.
         node_lost: whether the machine of a given id is gone.
     """
+    dataset: Dataset | Exception
     try:
         dataset = open_inputs(job.unit, job.code)
     except InputsDifferError as error:
         send([TrainingFailed(key=one.key, kind="inputs", reason=str(error), trace="") for one in job.unit.trainings])
         return
+    except Exception as error:
+        dataset = error  # of which each training fails, with an attempt that records it
     worker = _Worker(job, send, node, dataset)
     verdict = judge(worker.store, job.unit.trainings, job.launch_id, node_lost)
     if verdict.charged:
@@ -106,7 +109,7 @@ class _Worker:
     """Trains groups of a unit's trainings, one group after the other."""
 
     def __init__(
-        self, job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None], node: str, dataset: Dataset | None
+        self, job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None], node: str, dataset: Dataset | Exception
     ) -> None:
         self._job, self._send, self._node, self._dataset = job, send, node, dataset
         self.store = Store(job.store)
@@ -131,6 +134,8 @@ class _Worker:
             folders, self._send, self._job.watchdog, self._asked_to_stop, until_saved=until_saved
         ) as listener:
             try:
+                if isinstance(self._dataset, Exception):
+                    raise self._dataset
                 train_unit(plan, folders, listener, self._dataset)
             except _SavedError:
                 _release([folder for key, folder in folders.items() if key not in listener.ended])

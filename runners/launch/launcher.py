@@ -192,7 +192,7 @@ class Launcher:
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
             self._tracking.tracking.wait_open()
-            if repeated := self._plan.set_aside_finished():
+            if repeated := self._plan.set_aside_finished(self._refused):
                 self._view.note(
                     f"--force: {repeated} finished trainings start over; their results are kept beside them, in "
                     "folders that end in .replaced-N. To continue after a stop, launch without --force"
@@ -208,7 +208,7 @@ class Launcher:
         """
         trainings = self._sweep.by_stage[number]
         while not self._is_over() and (chosen := self._plan.startable(trainings, ahead=False)):
-            if damaged := self._plan.set_aside_damaged(chosen):
+            if damaged := self._plan.set_aside_damaged(chosen, self._refused):
                 self._view.note(f"the weights of {len(damaged)} finished trainings are damaged; they are trained again")
                 self._train_stage(ray, number - 1)
                 continue

@@ -55,6 +55,7 @@ class OpenedSweep(ResolvedSweep):
                 cell_id=training.cell.id,
                 objective=training.cell.objective,
                 init=self.store.folder(training.before).path(BEST) if training.before else None,
+                init_key=training.before.key if training.before else "",
             )
             for training in unit.trainings
         ]

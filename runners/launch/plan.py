@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,28 +53,49 @@ class LaunchPlan:
         for training in self._forced:
             self.progress.restart(training)
 
-    def set_aside_finished(self) -> int:
-        """Move away the results of the trainings that will be repeated. Returns how many `--force` repeats."""
-        for training in self._forced:
-            self._sweep.store.set_aside(training)
-        self._repeat_damaged(training for training in self._damaged if training not in self.given_up)
-        return len(self._forced)
+    def set_aside_finished(self, refused: Callable[[Training, Exception], None]) -> int:
+        """Move away the results of the trainings that will be repeated.
 
-    def set_aside_damaged(self, trainings: Iterable[Training]) -> list[Training]:
-        """Read the weights that trainings start from, and move away those results whose weights are damaged.
+        Args:
+            refused: called with a training whose folder cannot be moved, and the error. The others go on.
 
         Returns:
-            The trainings whose results were moved, which must be trained again.
+            How many trainings `--force` repeats.
+        """
+        for training in self._forced:
+            self._set_aside(training, "replaced", refused)
+        for training in self._damaged:
+            if training not in self.given_up:
+                self._set_aside(training, "damaged", refused)
+        return len(self._forced)
+
+    def set_aside_damaged(
+        self, trainings: Iterable[Training], refused: Callable[[Training, Exception], None]
+    ) -> list[Training]:
+        """Read the weights that trainings start from, and move away the results whose weights are damaged or missing.
+
+        Args:
+            trainings: the trainings.
+            refused: as of `set_aside_finished`.
+
+        Returns:
+            The trainings whose results are damaged. Those that were moved must be trained again.
         """
         before = list(dict.fromkeys(one.before for one in trainings if one.before is not None))
         statuses = self._sweep.store.status(before, thorough=True)
         damaged = [training for training, status in statuses.items() if status.damaged]
-        self._repeat_damaged(damaged)
+        for training in damaged:
+            self._set_aside(training, "damaged", refused)
         return damaged
 
-    def _repeat_damaged(self, trainings: Iterable[Training]) -> None:
-        for training in trainings:
-            self._sweep.store.set_aside(training, "damaged")
+    def _set_aside(
+        self, training: Training, why: Literal["replaced", "damaged"], refused: Callable[[Training, Exception], None]
+    ) -> None:
+        try:
+            self._sweep.store.set_aside(training, why)
+        except OSError as error:
+            refused(training, error)
+        else:
             self.progress.restart(training)
 
     def _forgive(self, *, only: bool) -> None:
@@ -89,12 +110,13 @@ class LaunchPlan:
                 self.given_up.add(training)
 
     def _fail_without_start(self) -> None:
-        """Fail trainings whose stage before is done but has no weights, as with imported results."""
+        """Fail trainings whose stage before is done but has no weights, because its result was imported."""
         for training in self._sweep.trainings:
             before = training.before
             if before is None or self.progress[training].state != "waiting" or self.progress[before].state != "done":
                 continue
-            if before not in self._forced and not self._sweep.store.folder(before).path(BEST).is_file():
+            imported = self.progress[before].imported and before not in self._forced
+            if imported and not self._sweep.store.folder(before).path(BEST).is_file():
                 reason = f"its {before.stage.name} stage has no {BEST} to start from"
                 self.progress.failed(training, f"{reason} (imported results come without weights)")
 

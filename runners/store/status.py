@@ -26,6 +26,8 @@ class TrainingStatus:
     """Why it failed, last failed, was interrupted, or must be repeated."""
     damaged: bool = False
     """Whether it has a result with a damaged file, named in `reason`, so that it must be trained again."""
+    unreadable: bool = False
+    """Whether a file of it could not be read, as `reason` says, so that nothing is known of it."""
     attempts: int = 0
     charged: int = 0
     """Attempts that count against `max_attempts`."""
@@ -55,7 +57,7 @@ class StatusReader:
 
     def read(self, folder: TrainingFolder) -> TrainingStatus:
         """Read the status of one training. A damaged file is named in the status; it raises nothing."""
-        problem, damaged = "", False
+        problem, damaged, unreadable = "", False, False
         try:
             result = folder.result()
             if result is not None:
@@ -66,10 +68,13 @@ class StatusReader:
                 return TrainingStatus(state="done", result=result, attempts=attempts, imported=origin)
         except (DamagedError, StorageError) as error:
             problem, damaged = str(error), isinstance(error, DamagedError)
+            unreadable = not damaged
         try:
-            return replace(self._unfinished(folder, problem), damaged=damaged)
+            return replace(self._unfinished(folder, problem), damaged=damaged, unreadable=unreadable)
         except (DamagedError, OSError) as error:
-            return TrainingStatus(state="waiting", reason=problem or str(error), damaged=damaged)
+            unreadable |= isinstance(error, OSError)
+            reason = problem or str(error)
+            return TrainingStatus(state="waiting", reason=reason, damaged=damaged, unreadable=unreadable)
 
     def _unfinished(self, folder: TrainingFolder, problem: str) -> TrainingStatus:
         attempts = folder.attempts.all()

@@ -16,7 +16,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -26,12 +28,13 @@ from goal_core.atomic import (
     StorageError,
     json_bytes,
     make_folder,
+    perform,
     read_json,
     replace_bytes,
-    storage_errors,
 )
 from runners.store.heartbeat import DriverRecords, Heartbeat
 from runners.store.status import StatusReader, TrainingStatus
+from runners.store.training_files import SUSPECT
 from runners.store.training_folder import TrainingFolder
 from sweeps import Cell, Training
 
@@ -164,13 +167,23 @@ class Store:
             StorageError: the folder cannot be moved.
         """
         folder = self.folder(training).folder
-        with storage_errors(folder, "move"):
-            for number in range(1, 1000):
-                target = folder.with_name(f"{folder.name}.{why}-{number}")
-                if target.exists():
-                    continue
-                try:
-                    return folder.rename(target)
-                except FileNotFoundError:
-                    return None
-        raise StorageError(f"{folder.parent} already holds 999 {why} copies of {folder.name}; remove some")
+
+        def move() -> Path | None:
+            free = (folder.with_name(f"{folder.name}.{why}-{number}") for number in range(1, 1000))
+            target = next((path for path in free if not path.exists()), None)
+            if target is None:
+                raise FileExistsError(errno.EEXIST, f"there are 999 {why} copies already; remove some", str(folder))
+            try:
+                return folder.rename(target)
+            except FileNotFoundError:
+                return None
+
+        return perform("rename", folder, move, doing="move")
+
+    def suspect(self, training: Training, damage: str) -> None:
+        """Note what a thorough check found, so that the next launch reads every file of the training again.
+
+        Raises:
+            StorageError: the note cannot be written.
+        """
+        replace_bytes(self.folder(training).folder / SUSPECT, json_bytes({"damage": damage, "found": time.time()}))

@@ -9,16 +9,19 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from goal_core.atomic import DamagedError, parse_json, read_bytes, read_json, storage_errors
-from goal_core.checkpoints import BEST, LAST, best_name, read_checkpoint
+from goal_core.atomic import DamagedError, parse_json, perform, read_bytes, read_json, storage_errors
+from goal_core.checkpoints import BEST, LAST, best_name, read_checkpoint, read_of_training
 from goal_core.errors import WeightsError
 from goal_core.training import TRIPLETS
 from runners.store.attempts import AttemptFolder
-from runners.store.versions import fingerprint_of, is_whole_zip, problems, version_name, versions
+from runners.store.imported import imported_from
+from runners.store.versions import entries, fingerprint_of, is_whole_zip, problems, version_name, versions
 
 RESULT = "result.json"
 METRICS = "metrics.jsonl"
 LOG = "log.txt"
+SUSPECT = "suspect.json"
+"""A note that a thorough check found damage here."""
 
 
 class TrainingFiles:
@@ -84,6 +87,10 @@ class TrainingFiles:
             raise DamagedError(f"{self.folder / RESULT} is damaged: it has no metrics") from error
         if result.get("status") != "done":
             raise DamagedError(f"{self.folder / RESULT} is damaged: it is not the result of a finished training")
+        here = {"cell": self.folder.parent.name, "stage_key": self.folder.name.rpartition("-")[2]}
+        for name, own in here.items():
+            if result.get(name, own) != own:
+                raise DamagedError(f"{self.folder / RESULT} is the result of another training ({name} {result[name]})")
         return result
 
     def damage(self, result: Mapping[str, Any], *, thorough: bool = False) -> str:
@@ -91,7 +98,9 @@ class TrainingFiles:
 
         Args:
             result: the result.
-            thorough: read every file; otherwise only those that have changed since they were written.
+            thorough: read every file, and miss those that are gone, except the weights of an imported result;
+                otherwise read only those that have changed since they were written. Where an earlier thorough check
+                found damage, every check is thorough.
 
         Returns:
             What is damaged, or an empty text.
@@ -99,7 +108,26 @@ class TrainingFiles:
         Raises:
             StorageError: a file cannot be read.
         """
-        return next(problems(self.folder, result.get("files", {}), thorough=thorough), "")
+        if thorough or (self.folder / SUSPECT).exists():
+            files = result.get("files", {})
+            missing_ok = {BEST} if imported_from(self.folder) else set()
+            return next(problems(self.folder, files, thorough=True, needed=files.keys() - missing_ok), "")
+        return next(problems(self.folder, result.get("files", {}), thorough=False), "")
+
+    def damaged_states(self) -> list[str]:
+        """Read the states and weights of an unfinished training, and say what is damaged.
+
+        Raises:
+            StorageError: one cannot be read.
+        """
+        found, key = [], self.folder.name.rpartition("-")[2]
+        for path in sorted(entries(self.folder)):
+            if path.suffix == ".safetensors" and path.stem.startswith(("last", "best")):
+                try:
+                    read_of_training(path, key)
+                except DamagedError as error:
+                    found.append(str(error))
+        return found
 
     def records(self) -> list[dict[str, Any]]:
         """Read the epoch records written so far, in order.
@@ -150,8 +178,12 @@ def _check_weights(path: Path) -> None:
     with contextlib.suppress(WeightsError):  # a file without a state has no checksum
         read_checkpoint(path)
         return
+
+    def read() -> None:
+        with safe_open(path, framework="np"):
+            pass
+
     try:
-        with storage_errors(path, "read"), safe_open(path, framework="np"):
-            return
+        perform("read", path, read)
     except SafetensorError as error:
         raise DamagedError(f"{path} is damaged: {error}") from error

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +67,19 @@ def fingerprint_of(path: Path) -> dict[str, Any]:
     return {"name": path.name, "bytes": stat.st_size, "sha256": digest(path), "modified_ns": stat.st_mtime_ns}
 
 
-def problems(folder: Path, files: Mapping[str, Mapping[str, Any]], *, thorough: bool) -> Iterator[str]:
-    """Compare files with what the result states of them. Missing files are no problem: imports come without weights.
+def problems(
+    folder: Path, files: Mapping[str, Mapping[str, Any]], *, thorough: bool, needed: Set[str] = frozenset()
+) -> Iterator[str]:
+    """Compare files with what the result states of them.
 
     Args:
         folder: the training's folder.
         files: by name, what `fingerprint_of` gave.
         thorough: read every file; otherwise only those that have changed since they were written.
+        needed: names of the files that must be there.
 
     Yields:
-        A line for each damaged file.
+        A line for each damaged or missing file.
 
     Raises:
         StorageError: a file cannot be read.
@@ -85,6 +88,8 @@ def problems(folder: Path, files: Mapping[str, Mapping[str, Any]], *, thorough: 
         # Imported files have plain names.
         path = next((path for path in (folder / str(stated.get("name", name)), folder / name) if path.exists()), None)
         if path is None:
+            if name in needed:
+                yield f"{folder / str(stated.get('name', name))} is missing"
             continue
         stat = path.stat()
         if stat.st_size != stated["bytes"]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -35,7 +37,7 @@ from tests.helpers.launches import (
 )
 
 EPOCHS = 60
-FAULTS = ("driver", *["worker"] * 8, *["raylet", "gcs"] * 2, *["pause"] * 3, "terminate", "rival", "tracking")
+FAULTS = ("driver", *["worker"] * 10, *["raylet", "gcs"] * 2, *["pause"] * 2, "terminate", "rival", "tracking")
 """What may happen; what stands here twice is twice as likely."""
 PROCESSES = {"worker": "ray::Implicit", "raylet": "raylet/raylet", "gcs": "gcs_server"}
 AGAIN = {75, 130, -9, -15, 137, 143}
@@ -56,7 +58,7 @@ class Log:
     @property
     def kills(self) -> int:
         """Processes that were killed."""
-        return sum(self.counts[name] for name in ("driver", "worker", "raylet", "gcs", "terminate"))
+        return sum(self.counts[name] for name in ("driver", "worker", "raylet", "gcs"))
 
 
 class Driver:
@@ -99,15 +101,20 @@ def _command_line(process: psutil.Process) -> str:
     return ""
 
 
-def run_through(folder: Path, log: Log, *, most: int) -> None:
+def run_through(folder: Path, log: Log, *, most: int, until: float = math.inf) -> None:
     """Launch a sweep with faults until it is done.
 
     Args:
         folder: holds ``tiny.yaml``.
         log: counts the faults.
         most: number of faults after which the sweep is left alone.
+        until: time (`time.monotonic`) after which it is left alone.
     """
     number, faults, failed = 0, 0, False
+
+    def more() -> bool:
+        return faults < most and time.monotonic() < until
+
     while True:
         number += 1
         arguments = ["--retry-failed"] if failed else []
@@ -116,7 +123,7 @@ def run_through(folder: Path, log: Log, *, most: int) -> None:
             arguments += ["--tracking-uri", "http://127.0.0.1:9"]
             log.counts["tracking down"] += 1
         environment: Mapping[str, str] = os.environ
-        poisoned = faults < most and log.random.random() < 0.2
+        poisoned = more() and log.random.random() < 0.2
         if poisoned:
             end = log.random.choice(list(ENDS))
             condition = f"objective == {POISONED!r} and epoch >= {log.random.randrange(1, 12)}"
@@ -128,7 +135,7 @@ def run_through(folder: Path, log: Log, *, most: int) -> None:
         while driver.process.poll() is None:
             # Where a fault cannot happen yet, such as the death of a worker while Ray starts, another follows soon.
             time.sleep(log.random.uniform(0.5, 5.0) if happened else 0.3)
-            if faults < most and driver.process.poll() is None:
+            if more() and driver.process.poll() is None:
                 fault = log.random.choice(FAULTS)
                 happened = _FAULTS[fault](folder, driver, log.random)
                 log.counts[fault] += happened
@@ -191,15 +198,15 @@ def _rival(folder: Path, driver: Driver, chance: random.Random) -> bool:
 
 
 def _database(folder: Path, driver: Driver, chance: random.Random) -> bool:
-    """Take the tracking database away for a moment."""
+    """Lock the tracking database for a while: nobody reads or writes it."""
     database = folder / "goal-sweep-store" / "mlflow.db"
     if not database.exists():
         return False
-    mode = database.stat().st_mode
-    database.chmod(0o000)
-    time.sleep(chance.uniform(0.2, 3.0))
-    database.chmod(mode)
-    return True
+    with contextlib.suppress(sqlite3.OperationalError), sqlite3.connect(database, timeout=1.0) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        time.sleep(chance.uniform(0.2, 6.0))
+        return True
+    return False
 
 
 _FAULTS: dict[str, Callable[[Path, Driver, random.Random], bool]] = {
@@ -217,7 +224,9 @@ _FAULTS: dict[str, Callable[[Path, Driver, random.Random], bool]] = {
 def main() -> None:
     """Run rounds of faults for a while, compare each with the unbroken run, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30.0, help="when to stop beginning rounds, at most")
+    parser.add_argument(
+        "--minutes", type=float, default=27.0, help="when to stop killing; what runs then ends by itself"
+    )
     parser.add_argument("--kills", type=int, default=60, help="stop after this many killed processes")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     given = parser.parse_args()
@@ -232,7 +241,7 @@ def main() -> None:
         while log.kills < given.kills and time.monotonic() < deadline:
             number += 1
             folder = sweep_in(Path(scratch) / f"round-{number}", EPOCHS)
-            run_through(folder, log, most=12)
+            run_through(folder, log, most=20, until=deadline)
             compare(folder, whole, EPOCHS)
             print(f"round {number}: equal to the unbroken run; so far {dict(sorted(log.counts.items()))}", flush=True)
     print(f"{log.kills} kills in {number} rounds, every one ended equal")

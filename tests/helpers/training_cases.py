@@ -137,7 +137,13 @@ def unit_of(*names: str, init: Mapping[str, Path] | None = None, **changes: Any)
         cell_id = f"{pair}-{triplet}"
         objective = ObjectiveConfig(pair=pair, triplet=triplet)
         trainings.append(
-            TrainingPlan(key=cell_id, cell_id=cell_id, objective=objective, init=(init or {}).get(cell_id))
+            TrainingPlan(
+                key=cell_id,
+                cell_id=cell_id,
+                objective=objective,
+                init=(init or {}).get(cell_id),
+                init_key=cell_id if init else "",
+            )
         )
     return replace(UnitPlan(trainings=tuple(trainings), data=DATA, model=MODEL, seed=1, stage=FROZEN), **changes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -10,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from goal_core import atomic
 from goal_core.checkpoints import BEST
 from runners.cli.app import run
+from runners.execution.worker import run_unit
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
+from tests.helpers import in_process
 from tests.helpers.in_process import as_version_1, launch, results, sweep_in
 
 
@@ -47,6 +51,26 @@ def flip(path: Path) -> None:
 def trained_again(sweep: OpenedSweep) -> list[str]:
     """The trainings whose earlier files were set aside."""
     return sorted(path.name.partition("-")[0] for path in sweep.store.root.glob("cells/*/*.damaged-1"))
+
+
+def unexpected(training: object, error: Exception) -> None:
+    raise error
+
+
+def quietly(act: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Change a file and leave its time alone, as bit rot does."""
+
+    def changed(path: Path) -> None:
+        before = path.stat()
+        act(path)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    return changed
+
+
+def data_check(sweep: OpenedSweep) -> int:
+    arguments = [str(sweep.store.root.parent / "tiny.yaml"), "--set", f"store={sweep.store.root}"]
+    return run(["data", "check", *arguments, "--store", "--quick"])
 
 
 def cut(path: Path) -> None:
@@ -85,26 +109,171 @@ def test_a_damaged_result_is_named_and_trained_again(
 def test_a_launch_that_retries_only_what_failed_leaves_a_damaged_result_where_it_is(sweep: OpenedSweep) -> None:
     path = sweep.store.folder(sweep.trainings[0]).path(BEST)
     flip(path)
-    LaunchPlan(sweep, LaunchOptions(failed="only")).set_aside_finished()
+    LaunchPlan(sweep, LaunchOptions(failed="only")).set_aside_finished(unexpected)
     assert path.exists()
     assert trained_again(sweep) == []
 
 
-def test_damage_that_left_size_and_time_alone_is_found_by_a_full_check_and_before_the_weights_are_used(
+@pytest.mark.parametrize("name", [BEST, "metrics.jsonl", "triplets.npz"])
+@pytest.mark.parametrize("spoil", [quietly(flip), Path.unlink], ids=["flipped", "removed"])
+def test_what_a_full_check_finds_the_next_launch_trains_again(
     sweep: OpenedSweep,
     finished: tuple[Path, dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Path], None],
+    name: str,
+) -> None:
+    path = sweep.store.folder(sweep.by_stage[1][0]).path(name)
+    spoil(path)
+    assert not any(status.damaged for status in sweep.statuses().values())
+    assert data_check(sweep) == 2
+    said = capsys.readouterr().out
+    assert str(path) in said
+    assert "results: 1 damaged" in said
+    assert launch(sweep, monkeypatch).status == 0
+    assert trained_again(sweep) == ["finetune"]
+    assert results(sweep) == finished[1]
+    assert data_check(sweep) == 0
+
+
+def test_lost_weights_of_the_stage_before_are_trained_again(
+    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen, finetune = (trainings[0] for trainings in sweep.by_stage)
-    path = sweep.store.folder(frozen).path(BEST)
-    before = path.stat()
-    flip(path)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    sweep.store.folder(frozen).path(BEST).unlink()
+    assert launch(sweep, monkeypatch).found_nothing_to_do
+    sweep.store.set_aside(finetune)
+    assert launch(sweep, monkeypatch).status == 0
+    assert trained_again(sweep) == ["frozen"]
+    assert results(sweep) == finished[1]
+
+
+def test_a_full_check_reads_unfinished_states_and_features_and_says_what_it_cannot_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = sweep_in(tmp_path)
+    stopped_after(sweep, monkeypatch, 17)
+    paths = [path for path in sweep.store.root.rglob("*.safetensors") if path.stem.startswith(("last", "best", "t"))]
+    for path in paths:
+        flip(path)
+    assert data_check(sweep) == 2
+    said = capsys.readouterr().out
+    assert all(str(path) in said for path in paths)
+    assert len(paths) >= 5
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "RETRY_DELAYS", ())
+        patch.setattr(atomic, "before_operation", refuses(sweep.store.folder(sweep.trainings[0]).folder))
+        assert data_check(sweep) == 2
+    assert f"{sweep.trainings[0].name}: cannot read " in capsys.readouterr().out
+
+
+def refuses(folder: Path) -> Callable[[str, Path], None]:
+    """A disk that refuses every file of a folder."""
+
+    def hook(operation: str, path: Path) -> None:
+        if folder in [path, *path.parents]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    return hook
+
+
+def test_a_folder_that_cannot_be_moved_fails_its_training_alone(
+    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, neighbour = sweep.by_stage[1]
+    flip(sweep.store.folder(training).path(BEST))
+    sweep.store.set_aside(neighbour)
+
+    def hook(operation: str, path: Path) -> None:
+        if operation == "rename" and path == sweep.store.folder(training).folder:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "RETRY_DELAYS", ())
+        patch.setattr(atomic, "before_operation", hook)
+        outcome = launch(sweep, patch)
+    assert outcome.status == 1
+    assert outcome.progress[training].reason.startswith("storage: cannot move ")
+    assert outcome.progress[neighbour].state == "done"
+    assert launch(sweep, monkeypatch).status == 0
+    assert results(sweep) == finished[1]
+
+
+def swap(one: Path, other: Path) -> None:
+    spare = one.with_name("spare")
+    one.rename(spare)
+    other.rename(one)
+    spare.rename(other)
+
+
+@pytest.mark.parametrize("name", ["last.safetensors", "best-2.safetensors"])
+def test_the_states_of_two_trainings_cannot_be_swapped(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    sweep = sweep_in(tmp_path)
+    stopped_after(sweep, monkeypatch, 17)
+    folders = [sweep.store.folder(training) for training in sweep.by_stage[0]]
+    swap(*(folder.path(name) for folder in folders))
+    assert launch(sweep, monkeypatch).status == 0
+    assert results(sweep) == finished[1]
+    logs = "".join(folder.log_path.read_text() for folder in folders)
+    assert logs.count("belongs to another training") == 2
+
+
+def test_the_folders_of_two_trainings_cannot_be_swapped(
+    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swap(*(sweep.store.folder(training).folder for training in sweep.by_stage[1]))
+    reasons = [status.reason for status in sweep.statuses().values() if status.damaged]
+    assert len(reasons) == 2
+    assert all("the result of another training" in reason for reason in reasons)
+    assert launch(sweep, monkeypatch).status == 0
+    assert results(sweep) == finished[1]
+
+
+def test_a_worker_starts_from_no_weights_of_another_training(
+    sweep: OpenedSweep, finished: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for training in sweep.by_stage[1]:
+        sweep.store.set_aside(training)
+    best, other = (sweep.store.folder(training).path(BEST) for training in sweep.by_stage[0])
+    left = [1]
+
+    def swapped_just_before(*given: Any) -> None:
+        """Run a unit, the first one with weights that changed after the driver had compared them."""
+        if left:
+            shutil.copy(other, best)
+            left.pop()
+        run_unit(*given)
+
+    monkeypatch.setattr(in_process, "run_unit", swapped_just_before)
+    assert launch(sweep, monkeypatch).status == 0
+    assert results(sweep) == finished[1]
+    attempts = sweep.store.folder(sweep.by_stage[1][0]).attempts.all()
+    assert "belongs to another training" in attempts[0].reason
+    assert not any(attempt.charged for attempt in attempts)
+
+
+def test_features_of_another_split_are_computed_again(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = sweep_in(tmp_path)
+    stopped_after(sweep, monkeypatch, 3)
+    theirs = next((finished[0] / "store" / "features").glob("test*"))
+    shutil.copy(theirs, next((sweep.store.root / "features").glob("val*")))
+    assert launch(sweep, monkeypatch).status == 0
+    assert results(sweep) == finished[1]
+
+
+def test_damage_that_left_size_and_time_alone_is_found_before_the_weights_are_used(
+    sweep: OpenedSweep,
+    finished: tuple[Path, dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frozen, finetune = (trainings[0] for trainings in sweep.by_stage)
+    quietly(flip)(sweep.store.folder(frozen).path(BEST))
     assert not any(status.damaged for status in sweep.statuses().values())
-    arguments = [str(sweep.store.root.parent / "tiny.yaml"), "--set", f"store={sweep.store.root}"]
-    assert run(["data", "check", *arguments, "--store", "--quick"]) == 2
-    assert "does not match its checksum" in capsys.readouterr().out
     sweep.store.set_aside(finetune)
     assert launch(sweep, monkeypatch).status == 0
     assert trained_again(sweep) == ["frozen"]

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from goal_core import atomic
 from goal_core.data import Dataset, open_dataset
 from goal_core.objectives import triplet_weights
 from runners.execution import inputs
 from runners.launch.launcher import LaunchOutcome
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.plan import LaunchOptions
 from tests.helpers.in_process import launch, results, sweep_in
+from tests.helpers.paths import ROOT
 
 
 @pytest.fixture
@@ -81,6 +89,61 @@ def test_another_objective_of_the_same_name_is_refused(sweep: OpenedSweep, monke
         check_refused(sweep, launch(sweep, patch), "the code of con/con")
 
 
-def test_the_digest_is_that_of_the_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert inputs.code_digest() == inputs.code_digest()
-    assert len(inputs.code_digest()) == 16
+def test_an_error_while_the_data_are_compared_is_waited_for_and_never_skips_the_comparison(
+    sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(atomic, "RETRY_DELAYS", (0, 0))
+    errors = [OSError(errno.ESTALE, "Stale file handle")] * 2
+
+    def passing(config: object) -> Dataset:
+        if errors:
+            raise errors.pop()
+        return open_dataset(config)
+
+    def lasting(config: object) -> Dataset:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inputs, "open_dataset", lasting)
+        outcome = launch(sweep, patch)
+        assert outcome.status == 1
+        assert all("Stale file handle" in outcome.progress[one].reason for one in sweep.by_stage[0])
+        assert results(sweep) == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(inputs, "open_dataset", passing)
+        assert launch(sweep, patch, LaunchOptions(failed="retry")).status == 0
+    assert not errors
+
+
+def test_the_digest_changes_with_the_name_and_the_content_of_a_source_file(tmp_path: Path) -> None:
+    hashes = set()
+    for name, content in [("a.py", "x = 1"), ("a.py", "x = 2"), ("b.py", "x = 2")]:
+        folder = tmp_path / f"{name}-{content[-1]}"
+        folder.mkdir()
+        (folder / name).write_text(content)
+        hashes.add(inputs.source_hash([folder]))
+    assert len(hashes) == 3
+
+
+def test_the_digest_is_of_the_code_that_was_loaded(tmp_path: Path) -> None:
+    for package in ("goal_core", "sweeps", "runners"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    script = """
+import pathlib
+from runners.execution import inputs
+before = inputs.code_digest()
+path = pathlib.Path("goal_core/training/optim.py")
+path.write_text(path.read_text() + "CHANGED = True\\n")
+print(before == inputs.code_digest())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    commands = [
+        [sys.executable, "-c", script],
+        [sys.executable, "-c", "from runners.execution import inputs as i; print(i.code_digest())"],
+    ]
+    said = [
+        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+        for command in commands
+    ]
+    assert said[0] == "True\n"
+    assert said[1].strip() != inputs.code_digest()

@@ -18,6 +18,7 @@ from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.store import BEST, AttemptFolder, charged_failures, end_attempt
+from runners.store.imported import MARK, mark_content
 from sweeps import Training
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
@@ -54,11 +55,17 @@ def finish(sweep: OpenedSweep, trainings: list[Training]) -> None:
         train(folder, 2)
 
 
-def test_what_has_no_weights_to_start_from_is_failed_with_the_reason_and_the_rest_stays(tmp_path: Path) -> None:
+def unexpected(training: Training, error: Exception) -> None:
+    raise error
+
+
+def test_what_starts_from_an_imported_result_is_failed_with_the_reason_and_the_rest_stays(tmp_path: Path) -> None:
     sweep = opened_in(tmp_path / "store")
     frozen, finetune = sweep.by_stage
     finish(sweep, frozen)
-    sweep.store.folder(frozen[0]).path(BEST).unlink()
+    imported = sweep.store.folder(frozen[0])
+    imported.path(BEST).unlink()
+    (imported.folder / MARK).write_bytes(mark_content("results.zip", "0" * 64))
     plan = LaunchPlan(sweep, LaunchOptions())
     assert [plan.progress[training].state for training in finetune] == ["failed", "waiting"]
     assert plan.progress[finetune[0]].reason.startswith("its frozen stage has no best.safetensors to start from")
@@ -134,7 +141,7 @@ def test_force_trains_finished_trainings_anew_and_keeps_their_results_aside(tmp_
     assert plan.startable(sweep.trainings, ahead=True) == sweep.trainings
     assert plan.startable(sweep.by_stage[1], ahead=False) == []  # it waits for the new first stage
     assert {status.state for status in sweep.statuses().values()} == {"done"}  # nothing has moved yet
-    plan.set_aside_finished()
+    plan.set_aside_finished(unexpected)
     assert {status.state for status in sweep.statuses().values()} == {"waiting"}
     assert len(list(tmp_path.glob("store/cells/*/*.replaced-1/result.json"))) == len(sweep.trainings)
 
@@ -214,7 +221,7 @@ def test_a_finished_sweep_with_tracking_down_for_good_ends_soon_and_well(tmp_pat
     assert time.monotonic() - began < 10
     assert (outcome.status, outcome.found_nothing_to_do, outcome.is_tracked) == (0, True, False)
     (line,) = [line for line in said.splitlines() if "tracking" in line]
-    assert line.startswith("tracking: 4 of 4 runs are not up to date: tracking does not answer: ")
+    assert line.startswith("tracking: 4 of 4 runs are not up to date: tracking does not answer")
     assert line.endswith("(sync brings it up to date)")
 
 

@@ -1,0 +1,45 @@
+"""Reads every file that a sweep has in the store, and says which are damaged."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from goal_core.atomic import DamagedError, StorageError
+from goal_core.checkpoints import read_mapped
+from goal_core.errors import WeightsError
+from runners.store.store import Store
+from sweeps import Training
+
+
+def damaged_files(store: Store, trainings: Sequence[Training]) -> list[str]:
+    """Compare the files of trainings, and the cached features, with their checksums.
+
+    A finished training that is damaged is noted as suspect where the store can be written, so that the next launch
+    reads all of it too and trains it again. Damaged states and features need no note: whoever reads them verifies them.
+
+    Args:
+        store: the store.
+        trainings: the trainings. The states of those that are running are left out, because they change.
+
+    Returns:
+        A line for each training or file that is damaged, missing or unreadable.
+    """
+    found = []
+    for training, status in store.status(trainings, thorough=True).items():
+        if status.damaged or status.unreadable:
+            found.append(f"{training.name}: {status.reason}")
+        if status.damaged:
+            with contextlib.suppress(StorageError):
+                store.suspect(training, status.reason)
+        elif status.state not in ("done", "running") and not status.unreadable:
+            try:
+                found += [f"{training.name}: {line}" for line in store.folder(training).damaged_states()]
+            except StorageError as error:
+                found.append(f"{training.name}: {error}")
+    for path in sorted((store.root / "features").glob("*.safetensors")):
+        try:
+            read_mapped(path)
+        except (DamagedError, StorageError, WeightsError) as error:
+            found.append(f"cached features: {error}")
+    return found
