@@ -369,11 +369,14 @@ def parse_json(content: bytes, source: str) -> dict[str, Any]:
         source: where it comes from, for the message.
 
     Raises:
-        DamagedError: it is not a complete JSON object, or does not match its checksum.
+        DamagedError: it is not a complete JSON object of values that :func:`json_bytes` writes, or does not match its
+            checksum.
     """
     try:
-        parsed = json.loads(content)
-    except ValueError as error:
+        parsed = json.loads(content, parse_constant=_refuse_constant)
+        if b"\\u" in content:  # half of a pair of escapes is no character, and could not be written again
+            json.dumps(parsed, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
         raise DamagedError(f"{source} is damaged: it is not valid JSON ({error})") from error
     if not isinstance(parsed, dict):
         raise DamagedError(f"{source} is damaged: it is not a JSON object")
@@ -381,3 +384,7 @@ def parse_json(content: bytes, source: str) -> dict[str, Any]:
     if stated is not None and stated != _checksum(parsed):
         raise DamagedError(f"{source} is damaged: its content does not match its checksum")
     return parsed
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON number")

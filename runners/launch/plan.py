@@ -94,7 +94,10 @@ class LaunchPlan:
             before = training.before
             if before is None or self.progress[training].state != "waiting" or self.progress[before].state != "done":
                 continue
-            if before not in self._forced and not self._sweep.store.folder(before).path(BEST).is_file():
+            if before in self._forced:
+                continue
+            # Weights beside an imported result are not those that gave its numbers, whatever the archive stated.
+            if self.progress[before].imported or not self._sweep.store.folder(before).path(BEST).is_file():
                 reason = f"its {before.stage.name} stage has no {BEST} to start from"
                 self.progress.failed(training, f"{reason} (imported results come without weights)")
 

@@ -83,7 +83,7 @@ def problems(folder: Path, files: Mapping[str, Mapping[str, Any]], *, thorough: 
     """
     for name, stated in files.items():
         # Imported files have plain names.
-        path = next((path for path in (folder / str(stated.get("name", name)), folder / name) if path.exists()), None)
+        path = next((path for path in (folder / stated.get("name", name), folder / name) if path.exists()), None)
         if path is None:
             continue
         stat = path.stat()
