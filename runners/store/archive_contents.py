@@ -85,15 +85,14 @@ def check_stated(stated: Mapping[str, Mapping[str, Any]], files: Mapping[str, by
     Raises:
         ContentError: a record is missing, is another one, or is not stated.
     """
-    if "name" not in stated[BEST]:
-        return
     for name in (METRICS, TRIPLETS):
-        if name in files or name in stated:
+        if name in stated:
             _require(name in files, f"{folder}/{name}", f"is missing, but {RESULT} states it")
-            _require(name in stated, f"{folder}/{name}", f"is not a file that {RESULT} states")
-            is_same = hashlib.sha256(files[name]).hexdigest() == stated[name]["sha256"]
-            is_same = is_same and len(files[name]) == stated[name]["bytes"]
+            own = (len(files[name]), hashlib.sha256(files[name]).hexdigest())
+            is_same = own == (stated[name]["bytes"], stated[name]["sha256"])
             _require(is_same, f"{folder}/{name}", f"is not the file that {RESULT} states")
+        elif name in files:
+            _require("name" not in stated[BEST], f"{folder}/{name}", f"is not a file that {RESULT} states")
 
 
 def _require(is_right: bool, name: str, problem: str) -> None:

@@ -78,8 +78,8 @@ class Attempt:
             attempt = from_mapping(cls, {key: value for key, value in content.items() if key in known})
         except ConfigError as error:
             raise DamagedError(f"damaged attempt record: {error}") from error
-        if not (is_count(attempt.n) and _LAUNCH.fullmatch(attempt.launch_id)):
-            raise DamagedError(f"damaged attempt record: n {attempt.n}, launch_id {attempt.launch_id[:80]!r}")
+        if not (is_count(attempt.n) and is_count(attempt.shared_by) and _LAUNCH.fullmatch(attempt.launch_id)):
+            raise DamagedError(f"damaged attempt record: n {attempt.n!s:.9}, launch_id {attempt.launch_id[:80]!r}")
         if not (is_time(attempt.started) and is_time(0 if attempt.ended is None else attempt.ended)):
             raise DamagedError("damaged attempt record: its times must be seconds since 1970")
         return attempt

@@ -1,4 +1,4 @@
-"""What an archived result states of its files: only its own, as they are; and no later launch takes anything for them."""
+"""What an archived result states of its files: its own, as they are. No later launch takes others for them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def states(files: Any) -> Callable[[Files], None]:
     return of_result(lambda result: result.update(files=files))
 
 
-def states_of(name: str, **change: Any) -> Callable[[Files], None]:
+def states_of(name: str, /, **change: Any) -> Callable[[Files], None]:
     return of_result(lambda result: result["files"][name].update(change))
 
 
@@ -66,7 +66,8 @@ FORGERIES: dict[str, tuple[Callable[[Files], None], str]] = {
     "the weights of another cell": (states_of(BEST, name="../../x/frozen-y/best-1.safetensors"), "does not write"),
     "an absolute path": (states_of("metrics.jsonl", name="/tmp/secret.txt"), "does not write"),
     "another file": (of_result(lambda result: result["files"].update(secret=SECRET)), "that no training writes"),
-    "no mapping": (states({BEST: SECRET, "metrics.jsonl": {}}), "must state"),
+    "no mapping": (of_result(lambda result: result["files"].update({"metrics.jsonl": {}})), "must state"),
+    "weights as of 0.1": (of_result(lambda result: result["files"][BEST].pop("name")), "must state"),
     "a list": (states([1]), "does not state the files"),
     "a number": (states({"a": 5}), "does not state the files"),
     "nothing": (states(None), "does not state the files"),
@@ -117,6 +118,7 @@ def test_a_manifest_that_does_not_match_its_own_checksum(archive: Path) -> None:
     [
         ("cell.json", {"note": "\ud800"}),
         ("cell.json", {"note": float("nan")}),
+        ("cell.json", {"note": json.loads("[" * 500 + "]" * 500)}),
         ("attempts/1.json", {"launch_id": "../../launches/x"}),
         ("attempts/1.json", {"launch_id": "x\0"}),
         ("attempts/1.json", {"reason": "\udfff"}),
@@ -130,6 +132,24 @@ def test_a_value_that_could_not_be_written_or_looked_up_again(archive: Path, end
 
     with pytest.raises(ArchiveError, match="is damaged"):
         read_archive(forged(archive, forge))
+
+
+def test_text_in_another_encoding(archive: Path) -> None:
+    def forge(files: Files) -> None:
+        name = first(files, "result.json")
+        files[name] = files[name].decode().encode("utf-16")
+
+    with pytest.raises(ArchiveError, match="is not valid JSON"):
+        read_archive(forged(archive, forge))
+
+
+def test_records_are_compared_whatever_form_the_weights_are_stated_in(archive: Path) -> None:
+    def change(result: Result) -> None:
+        result["files"][BEST] = {"bytes": 1, "sha256": "0" * 64}
+        result["files"]["metrics.jsonl"]["sha256"] = "0" * 64
+
+    with pytest.raises(ArchiveError, match=r"metrics\.jsonl is not the file that result\.json states"):
+        read_archive(forged(archive, of_result(change)))
 
 
 @pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
@@ -173,7 +193,7 @@ def test_a_damaged_record_is_not_exported(tmp_path: Path) -> None:
     stat = path.stat()
     path.write_bytes(path.read_bytes().replace(b"1.0", b"2.0", 1))
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    with pytest.raises(ArchiveError, match="is not the file that result.json states; launch trains"):
+    with pytest.raises(ArchiveError, match=r"is not the file that result\.json states; launch trains"):
         export_results(sweep, sweep.store, tmp_path / "results.zip")
     assert not (tmp_path / "results.zip").exists()
 
