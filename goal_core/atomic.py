@@ -28,6 +28,7 @@ _HOST = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
 _serial = itertools.count()
 _FOREIGN_LEFTOVER = 3600.0
 _CHECKSUM = "checksum"
+_MAX_DEPTH = 100
 T = TypeVar("T")
 RETRY_DELAYS: tuple[float, ...] = (0.1, 0.4, 1.0, 2.0)
 """Seconds before each further try at a read or write that failed."""
@@ -369,11 +370,16 @@ def parse_json(content: bytes, source: str) -> dict[str, Any]:
         source: where it comes from, for the message.
 
     Raises:
-        DamagedError: it is not a complete JSON object, or does not match its checksum.
+        DamagedError: it is not a complete JSON object of values that :func:`json_bytes` writes, or does not match its
+            checksum.
     """
     try:
-        parsed = json.loads(content)
-    except ValueError as error:
+        parsed = json.loads(content.decode(), parse_constant=_refuse_constant)
+        if b"\\u" in content:  # half of a pair of escapes is no character, and could not be written again
+            json.dumps(parsed, ensure_ascii=False).encode()
+        if content.count(b"[") + content.count(b"{") > _MAX_DEPTH:
+            _refuse_deep(parsed)
+    except (ValueError, RecursionError) as error:
         raise DamagedError(f"{source} is damaged: it is not valid JSON ({error})") from error
     if not isinstance(parsed, dict):
         raise DamagedError(f"{source} is damaged: it is not a JSON object")
@@ -381,3 +387,16 @@ def parse_json(content: bytes, source: str) -> dict[str, Any]:
     if stated is not None and stated != _checksum(parsed):
         raise DamagedError(f"{source} is damaged: its content does not match its checksum")
     return parsed
+
+
+def _refuse_deep(value: Any) -> None:
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        within = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list)))
+        level = list(itertools.chain.from_iterable(within))
+    if level:
+        raise ValueError(f"it nests deeper than {_MAX_DEPTH} levels")
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON number")

@@ -23,6 +23,8 @@ from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 
 T = TypeVar("T")
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
+"""The reader of each class read so far: to build one takes longer than to read a hundred mappings with it."""
 
 _NOT_OF_THE_DATA = frozenset(
     {
@@ -192,9 +194,12 @@ def from_mapping(kind: type[T], mapping: Mapping[str, Any]) -> T:
     Raises:
         ConfigError: a key is missing or unknown, or a value has the wrong type or is out of range.
     """
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(mapping), strict=True)
+        rebuilt: T = _ADAPTERS[kind].validate_json(json.dumps(mapping), strict=True)
     except ValidationError as failure:
         first = failure.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(f"not a valid stored {kind.__name__}: {place}: {first['msg']}") from failure
+    return rebuilt

@@ -115,8 +115,8 @@ class LaunchPlan:
             before = training.before
             if before is None or self.progress[training].state != "waiting" or self.progress[before].state != "done":
                 continue
-            imported = self.progress[before].imported and before not in self._forced
-            if imported and not self._sweep.store.folder(before).path(BEST).is_file():
+            # Weights beside an imported result are not those that gave its numbers, whatever the archive stated.
+            if self.progress[before].imported and before not in self._forced:
                 reason = f"its {before.stage.name} stage has no {BEST} to start from"
                 self.progress.failed(training, f"{reason} (imported results come without weights)")
 

@@ -7,9 +7,9 @@ from goal_core.checkpoints import BEST
 from runners.store.attempts import Attempt, AttemptFolder, Outcome, charged_failures, was_cut_off
 from runners.store.heartbeat import Heartbeat, LeaseHeldError
 from runners.store.lease import LeaseLostError
+from runners.store.result_content import METRICS, RESULT
 from runners.store.status import State, TrainingStatus
 from runners.store.store import Store
-from runners.store.training_files import METRICS, RESULT
 from runners.store.training_folder import AlreadyDoneError, TrainingFolder, end_attempt
 from runners.store.versions import digest
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -27,6 +26,7 @@ from typing import Any
 
 from goal_core.atomic import DamagedError, json_bytes, read_json, replace_bytes, replace_with, storage_errors
 from goal_core.models.backbones import NAMED_WEIGHTS
+from runners.store.archive_contents import ContentError, check_stated
 from runners.store.archive_reading import (
     CARRIED,
     MANIFEST,
@@ -38,7 +38,9 @@ from runners.store.archive_reading import (
     max_bytes,
     read_archive,
 )
+from runners.store.attempts import Attempt
 from runners.store.imported import MARK, mark_content
+from runners.store.result_content import RESULT, parse_result
 from runners.store.store import Store
 from runners.store.training_files import LOG
 from runners.store.training_folder import TrainingFolder
@@ -50,7 +52,6 @@ __all__ = [
     "ImportOutcome",
     "add_results",
     "export_results",
-    "import_results",
     "plan_import",
     "read_archive",
 ]
@@ -104,8 +105,13 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
         raise ArchiveError(f"nothing to export: no training of {sweep.config.name!r} is finished in {store.root}")
     for training in done:
         files[f"cells/{training.cell.id}/cell.json"] = _described(training.cell, store, as_stored=with_provenance)
-        for name, content in _carried_files(store.folder(training), with_provenance=with_provenance):
-            files[f"{folder_name(training)}/{name}"] = content
+        carried = dict(_carried_files(store.folder(training), with_provenance=with_provenance))
+        try:
+            place = store.folder(training).folder
+            check_stated(parse_result(carried.get(RESULT, b""), f"{place}/{RESULT}")["files"], carried, str(place))
+        except ContentError as error:
+            raise ArchiveError(f"{error}; launch trains damaged results again") from error
+        files |= {f"{folder_name(training)}/{name}": content for name, content in carried.items()}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     files[MANIFEST] = json_bytes({"format": "goal-sweep results", "version": VERSION, "sha256": digests})
     large = [name for name, content in files.items() if len(content) > max_bytes(name)]
@@ -145,12 +151,11 @@ def _carried_files(folder: TrainingFolder, *, with_provenance: bool) -> Iterator
         content = folder.load(name)
         if content is not None and (with_provenance or name != LOG):
             yield name, content
-    for path in sorted((folder.folder / "attempts").glob("*.json")):
-        if path.stem.isdigit():
-            with contextlib.suppress(DamagedError):
-                record = read_json(path)
-                if record is not None:
-                    yield f"attempts/{path.name}", json_bytes(record if with_provenance else _anonymous(record))
+    for number in folder.attempts.numbers():
+        with contextlib.suppress(DamagedError):
+            record = read_json(folder.attempts.path(number))
+            if record is not None and Attempt.from_json(record).n == number:
+                yield f"attempts/{number}.json", json_bytes(record if with_provenance else _anonymous(record))
 
 
 def _anonymous(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,7 +226,7 @@ def add_results(archive: Archive, outcome: ImportOutcome, store: Store, tracking
             if not folder.parent.exists():
                 new_cells.append(folder.parent)
             cell = training.cell.id
-            store.write_description(cell, json.loads(archive.files[f"cells/{cell}/cell.json"]))
+            store.write_description(cell, archive.described(training))
             staged[folder] = folder.with_name(f".{folder.name}.import-{os.getpid()}")
             _stage(archive, training, staged[folder])
         for folder, fresh in staged.items():
@@ -237,13 +242,6 @@ def add_results(archive: Archive, outcome: ImportOutcome, store: Store, tracking
         for cell_folder in new_cells:
             _remove_empty_cell(cell_folder)
         raise
-
-
-def import_results(archive: Archive, store: Store, tracking: str = _TRACKING) -> ImportOutcome:
-    """Do `plan_import` and `add_results`."""
-    outcome = plan_import(archive, store)
-    add_results(archive, outcome, store, tracking)
-    return outcome
 
 
 def _stage(archive: Archive, training: Training, fresh: Path) -> None:

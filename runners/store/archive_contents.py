@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
-import json
 import math
 import re
 import zipfile
@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from goal_core.atomic import DamagedError, parse_json
+from goal_core.checkpoints import BEST
 from goal_core.errors import GoalError
 from goal_core.evaluation import RetrievalMetrics
 from goal_core.training.triplet_histogram import NUM_BINS, TRIPLETS
 from runners.store.attempts import Attempt
-from runners.store.training_files import METRICS, RESULT
-from sweeps import Training, from_mapping
+from runners.store.result_content import METRICS, RESULT, is_count, is_number, is_time, result_problems
+from sweeps import Training
 
 _RECALLS = tuple(field.name for field in fields(RetrievalMetrics))
 _METRIC = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 _MAX_METRICS = 500
 _NOT_FINITE = ("nan", "inf", "-inf")
-_MAX_TIME = 2**33
-"""Seconds since 1970: the year 2242."""
 _MAX_TRIPLETS = 64 * 1024 * 1024
 _ROUNDING = 1e-3
 
@@ -36,22 +36,15 @@ class ContentError(GoalError):
 
 
 def parse_object(name: str, content: bytes) -> dict[str, Any]:
-    """Parse a file that holds one JSON object.
+    """Parse a file that holds one JSON object, and verify its checksum if it has one.
 
     Raises:
-        ContentError: it does not, or holds numbers that are not finite.
+        ContentError: it does not hold one, or does not match its checksum.
     """
     try:
-        parsed = json.loads(content, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise ContentError(f"{name} is not valid JSON") from error
-    if not isinstance(parsed, dict):
-        raise ContentError(f"{name} holds no JSON object")
-    return parsed
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(text)
+        return parse_json(content, name)
+    except DamagedError as error:
+        raise ContentError(str(error)) from error
 
 
 def check_training(training: Training, card: bytes, files: Mapping[str, bytes], folder: str) -> None:
@@ -76,6 +69,30 @@ def check_training(training: Training, card: bytes, files: Mapping[str, bytes], 
     for name, content in files.items():
         if name.startswith("attempts/"):
             _check_attempt(f"{folder}/{name}", content, int(name.removeprefix("attempts/").removesuffix(".json")))
+    check_stated(result["files"], files, folder)
+
+
+def check_stated(stated: Mapping[str, Mapping[str, Any]], files: Mapping[str, bytes], folder: str) -> None:
+    """Check that the records beside a result are those that it states. Weights are never beside it.
+
+    Results of versions before 0.2 state only their weights.
+
+    Args:
+        stated: what the result states of its files.
+        files: content by name, the records among them.
+        folder: the folder's name, for messages.
+
+    Raises:
+        ContentError: a record is missing, is another one, or is not stated.
+    """
+    for name in (METRICS, TRIPLETS):
+        if name in stated:
+            _require(name in files, f"{folder}/{name}", f"is missing, but {RESULT} states it")
+            own = (len(files[name]), hashlib.sha256(files[name]).hexdigest())
+            is_same = own == (stated[name]["bytes"], stated[name]["sha256"])
+            _require(is_same, f"{folder}/{name}", f"is not the file that {RESULT} states")
+        elif name in files:
+            _require("name" not in stated[BEST], f"{folder}/{name}", f"is not a file that {RESULT} states")
 
 
 def _require(is_right: bool, name: str, problem: str) -> None:
@@ -98,21 +115,18 @@ def _check_cell(training: Training, name: str, content: bytes) -> None:
 
 
 def _check_result(training: Training, name: str, result: Mapping[str, Any]) -> None:
-    _require(result.get("status") == "done", name, "is not the result of a finished training")
     own = {"cell": training.cell.id, "stage": training.stage.name, "stage_key": training.key}
     for key, value in own.items():
         _require(result.get(key, value) == value, name, f"has the {key} of another training")
-    epochs = training.stage.epochs
-    _require(_is_count(result.get("epochs", epochs), epochs), name, f"must have epochs from 1 to {epochs}")
-    best = result.get("best_epoch")
-    _require(_is_count(best, result.get("epochs", epochs)), name, "must have best_epoch from 1 to its epochs")
-    _require(_is_count(result.get("attempt", 1), 10**6), name, "must have an attempt from 1")
-    _require(_is_time(result.get("finished", 0)), name, "must have finished in seconds since 1970")
     metrics = result.get("metrics")
     _check_metrics(name, metrics, lambda key: False)
     assert isinstance(metrics, dict)
     lacking = [f"test/{key}" for key in _RECALLS if f"test/{key}" not in metrics]
     _require(not lacking, name, f"lacks the metrics {', '.join(lacking)}")
+    for problem in result_problems(result):
+        raise ContentError(f"{name} {problem}")
+    epochs, ended = training.stage.epochs, result.get("epochs", result["best_epoch"])
+    _require(ended <= epochs, name, f"must have epochs from 1 to {epochs}")
 
 
 def _check_metrics(name: str, metrics: Any, may_be_infinite: Callable[[str], bool]) -> None:
@@ -122,7 +136,7 @@ def _check_metrics(name: str, metrics: Any, may_be_infinite: Callable[[str], boo
         _require(_METRIC.fullmatch(key) is not None, name, f"has a metric that cannot be called {key[:80]!r}")
         if may_be_infinite(key) and value in _NOT_FINITE:
             continue
-        _require(_is_number(value), name, f"must have a finite number as {key}")
+        _require(is_number(value), name, f"must have a finite number as {key}")
         top = 100 if re.search(r"_r[0-9]+$", key) else 600 if key.endswith("rsum") else math.inf
         if top < math.inf:
             _require(0 <= value <= top + _ROUNDING, name, f"must have {key} from 0 to {top}, got {value:g}")
@@ -147,8 +161,8 @@ def _check_records(training: Training, name: str, content: bytes, result: Mappin
     for number, line in enumerate(lines, start=1):
         place = f"{name}:{number}"
         record = parse_object(place, line)
-        _require(_is_count(record.get("epoch"), number) and record["epoch"] == number, place, f"is not epoch {number}")
-        _require(_is_time(record.get("time", 0)), place, "must have a time in seconds since 1970")
+        _require(is_count(record.get("epoch"), number) and record["epoch"] == number, place, f"is not epoch {number}")
+        _require(is_time(record.get("time", 0)), place, "must have a time in seconds since 1970")
         _check_metrics(place, record.get("metrics"), lambda key: not key.startswith(("val/", "test/")))
         ours, theirs = record["metrics"].get("val/rsum"), result["metrics"].get("val/rsum")
         if number == result["best_epoch"] and None not in (ours, theirs):
@@ -205,26 +219,10 @@ def _parse_array(data: bytes) -> Any:
 
 def _check_attempt(name: str, content: bytes, number: int) -> None:
     try:
-        attempt = from_mapping(Attempt, parse_object(name, content))
-    except ContentError:
-        raise
-    except GoalError as error:
+        attempt = Attempt.from_json(parse_object(name, content))
+    except DamagedError as error:
         raise ContentError(f"{name}: {error}") from error
     _require(attempt.n == number, name, f"is not attempt {number}")
-    times = [attempt.started] if attempt.ended is None else [attempt.started, attempt.ended]
-    _require(all(map(_is_time, times)), name, "must have times in seconds since 1970")
     is_sha256 = re.fullmatch(r"([0-9a-f]{64})?", attempt.git_diff_sha256) is not None
     is_commit = re.fullmatch(r"[0-9a-f]{0,64}", attempt.git_commit) is not None
     _require(is_sha256 and is_commit, name, "must have a commit and the digest of a diff in hex")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_count(value: Any, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
-
-
-def _is_time(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= _MAX_TIME

@@ -8,7 +8,6 @@ what it adds (`runners.store.imported`).
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import struct
 import zipfile
@@ -16,12 +15,14 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO
 
 from goal_core.errors import GoalError
 from goal_core.training.triplet_histogram import TRIPLETS
 from runners.store.archive_contents import ContentError, check_training, parse_object
-from runners.store.training_files import LOG, METRICS, RESULT
+from runners.store.result_content import METRICS, RESULT, parse_result
+from runners.store.training_files import LOG
 from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping
 
 VERSION = 1
@@ -68,8 +69,14 @@ class Archive(ResolvedSweep):
 
     def metrics_of(self, training: Training) -> dict[str, float]:
         """The final metrics of a finished training."""
-        metrics: dict[str, float] = json.loads(self.files[f"{folder_name(training)}/{RESULT}"])["metrics"]
+        name = f"{folder_name(training)}/{RESULT}"
+        metrics: dict[str, float] = parse_result(self.files[name], name)["metrics"]
         return metrics
+
+    def described(self, training: Training) -> dict[str, Any]:
+        """The description of a training's cell."""
+        name = f"cells/{training.cell.id}/cell.json"
+        return parse_object(name, self.files[name])
 
     def files_of(self, training: Training) -> dict[str, bytes]:
         """The files of a training, by their name within its folder."""
@@ -95,7 +102,10 @@ def read_archive(path: Path) -> Archive:
             later version.
     """
     try:
-        if path.stat().st_size > MAX_TOTAL:
+        stat = path.stat()
+        if not S_ISREG(stat.st_mode):
+            raise ArchiveError(f"{path} is not an archive of results: it is not a regular file")
+        if stat.st_size > MAX_TOTAL:
             raise ArchiveError(f"{path} is larger than {MAX_TOTAL // _MIB} MiB, so nothing is imported")
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()

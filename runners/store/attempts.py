@@ -7,15 +7,22 @@ The next claim records it as `lost`, which does not count against the cell.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from goal_core.atomic import DamagedError, create_bytes, json_bytes, read_json, replace_bytes
+from goal_core.errors import ConfigError
 from runners.store.provenance import Provenance
+from runners.store.result_content import is_count, is_time
 from runners.store.versions import entries
+from sweeps import from_mapping
 
+_LAUNCH = re.compile(r"[^/\\\x00-\x1f\x7f-\x9f]{0,200}")
+"""A launch's id is the name of its driver's record."""
+_RECORD = re.compile(r"([1-9][0-9]{0,5})\.json")
 Outcome = Literal["running", "done", "failed", "interrupted", "lost"]
 
 
@@ -68,11 +75,13 @@ class Attempt:
         """
         known = {field.name for field in fields(cls)}
         try:
-            attempt = cls(**{key: value for key, value in content.items() if key in known})
-        except TypeError as error:
+            attempt = from_mapping(cls, {key: value for key, value in content.items() if key in known})
+        except ConfigError as error:
             raise DamagedError(f"damaged attempt record: {error}") from error
-        if attempt.outcome not in get_args(Outcome) or not isinstance(attempt.n, int):
-            raise DamagedError(f"damaged attempt record: n {attempt.n!r}, outcome {attempt.outcome!r}")
+        if not (is_count(attempt.n) and is_count(attempt.shared_by) and _LAUNCH.fullmatch(attempt.launch_id)):
+            raise DamagedError(f"damaged attempt record: n {attempt.n!s:.9}, launch_id {attempt.launch_id[:80]!r}")
+        if not (is_time(attempt.started) and is_time(0 if attempt.ended is None else attempt.ended)):
+            raise DamagedError("damaged attempt record: its times must be seconds since 1970")
         return attempt
 
     def ending(
@@ -117,7 +126,8 @@ class AttemptFolder:
 
     def numbers(self) -> list[int]:
         """The numbers in use, ascending."""
-        return sorted(int(path.stem) for path in entries(self.folder) if path.suffix == ".json" and path.stem.isdigit())
+        found = (_RECORD.fullmatch(path.name) for path in entries(self.folder))
+        return sorted(int(match[1]) for match in found if match)
 
     def read(self, n: int) -> Attempt | None:
         """Read one attempt; None if there is none of that number.
@@ -127,7 +137,10 @@ class AttemptFolder:
         path = self.path(n)
         try:
             content = read_json(path)
-            return None if content is None else Attempt.from_json(content)
+            attempt = None if content is None else Attempt.from_json(content)
+            if attempt is not None and attempt.n != n:
+                raise DamagedError(f"damaged attempt record: {path} is that of attempt {attempt.n}")
+            return attempt
         except DamagedError as error:
             seen = path.stat().st_mtime
             return Attempt(

@@ -32,16 +32,9 @@ from typing import Any
 
 import psutil
 
-from goal_core.atomic import (
-    DamagedError,
-    StorageError,
-    json_bytes,
-    perform,
-    read_bytes,
-    read_json,
-    replace_bytes,
-)
+from goal_core.atomic import DamagedError, StorageError, json_bytes, perform, read_bytes, read_json, replace_bytes
 from goal_core.errors import GoalError
+from runners.store.result_content import is_count, is_time
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +95,16 @@ class ProcessIdentity:
         if started is None:
             return False
         return started == self.process_started if self.process_started else None
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    """A driver's record; empty if damaged, because then nobody knows who wrote it, and the file's time decides."""
+    with contextlib.suppress(DamagedError):
+        record = read_json(path)
+        times = [(record or {}).get(key, 0) for key in ("started", "ttl")]
+        if record is None or (all(map(is_time, times)) and is_count(record.get("pid", 1), 2**22)):
+            return record
+    return {}
 
 
 def _machine() -> str:
@@ -181,11 +184,7 @@ class DriverRecords:
             launch_id: the launch, as in an attempt's record.
             now: the file system's time from `file_time`; this machine's clock if not given.
         """
-        path = self.folder / f"{launch_id}.json"
-        try:
-            record = read_json(path)
-        except DamagedError:
-            record = {}  # who wrote it is unknown, so the time of the file decides
+        record = _record(path := self.folder / f"{launch_id}.json")
         try:
             seen = path.stat().st_mtime
         except FileNotFoundError:
@@ -332,11 +331,7 @@ class Heartbeat:
         )
 
     def _started(self, other: DriverState) -> float:
-        try:
-            record = read_json(self._drivers.folder / f"{other.launch_id}.json") or {}
-        except DamagedError:
-            record = {}
-        return float(record.get("started", 0))
+        return float((_record(self._drivers.folder / f"{other.launch_id}.json") or {}).get("started", 0))
 
     def _beat(self) -> None:
         failing = False

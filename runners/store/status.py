@@ -10,7 +10,7 @@ from goal_core.atomic import DamagedError, StorageError
 from runners.store.attempts import Attempt, charged_failures
 from runners.store.heartbeat import DriverRecords, DriverState
 from runners.store.imported import imported_from
-from runners.store.training_files import METRICS
+from runners.store.result_content import METRICS
 from runners.store.training_folder import TrainingFolder
 
 State = Literal["waiting", "running", "done", "failed"]
@@ -61,7 +61,7 @@ class StatusReader:
         try:
             result = folder.result()
             if result is not None:
-                attempts = result["attempt"] if isinstance(result.get("attempt"), int) else 1
+                attempts = result.get("attempt", 1)
                 if damage := folder.damage(result, thorough=self._thorough):
                     return TrainingStatus(state="waiting", reason=damage, damaged=True, attempts=attempts)
                 origin = imported_from(folder.folder)

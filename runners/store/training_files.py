@@ -9,16 +9,15 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from goal_core.atomic import DamagedError, parse_json, perform, read_bytes, read_json, storage_errors
+from goal_core.atomic import DamagedError, parse_json, perform, read_bytes, storage_errors
 from goal_core.checkpoints import BEST, LAST, best_name, read_checkpoint, read_of_training
 from goal_core.errors import WeightsError
 from goal_core.training import TRIPLETS
 from runners.store.attempts import AttemptFolder
 from runners.store.imported import imported_from
+from runners.store.result_content import METRICS, RESULT, is_count, is_metric, is_time, parse_result
 from runners.store.versions import entries, fingerprint_of, is_whole_zip, problems, version_name, versions
 
-RESULT = "result.json"
-METRICS = "metrics.jsonl"
 LOG = "log.txt"
 SUSPECT = "suspect.json"
 """A note that a thorough check found damage here."""
@@ -45,7 +44,7 @@ class TrainingFiles:
             A path that need not exist.
         """
         with contextlib.suppress(DamagedError):
-            stated = (read_json(self.folder / RESULT) or {}).get("files", {}).get(name)
+            stated = (self.result() or {"files": {}})["files"].get(name)
             if stated is not None and (path := self.folder / str(stated.get("name", name))).exists():
                 return path
         return next(iter(self.versions(name)), self.folder / name)
@@ -78,15 +77,10 @@ class TrainingFiles:
             DamagedError: the file exists but is not a result.
             StorageError: the file cannot be read.
         """
-        result = read_json(self.folder / RESULT)
-        if result is None:
+        content = read_bytes(self.folder / RESULT)
+        if content is None:
             return None
-        try:
-            result["metrics"] = {str(key): float(value) for key, value in result["metrics"].items()}
-        except (KeyError, AttributeError, TypeError, ValueError) as error:
-            raise DamagedError(f"{self.folder / RESULT} is damaged: it has no metrics") from error
-        if result.get("status") != "done":
-            raise DamagedError(f"{self.folder / RESULT} is damaged: it is not the result of a finished training")
+        result = parse_result(content, str(self.folder / RESULT))
         here = {"cell": self.folder.parent.name, "stage_key": self.folder.name.rpartition("-")[2]}
         for name, own in here.items():
             if result.get(name, own) != own:
@@ -109,10 +103,10 @@ class TrainingFiles:
             StorageError: a file cannot be read.
         """
         if thorough or (self.folder / SUSPECT).exists():
-            files = result.get("files", {})
             missing_ok = {BEST} if imported_from(self.folder) else set()
-            return next(problems(self.folder, files, thorough=True, needed=files.keys() - missing_ok), "")
-        return next(problems(self.folder, result.get("files", {}), thorough=False), "")
+            needed = result["files"].keys() - missing_ok
+            return next(problems(self.folder, result["files"], thorough=True, needed=needed), "")
+        return next(problems(self.folder, result["files"], thorough=False), "")
 
     def damaged_states(self) -> list[str]:
         """Read the states and weights of an unfinished training, and say what is damaged.
@@ -140,12 +134,11 @@ class TrainingFiles:
         records = []
         for number, line in enumerate((read_bytes(path) or b"").splitlines(), start=1):
             record = parse_json(line, f"{path}:{number}")
-            try:
-                record["metrics"] = {str(key): float(value) for key, value in record["metrics"].items()}
-                record["epoch"] = int(record["epoch"])
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DamagedError(f"{path}:{number} is damaged: it is not an epoch record") from error
-            records.append(record)
+            metrics = record.get("metrics")
+            is_record = isinstance(metrics, dict) and all(map(is_metric, metrics.values()))
+            if not (is_record and is_count(record.get("epoch")) and is_time(record.get("time", 0))):
+                raise DamagedError(f"{path}:{number} is damaged: it is not an epoch record")
+            records.append({**record, "metrics": {key: float(value) for key, value in record["metrics"].items()}})
         return records
 
     def stated(self, best_epoch: int) -> dict[str, dict[str, Any]]:

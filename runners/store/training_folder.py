@@ -25,7 +25,8 @@ from runners.store.attempts import Outcome, was_cut_off
 from runners.store.heartbeat import DriverRecords
 from runners.store.imported import remove_mark
 from runners.store.lease import Lease, LeaseLostError, acquire
-from runners.store.training_files import METRICS, RESULT, TrainingFiles
+from runners.store.result_content import METRICS, RESULT
+from runners.store.training_files import TrainingFiles
 from runners.store.versions import entries, version_name
 
 _REMOVABLE = re.compile(r"(?:last|best(?:-\d+)?|metrics|triplets)(?:\.(\d+))?\.(?:safetensors|jsonl|npz)")

@@ -86,7 +86,7 @@ def problems(
     """
     for name, stated in files.items():
         # Imported files have plain names.
-        path = next((path for path in (folder / str(stated.get("name", name)), folder / name) if path.exists()), None)
+        path = next((path for path in (folder / stated.get("name", name), folder / name) if path.exists()), None)
         if path is None:
             if name in needed:
                 yield f"{folder / str(stated.get('name', name))} is missing"

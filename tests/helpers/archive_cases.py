@@ -13,7 +13,8 @@ import torch
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.triplet_histogram import TripletHistogram
 from runners.launch.opened_sweep import OpenedSweep
-from runners.store import TrainingFolder
+from runners.store import Store, TrainingFolder
+from runners.store.archive import ImportOutcome, add_results, plan_import, read_archive
 from tests.helpers.store_cases import record, result, write_weights
 from tests.helpers.sweep_cases import opened_in
 
@@ -55,15 +56,42 @@ def rewritten(archive: Path, change: Callable[[Files], None]) -> Path:
 
 
 def forged(archive: Path, change: Callable[[Files], None]) -> Path:
-    """Change the members of an archive, and the digests with them."""
+    """Change the members of an archive, and its digests with them; no file has a checksum of its own any more."""
 
     def change_and_seal(files: Files) -> None:
+        for name in files:
+            if name.endswith((".json", ".jsonl")):
+                files[name] = b"".join(map(unsealed, files[name].splitlines() if name.endswith("l") else [files[name]]))
+        state_records(files)
         manifest = json.loads(files.pop("manifest.json"))
         change(files)
         manifest["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         files["manifest.json"] = json.dumps(manifest).encode()
 
     return rewritten(archive, change_and_seal)
+
+
+def unsealed(content: bytes) -> bytes:
+    """A JSON object without its checksum, on one line."""
+    return json.dumps({key: value for key, value in json.loads(content).items() if key != "checksum"}).encode() + b"\n"
+
+
+def state_records(files: Files) -> None:
+    """Let every result state the records as they are in the archive."""
+    for name in [name for name in files if name.endswith("/result.json")]:
+        result = json.loads(files[name])
+        for member, stated in result["files"].items():
+            if (content := files.get(f"{name.rpartition('/')[0]}/{member}")) is not None:
+                stated |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        files[name] = json.dumps(result).encode()
+
+
+def import_into(store: Store, archive: Path) -> ImportOutcome:
+    """Do what `import` does with a store, and leave MLflow alone."""
+    read = read_archive(archive)
+    outcome = plan_import(read, store)
+    add_results(read, outcome, store, "sqlite:///{store}/mlflow.db")
+    return outcome
 
 
 def first(files: Files, end: str) -> str:

@@ -53,6 +53,7 @@ def result(epochs: int = 3, test_rsum: float = 42.0) -> dict[str, Any]:
         "status": "done",
         "best_epoch": epochs,
         "epochs": epochs,
+        "seconds": 2.5,
         "metrics": {"test/i2t_r1": 7.0, "test/t2i_r1": 7.0, "test/rsum": test_rsum, "val/rsum": 10.0 * epochs},
     }
 

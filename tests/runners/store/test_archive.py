@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.atomic import StorageError
+from goal_core.atomic import StorageError, json_bytes
 from runners.cli.reports import report_targets
 from runners.cli.results import import_archive
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import archive as archives
-from runners.store.archive import ArchiveError, export_results, import_results, read_archive
+from runners.store.archive import ArchiveError, export_results, read_archive
 from runners.store.imported import MARK
 from runners.store.store import Store
-from tests.helpers.archive_cases import finished_sweep, rewritten, train_fully
+from tests.helpers.archive_cases import finished_sweep, import_into, rewritten, train_fully
 from tests.helpers.mlflow_cases import Content, template
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import record, result, train, write_weights
@@ -50,7 +50,7 @@ def test_everything_but_the_weights_arrives_byte_for_byte(sweep: OpenedSweep, tm
     archive = tmp_path / "all.zip"
     export_results(sweep, sweep.store, archive, with_provenance=True)
     target = Store(tmp_path / "here")
-    outcome = import_results(read_archive(archive), target)
+    outcome = import_into(target, archive)
     assert (len(outcome.added), outcome.known, outcome.begun) == (3, [], [])
     theirs = {name: data for name, data in files_of(sweep.store.root).items() if not name.endswith(".safetensors")}
     carried = {name: data for name, data in theirs.items() if not name.endswith(("lease.json", "owner.json"))}
@@ -68,7 +68,7 @@ def test_every_imported_result_is_marked_in_the_store_and_in_its_status(
     sweep: OpenedSweep, archive: Path, tmp_path: Path
 ) -> None:
     target = Store(tmp_path / "here")
-    import_results(read_archive(archive), target)
+    import_into(target, archive)
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
     for training in sweep.trainings[:3]:
         folder = target.folder(training)
@@ -84,7 +84,7 @@ def test_a_result_trained_here_loses_the_mark_of_the_damaged_one_that_it_replace
     sweep: OpenedSweep, archive: Path, tmp_path: Path
 ) -> None:
     target = Store(tmp_path / "here")
-    import_results(read_archive(archive), target)
+    import_into(target, archive)
     training = sweep.trainings[0]
     folder = target.folder(training)
     folder.path("result.json").write_text("{")
@@ -100,9 +100,9 @@ def test_the_same_results_give_the_same_archive_and_importing_again_changes_noth
     export_results(sweep, sweep.store, again)
     assert again.read_bytes() == archive.read_bytes()
     target = Store(tmp_path / "here")
-    import_results(read_archive(archive), target)
+    import_into(target, archive)
     before = files_of(target.root)
-    outcome = import_results(read_archive(archive), target)
+    outcome = import_into(target, archive)
     assert (outcome.added, len(outcome.known)) == ([], 3)
     assert files_of(target.root) == before
     assert not [path for path in target.root.rglob(".*import*")]
@@ -120,7 +120,7 @@ def test_a_different_result_is_never_replaced_and_nothing_else_is_added(
     before = files_of(target.store.root)
     expected = r"different results.* con/con test_byobnet seed 1 \(frozen\).* 77 in the store and 42"
     with pytest.raises(ArchiveError, match=expected):
-        import_results(read_archive(archive), target.store)
+        import_into(target.store, archive)
     assert files_of(target.store.root) == before
 
 
@@ -129,7 +129,7 @@ def test_what_was_begun_here_is_left_to_the_launch(archive: Path, tmp_path: Path
     folder = target.store.folder(target.trainings[0])
     folder.claim("M")
     folder.write_metrics([record(1)])
-    outcome = import_results(read_archive(archive), target.store)
+    outcome = import_into(target.store, archive)
     assert (len(outcome.added), len(outcome.begun)) == (2, 1)
     assert folder.result() is None
     assert len(folder.records()) == 1
@@ -150,11 +150,11 @@ def test_an_import_adds_all_or_nothing(
 
     monkeypatch.setattr(Path, "rename", fill_up)
     with pytest.raises(StorageError, match="No space left"):
-        import_results(read_archive(archive), target)
+        import_into(target, archive)
     assert files_of(target.root) == {}
     assert list((target.root / "cells").iterdir()) == []
     monkeypatch.undo()
-    assert len(import_results(read_archive(archive), target).added) == 3
+    assert len(import_into(target, archive).added) == 3
 
 
 def test_a_sweep_file_that_cannot_be_written_undoes_the_import(archive: Path, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_sweep_file_that_cannot_be_written_undoes_the_import(archive: Path, tm
     target.prepare()
     (target.root / "imported").write_text("in the way")
     with pytest.raises(StorageError):
-        import_results(read_archive(archive), target)
+        import_into(target, archive)
     assert files_of(target.root) == {}
 
 
@@ -180,9 +180,10 @@ def test_a_training_that_a_launch_begins_meanwhile_undoes_the_import(
 
 
 def test_an_archive_of_the_first_version_is_imported(tmp_path: Path) -> None:
-    read = read_archive(ROOT / "tests" / "runners" / "store" / "golden" / "results-0.1.0.zip")
+    path = ROOT / "tests" / "runners" / "store" / "golden" / "results-0.1.0.zip"
+    read = read_archive(path)
     target = Store(tmp_path / "here")
-    assert len(import_results(read, target).added) == 2
+    assert len(import_into(target, path).added) == 2
     statuses = target.status(read.trainings)
     assert {status.state for status in statuses.values()} == {"done"}
     assert [status.result["metrics"]["test/rsum"] for status in statuses.values()] == [90.4, 90.5]
@@ -206,7 +207,7 @@ def smuggle(files: dict[str, bytes]) -> None:
 
 
 def later(files: dict[str, bytes]) -> None:
-    files["manifest.json"] = json.dumps(json.loads(files["manifest.json"]) | {"version": 99}).encode()
+    files["manifest.json"] = json_bytes(json.loads(files["manifest.json"]) | {"version": 99})
 
 
 def no_manifest(files: dict[str, bytes]) -> None:

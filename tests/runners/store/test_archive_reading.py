@@ -205,7 +205,7 @@ def test_a_result_that_no_training_gives(
     ("end", "content", "said"),
     [
         ("result.json", b"{", "is not valid JSON"),
-        ("result.json", b"[]", "holds no JSON object"),
+        ("result.json", b"[]", "is not a JSON object"),
         ("result.json", b"\xff\xfe", "is not valid JSON"),
         ("result.json", b'{"a":' * 100_000, "is not valid JSON"),
         ("result.json", b'{"status": "done", "best_epoch": 1, "metrics": {}}', "lacks the metrics test/i2t_r1"),

@@ -10,6 +10,9 @@ from goal_core.atomic import DamagedError
 from runners.store import Store, end_attempt
 from runners.store.attempts import Attempt, AttemptFolder
 from runners.store.provenance import gather
+from tests.helpers.store_cases import named
+
+TRAINING = named("a" * 16)
 
 
 @pytest.fixture
@@ -101,3 +104,42 @@ def test_a_number_is_taken_once(folder):
     again = Attempt.begin(1, launch_id="M", host="h", pid=1, started=0.0, provenance=gather())
     assert not folder.attempts.create(again)
     assert folder.attempts.read(1).launch_id == "L"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"launch_id": ["L"]},
+        {"launch_id": "../../x"},
+        {"launch_id": "x\0"},
+        {"launch_id": "x" * 5000},
+        {"n": True},
+        {"n": 2},
+        {"pid": "4711"},
+        {"started": "yesterday"},
+        {"started": 1e300},
+        {"ended": []},
+        {"outcome": ["running"]},
+        {"charged": "no"},
+        {"versions": [1]},
+        {"reason": {}},
+    ],
+)
+def test_a_record_with_values_of_other_types_is_a_lost_attempt(store, change):
+    folder = store.folder(TRAINING)
+    folder.claim("L")
+    path = folder.attempts.path(1)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change, "checksum": None}))
+    (attempt,) = folder.attempts.all()
+    assert attempt.outcome == "lost"
+    assert "damaged attempt record" in attempt.reason
+    assert store.status([TRAINING])[TRAINING].state == "waiting"
+    assert store.folder(TRAINING).claim("M") == 2
+
+
+def test_a_file_whose_name_is_no_number_is_no_attempt(store):
+    folder = store.folder(TRAINING)
+    folder.claim("L")
+    for name in ("²", "0", "01", "x", "9" * 200):
+        (folder.attempts.folder / f"{name}.json").write_text("{}")
+    assert folder.attempts.numbers() == [1]

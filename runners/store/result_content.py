@@ -1,0 +1,131 @@
+"""What a result may state. It is checked whenever a result is read, from the store or from an archive.
+
+Every version of goal-sweep has written these fields. So a result without one of them, or with a value of another kind,
+is damaged, or somebody made it up; nobody who reads a result has to ask again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from goal_core.atomic import DamagedError, parse_json
+from goal_core.checkpoints import BEST
+from goal_core.training import TRIPLETS
+
+RESULT = "result.json"
+METRICS = "metrics.jsonl"
+_NOT_FINITE = ("nan", "inf", "-inf")
+"""How JSON files of the store write numbers that JSON lacks."""
+_MAX_TIME = 2**33
+"""Seconds since 1970: the year 2242."""
+_MAX_COUNT = 10**6
+_MAX_BYTES = 2**63
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_ATTEMPT = r"(\.[1-9][0-9]{0,5})?"
+
+
+def parse_result(content: bytes, source: str) -> dict[str, Any]:
+    """Parse and check a ``result.json``.
+
+    Args:
+        content: the file.
+        source: where it comes from, for messages.
+
+    Returns:
+        The result, with finite or non-finite floats as metrics.
+
+    Raises:
+        DamagedError: it is not a result of a finished training.
+    """
+    result = parse_json(content, source)
+    for problem in result_problems(result):
+        raise DamagedError(f"{source} is damaged: it {problem}")
+    return {**result, "metrics": {key: float(value) for key, value in result["metrics"].items()}}
+
+
+def result_problems(result: Mapping[str, Any]) -> Iterator[str]:
+    """Compare a result with what a finished training writes.
+
+    Yields:
+        What is wrong, as in "must have seconds from 0". Those after the first may be wrong themselves.
+    """
+    if result.get("status") != "done":
+        yield "is not the result of a finished training"
+    metrics = result.get("metrics")
+    if not isinstance(metrics, dict):
+        yield "has no mapping of metrics"
+        return
+    yield from (f"must have a number as {key}" for key, value in metrics.items() if not is_metric(value))
+    epochs = result.get("epochs", _MAX_COUNT)
+    if not is_count(epochs):
+        yield "must have epochs from 1"
+    elif not is_count(result.get("best_epoch"), epochs):
+        yield "must have best_epoch from 1 to its epochs"
+    if not is_count(result.get("attempt", 1)):
+        yield "must have an attempt from 1"
+    if not is_time(result.get("seconds")):
+        yield "must have seconds from 0"
+    if not is_time(result.get("finished", 0)):
+        yield "must have finished in seconds since 1970"
+    yield from _file_problems(result.get("files"), result.get("best_epoch"))
+
+
+def _file_problems(files: Any, best_epoch: Any) -> Iterator[str]:
+    """Compare what a result states of its files with what the store writes.
+
+    By name: `BEST` always, the records where there are any. Of each, the store states the size and the SHA-256; since
+    version 0.2 also the file's own name and when it was written.
+    """
+    if not isinstance(files, dict) or BEST not in files:
+        yield "does not state the files of its training"
+        return
+    names = {
+        BEST: rf"best(-{best_epoch})?{_ATTEMPT}\.safetensors",
+        METRICS: rf"metrics{_ATTEMPT}\.jsonl",
+        TRIPLETS: rf"triplets{_ATTEMPT}\.npz",
+    }
+    for key, stated in files.items():
+        if key not in names:
+            yield f"states a file that no training writes: {key[:80]!r}"
+        elif not isinstance(stated, dict) or stated.keys() not in (
+            {"bytes", "sha256"},
+            {"name", "bytes", "sha256", "modified_ns"},
+        ):
+            yield f"must state the name, the size, the digest and the time of {key}, and nothing else"
+        elif not _matches(names[key], stated.get("name", key)):
+            yield f"states as {key} a file that its training does not write: {str(stated['name'])[:80]!r}"
+        elif not _matches(_SHA256.pattern, stated["sha256"]):
+            yield f"must state the SHA-256 of {key} in hex"
+        elif not (_is_size(stated["bytes"]) and _is_size(stated.get("modified_ns", 0))):
+            yield f"must state the size and the time of {key} as whole numbers from 0"
+
+
+def _matches(pattern: str, value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_BYTES
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a finite number that fits a float."""
+    # A whole number of hundreds of digits is valid JSON, but no float.
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e308
+
+
+def is_metric(value: Any) -> bool:
+    """Whether a JSON value is what the store writes for a metric: a number, or the name of one that is not finite."""
+    return is_number(value) or value in _NOT_FINITE
+
+
+def is_count(value: Any, most: int = _MAX_COUNT) -> bool:
+    """Whether a JSON value is a whole number from 1 to ``most``."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def is_time(value: Any) -> bool:
+    """Whether a JSON value is a number of seconds, from 0 or since 1970."""
+    return is_number(value) and 0 <= value <= _MAX_TIME
