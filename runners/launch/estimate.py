@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import goal_core.training
 from goal_core.data import SplitCounts, num_batches, published_counts
-from goal_core.training import measure_speed
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import BEST
 from sweeps import ResolvedSweep, SweepConfig, Training, Unit, pack
@@ -128,7 +128,7 @@ def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) ->
     for unit in units:
         kind = (unit.trainings[0].cell.model, len(unit.trainings))
         if kind not in speeds:
-            speeds[kind] = measure_speed(sweep.plan_unit(unit), sweep.dataset)
+            speeds[kind] = goal_core.training.measure_speed(sweep.plan_unit(unit), sweep.dataset)
             # The units of one backbone compute its features once; the store keeps them.
             seconds += speeds[kind].feature_image_s * images
         speed = speeds[kind]

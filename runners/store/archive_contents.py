@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from goal_core.checkpoints import TRIPLETS
 from goal_core.errors import GoalError
 from goal_core.evaluation import RetrievalMetrics
-from goal_core.training.triplet_histogram import NUM_BINS, TRIPLETS
+from goal_core.training.triplet_histogram import NUM_BINS
 from runners.store.attempts import Attempt
 from runners.store.training_files import METRICS, RESULT
 from sweeps import Training, from_mapping

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from goal_core.checkpoints import TRIPLETS
 from goal_core.errors import GoalError
-from goal_core.training.triplet_histogram import TRIPLETS
 from runners.store.archive_contents import ContentError, check_training, parse_object
 from runners.store.training_files import LOG, METRICS, RESULT
 from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping

@@ -10,9 +10,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from goal_core.atomic import DamagedError, parse_json, read_bytes, read_json, storage_errors
-from goal_core.checkpoints import BEST, LAST, best_name, read_checkpoint
+from goal_core.checkpoints import BEST, LAST, TRIPLETS, best_name
 from goal_core.errors import WeightsError
-from goal_core.training import TRIPLETS
 from runners.store.attempts import AttemptFolder
 from runners.store.versions import fingerprint_of, is_whole_zip, problems, version_name, versions
 
@@ -147,6 +146,8 @@ class TrainingFiles:
 
 
 def _check_weights(path: Path) -> None:
+    from goal_core.checkpoints import read_checkpoint  # with torch, which readers of results do without
+
     with contextlib.suppress(WeightsError):  # a file without a state has no checksum
         read_checkpoint(path)
         return
