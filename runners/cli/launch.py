@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -201,7 +202,8 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
 
     Example: goal-sweep status quickstart.yaml
     """
-    from runners.launch.live import overview, plus_minus
+    from runners.launch.live import overview
+    from runners.launch.squares import signs_of
 
     opened = SweepArguments(sweep, set_, store).open()
     progress = opened.progress()
@@ -214,6 +216,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
                 "state": one.state,
                 "epoch": one.epoch,
                 "epochs": one.epochs,
+                "val_rsum": None if math.isnan(one.best_rsum) else one.best_rsum,
                 "reason": one.reason,
                 "damaged": one.damaged,
                 "test": dict(one.test),
@@ -223,7 +226,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
         ]
         print(json.dumps(rows, indent=2))
         return
-    console.print(overview(progress, opened.config.name, live=False, sign=plus_minus(console)))
+    console.print(overview(progress, opened.config.name, signs_of(console)))
 
 
 @launching.command()

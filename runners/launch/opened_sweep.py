@@ -44,7 +44,7 @@ class OpenedSweep(ResolvedSweep):
             elif status.state == "failed":
                 progress.failed(training, status.reason)
             elif status.state == "running":
-                progress.running(training, status.epochs)
+                progress.running(training, status.epochs, status.best_rsum)
             elif status.damaged:
                 progress.damaged(training, status.reason)
         return progress
