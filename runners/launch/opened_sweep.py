@@ -10,6 +10,7 @@ from goal_core import checkpoints
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import ConfigError
 from runners.execution.inputs import code_digest
+from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.progress import SweepProgress
 from runners.store import BEST, Store, TrainingStatus
 from runners.tracking.uri import resolve_uri
@@ -112,7 +113,11 @@ class OpenedSweep(ResolvedSweep):
                     f"split of {self.dataset.name!r}, got {stage.batch_size}"
                 )
         for model in self.config.model.models:
-            checkpoints.check_initial_weights(model, self.config.data, self.dataset)
+            weights_id, data = self.weights[model.backbone.name], self.config.data
+            key = check_key(model, weights_id, data, self.data_fingerprint)
+            if not was_checked(key):
+                checkpoints.check_initial_weights(model, data, self.dataset)
+                remember(key)
 
 
 def open_sweep(sweep: str, overrides: Sequence[str] = ()) -> OpenedSweep:
