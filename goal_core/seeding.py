@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
-from torch import Tensor
 
 
 def derive_seed(seed: int, *purpose: object) -> int:
@@ -22,50 +17,3 @@ def derive_seed(seed: int, *purpose: object) -> int:
     """
     digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
-
-
-class RandomStream:
-    """The state of torch's global generators for one cell.
-
-    Cells that run side by side each draw the numbers they would draw alone, because each swaps its own state in for its
-    step. The swap is needed because generators are global in torch: dropout, for one, cannot be given its own.
-    """
-
-    def __init__(self, seed: int, device: torch.device) -> None:
-        self._device = device
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            self._state = self._read()
-
-    def _read(self) -> dict[str, Tensor]:
-        state = {"cpu": torch.get_rng_state()}
-        if self._device.type == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state(self._device)
-        return state
-
-    def _write(self, state: dict[str, Tensor]) -> None:
-        torch.set_rng_state(state["cpu"])
-        if self._device.type == "cuda":
-            # A checkpoint written on a CPU has no CUDA state to restore; the initial one is kept.
-            torch.cuda.set_rng_state(
-                state.get("cuda", self._state.get("cuda", torch.cuda.get_rng_state())), self._device
-            )
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """Within the block torch draws from this stream; afterwards the outer state is restored."""
-        outer = self._read()
-        self._write(self._state)
-        try:
-            yield
-        finally:
-            self._state = self._read()
-            self._write(outer)
-
-    def state(self) -> dict[str, Tensor]:
-        """The stream's state, uint8 tensors by device type."""
-        return dict(self._state)
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Continue from a state that :meth:`state` returned."""
-        self._state = {**self._state, **state}

@@ -19,7 +19,6 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any
 
 import numpy as np
-import torch
 
 from goal_core.errors import ConfigError
 
@@ -84,8 +83,8 @@ class _Reader:
             yield f"{name} = {value.__qualname__}"
         elif isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
             yield f"{name} = {value!r}"
-        elif isinstance(value, (np.ndarray, torch.Tensor)):
-            array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+        elif isinstance(value, np.ndarray) or _is_tensor(value):
+            array = value if isinstance(value, np.ndarray) else value.detach().cpu().numpy()
             yield f"{name} = {value.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
         elif self._counts(type(value).__module__) and hasattr(value, "__dict__"):
             yield from self.read([type(value), vars(value)], name)
@@ -126,6 +125,11 @@ class _Reader:
         if file is None or module.partition(".")[0] == "goal_core":
             return False
         return not any(Path(file).is_relative_to(library) for library in _LIBRARIES)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # where it is not loaded, nothing is a tensor
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _global_names(code: CodeType) -> set[str]:

@@ -13,6 +13,12 @@ def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atomic, "RETRY_DELAYS", (0.0, 0.0))
 
 
+@pytest.fixture(autouse=True)
+def _nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Remember no check of weights between tests or from other commands."""
+    monkeypatch.setenv("GOAL_SWEEP_CACHE", str(tmp_path_factory.mktemp("checked")))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="Write the golden files anew instead of comparing with them."

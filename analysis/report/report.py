@@ -57,6 +57,8 @@ class ReportResult:
     """The number of these that count."""
     num_failed: int
     """The number of these that failed."""
+    seeds: tuple[int, ...]
+    """The seeds that the sweep requests."""
     blocks: tuple[Block, ...]
     origin_notes: tuple[str, ...]
     """Which of the numbers were computed elsewhere; empty if none were."""
@@ -152,6 +154,7 @@ def write_report(
         num_expected=num_counted + len(gaps),
         num_counted=num_counted,
         num_failed=sum(gap.status == "failed" for gap in gaps),
+        seeds=tuple(results.sweep.seeds),
         blocks=results.blocks,
         origin_notes=tuple(_imported_note(results.sweep)),
     )

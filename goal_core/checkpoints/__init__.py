@@ -4,29 +4,35 @@
 depend on training.
 """
 
-from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model, write_model
-from goal_core.checkpoints.file import (
-    BEST,
-    LAST,
-    TRAINING,
-    best_name,
-    load_module,
-    optimizer_tensors,
-    read_checkpoint,
-    read_mapped,
-    read_of_training,
-    restore_optimizer,
-    take_prefix,
-    weights_in,
-    with_prefix,
-    write_checkpoint,
-)
-from goal_core.checkpoints.initial_model import InitialModel, check_initial_weights, initial_weights_id
+from typing import TYPE_CHECKING
+
+from goal_core.exports import on_first_use
+
+if TYPE_CHECKING:
+    from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model, write_model
+    from goal_core.checkpoints.file import (
+        TRAINING,
+        load_module,
+        optimizer_tensors,
+        read_checkpoint,
+        read_mapped,
+        read_of_training,
+        restore_optimizer,
+        take_prefix,
+        with_prefix,
+        write_checkpoint,
+    )
+    from goal_core.checkpoints.initial_model import InitialModel, check_initial_weights
+    from goal_core.checkpoints.initial_weights import initial_weights_id
+    from goal_core.checkpoints.names import BEST, LAST, TRIPLETS, best_name, weights_in
+else:
+    __getattr__ = on_first_use(__name__, __file__)
 
 __all__ = [
     "BEST",
     "LAST",
     "TRAINING",
+    "TRIPLETS",
     "InitialModel",
     "ModelDescription",
     "TrainedModel",

@@ -17,44 +17,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
-from goal_core.atomic import DamagedError, perform, read_bytes, read_json, storage_errors
+from goal_core.atomic import DamagedError, perform, read_bytes
 from goal_core.errors import WeightsError
 
-LAST: Final = "last.safetensors"
-"""Everything from which a training continues."""
-BEST: Final = "best.safetensors"
-"""The weights of the best epoch, as versions before 0.2 named them."""
 _STATE, _CHECKSUM, _SEALED = "state", "checksum", "sealed"
 TRAINING: Final = "training"
 """The state's entry with the key of the training that a checkpoint belongs to."""
-
-
-def best_name(epoch: int) -> str:
-    """The name of the file with the weights of an epoch, counted from 1, that was the best so far.
-
-    Each epoch has a file of its own, so that saving a better epoch cannot destroy what the last saved state refers to.
-    """
-    return f"best-{epoch}.safetensors"
-
-
-def weights_in(folder: Path) -> Path:
-    """The file with the weights of a finished training, from its folder.
-
-    Raises:
-        WeightsError: the folder is not that of a finished training.
-        DamagedError: its result is damaged, or the weights are not those that gave the result.
-        StorageError: a file cannot be read.
-    """
-    result = read_json(folder / "result.json")
-    if result is None and not (folder / BEST).is_file():
-        raise WeightsError(f"{folder} is not the folder of a finished training: it has no result.json")
-    stated = (result or {}).get("files", {}).get(BEST, {})
-    path = folder / Path(str(stated.get("name", BEST))).name
-    if "sha256" in stated and path.is_file():
-        with storage_errors(path, "read"), path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != stated["sha256"]:
-                raise DamagedError(f"{path} is damaged: its content does not match its checksum")
-    return path
 
 
 def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
-from goal_core.checkpoints.description import TrainedModel, description_of, read_model
+from goal_core.checkpoints.description import TrainedModel, read_model
 from goal_core.checkpoints.file import load_module
+from goal_core.checkpoints.initial_weights import existing, init_id
 from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import Tokenizer
 from goal_core.errors import WeightsError
 from goal_core.frameworks import framework_of
 from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features, weights_id
 
-_MODEL_PARTS = ("backbone.", "heads.")
 _WORD_EMBEDDINGS = ("text.embed.weight", "word_embeddings.weight")
 """Ends of the names of word embeddings, which have one row per word."""
 
@@ -89,54 +83,8 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
         framework_of(model).check_weights(model, data)
 
 
-def initial_weights_id(model: ModelConfig) -> str:
-    """The initial weights' identifier in the cell id, by content and never by path.
-
-    Raises:
-        WeightsError: a file is missing, or is not a checkpoint.
-    """
-    own = framework_of(model).weights_id(model)
-    return f"{own} init {init_id(model)}" if model.init_from else own
-
-
-def init_id(model: ModelConfig) -> str:
-    """Hash of the tensors and the tokenizer in `init_from`, 16 hex digits; empty without `init_from`.
-
-    Raises:
-        WeightsError: the file is missing, or is not a checkpoint.
-    """
-    if not model.init_from:
-        return ""
-    path = _existing(model)
-    stat = path.stat()
-    return _content_hash(path, stat.st_size, stat.st_mtime_ns)
-
-
-@lru_cache(maxsize=8)
-def _content_hash(path: Path, size: int, mtime_ns: int) -> str:
-    digest = hashlib.sha256()
-    try:
-        with safe_open(path, framework="pt") as file:
-            state = json.loads((file.metadata() or {}).get("state", "{}"))
-            digest.update(description_of(path, state)["vocabulary"].encode())
-            for name in sorted(name for name in file.keys() if name.startswith(_MODEL_PARTS)):
-                tensor = file.get_tensor(name)
-                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.numpy().tobytes())
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise WeightsError(f"cannot read init_from {path}: {error}") from error
-    return digest.hexdigest()[:16]
-
-
-def _existing(model: ModelConfig) -> Path:
-    path = Path(model.init_from)
-    if not path.is_file():
-        raise WeightsError(f"no checkpoint at {path}, which init_from names")
-    return path
-
-
 def _read(model: ModelConfig) -> TrainedModel:
-    given = read_model(_existing(model))
+    given = read_model(existing(model))
     problems = list(_mismatches(given, model))
     if problems:
         raise WeightsError(f"init_from {given.path} does not fit the sweep's model: {'; '.join(problems)}")

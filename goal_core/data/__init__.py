@@ -4,20 +4,27 @@ Other rooms and packages import from here, or from `config` (the settings in swe
 `images`. Batches read splits, splits read files through the formats; `scenes` generates synthetic data.
 """
 
-from goal_core.data.batches import Batch, BatchSource, num_batches
-from goal_core.data.config import (
-    DataConfig,
-    IdMappedConfig,
-    ImageConfig,
-    KarpathyConfig,
-    RegionsConfig,
-    ScenesConfig,
-    XvlmJsonConfig,
-)
-from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split
-from goal_core.data.formats import DataReport, SplitCounts, check_data, open_dataset, published_counts
-from goal_core.data.images import DecodedImages, transform_of
-from goal_core.data.text import EncodedCaptions, Tokenizer, Vocabulary, tokenize
+from typing import TYPE_CHECKING
+
+from goal_core.exports import on_first_use
+
+if TYPE_CHECKING:
+    from goal_core.data.batches import Batch, BatchSource
+    from goal_core.data.config import (
+        DataConfig,
+        IdMappedConfig,
+        ImageConfig,
+        KarpathyConfig,
+        RegionsConfig,
+        ScenesConfig,
+        XvlmJsonConfig,
+    )
+    from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, num_batches
+    from goal_core.data.formats import DataReport, SplitCounts, check_data, open_dataset, published_counts
+    from goal_core.data.images import DecodedImages, transform_of
+    from goal_core.data.text import EncodedCaptions, Tokenizer, Vocabulary, tokenize
+else:
+    __getattr__ = on_first_use(__name__, __file__)
 
 __all__ = [
     "SPLIT_NAMES",

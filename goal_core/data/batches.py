@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import Split
+from goal_core.data.dataset import Split, num_batches
 from goal_core.data.images import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder, transform_of
 from goal_core.data.text import EncodedCaptions, PairAugment, Tokenizer
 from goal_core.errors import ConfigError
@@ -39,12 +39,6 @@ def batch_indices(order: NDArray[np.int64], batch_size: int, drop_last: bool) ->
     """
     starts = range(0, num_batches(len(order), batch_size, drop_last) * batch_size, batch_size)
     return [order[start : start + batch_size] for start in starts]
-
-
-def num_batches(num_captions: int, batch_size: int, drop_last: bool) -> int:
-    """Steps of an epoch; see :func:`batch_indices`."""
-    full, rest = divmod(num_captions, batch_size)
-    return full + int(rest > 1 and not drop_last)
 
 
 def sample_seed(seed: int, epoch: int, caption_index: int) -> int:

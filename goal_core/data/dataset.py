@@ -162,6 +162,12 @@ class Dataset:
         return self.corpus or [*self.splits["train"].captions, *self.splits["val"].captions]
 
 
+def num_batches(num_captions: int, batch_size: int, drop_last: bool) -> int:
+    """Steps of an epoch; see :func:`goal_core.data.batches.batch_indices`."""
+    full, rest = divmod(num_captions, batch_size)
+    return full + int(rest > 1 and not drop_last)
+
+
 def fingerprint_of(image: ImageConfig | None, min_word_count: int, records: Iterable[object]) -> str:
     """Hash what a model sees of a dataset.
 

@@ -7,7 +7,7 @@ from goal_core.frameworks.framework import Framework
 from goal_core.frameworks.vse_infty import VseInfty
 from goal_core.frameworks.vsepp import Vsepp
 from goal_core.frameworks.xvlm import Xvlm
-from goal_core.models import ModelConfig
+from goal_core.models.config import ModelConfig
 
 FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (Vsepp(), VseInfty(), Xvlm())}
 """By the name in sweep files."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from goal_core.data import DataConfig
-from goal_core.data.text import PairAugment, Tokenizer
-from goal_core.models import Heads, ImageBackbone, ModelConfig
+if TYPE_CHECKING:
+    from goal_core.data import DataConfig
+    from goal_core.data.text import PairAugment, Tokenizer
+    from goal_core.models import Heads, ImageBackbone, ModelConfig
 
 
 class Framework(Protocol):

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from goal_core.data import DataConfig
-from goal_core.data.text import PairAugment, Tokenizer, Wordpieces
+from goal_core import models
+from goal_core.data import text
 from goal_core.errors import ConfigError
-from goal_core.models import (
-    ImageBackbone,
-    ModelConfig,
-    VseInftyHeads,
-    bert_weights_id,
-    bert_wordpieces,
-    build_backbone,
-    build_bert,
-    check_weights,
-    weights_id,
-)
+
+if TYPE_CHECKING:
+    from goal_core.data import DataConfig
+    from goal_core.data.text import PairAugment, Tokenizer, Wordpieces
+    from goal_core.models import ImageBackbone, ModelConfig, VseInftyHeads
 
 
 class VseInfty:
@@ -34,25 +29,25 @@ class VseInfty:
             )
 
     def weights_id(self, model: ModelConfig) -> str:
-        image = "precomputed" if model.backbone.weights == "precomputed" else weights_id(model.backbone)
-        return f"{image} bert {bert_weights_id(model.bert)}"
+        image = "precomputed" if model.backbone.weights == "precomputed" else models.weights_id(model.backbone)
+        return f"{image} bert {models.bert_weights_id(model.bert)}"
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
         if data.image is not None:
-            check_weights(model.backbone, image_size=data.image.size)
+            models.check_weights(model.backbone, image_size=data.image.size)
         if model.bert.weights != "random":
-            build_bert(model.bert, vocab_size=len(bert_wordpieces(model.bert, (), 1)))
+            models.build_bert(model.bert, vocab_size=len(models.bert_wordpieces(model.bert, (), 1)))
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Wordpieces:
-        return bert_wordpieces(model.bert, captions, min_word_count)
+        return models.bert_wordpieces(model.bert, captions, min_word_count)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
         if data.image is None:
             return None
-        return build_backbone(model.backbone, image_size=data.image.size, seed=seed, cells=True)
+        return models.build_backbone(model.backbone, image_size=data.image.size, seed=seed, cells=True)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> VseInftyHeads:
-        return VseInftyHeads(
+        return models.VseInftyHeads(
             model,
             num_features=num_features,
             vocab_size=len(tokenizer),
@@ -61,6 +56,6 @@ class VseInfty:
         )
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
-        assert isinstance(tokenizer, Wordpieces)
+        assert isinstance(tokenizer, text.Wordpieces)
         rate = model.vse_infty.size_augment
-        return PairAugment(rate=rate, wordpieces=tokenizer, seed=seed) if rate else None
+        return text.PairAugment(rate=rate, wordpieces=tokenizer, seed=seed) if rate else None

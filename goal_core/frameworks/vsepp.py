@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from goal_core.data import DataConfig
-from goal_core.data.text import Tokenizer, Vocabulary
+from goal_core import models
+from goal_core.data import text
 from goal_core.errors import ConfigError
-from goal_core.models import ImageBackbone, ModelConfig, VseppHeads, build_backbone, check_weights, weights_id
+
+if TYPE_CHECKING:
+    from goal_core.data import DataConfig
+    from goal_core.data.text import Tokenizer, Vocabulary
+    from goal_core.models import ImageBackbone, ModelConfig, VseppHeads
 
 
 class Vsepp:
@@ -23,21 +28,21 @@ class Vsepp:
             raise ConfigError("backbone weights `precomputed` go with data.format regions and framework vse_infty")
 
     def weights_id(self, model: ModelConfig) -> str:
-        return weights_id(model.backbone)
+        return models.weights_id(model.backbone)
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
         assert data.image is not None
-        check_weights(model.backbone, image_size=data.image.size)
+        models.check_weights(model.backbone, image_size=data.image.size)
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Vocabulary:
-        return Vocabulary.build(captions, min_word_count)
+        return text.Vocabulary.build(captions, min_word_count)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
         assert data.image is not None
-        return build_backbone(model.backbone, image_size=data.image.size, seed=seed)
+        return models.build_backbone(model.backbone, image_size=data.image.size, seed=seed)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> VseppHeads:
-        return VseppHeads(
+        return models.VseppHeads(
             num_features=num_features,
             vocab_size=len(tokenizer),
             text=model.text,

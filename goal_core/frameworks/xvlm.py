@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from goal_core.data import DataConfig
-from goal_core.data.text import CleanedWordpieces, PairAugment, Tokenizer, clean_caption
+from goal_core import models
+from goal_core.data import text
 from goal_core.errors import ConfigError
-from goal_core.models import (
-    ImageBackbone,
-    ModelConfig,
-    XvlmHeads,
-    bert_weights_id,
-    bert_wordpieces,
-    build_backbone,
-    split_bert,
-    weights_id,
-)
+
+if TYPE_CHECKING:
+    from goal_core.data import DataConfig
+    from goal_core.data.text import CleanedWordpieces, PairAugment, Tokenizer
+    from goal_core.models import ImageBackbone, ModelConfig, XvlmHeads
 
 
 class Xvlm:
@@ -35,21 +31,21 @@ class Xvlm:
             )
 
     def weights_id(self, model: ModelConfig) -> str:
-        return f"{weights_id(model.backbone)} bert {bert_weights_id(model.bert)}"
+        return f"{models.weights_id(model.backbone)} bert {models.bert_weights_id(model.bert)}"
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
         self.backbone(model, data, seed=0)
         if model.bert.weights != "random":
-            pieces = len(bert_wordpieces(model.bert, (), 1))
-            split_bert(model.bert, vocab_size=pieces, fusion_layer=model.xvlm.fusion_layer, image_width=1)
+            pieces = len(models.bert_wordpieces(model.bert, (), 1))
+            models.split_bert(model.bert, vocab_size=pieces, fusion_layer=model.xvlm.fusion_layer, image_width=1)
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> CleanedWordpieces:
-        cleaned = [clean_caption(caption) for caption in captions] if model.bert.weights == "random" else ()
-        return CleanedWordpieces(wordpieces=bert_wordpieces(model.bert, cleaned, min_word_count))
+        cleaned = [text.clean_caption(caption) for caption in captions] if model.bert.weights == "random" else ()
+        return text.CleanedWordpieces(wordpieces=models.bert_wordpieces(model.bert, cleaned, min_word_count))
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
         assert data.image is not None
-        return build_backbone(
+        return models.build_backbone(
             model.backbone,
             image_size=data.image.size,
             seed=seed,
@@ -59,7 +55,7 @@ class Xvlm:
         )
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> XvlmHeads:
-        return XvlmHeads(model, num_features=num_features, vocab_size=len(tokenizer), seed=seed)
+        return models.XvlmHeads(model, num_features=num_features, vocab_size=len(tokenizer), seed=seed)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
         return None  # only the images are augmented, when they are loaded

@@ -3,29 +3,30 @@
 `frameworks` and every room above it import this one, and `sweeps` its settings. The networks know none of them.
 """
 
-from goal_core.models.backbones import (
-    NAMED_WEIGHTS,
-    ImageBackbone,
-    build_backbone,
-    check_weights,
-    file_sha256,
-    weights_id,
-)
-from goal_core.models.bert import bert_weights_id, bert_wordpieces, build_bert
-from goal_core.models.config import (
-    BackboneConfig,
-    BertConfig,
-    FrameworkName,
-    GruConfig,
-    ModelConfig,
-    VseInftyConfig,
-    XvlmConfig,
-)
-from goal_core.models.heads import Encoder, Heads, Pairs, ParameterGroup, RerankingHeads, autocast, num_features
-from goal_core.models.matching import split_bert
-from goal_core.models.vse_infty import VseInftyHeads
-from goal_core.models.vsepp import VseppHeads
-from goal_core.models.xvlm import XvlmHeads
+from typing import TYPE_CHECKING
+
+from goal_core.exports import on_first_use
+
+if TYPE_CHECKING:
+    from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights
+    from goal_core.models.bert import bert_wordpieces, build_bert
+    from goal_core.models.config import (
+        BackboneConfig,
+        BertConfig,
+        FrameworkName,
+        GruConfig,
+        ModelConfig,
+        VseInftyConfig,
+        XvlmConfig,
+    )
+    from goal_core.models.heads import Encoder, Heads, Pairs, ParameterGroup, RerankingHeads, autocast, num_features
+    from goal_core.models.matching import split_bert
+    from goal_core.models.vse_infty import VseInftyHeads
+    from goal_core.models.vsepp import VseppHeads
+    from goal_core.models.weights import NAMED_WEIGHTS, bert_weights_id, file_sha256, weights_id
+    from goal_core.models.xvlm import XvlmHeads
+else:
+    __getattr__ = on_first_use(__name__, __file__)
 
 __all__ = [
     "NAMED_WEIGHTS",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -14,11 +10,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_core.errors import DataError, WeightsError, first_line, nearest
+from goal_core.errors import DataError, WeightsError, first_line
 from goal_core.models.config import BackboneConfig
+from goal_core.models.weights import NAMED_WEIGHTS, check_architecture, existing, pretrained_cfg, timm_library
 from goal_core.seeding import derive_seed
-
-NAMED_WEIGHTS = ("timm", "random", "precomputed")
 
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Channel means and standard deviations of CLIP's training images (Radford et al. 2021)."""
@@ -147,12 +142,12 @@ def build_backbone(
 
 def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: float) -> Any:
     """Timm's model without classifier, with its initial weights; arguments and errors as of :func:`build_backbone`."""
-    timm = _timm()
+    timm = timm_library()
     check_architecture(config.name)
     options: dict[str, Any] = {"num_classes": 0}
     if drop_path:
         options["drop_path_rate"] = drop_path
-    if _default_cfg(config.name).get("fixed_input_size"):
+    if pretrained_cfg(config.name).get("fixed_input_size"):
         options["img_size"] = image_size
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "backbone"))
@@ -170,77 +165,12 @@ def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: f
     return net
 
 
-def check_architecture(name: str) -> None:
-    """Check that timm knows an architecture.
-
-    Raises:
-        WeightsError: it does not; the message suggests the closest.
-    """
-    timm = _timm()
-    if not timm.is_model(name.split(".")[0]):
-        known = timm.list_models()
-        raise WeightsError(
-            f"unknown timm backbone {name!r}{nearest(name, known)}; timm has {len(known)} models (timm.list_models())"
-        )
-
-
-def weights_id(config: BackboneConfig) -> str:
-    """The weights' identifier in the cell id; a file counts by its content, never by its path.
-
-    Returns:
-        `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file.
-
-    Raises:
-        WeightsError: the file is missing.
-    """
-    if config.weights == "random":
-        return "random"
-    if config.weights == "timm":
-        check_architecture(config.name)
-        cfg = _default_cfg(config.name)
-        return f"timm:{config.name.split('.')[0]}.{cfg.get('tag') or 'default'}"
-    return f"sha256:{file_sha256(_existing(Path(config.weights)))[:16]}"
-
-
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, 64 hex digits; read again only when the file has changed."""
-    stat = path.stat()
-    return _sha256(path, stat.st_size, stat.st_mtime_ns)
-
-
 def check_weights(config: BackboneConfig, *, image_size: int) -> None:
     """Build the backbone once and discard it, so that a mismatch shows before anything is scheduled."""
     if config.weights != "random":
         build_backbone(config, image_size=image_size, seed=0)
     else:
         check_architecture(config.name)
-
-
-def _timm() -> ModuleType:
-    """The library, with goal-sweep's own small model registered in it."""
-    import timm  # two seconds of import that `status` and `plan` should not pay
-
-    import goal_core.models.small_swin  # noqa: F401  # registers itself
-
-    library: ModuleType = timm
-    return library
-
-
-def _default_cfg(name: str) -> Mapping[str, Any]:
-    cfg = _timm().get_pretrained_cfg(name)
-    return cfg.to_dict() if cfg is not None else {}
-
-
-@lru_cache(maxsize=32)
-def _sha256(path: Path, size: int, mtime_ns: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise WeightsError(f"no weights file at {path}")
-    return path
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:
@@ -262,7 +192,7 @@ def _read_state(path: Path) -> dict[str, Tensor]:
 
 def _load_weights(net: nn.Module, path: Path, name: str) -> None:
     """Load a file into a model without classifier; it may also contain a classifier, and must contain all else."""
-    given, own = _read_state(_existing(path)), net.state_dict()
+    given, own = _read_state(existing(path)), net.state_dict()
     wanted = {key for key in own if not key.endswith("num_batches_tracked")}
     head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]  # of timm
     heads = (head,) if isinstance(head, str) else tuple(head)

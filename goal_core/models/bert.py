@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ from torch import nn
 
 from goal_core.data.text import Wordpieces
 from goal_core.errors import DataError, WeightsError, first_line
-from goal_core.models.backbones import file_sha256
 from goal_core.models.config import BertConfig
 
 
@@ -75,26 +73,6 @@ def bert_wordpieces(config: BertConfig, captions: Sequence[str], min_word_count:
     vocabulary = _file(config, "vocab.txt", needed=True)
     assert vocabulary is not None
     return Wordpieces.from_file(vocabulary, lowercase=lowercase)
-
-
-def bert_weights_id(config: BertConfig) -> str:
-    """The initial weights' identifier in the cell id: `random`, the hub's name, or a hash of the folder's content.
-
-    Raises:
-        WeightsError: a folder lacks a file.
-    """
-    if config.weights == "random":
-        return "random"
-    folder = Path(config.weights).expanduser()
-    if not folder.is_dir():
-        return f"hub:{config.weights}"
-    digest = hashlib.sha256()
-    for name in ("config.json", "vocab.txt", "model.safetensors"):
-        file = folder / name
-        if not file.is_file():
-            raise WeightsError(f"the BERT folder {folder} has no {name}")
-        digest.update(bytes.fromhex(file_sha256(file)))
-    return "sha256:" + digest.hexdigest()[:16]
 
 
 def _file(config: BertConfig, name: str, *, needed: bool) -> Path | None:

@@ -13,17 +13,24 @@ import it.
 Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retrieval", 2022, arXiv:2210.13188.
 """
 
+from typing import TYPE_CHECKING
+
+from goal_core.exports import on_first_use
 from goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
 from goal_core.objectives.config import ObjectiveConfig
-from goal_core.objectives.distributed import gather_batch
-from goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_core.objectives.parameters import Value
-from goal_core.objectives.pointwise import PointWeights, weights_at
-from goal_core.objectives.stats import CollapseDetector, ObjectiveStats
 from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.triplets import RelativeSet, Triplets
 from goal_core.objectives.variants import VARIANTS, Variant, accepted_parameters
+
+if TYPE_CHECKING:
+    from goal_core.objectives.distributed import gather_batch
+    from goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
+    from goal_core.objectives.pointwise import PointWeights, weights_at
+    from goal_core.objectives.stats import CollapseDetector, ObjectiveStats
+else:
+    __getattr__ = on_first_use(__name__, __file__)
 
 __all__ = [
     "VARIANTS",

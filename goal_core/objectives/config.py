@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from goal_core.numerics import BUILT_IN_CODE
-from goal_core.objectives.gradient_objective import GradientObjective
 from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.variants import Variant, resolve_parameters
+
+if TYPE_CHECKING:
+    from goal_core.objectives.gradient_objective import GradientObjective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class ObjectiveConfig:
 
     def build(self) -> GradientObjective:
         """The objective as a callable on embeddings."""
+        from goal_core.objectives.gradient_objective import GradientObjective  # with torch, which settings do without
+
         return GradientObjective(
             pair=self.pair, triplet=self.triplet, variant=self.variant, check_finite=True, **self.params
         )

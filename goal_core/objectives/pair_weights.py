@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from goal_core.objectives.parameters import NonNegative, Positive
 from goal_core.objectives.triplets import Triplets
 from goal_core.registry import Registry
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class PairWeights(NamedTuple):
@@ -35,7 +35,7 @@ def con(triplets: Triplets) -> PairWeights:
     Returns:
         Ones.
     """
-    ones_A = torch.ones_like(triplets.pos)
+    ones_A = triplets.pos.new_ones(triplets.pos.shape)
     return PairWeights(ones_A, ones_A)
 
 
@@ -66,8 +66,8 @@ def sig(triplets: Triplets, *, alpha: Positive = 2.0, beta: Positive = 10.0, lam
         Both in (0, 1).
     """
     return PairWeights(
-        torch.sigmoid(-alpha * (triplets.pos - lam)),
-        torch.sigmoid(beta * (triplets.neg - lam)),
+        (-alpha * (triplets.pos - lam)).sigmoid(),
+        (beta * (triplets.neg - lam)).sigmoid(),
     )
 
 
@@ -124,6 +124,6 @@ def sig_ms(
     m_pos_A = triplets.sets.positives(eps=eps, strict=strict).mean_exp_gap(alpha, empty=neutral)
     m_neg_A = triplets.sets.negatives(eps=eps, strict=strict).mean_exp_gap(-beta, empty=neutral)
     return PairWeights(
-        1 / (m_pos_A + torch.exp(alpha * (triplets.pos - lam))),
-        1 / (m_neg_A + torch.exp(-beta * (triplets.neg - lam))),
+        1 / (m_pos_A + (alpha * (triplets.pos - lam)).exp()),
+        1 / (m_neg_A + (-beta * (triplets.neg - lam)).exp()),
     )

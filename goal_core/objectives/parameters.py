@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 Value = float | bool | str
 """What a parameter of an objective can be."""
@@ -38,7 +39,7 @@ def parameter_problem(function: Callable[..., Any], name: str, value: object) ->
         name: one of its keyword-only arguments.
         value: the value a user gave.
     """
-    annotation = get_type_hints(function, include_extras=True)[name]
+    annotation = _annotation(function, name)
     if annotation is bool:
         return "" if isinstance(value, bool) else f"{name} must be true or false, got {value!r}"
     if get_origin(annotation) is Literal:
@@ -48,3 +49,9 @@ def parameter_problem(function: Callable[..., Any], name: str, value: object) ->
         return f"{name} must be a finite number, got {value!r}"
     bounds = [extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, Bound)]
     return next((f"{name} must be {bound}, got {value}" for bound in bounds if not bound.holds(value)), "")
+
+
+def _annotation(function: Callable[..., Any], name: str) -> Any:
+    """The annotation of one argument. The others are not evaluated, because naming a tensor's type would load torch."""
+    written = inspect.get_annotations(function)[name]
+    return eval(written, inspect.unwrap(function).__globals__) if isinstance(written, str) else written

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from goal_core.objectives.parameters import NonNegative, Positive
 from goal_core.objectives.triplets import Triplets
 from goal_core.registry import Registry
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 triplet_weights: Registry[Callable[..., Tensor]] = Registry("triplet weight")
 
@@ -29,7 +30,7 @@ def con(triplets: Triplets, *, margin: NonNegative = 0.2, gate: bool = True) -> 
         Weight per anchor, shape (A,), 0 or 1.
     """
     if not gate:
-        return torch.ones_like(triplets.pos)
+        return triplets.pos.new_ones(triplets.pos.shape)
     return (margin + triplets.neg - triplets.pos > 0).to(triplets.pos)
 
 
@@ -46,7 +47,7 @@ def nca(triplets: Triplets, *, tau: Positive = 10.0) -> Tensor:
     Returns:
         Weight per anchor, shape (A,), in (0, 1).
     """
-    return torch.sigmoid(tau * (triplets.neg - triplets.pos))
+    return (tau * (triplets.neg - triplets.pos)).sigmoid()
 
 
 @triplet_weights.register("cir", source="arXiv:2210.13188, T^cir (Circle loss, Sun et al. 2020)")
@@ -65,4 +66,4 @@ def cir(triplets: Triplets, *, tau: Positive = 10.0, cir_shift: float = 0.0) -> 
         Weight per anchor, shape (A,), in (0, 1).
     """
     pos_A, neg_A = triplets.pos, triplets.neg
-    return torch.sigmoid(tau * (neg_A.square() - pos_A * (2 - pos_A) + cir_shift))
+    return (tau * (neg_A.square() - pos_A * (2 - pos_A) + cir_shift)).sigmoid()

@@ -7,10 +7,10 @@ D embedding dimensions. Higher similarity means nearer; embeddings are L2-normal
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class RelativeSet(Protocol):
@@ -96,7 +96,7 @@ class _FixedSet:
 
     @property
     def size(self) -> Tensor:
-        return torch.full_like(self._gap_AK[:, 0], self._gap_AK.shape[1])
+        return self._gap_AK.new_full(self._gap_AK.shape[:1], self._gap_AK.shape[1])
 
     def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
         counted = self.size if count_ties else (self._gap_AK != 0).sum(1).to(self._gap_AK)
@@ -108,4 +108,4 @@ class _FixedSet:
 
 def mean_or(total: Tensor, count: Tensor, empty: float) -> Tensor:
     """``total / count``, or ``empty`` where ``count`` is 0; never a division by zero. All of one shape."""
-    return torch.where(count > 0, total / count.clamp(min=1), empty)
+    return (total / count.clamp(min=1)).where(count > 0, empty)

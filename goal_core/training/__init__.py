@@ -4,25 +4,30 @@
 other room of goal_core except `official`.
 """
 
-from goal_core.training.config import Precision, StageConfig
-from goal_core.training.plan import (
-    EpochDone,
-    EpochRecord,
-    Listener,
-    SilentListener,
-    TrainingDone,
-    TrainingEvent,
-    TrainingFailed,
-    TrainingFiles,
-    TrainingPlan,
-    UnitPlan,
-)
-from goal_core.training.speed import ScratchFiles, UnitSpeed, measure_speed
-from goal_core.training.trainer import train_unit
-from goal_core.training.triplet_histogram import TRIPLETS
+from typing import TYPE_CHECKING
+
+from goal_core.exports import on_first_use
+
+if TYPE_CHECKING:
+    from goal_core.training.config import Precision, StageConfig
+    from goal_core.training.plan import (
+        EpochDone,
+        EpochRecord,
+        Listener,
+        SilentListener,
+        TrainingDone,
+        TrainingEvent,
+        TrainingFailed,
+        TrainingFiles,
+        TrainingPlan,
+        UnitPlan,
+    )
+    from goal_core.training.speed import ScratchFiles, UnitSpeed, measure_speed
+    from goal_core.training.trainer import train_unit
+else:
+    __getattr__ = on_first_use(__name__, __file__)
 
 __all__ = [
-    "TRIPLETS",
     "EpochDone",
     "EpochRecord",
     "Listener",

@@ -31,7 +31,7 @@ from goal_core.data import Batch
 from goal_core.errors import CollapsedError
 from goal_core.models import Encoder, Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector, ObjectiveStats
-from goal_core.seeding import RandomStream, derive_seed
+from goal_core.seeding import derive_seed
 from goal_core.training.optim import (
     build_optimizer,
     check_finite,
@@ -44,6 +44,7 @@ from goal_core.training.optim import (
     validated_since,
 )
 from goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
+from goal_core.training.random_stream import RandomStream
 from goal_core.training.triplet_histogram import TripletHistogram
 
 Parts = dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]

@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from goal_core.checkpoints import TRIPLETS
 from goal_core.objectives import ObjectiveConfig, ObjectiveStats, weights_at
 from goal_core.training.plan import TrainingFiles
 
-TRIPLETS: Final = "triplets.npz"
-"""The name of its file among a training's files."""
 NUM_BINS: Final = 80
 """Bins along each axis, over [-1, 1]: 0.025 wide, an eighth of the usual margin."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from goal_core.errors import GoalError
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
 
 if TYPE_CHECKING:
-    from runners.launch.estimate import StagePlan
+    from runners.launch.estimate import Basis, StagePlan
     from runners.launch.launcher import LaunchOutcome
     from runners.launch.opened_sweep import OpenedSweep
     from runners.launch.stopping import StopSignals
@@ -139,10 +140,10 @@ def plan(
 
     arguments = SweepArguments(sweep, set_, store)
     config = load_sweep(sweep, arguments.overrides)
-    train = absent_but_published(config)
-    if train is not None and not measure:
-        data = f"not on this machine; planned from its published size, {train} to train on"
-        _print_stages(config, plan_published(config, train), data, as_json=as_json)
+    splits = absent_but_published(config)
+    if splits is not None and not measure:
+        data = f"not on this machine; planned from its published size, {splits['train']} to train on"
+        _print_stages(config, plan_published(config, splits), data, as_json=as_json)
         return
     opened = arguments.open()
     if measure:
@@ -169,13 +170,33 @@ def _print_stages(config: SweepConfig, stages: list[StagePlan], data: str, *, as
     for column in ("stage", "cells", "done", "units", "steps/epoch", "steps", "disk MB", "device hours"):
         table.add_column(column, justify="left" if column == "stage" else "right")
     for stage in stages:
-        disk = "--" if stage.disk_mb is None else f"{stage.disk_mb:.0f}"
-        hours = "--" if stage.hours is None else f"{stage.hours:.2f}"
+        disk = _estimate(stage.disk_mb, stage.disk_from, 0)
+        hours = _estimate(stage.hours, stage.hours_from, 2)
         counts = [f"{count:,}" for count in (stage.cells, stage.done, stage.units, stage.steps_per_epoch, stage.steps)]
         table.add_row(stage.name, *counts, disk, hours)
     console.print(table)
-    if any(stage.hours is None and stage.done < stage.cells for stage in stages):
-        console.print("-- unknown until a cell of the stage has finished; --measure trains a few steps to estimate it")
+    for line in _explanations(config, stages):
+        console.print(line, soft_wrap=True)
+
+
+def _estimate(number: float | None, basis: Basis | None, digits: int) -> str:
+    """Write a number to so many digits; `~` and two significant digits say that it rests on the calibration."""
+    if number is None:
+        return "--"
+    if basis != "calibration":
+        return f"{number:,.{digits}f}"
+    return f"~{float(f'{number:.2g}'):,.{0 if number >= 10 else digits}f}"
+
+
+def _explanations(config: SweepConfig, stages: list[StagePlan]) -> Iterator[str]:
+    from runners.launch.calibration import DEVICES, FACTOR
+
+    if any("calibration" in (stage.disk_from, stage.hours_from) and stage.done < stage.cells for stage in stages):
+        device = DEVICES["cuda" if config.resources.gpus else "cpu"].name
+        yield f"~ not measured here: a calibration for {device}, right within a factor of about {FACTOR}"
+        yield "  (docs/planning.md); --measure trains a few steps on this machine instead"
+    if any(stage.hours is None for stage in stages):
+        yield "-- unknown: the calibration lacks the backbone; --measure trains a few steps to estimate it"
 
 
 def _count(number: int, noun: str) -> str:
@@ -204,7 +225,8 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
 
     Example: goal-sweep status quickstart.yaml
     """
-    from runners.launch.live import overview, plus_minus
+    from runners.launch.live import overview
+    from runners.launch.squares import signs_of
 
     opened = SweepArguments(sweep, set_, store).open()
     progress = opened.progress()
@@ -217,6 +239,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
                 "state": one.state,
                 "epoch": one.epoch,
                 "epochs": one.epochs,
+                "val_rsum": None if math.isnan(one.best_rsum) else one.best_rsum,
                 "reason": one.reason,
                 "damaged": one.damaged,
                 "test": dict(one.test),
@@ -226,7 +249,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
         ]
         print(json.dumps(rows, indent=2))
         return
-    console.print(overview(progress, opened.config.name, live=False, sign=plus_minus(console)))
+    console.print(overview(progress, opened.config.name, signs_of(console)))
 
 
 @launching.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -19,6 +19,7 @@ from analysis import (
     render_published,
     write_report,
 )
+from analysis.blocks import Block, Grid, seeds_text
 from analysis.report import REPORT_LIST
 from goal_core.atomic import replace_bytes
 from goal_core.errors import GoalError
@@ -35,13 +36,15 @@ class ReportTarget:
     uri: str
     """MLflow tracking URI, resolved."""
     folder: Path
+    seeds: tuple[int, ...]
+    """The seeds that its settings ask for."""
 
     @classmethod
     def of(cls, config: SweepConfig) -> ReportTarget:
         """The target of a sweep, whose data need not be on this machine."""
         root = Path(config.store)
         uri = resolve_uri(config.tracking, root)
-        return cls(name=config.name, uri=uri, folder=root / "reports" / config.name)
+        return cls(name=config.name, uri=uri, folder=root / "reports" / config.name, seeds=config.seeds)
 
 
 def report_targets(sweeps: Sequence[str], overrides: Sequence[str]) -> list[ReportTarget]:
@@ -105,6 +108,59 @@ def print_result(result: ReportResult, console: Console) -> None:
     missing = "" if result.is_complete else f" ({result.num_failed} failed, gaps are marked)"
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}", soft_wrap=True)
     console.print(f"        {result.out_dir / 'report.html'}", soft_wrap=True)
+
+
+def warnings(targets: Sequence[ReportTarget], result: ReportResult) -> list[str]:
+    """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
+    there = set(result.seeds)
+    absent = [seed for seed in targets[0].seeds if seed not in there]
+    beyond = [seed for seed in result.seeds if seed not in targets[0].seeds]
+    shown = f"the report shows the sweep as it was last launched, with {seeds_text(result.seeds)}"
+    found = []
+    if absent:
+        found.append(f"{seeds_text(absent)} asked for, but not there; launch with the same settings first. {shown}")
+    if beyond:
+        found.append(f"{seeds_text(beyond)} not asked for; {shown}")
+    return [line[0].upper() + line[1:] for line in found]
+
+
+def as_json(result: ReportResult, warned: Sequence[str]) -> dict[str, Any]:
+    """What a script reads of a report: its files, the best objectives of each block and direction, and what is missing.
+
+    Args:
+        result: the report.
+        warned: from `warnings`.
+    """
+    return {
+        "report": str(result.out_dir / "report.html"),
+        "files": [str(path) for path in result.files],
+        "expected": result.num_expected,
+        "counted": result.num_counted,
+        "failed": result.num_failed,
+        "seeds": list(result.seeds),
+        "blocks": [_block_json(block) for block in result.blocks],
+        "warnings": list(warned),
+    }
+
+
+def _block_json(block: Block) -> dict[str, Any]:
+    names = ("dataset", "framework", "backbone", "stage", "variant")
+    tables = {key: _grid_json(grid) for key, grid in block.grids.items() if grid.metric.name == "R@1"}
+    missing = [
+        {"objective": objective, "seed": gap.seed, "status": gap.status, "reason": gap.reason}
+        for objective, gap in block.gaps
+    ]
+    return {name: getattr(block.key, name) for name in names} | {"best": tables, "missing": missing}
+
+
+def _grid_json(grid: Grid) -> list[dict[str, Any]]:
+    """The cells with the highest mean, and those that cannot be told apart from them."""
+    best = {key: cell for key, cell in grid.cells.items() if key in grid.best()}
+    level = sorted(f"{pair}/{triplet}" for pair, triplet in grid.near - best.keys())
+    return [
+        {"objective": f"{pair}/{triplet}", "mean": cell.mean, "std": cell.std, "seeds": cell.n, "level": level}
+        for (pair, triplet), cell in best.items()
+    ]
 
 
 def published(name: str, out: Path, scale: Scale) -> tuple[Path, ...]:

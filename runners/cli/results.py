@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import socket
 import sys
@@ -17,7 +18,7 @@ import psutil
 import typer
 
 from goal_core.errors import GoalError, UnfinishedError
-from runners.cli.options import Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
+from runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
 
 results = typer.Typer()
 _SYNC_WAIT_S = 600.0
@@ -38,6 +39,7 @@ def report(
     compare: Annotated[Literal["published"] | None, typer.Option(help="Compare with the paper's numbers.")] = None,
     published: Annotated[str | None, typer.Option(help="`goal_grid`: the paper's own tables, without a sweep.")] = None,
     scale: Annotated[Scale, typer.Option(help="Colours of the tables.")] = "paper",
+    as_json: AsJson = False,
 ) -> None:
     """Write the tables, heatmaps, learning curves and statistics, and attach them to the sweep's MLflow run.
 
@@ -49,13 +51,22 @@ def report(
         if sweeps or out is None:
             raise GoalError("--published needs --out and takes no sweep, because it renders only the paper's numbers")
         files = reports.published(published, out, scale)
-        console.print(f"{len(files)} files in {out}", soft_wrap=True)
+        if as_json:
+            print(json.dumps({"files": [str(path) for path in files]}, indent=2))
+        else:
+            console.print(f"{len(files)} files in {out}", soft_wrap=True)
         return
     if not sweeps:
         raise GoalError("give a sweep, or --published goal_grid with --out")
     targets = reports.report_targets(sweeps, SweepArguments("", set_, store, tracking_uri).overrides)
     result = reports.report(targets, out, compare, scale)
+    warned = reports.warnings(targets, result)
+    if as_json:
+        print(json.dumps(reports.as_json(result, warned), indent=2))
+        return
     reports.print_result(result, console)
+    for line in warned:
+        print(f"warning: {line}", file=sys.stderr)
 
 
 @results.command()

@@ -1,17 +1,29 @@
-"""Estimate what a sweep will cost before anything runs: cells, units, steps, disk, and time from measured speed."""
+"""Estimate what a sweep will cost before anything runs: cells, units, steps, disk and time.
+
+Disk and time come from the finished trainings of a stage, or else from a calibration (`price`), or, on demand, from a
+few measured steps.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from goal_core.data import SplitCounts, num_batches, published_counts
-from goal_core.training import measure_speed
+import goal_core.training
+from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches, published_counts
+from runners.launch.calibration import NUM_WORDS
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.price import DataSize, device_hours, disk_mb
 from runners.store import BEST
 from sweeps import ResolvedSweep, SweepConfig, Training, Unit, pack
+
+Basis = Literal["finished", "measured", "calibration"]
+"""What a number rests on: the stage's finished trainings, a few steps trained here, or `calibration`."""
+_COUNTED = 50_000
+"""Captions of which the words are counted; of more, a published vocabulary is assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +41,13 @@ class StagePlan:
     steps: int
     """Optimiser steps of the remaining cells, summed."""
     disk_mb: float | None
-    """Size of the remaining cells' best weights in megabytes; None before any has been written."""
+    """Size of the remaining cells' best weights in megabytes; None if it is not known."""
+    disk_from: Basis | None
+    """Where that is known from."""
     hours: float | None
-    """Device hours of the remaining cells at the speed of the finished ones or at the measured speed; None if neither
-    is known."""
+    """Device hours of the remaining cells; None if they are not known."""
+    hours_from: Basis | None
+    """Where they are known from."""
     published: bool
     """Whether the plan rests on the published size of data that is not on this machine. Then nothing counts as done."""
 
@@ -47,66 +62,100 @@ def plan_stages(sweep: OpenedSweep, *, measure: bool = False) -> list[StagePlan]
     Raises:
         GoalError: a unit fails while its speed is measured.
     """
-    statuses = sweep.statuses()
-    captions = sweep.dataset.splits["train"].num_captions
+    statuses, size = sweep.statuses(), _data_size(sweep.dataset)
     plans = []
     for trainings in sweep.by_stage:
         done = [training for training in trainings if statuses[training].state == "done"]
         left = [training for training in trainings if statuses[training].state != "done"]
         seconds = [float(statuses[training].result["seconds"]) for training in done]
         sizes = list(_sizes(sweep, done))
-        hours = len(left) * statistics.fmean(seconds) / 3600 if seconds else None
-        if hours is None and measure:
-            hours = _measured_hours(sweep, pack(left, sweep.config.execution), captions)
-        disk_mb = len(left) * statistics.fmean(sizes) / 1e6 if sizes else None
-        plans.append(_plan(sweep.config, trainings, left, captions, disk_mb=disk_mb, hours=hours, published=False))
+        known = _Known(
+            disk_mb=len(left) * statistics.fmean(sizes) / 1e6 if sizes else None,
+            hours=len(left) * statistics.fmean(seconds) / 3600 if seconds else None,
+        )
+        if known.hours is None and measure:
+            hours = _measured_hours(sweep, pack(left, sweep.config.execution), size.captions)
+            known = replace(known, hours=hours, hours_from="measured")
+        plans.append(_plan(sweep.config, trainings, left, size, known))
     return plans
 
 
-def plan_published(config: SweepConfig, train: SplitCounts) -> list[StagePlan]:
+def plan_published(config: SweepConfig, splits: Mapping[str, SplitCounts]) -> list[StagePlan]:
     """Plan each stage of a sweep whose data is not on this machine.
 
     Args:
         config: the sweep.
-        train: size of its training split.
+        splits: size of its splits; at least that of ``train``.
     """
+    none = SplitCounts(images=0, captions=0)
+    val = splits.get("val", none)
+    size = DataSize(
+        captions=splits["train"].captions,
+        images=sum(split.images for split in splits.values()),
+        val=(val.images, val.captions),
+        words=NUM_WORDS,
+    )
     unknown = dict.fromkeys((backbone.name for backbone in config.model.backbones), "unknown")
     stages = ResolvedSweep(config=config, data_fingerprint="unknown", weights=unknown).by_stage
     return [
-        _plan(config, trainings, trainings, train.captions, disk_mb=None, hours=None, published=True)
+        _plan(config, trainings, trainings, size, _Known(disk_mb=None, hours=None), published=True)
         for trainings in stages
     ]
 
 
-def absent_but_published(config: SweepConfig) -> SplitCounts | None:
-    """The published size of the training split if the sweep's data folder does not exist, else None."""
+def absent_but_published(config: SweepConfig) -> Mapping[str, SplitCounts] | None:
+    """The published size of the splits if the sweep's data folder does not exist, else None."""
     if config.data.root is None or Path(config.data.root).exists():
         return None
-    return published_counts(config.data).get("train")
+    splits = published_counts(config.data)
+    return splits if "train" in splits else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What is known of a stage's cost without the calibration."""
+
+    disk_mb: float | None
+    hours: float | None
+    hours_from: Basis = "finished"
+
+
+def _data_size(dataset: Dataset) -> DataSize:
+    splits, captions = dataset.splits, dataset.vocabulary_captions
+    words = len(Vocabulary.build(captions, 1)) if len(captions) <= _COUNTED else NUM_WORDS
+    return DataSize(
+        captions=splits["train"].num_captions,
+        images=sum(split.num_images for split in splits.values()),
+        val=(splits["val"].num_images, splits["val"].num_captions),
+        words=words,
+    )
 
 
 def _plan(
     config: SweepConfig,
     trainings: Sequence[Training],
     left: Sequence[Training],
-    captions: int,
+    size: DataSize,
+    known: _Known,
     *,
-    disk_mb: float | None,
-    hours: float | None,
-    published: bool,
+    published: bool = False,
 ) -> StagePlan:
-    """Plan one stage. ``left`` are the trainings still to do; ``captions`` is the size of the training split."""
-    stage = trainings[0].stage
-    steps = num_batches(captions, stage.batch_size, stage.drop_last)
+    """Plan one stage. ``left`` are the trainings still to do."""
+    stage, units = trainings[0].stage, pack(left, config.execution)
+    steps = num_batches(size.captions, stage.batch_size, stage.drop_last)
+    disk = disk_mb(units, size) if known.disk_mb is None else known.disk_mb
+    hours = device_hours(units, config, size) if known.hours is None else known.hours
     return StagePlan(
         name=stage.name,
         cells=len(trainings),
         done=len(trainings) - len(left),
-        units=len(pack(left, config.execution)),
+        units=len(units),
         steps_per_epoch=steps,
         steps=len(left) * stage.epochs * steps,
-        disk_mb=disk_mb,
+        disk_mb=disk,
+        disk_from=None if disk is None else "calibration" if known.disk_mb is None else "finished",
         hours=hours,
+        hours_from=None if hours is None else "calibration" if known.hours is None else known.hours_from,
         published=published,
     )
 
@@ -128,7 +177,7 @@ def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) ->
     for unit in units:
         kind = (unit.trainings[0].cell.model, len(unit.trainings))
         if kind not in speeds:
-            speeds[kind] = measure_speed(sweep.plan_unit(unit), sweep.dataset)
+            speeds[kind] = goal_core.training.measure_speed(sweep.plan_unit(unit), sweep.dataset)
             # The units of one backbone compute its features once; the store keeps them.
             seconds += speeds[kind].feature_image_s * images
         speed = speeds[kind]

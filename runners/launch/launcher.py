@@ -20,10 +20,11 @@ from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingF
 from runners.execution.ray_session import RayLostError, Resources
 from runners.execution.ray_tune import RayUnits
 from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
-from runners.launch.live import LiveView, overview, plus_minus
+from runners.launch.live import LiveView, overview
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.progress import SweepProgress
+from runners.launch.squares import signs_of
 from runners.launch.stopping import STOPPED, StopSignals, WindDown
 from runners.store import end_attempt
 from runners.tracking.sync import SweepTracking
@@ -351,8 +352,7 @@ def _finish(view: LiveView, tracking: SweepTracking, *, patient: bool = True) ->
         # It had its time.
         tracking.limit(0)
         view.note(f"tracking: {tracking.trouble} ({view.command('sync', with_tracking=True)} brings it up to date)")
-    sign = plus_minus(view.console)
-    view.console.print(overview(view.progress, view.name, live=False, sign=sign))
+    view.console.print(overview(view.progress, view.name, signs_of(view.console)))
 
 
 def _exit_status(plan: LaunchPlan, options: LaunchOptions) -> int:

@@ -1,7 +1,8 @@
 """What `launch` and `status` show: progress, time left, and the 5x3 grid of each block as it fills.
 
-On a terminal the view redraws itself. Elsewhere (a log file, a batch job) it prints one plain line for each event.
-It is readable at 80 columns, without colour (NO_COLOR, a pipe) and in ASCII: a mark repeats what each colour says.
+On a terminal the view redraws itself, with as many blocks as fit. Elsewhere (a log file, a batch job) it prints one
+plain line for each event. It is readable at 80 columns, without colour (NO_COLOR, a pipe) and in ASCII: a mark repeats
+what each colour says.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,13 +19,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from goal_core.objectives import pair_weights, triplet_weights
 from runners.launch.progress import GridCell, SweepProgress
+from runners.launch.squares import LABEL, RICH, SQUARE, Signs, block_title, legend, shown_names, signs_of, square_grid
 from sweeps import Block, Training
 
 METRICS = (("test/i2t_r1", "image -> text R@1"), ("test/t2i_r1", "text -> image R@1"))
 MAX_FAILURES = 10
 """Failed trainings that the view names."""
+_HEADER, _LEGEND = 3, 4
+"""Lines of the header, and of the legend with the line above it."""
 MARKS = {"waiting": ".", "running": "~", "failed": "x"}
 
 
@@ -38,11 +42,6 @@ def format_duration(seconds: float | None) -> str:
     return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
 
 
-def plus_minus(console: Console) -> str:
-    """The sign between mean and standard deviation: `±`, or `+-` where the console's encoding is ASCII."""
-    return "+-" if console.options.ascii_only else "±"
-
-
 def cell_text(cell: GridCell | None, sign: str = "±", *, best: bool = False) -> str:
     """Write one cell of a grid: `56.6 ± 0.3`, with `(2/3)` while seeds are missing and `i` if some were imported.
 
@@ -50,7 +49,7 @@ def cell_text(cell: GridCell | None, sign: str = "±", *, best: bool = False) ->
 
     Args:
         cell: the cell; None gives an empty text.
-        sign: from `plus_minus`.
+        sign: between mean and standard deviation.
         best: mark the cell as the best of its grid.
     """
     if cell is None:
@@ -71,9 +70,7 @@ def block_table(progress: SweepProgress, block: Block, metric: str, label: str, 
     A star marks the best cell among those whose seeds are all finished.
     """
     grid = progress.grid(block, metric)
-    pairs = [name for name in pair_weights if any(pair == name for pair, _ in grid)]
-    triplets = [name for name in triplet_weights if any(triplet == name for _, triplet in grid)]
-    dataset, framework, backbone, stage = block
+    pairs, triplets = shown_names(grid)
     table = Table(box=None, padding=(0, 1))
     table.add_column("", style="bold", min_width=7)
     for triplet in triplets:
@@ -83,7 +80,7 @@ def block_table(progress: SweepProgress, block: Block, metric: str, label: str, 
         cells = [grid.get((pair, triplet)) for triplet in triplets]
         texts = [cell_text(c, sign, best=_is_best(c, best)) for c in cells]
         table.add_row(pair, *(Text(t, style=_style(c, best)) for t, c in zip(texts, cells, strict=True)))
-    return Group(Text(f"{dataset} {framework} {backbone} {stage}: {label}", style="bold"), table)
+    return Group(Text(f"{block_title(block)}: {label}", style="bold"), table)
 
 
 def _is_best(cell: GridCell | None, best: float) -> bool:
@@ -108,13 +105,16 @@ def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
     )
     if not live:
         return Text.assemble((name, "bold"), f"  {states}")
-    line = Text.assemble(
-        (name, "bold"),
-        f"  {states}",
-        f"\nelapsed {format_duration(time.monotonic() - progress.started)}, "
-        f"left about {format_duration(progress.eta_seconds())}",
-    )
-    return Group(line, ProgressBar(total=1.0, completed=progress.share_done(), width=78))
+    left = progress.eta_seconds()
+    end = "" if left is None else f", until {datetime.now() + timedelta(seconds=left):{_clock(left)}}"
+    times = f"elapsed {format_duration(time.monotonic() - progress.started)}, left about {format_duration(left)}{end}"
+    line = Text.assemble((name, "bold"), f"  {states}\n{times}", no_wrap=True, overflow="ellipsis")
+    return Group(line, ProgressBar(total=1.0, completed=progress.share_done()), Text())  # the bar does not end its line
+
+
+def _clock(left: float) -> str:
+    """How a moment is written that is so many seconds away: with the day unless it is near."""
+    return "%H:%M" if left < 12 * 3600 else "%a %d %b %H:%M"
 
 
 def failures(progress: SweepProgress) -> list[str]:
@@ -129,12 +129,18 @@ def origins(progress: SweepProgress) -> list[str]:
     return [f"i imported: {count} from {archive}, not trained here" for archive, count in archives.items()]
 
 
-def overview(progress: SweepProgress, name: str, *, live: bool = True, sign: str = "±") -> Group:
-    """Draw the whole view."""
-    parts: list[RenderableType] = [header(progress, name, live=live)]
+def overview(progress: SweepProgress, name: str, signs: Signs = RICH) -> Group:
+    """Draw the state of a sweep in full: what trains as squares, results as tables."""
+    parts: list[RenderableType] = [header(progress, name, live=False)]
+    squares = False
     for block in progress.blocks():
-        for metric, label in METRICS:
-            parts += [Text(), block_table(progress, block, metric, label, sign)]
+        counts = progress.counts(one.training for one in progress.standings if one.training.block == block)
+        if counts["running"]:
+            squares = True
+            parts += [Text(), _titled(progress, block, signs)]
+        if counts["done"] or not counts["running"]:
+            for metric, label in METRICS:
+                parts += [Text(), block_table(progress, block, metric, label, signs.spread)]
     lost = failures(progress)
     if lost:
         more = [f"and {len(lost) - MAX_FAILURES} more"] if len(lost) > MAX_FAILURES else []
@@ -145,8 +151,71 @@ def overview(progress: SweepProgress, name: str, *, live: bool = True, sign: str
         parts += [Text(), Text(f"damaged ({len(damaged)}), to be trained again by a launch:", style="red")]
         parts += [Text(f"  {line}") for line in damaged[:MAX_FAILURES]]
     parts += [Text(), *(Text(line, style="yellow") for line in origins(progress))]
-    parts += [Text(". waiting   ~ running   x failed   * best   (n/m): n of m seeds are in", style="dim")]
+    parts += [legend(signs), Text()] if squares else []
+    parts += [Text(". waiting   ~ running   x failed   * highest mean   (n/m): n of m seeds are in", style="dim")]
     return Group(*parts)
+
+
+def training_view(progress: SweepProgress, name: str, width: int, height: int, signs: Signs) -> Group:
+    """Draw a sweep in training, in no more lines than the terminal has, because a taller view cannot be redrawn.
+
+    Blocks stand side by side where they fit. Those in training come first; the others get a line each while there is
+    room. Where not even one block fits, squares take one line instead of two, and at last only the header is drawn.
+
+    Args:
+        progress: the sweep.
+        name: its name.
+        width: columns of the terminal.
+        height: its lines.
+        signs: from `signs_of`.
+    """
+    blocks = _by_interest(progress)
+    pairs, triplets = shown_names(name for block in blocks for name in progress.seeds(block))
+    square = min(SQUARE, max(1, (width - LABEL) // len(triplets)))
+    across = max(1, width // (LABEL + square * len(triplets)))
+    room = height - _HEADER - _LEGEND
+    tall, low = 3 + 2 * len(pairs), 3 + len(pairs)
+    lines = tall if room >= tall else low
+    shown = blocks[: room // lines * across] if room >= lines else []
+    used = -(-len(shown) // across) * lines
+    parts: list[RenderableType] = [header(progress, name, live=True)]
+    for start in range(0, len(shown), across):
+        row = Table.grid(padding=(0, 0))
+        drawn = [
+            _titled(progress, block, signs, width=square, low=lines == low) for block in shown[start : start + across]
+        ]
+        row.add_row(*drawn)
+        parts += [Text(), row]
+    parts += _others(progress, [block for block in blocks if block not in shown], room - used)
+    return Group(*parts, Text(), legend(signs)) if shown else Group(*parts)
+
+
+def _by_interest(progress: SweepProgress) -> list[Block]:
+    """The blocks in training first, then those that wait, then those that are done."""
+    order = {"running": 0, "waiting": 1, "failed": 2, "done": 3}
+    first = dict.fromkeys(progress.blocks(), order["done"])
+    for one in progress.standings:
+        first[one.training.block] = min(first[one.training.block], order[one.state])
+    return sorted(first, key=lambda block: first[block])
+
+
+def _titled(progress: SweepProgress, block: Block, signs: Signs, *, width: int = SQUARE, low: bool = False) -> Group:
+    title = Text(f"{block_title(block)}: {_counts(progress, block)}", style="bold", no_wrap=True, overflow="ellipsis")
+    return Group(title, square_grid(progress, block, signs, width=width, low=low))
+
+
+def _others(progress: SweepProgress, blocks: Sequence[Block], room: int) -> list[Text]:
+    """A line for each block that is not drawn, at most so many lines."""
+    lines = [f"{block_title(block)}: {_counts(progress, block)}" for block in blocks]
+    if len(lines) > room:
+        lines = [*lines[: max(0, room - 1)], f"and {len(lines) - max(0, room - 1)} more blocks"][: max(0, room)]
+    return [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines]
+
+
+def _counts(progress: SweepProgress, block: Block) -> str:
+    counts = progress.counts(one.training for one in progress.standings if one.training.block == block)
+    rest = "".join(f", {counts[state]} {state}" for state in ("running", "failed") if counts[state])
+    return f"{counts['done']} of {sum(counts.values())} done{rest}"
 
 
 class LiveView:
@@ -176,18 +245,7 @@ class LiveView:
             self._live.stop()
 
     def _view(self) -> RenderableType:
-        tall = len(self.progress.blocks()) * 2 * 8 + 6
-        if tall <= self.console.height:
-            return overview(self.progress, self.name, sign=plus_minus(self.console))
-        # A view taller than the terminal cannot be redrawn in place, so show only the block in training.
-        return Group(header(self.progress, self.name, live=True), *self._current_block())
-
-    def _current_block(self) -> Iterator[RenderableType]:
-        busy = {one.training.block for one in self.progress.standings if one.state == "running"}
-        blocks = [block for block in self.progress.blocks() if block in busy] or self.progress.blocks()[:1]
-        for metric, label in METRICS[: 2 if self.console.height >= 22 else 1]:
-            yield Text()
-            yield block_table(self.progress, blocks[0], metric, label, plus_minus(self.console))
+        return training_view(self.progress, self.name, self.console.width, self.console.height, signs_of(self.console))
 
     def note(self, text: str) -> None:
         """Print a line above the view, or in the log."""

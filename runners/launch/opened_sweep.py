@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from goal_core.checkpoints import check_initial_weights, initial_weights_id
+from goal_core import checkpoints
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import ConfigError
-from goal_core.training import TrainingPlan, UnitPlan
 from runners.execution.inputs import code_digest
-from runners.execution.worker import UnitJob
+from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.progress import SweepProgress
 from runners.store import BEST, Store, TrainingStatus
 from runners.tracking.uri import resolve_uri
 from sweeps import ResolvedSweep, Training, Unit, load_sweep
+
+if TYPE_CHECKING:
+    from goal_core.training import UnitPlan
+    from runners.execution.worker import UnitJob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +45,15 @@ class OpenedSweep(ResolvedSweep):
             elif status.state == "failed":
                 progress.failed(training, status.reason)
             elif status.state == "running":
-                progress.running(training, status.epochs)
+                progress.running(training, status.epochs, status.best_rsum)
             elif status.damaged:
                 progress.damaged(training, status.reason)
         return progress
 
     def plan_unit(self, unit: Unit) -> UnitPlan:
         """Turn a unit into the plan that the trainer takes."""
+        from goal_core.training import TrainingPlan, UnitPlan  # with torch, which looking at a sweep does without
+
         first, resources = unit.trainings[0], self.config.resources
         plans = [
             TrainingPlan(
@@ -80,6 +86,8 @@ class OpenedSweep(ResolvedSweep):
             launch_id: the id of this launch.
             forgiven: number of each training's charged attempts that no longer count.
         """
+        from runners.execution.worker import UnitJob
+
         resources = self.config.resources
         return UnitJob(
             unit=unit,
@@ -106,7 +114,11 @@ class OpenedSweep(ResolvedSweep):
                     f"split of {self.dataset.name!r}, got {stage.batch_size}"
                 )
         for model in self.config.model.models:
-            check_initial_weights(model, self.config.data, self.dataset)
+            weights_id, data = self.weights[model.backbone.name], self.config.data
+            key = check_key(model, weights_id, data, self.data_fingerprint)
+            if not was_checked(key):
+                checkpoints.check_initial_weights(model, data, self.dataset)
+                remember(key)
 
 
 def open_sweep(sweep: str, overrides: Sequence[str] = ()) -> OpenedSweep:
@@ -123,7 +135,7 @@ def open_sweep(sweep: str, overrides: Sequence[str] = ()) -> OpenedSweep:
     results = Store(config.store)
     resolve_uri(config.tracking, results.root)  # an unsupported URI shows here, before anything is trained
     dataset = open_dataset(config.data)
-    weights = {model.backbone.name: initial_weights_id(model) for model in config.model.models}
+    weights = {model.backbone.name: checkpoints.initial_weights_id(model) for model in config.model.models}
     return OpenedSweep(
         config=config, data_fingerprint=dataset.fingerprint, weights=weights, dataset=dataset, store=results
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,8 @@ class Standing:
     """Epochs done."""
     val_rsum: float = float("nan")
     """val/rsum of the last epoch; NaN before the first."""
+    best_rsum: float = float("nan")
+    """Highest val/rsum of an epoch so far, which selects the weights; NaN before the first."""
     test: Mapping[str, float] = field(default_factory=dict)
     """Final metrics; empty until the training is done."""
     reason: str = ""
@@ -74,22 +77,25 @@ class SweepProgress:
         """The state of every training, in the sweep's order."""
         return list(self._standings.values())
 
-    def running(self, training: Training, epoch: int) -> None:
-        """Note that a training runs, with some epochs done already."""
+    def running(self, training: Training, epoch: int, best_rsum: float = float("nan")) -> None:
+        """Note that a training runs, with some epochs done already, the best of which had this val/rsum."""
         standing = self[training]
         standing.state, standing.epoch = "running", epoch
+        standing.best_rsum = _higher(standing.best_rsum, best_rsum)
 
     def epoch_done(self, training: Training, epoch: int, metrics: Mapping[str, float]) -> None:
         """Note that a training finished an epoch."""
         standing = self[training]
-        self._epochs_here += max(0, epoch - standing.epoch)
+        self._epochs_here += epoch > standing.epoch  # one, also where the training continues an earlier launch's
         standing.state, standing.epoch, standing.val_rsum = "running", epoch, metrics.get("val/rsum", float("nan"))
+        standing.best_rsum = _higher(standing.best_rsum, standing.val_rsum)
 
     def done(self, training: Training, result: Mapping[str, Any], imported: str = "") -> None:
         """Note that a training is done, here or in the store that an archive came from."""
         standing = self[training]
         standing.imported = imported
         standing.state, standing.epoch, standing.test = "done", standing.epochs, result["metrics"]
+        standing.best_rsum = standing.test.get("val/rsum", standing.best_rsum)
 
     def failed(self, training: Training, reason: str) -> None:
         """Note that a training failed. The stages after it cannot start and fail too."""
@@ -152,12 +158,21 @@ class SweepProgress:
             block: the block.
             metric: name of a final metric, such as ``test/i2t_r1``.
         """
-        cells: dict[tuple[str, str], list[Standing]] = {}
+        return {objective: _grid_cell(standings, metric) for objective, standings in self.seeds(block).items()}
+
+    def seeds(self, block: Block) -> dict[tuple[str, str], list[Standing]]:
+        """The state of each seed of each objective of a block, by (pair, triplet)."""
+        seeds: dict[tuple[str, str], list[Standing]] = {}
         for standing in self.standings:
             objective = standing.training.cell.objective
             if standing.training.block == block:
-                cells.setdefault((objective.pair, objective.triplet), []).append(standing)
-        return {objective: _grid_cell(standings, metric) for objective, standings in cells.items()}
+                seeds.setdefault((objective.pair, objective.triplet), []).append(standing)
+        return seeds
+
+
+def _higher(one: float, other: float) -> float:
+    """The higher of two scores, either of which may be NaN."""
+    return one if math.isnan(other) or one > other else other
 
 
 def _grid_cell(standings: Sequence[Standing], metric: str) -> GridCell:

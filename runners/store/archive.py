@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from goal_core.atomic import DamagedError, json_bytes, read_json, replace_bytes, replace_with, storage_errors
-from goal_core.models.backbones import NAMED_WEIGHTS
+from goal_core.models import NAMED_WEIGHTS
 from runners.store.archive_contents import ContentError, check_stated
 from runners.store.archive_reading import (
     CARRIED,

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from goal_core.atomic import DamagedError, parse_json
-from goal_core.checkpoints import BEST
-from goal_core.training import TRIPLETS
+from goal_core.checkpoints import BEST, TRIPLETS
 
 RESULT = "result.json"
 METRICS = "metrics.jsonl"

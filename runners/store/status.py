@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -35,6 +37,8 @@ class TrainingStatus:
     """The driver that works on it, while it is running."""
     epochs: int = 0
     """Epochs done, while it is running."""
+    best_rsum: float = math.nan
+    """Highest val/rsum of these epochs; NaN before the first."""
     result: Mapping[str, Any] = field(default_factory=dict)
     """The content of ``result.json``; empty until it is done."""
     imported: str = ""
@@ -87,7 +91,12 @@ class StatusReader:
             if driver is not None and driver.alive:
                 epochs = (folder.load(METRICS) or b"").count(b"\n")
                 return TrainingStatus(
-                    state="running", holder=driver.describe(), epochs=epochs, reason=problem, **counts
+                    state="running",
+                    holder=driver.describe(),
+                    epochs=epochs,
+                    best_rsum=_best_so_far(folder),
+                    reason=problem,
+                    **counts,
                 )
             return TrainingStatus(state="waiting", reason=problem or "its launch ended unexpectedly", **counts)
         if (newest.outcome == "failed" and newest.final) or charged >= self._max_attempts:
@@ -99,3 +108,9 @@ class StatusReader:
         if attempt.launch_id not in self._known:
             self._known[attempt.launch_id] = self._drivers.state(attempt.launch_id)
         return self._known[attempt.launch_id]
+
+
+def _best_so_far(folder: TrainingFolder) -> float:
+    with contextlib.suppress(DamagedError):  # the worker will find it and repeat what it must
+        return max((one["metrics"].get("val/rsum", -math.inf) for one in folder.records()), default=math.nan)
+    return math.nan

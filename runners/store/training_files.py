@@ -10,9 +10,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from goal_core.atomic import DamagedError, parse_json, perform, read_bytes, storage_errors
-from goal_core.checkpoints import BEST, LAST, best_name, read_checkpoint, read_of_training
+from goal_core.checkpoints import BEST, LAST, TRIPLETS, best_name
 from goal_core.errors import WeightsError
-from goal_core.training import TRIPLETS
 from runners.store.attempts import AttemptFolder
 from runners.store.imported import imported_from
 from runners.store.result_content import METRICS, RESULT, is_count, is_metric, is_time, parse_result
@@ -114,6 +113,8 @@ class TrainingFiles:
         Raises:
             StorageError: one cannot be read.
         """
+        from goal_core.checkpoints import read_of_training  # with torch, which readers of results do without
+
         found, key = [], self.folder.name.rpartition("-")[2]
         for path in sorted(entries(self.folder)):
             if path.suffix == ".safetensors" and path.stem.startswith(("last", "best")):
@@ -168,6 +169,8 @@ class TrainingFiles:
 
 
 def _check_weights(path: Path) -> None:
+    from goal_core.checkpoints import read_checkpoint  # with torch, which readers of results do without
+
     with contextlib.suppress(WeightsError):  # a file without a state has no checksum
         read_checkpoint(path)
         return

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from mlflow.entities import Metric, Param, RunTag
 
-from goal_core.training import TRIPLETS
+from goal_core.checkpoints import TRIPLETS
 from runners.store import State
 from runners.tracking import schema as names
 from runners.tracking.values import sweep_tags, training_params, training_tags

@@ -14,8 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from goal_core.checkpoints import TRIPLETS
 from goal_core.errors import GoalError
-from goal_core.training.triplet_histogram import TRIPLETS
 from runners.store import METRICS, Attempt, Store, TrainingFolder, TrainingStatus, digest
 from runners.store.provenance import gather
 from runners.tracking import schema as names

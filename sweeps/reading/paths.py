@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from goal_core.models.backbones import NAMED_WEIGHTS
 from goal_core.models.config import BackboneConfig, BertConfig
+from goal_core.models.weights import NAMED_WEIGHTS
 from sweeps.reading.yaml_source import KeyPath, Node, Problem
 from sweeps.schema import SweepConfig
 

@@ -17,9 +17,11 @@ def half_done() -> SweepProgress:
         if number == 4:
             progress.failed(training, "NaN in the gradient at epoch 2, step 17: " + "long reason " * 12)
         elif number in (8, 12, 13, 14):
-            progress.running(training, 1)
+            progress.running(training, 0)
+            progress.epoch_done(training, 1, {"val/rsum": 200.0 + number})
         else:
             numbers = {"test/i2t_r1": 100.0 - number * 7 % 30, "test/t2i_r1": 3.0 + number, "test/rsum": 300.0}
+            numbers["val/rsum"] = 310.0 - number
             progress.done(training, {"metrics": numbers})
     return progress
 

@@ -15,10 +15,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from goal_core.data import images
 from goal_core.data.config import IdMappedConfig, KarpathyConfig, XvlmJsonConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
 from goal_core.data.formats.format import DataReport
-from goal_core.data.images import decode_image
 from goal_core.errors import DataError, MissingDataError
 
 WITH_FOLDER = ("", "images")
@@ -60,7 +60,7 @@ class FileReader:
 
     def read(self, index: int) -> NDArray[np.uint8]:
         """Decode one file; see :func:`~goal_core.data.images.decode_image`."""
-        return decode_image(self.paths[index])
+        return images.decode_image(self.paths[index])
 
     def label(self, index: int) -> str:
         """The file's path."""

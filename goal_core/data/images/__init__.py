@@ -4,8 +4,15 @@ Batches, evaluation and the extraction of features read images through :class:`D
 :class:`ImageDecoder`; nothing outside this room opens an image file.
 """
 
-from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder
-from goal_core.data.images.transforms import NUM_WINDOWS, ImageTransform, decode_image, transform_of, window_pixels
+from typing import TYPE_CHECKING
+
+from goal_core.exports import on_first_use
+
+if TYPE_CHECKING:
+    from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder
+    from goal_core.data.images.transforms import NUM_WINDOWS, ImageTransform, decode_image, transform_of, window_pixels
+else:
+    __getattr__ = on_first_use(__name__, __file__)
 
 __all__ = [
     "NUM_WINDOWS",

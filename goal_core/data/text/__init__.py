@@ -4,10 +4,17 @@ Frameworks choose a tokenizer, checkpoints store it, batches and evaluation enco
 import it; it sees no other room of `data`.
 """
 
-from goal_core.data.text.pair_augment import PairAugment
-from goal_core.data.text.tokenizer import EncodedCaptions, Tokenizer, tokenizer_from_json
-from goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary, tokenize
-from goal_core.data.text.wordpieces import SPECIAL_PIECES, CleanedWordpieces, Wordpieces, clean_caption
+from typing import TYPE_CHECKING
+
+from goal_core.exports import on_first_use
+
+if TYPE_CHECKING:
+    from goal_core.data.text.pair_augment import PairAugment
+    from goal_core.data.text.tokenizer import EncodedCaptions, Tokenizer, tokenizer_from_json
+    from goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary, tokenize
+    from goal_core.data.text.wordpieces import SPECIAL_PIECES, CleanedWordpieces, Wordpieces, clean_caption
+else:
+    __getattr__ = on_first_use(__name__, __file__)
 
 __all__ = [
     "SPECIAL_PIECES",

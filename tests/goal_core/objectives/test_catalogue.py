@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from goal_core.objectives import GradientObjective, list_objectives, pair_weights, triplet_weights, weights_at
-from goal_core.objectives.catalogue import circulation, has_scalar_loss
+from goal_core.objectives.circulation import circulation, has_scalar_loss
 from tests.helpers import objective_oracle as oracle
 from tests.helpers.dense_gradient import dense
 
@@ -33,6 +35,17 @@ def test_the_catalogue_counts_three_losses_in_the_paper_and_seven_in_the_release
         "sig/con": "binomial deviance",
         "sig-ms/con": "multi-similarity loss",
     }
+
+
+def test_a_weight_of_your_own_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = replace(triplet_weights["con"], name="always", function=lambda triplets: torch.ones_like(triplets.pos))
+    monkeypatch.setitem(triplet_weights._entries, "always", replace(entry, parameters={}))
+
+    losses = {found.name: found.scalar_loss["paper"] for found in list_objectives() if found.triplet == "always"}
+
+    assert losses["con/always"]
+    assert losses["lin/always"]
+    assert list(losses) == [f"{pair}/always" for pair in pair_weights]
 
 
 @pytest.mark.parametrize("variant", ["paper", "released"])

@@ -66,6 +66,32 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "results.zip"
 
 
+def test_a_script_reads_the_report_and_is_warned_of_seeds_that_are_not_there(
+    archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    shutil.copy(template(tmp_path_factory.mktemp("tracking")), here / "mlflow.db")
+    assert run(["import", str(archive), "--store", str(here)]) == 0
+    sweep = str(next((here / "imported").glob("*.yaml")))
+    capsys.readouterr()
+
+    assert run(["report", sweep, "--json", "--set", "seeds=[2,3]"]) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert (told["expected"], told["counted"], told["failed"], told["seeds"]) == (4, 4, 0, [1])
+    assert Path(told["report"]).is_file()
+    assert all(Path(file).is_file() for file in told["files"])
+    frozen, finetune = told["blocks"]
+    assert (frozen["framework"], frozen["stage"], frozen["missing"]) == ("vsepp", "frozen", [])
+    assert finetune["stage"] == "finetune"
+    (best,) = frozen["best"]["i2t_r1"]
+    assert (best["objective"], best["mean"], best["std"], best["seeds"]) == ("sig/cir", 11.0, None, 1)
+    absent, beyond = told["warnings"]
+    assert absent.startswith("Seeds 2, 3 asked for, but not there; launch with the same settings first")
+    assert beyond.startswith("Seed 1 not asked for; the report shows the sweep as it was last launched, with seed 1")
+
+
 def artifacts(client: MlflowClient, run_id: str) -> set[str]:
     return {item.path for item in client.list_artifacts(run_id, "report")}
 

@@ -17,10 +17,11 @@ PUBLISHED = sorted(name for name in list_shipped() if name.startswith(("coco_", 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_sweep_file_states_the_cost_that_plan_computes(name: str) -> None:
     config, text = load_sweep(name, environ={}), find_sweep(name).read_text()
-    train = absent_but_published(config)
-    assert train is not None
-    for stage, settings in zip(plan_published(config, train), config.stages, strict=True):
+    splits = absent_but_published(config)
+    assert splits is not None
+    for stage, settings in zip(plan_published(config, splits), config.stages, strict=True):
         assert stage.published
+        assert (stage.disk_from, stage.hours_from) == ("calibration", "calibration")
         assert f"{stage.cells} cells" in text
         assert f"{stage.steps_per_epoch:,} steps an epoch" in text
         assert f"{stage.steps:,} steps" in text

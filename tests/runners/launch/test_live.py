@@ -11,8 +11,9 @@ import pexpect
 import pytest
 from rich.console import Console
 
-from runners.launch.live import LiveView, block_table, overview, plus_minus
+from runners.launch.live import LiveView, block_table, overview
 from runners.launch.progress import SweepProgress
+from runners.launch.squares import signs_of
 from tests.helpers.paths import ROOT
 from tests.helpers.progress_cases import half_done
 from tests.helpers.sweep_cases import resolved
@@ -65,11 +66,12 @@ def test_on_a_terminal_of_80_columns_the_grid_is_whole_and_redrawn_in_place(rows
     lines = lines_of(written)
     assert max(map(len, lines)) <= 80
     assert "frozen: 45 of 45 cells to train" in lines
-    heads = [line for line in lines if "scenes vsepp test_byobnet frozen: image -> text R@1" in line]
+    heads = [line for line in lines if "scenes vsepp test_byobnet frozen: 15 of 45 done, 4 running, 1 failed" in line]
     assert len(heads) >= 2  # redrawn
     assert written.count("\x1b[1A") >= 5  # by going up, not by scrolling
-    assert any(line.lstrip().startswith("con ") and "± 11.3 (2/3) x" in line for line in lines)
-    assert any(line.lstrip().startswith("lin ") and "~~~" in line for line in lines)
+    assert any(line.startswith("con ") and "*309.0 ± 1.0" in line for line in lines)
+    assert any("███ R@1 93.0/4.0" in line and "█x█" in line and "epoch 1/3" in line for line in lines)
+    assert any("▃▃▃ epoch 1/3" in line for line in lines)
 
 
 @pytest.mark.slow
@@ -78,14 +80,15 @@ def test_without_colour_there_is_no_colour_and_every_mark() -> None:
     assert not COLOUR.search(written)
     assert COLOUR.search(on_terminal(60))
     lines = lines_of(written)
-    assert any("*" in line and "±" in line for line in lines)
-    assert any(". waiting   ~ running   x failed   * best" in line for line in lines)
+    assert any("*309.0 ± 1.0" in line for line in lines)
+    assert any("· waiting  ▁ to ▇ share of its epochs  █ done  x failed" in line for line in lines)
+    assert not any("high" in line.replace("highest", "") for line in lines)  # no scale of colours
 
 
 def plain(encoding: str) -> list[str]:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     console = Console(file=file, highlight=False)
-    console.print(overview(half_done(), "quickstart", live=False, sign=plus_minus(console)))
+    console.print(overview(half_done(), "quickstart", signs_of(console)))
     file.flush()
     written = file.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]  # the BytesIO above
     assert "\x1b" not in written
@@ -97,7 +100,7 @@ def test_failures_beyond_those_named_are_counted() -> None:
     for training in [one.training for one in progress.standings][-14:]:
         progress.failed(training, "lost")
     console = Console(file=io.StringIO(), width=80)
-    console.print(overview(progress, "quickstart", live=False))
+    console.print(overview(progress, "quickstart"))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
     start = next(number for number, line in enumerate(lines) if line.startswith("failed (15):"))
     assert [line.strip() for line in lines[start:]].count("and 5 more") == 1

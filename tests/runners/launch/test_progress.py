@@ -19,7 +19,7 @@ def quickstart(*overrides: str) -> ResolvedSweep:
 def shown(progress: SweepProgress) -> list[str]:
     console = Console(width=80, no_color=True)
     with console.capture() as capture:
-        console.print(overview(progress, "sweep", live=False))
+        console.print(overview(progress, "sweep"))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from goal_core.training.triplet_histogram import TRIPLETS
+from goal_core.checkpoints import TRIPLETS
 from runners.store.store import Store
 from runners.tracking import schema as names
 from runners.tracking.sync import SweepTracking

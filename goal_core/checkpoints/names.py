@@ -1,0 +1,45 @@
+"""The names of the files of a training."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from goal_core.atomic import DamagedError, read_json, storage_errors
+from goal_core.errors import WeightsError
+
+LAST: Final = "last.safetensors"
+"""Everything from which a training continues."""
+BEST: Final = "best.safetensors"
+"""The weights of the best epoch, as versions before 0.2 named them."""
+TRIPLETS: Final = "triplets.npz"
+"""Histograms of the triplets of each epoch."""
+
+
+def best_name(epoch: int) -> str:
+    """The name of the file with the weights of an epoch, counted from 1, that was the best so far.
+
+    Each epoch has a file of its own, so that saving a better epoch cannot destroy what the last saved state refers to.
+    """
+    return f"best-{epoch}.safetensors"
+
+
+def weights_in(folder: Path) -> Path:
+    """The file with the weights of a finished training, from its folder.
+
+    Raises:
+        WeightsError: the folder is not that of a finished training.
+        DamagedError: its result is damaged, or the weights are not those that gave the result.
+        StorageError: a file cannot be read.
+    """
+    result = read_json(folder / "result.json")
+    if result is None and not (folder / BEST).is_file():
+        raise WeightsError(f"{folder} is not the folder of a finished training: it has no result.json")
+    stated = (result or {}).get("files", {}).get(BEST, {})
+    path = folder / Path(str(stated.get("name", BEST))).name
+    if "sha256" in stated and path.is_file():
+        with storage_errors(path, "read"), path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != stated["sha256"]:
+                raise DamagedError(f"{path} is damaged: its content does not match its checksum")
+    return path

@@ -1,0 +1,106 @@
+"""What identifies the published weights that a model starts from. Reading it needs no torch, except for timm's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from goal_core.errors import WeightsError, nearest
+from goal_core.models.config import BackboneConfig, BertConfig
+
+NAMED_WEIGHTS = ("timm", "random", "precomputed")
+
+
+def check_architecture(name: str) -> None:
+    """Check that timm knows an architecture.
+
+    Raises:
+        WeightsError: it does not; the message suggests the closest.
+    """
+    timm = timm_library()
+    if not timm.is_model(name.split(".")[0]):
+        known = timm.list_models()
+        raise WeightsError(
+            f"unknown timm backbone {name!r}{nearest(name, known)}; timm has {len(known)} models (timm.list_models())"
+        )
+
+
+def weights_id(config: BackboneConfig) -> str:
+    """The weights' identifier in the cell id; a file counts by its content, never by its path.
+
+    Returns:
+        `random`, `timm:<architecture>.<tag>`, or `sha256:<16 hex digits>` of the file.
+
+    Raises:
+        WeightsError: the file is missing.
+    """
+    if config.weights == "random":
+        return "random"
+    if config.weights == "timm":
+        check_architecture(config.name)
+        cfg = pretrained_cfg(config.name)
+        return f"timm:{config.name.split('.')[0]}.{cfg.get('tag') or 'default'}"
+    return f"sha256:{file_sha256(existing(Path(config.weights)))[:16]}"
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, 64 hex digits; read again only when the file has changed."""
+    stat = path.stat()
+    return _sha256(path, stat.st_size, stat.st_mtime_ns)
+
+
+def bert_weights_id(config: BertConfig) -> str:
+    """The initial weights' identifier in the cell id: `random`, the hub's name, or a hash of the folder's content.
+
+    Raises:
+        WeightsError: a folder lacks a file.
+    """
+    if config.weights == "random":
+        return "random"
+    folder = Path(config.weights).expanduser()
+    if not folder.is_dir():
+        return f"hub:{config.weights}"
+    digest = hashlib.sha256()
+    for name in ("config.json", "vocab.txt", "model.safetensors"):
+        file = folder / name
+        if not file.is_file():
+            raise WeightsError(f"the BERT folder {folder} has no {name}")
+        digest.update(bytes.fromhex(file_sha256(file)))
+    return "sha256:" + digest.hexdigest()[:16]
+
+
+def timm_library() -> ModuleType:
+    """The library, with goal-sweep's own small model registered in it."""
+    import timm  # two seconds of import, with torch
+
+    import goal_core.models.small_swin  # noqa: F401  # registers itself
+
+    library: ModuleType = timm
+    return library
+
+
+def pretrained_cfg(name: str) -> Mapping[str, Any]:
+    """What timm states of an architecture's default weights; empty where it has none."""
+    cfg = timm_library().get_pretrained_cfg(name)
+    return cfg.to_dict() if cfg is not None else {}
+
+
+@lru_cache(maxsize=32)
+def _sha256(path: Path, size: int, mtime_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def existing(path: Path) -> Path:
+    """The path of a weights file.
+
+    Raises:
+        WeightsError: there is none.
+    """
+    if not path.is_file():
+        raise WeightsError(f"no weights file at {path}")
+    return path

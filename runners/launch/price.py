@@ -1,0 +1,166 @@
+"""Estimate the time and disk space of trainings that have never run, from a calibration and the sizes of their models.
+
+Nothing is built or trained, and torch is not needed. The arithmetic of the text encoders and heads is counted as
+multiply-adds of matrix products; everything else counts through the measured constants of `calibration`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from goal_core.data import DataConfig, num_batches
+from goal_core.models.config import BertConfig, ModelConfig
+from runners.launch.calibration import (
+    BACKBONES,
+    BERT_PIECES,
+    CAPTION_LENGTH,
+    DEVICES,
+    IMAGE_LOAD_S,
+    NUM_REGIONS,
+    BackboneSpeed,
+)
+from sweeps import SweepConfig, Unit
+
+PRECOMPUTED = BackboneSpeed(1, 0.0, NUM_REGIONS[1], 0.0, 0.0)
+"""Features that are part of the data cost nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSize:
+    """How much there is to train on and to evaluate."""
+
+    captions: int
+    """Of the training split."""
+    images: int
+    """Of all splits."""
+    val: tuple[int, int]
+    """Images and captions of the validation split."""
+    words: int
+    """Words of the vocabulary, where captions are read word by word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSize:
+    """Everything of a model but the backbone; multiply-adds in 1e9, of a forward pass."""
+
+    params: int
+    image_gmac: float
+    caption_gmac: float
+    pair_gmac: float = 0.0
+    """Of one image with one caption in a cross encoder."""
+
+
+def backbone_speed(model: ModelConfig) -> BackboneSpeed | None:
+    """The calibration of a model's backbone; None where it has none."""
+    if model.backbone.weights == "precomputed":
+        return PRECOMPUTED
+    return BACKBONES.get(model.backbone.name.split(".")[0])
+
+
+def head_size(model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+    """The size of a model's text encoder and heads.
+
+    Args:
+        model: the model.
+        data: the data's settings.
+        width: numbers that the backbone gives for an image or a cell.
+        words: words of the vocabulary; a BERT that is not drawn at random has word pieces of its own.
+    """
+    dim, length = model.embed_dim, CAPTION_LENGTH
+    if model.framework == "vsepp":
+        gru = 3 * dim * (model.text.word_dim + dim)
+        params = width * dim + words * model.text.word_dim + gru + 7 * dim
+        return HeadSize(params=params, image_gmac=width * dim / 1e9, caption_gmac=length * gru / 1e9)
+    bert = model.bert if model.bert.weights == "random" else BertConfig()
+    pieces = words if model.bert.weights == "random" else BERT_PIECES
+    layer, inner = 12 * bert.width**2, bert.width
+    params = (pieces + 512) * inner + bert.layers * layer + (width + inner) * dim
+    cells = (data.image.size // 32) ** 2 if data.image is not None else NUM_REGIONS[0]
+    if model.framework == "vse_infty":
+        mlp = (width + dim) * dim // 2 if model.backbone.weights == "precomputed" else 0
+        image = cells * (width * dim + mlp) / 1e9
+        caption = length * (bert.layers * layer + inner * dim) / 1e9
+        return HeadSize(params=params + mlp, image_gmac=image, caption_gmac=caption)
+    upper = bert.layers - model.xvlm.fusion_layer
+    cross = upper * (length * (layer + 2 * inner**2) + cells * 2 * width * inner) / 1e9
+    return HeadSize(
+        params=params + upper * 2 * inner * (inner + width) + 2 * inner**2,
+        image_gmac=width * dim / 1e9,
+        caption_gmac=length * model.xvlm.fusion_layer * layer / 1e9,
+        pair_gmac=cross,
+    )
+
+
+def disk_mb(units: Sequence[Unit], size: DataSize) -> float | None:
+    """Megabytes of the best weights of some trainings, which are stored in fp32; None without a calibration."""
+    total = 0.0
+    for unit in units:
+        model = unit.trainings[0].cell.model
+        speed = backbone_speed(model)
+        if speed is None:
+            return None
+        heads = head_size(model, unit.trainings[0].cell.data, width=speed.width, words=size.words).params
+        # A frozen backbone is stored only where no file has its weights.
+        stored = unit.stage.trains_backbone or model.backbone.weights == "random"
+        total += 4 * len(unit.trainings) * (heads + stored * speed.params_m * 1e6)
+    return total / 1e6
+
+
+def device_hours(units: Sequence[Unit], config: SweepConfig, size: DataSize) -> float | None:
+    """Hours that units of one stage take, one after the other; None without a calibration of a backbone."""
+    seconds, computed = 0.0, set()
+    for unit in units:
+        model = unit.trainings[0].cell.model
+        speed = backbone_speed(model)
+        if speed is None:
+            return None
+        once = _computes_features_once(unit)
+        seconds += _unit_seconds(unit, config, size, speed, features=once and model not in computed)
+        computed |= {model} if once else set()
+    return seconds / 3600
+
+
+def _computes_features_once(unit: Unit) -> bool:
+    """Whether the backbone's features are the same in every epoch; the store then keeps them for all units."""
+    image = unit.trainings[0].cell.data.image
+    return unit.stage.shares_backbone and image is not None and image.augment == "none"
+
+
+def _unit_seconds(unit: Unit, config: SweepConfig, size: DataSize, speed: BackboneSpeed, *, features: bool) -> float:
+    stage, cells = unit.stage, len(unit.trainings)
+    model, data = unit.trainings[0].cell.model, unit.trainings[0].cell.data
+    kind: Literal["cpu", "cuda"] = "cuda" if config.resources.gpus else "cpu"
+    device = DEVICES[kind]
+    slower = device.fp32_factor if unit.trainings[0].precision == "fp32" else 1.0
+    image_ms = speed.cuda_ms if kind == "cuda" else speed.cpu_ms / config.resources.cpus
+    forward = 0.0 if data.image is None else image_ms / 1000 * (data.image.size / speed.image_size) ** 2 * slower
+    gmac_s = device.gmac_s * slower / (1 if kind == "cuda" else config.resources.cpus)
+
+    steps = stage.epochs * num_batches(size.captions, stage.batch_size, stage.drop_last)
+    pairs = steps * stage.batch_size
+    heads = head_size(model, data, width=speed.width, words=size.words)
+    # X-VLM matches each pair, and two more with a drawn negative.
+    training = heads.image_gmac + heads.caption_gmac + 3 * heads.pair_gmac
+    compute = cells * (steps * device.step_s + pairs * training * gmac_s)
+    load = 0.0
+    if _computes_features_once(unit):
+        compute += features * size.images * forward
+    elif data.image is not None:
+        passes = 1.0 if stage.shares_backbone else cells * (device.train_factor if stage.trains_backbone else 1.0)
+        compute += pairs * forward * passes
+        load = pairs * IMAGE_LOAD_S
+    compute += cells * stage.epochs * _evaluation_seconds(unit, size, heads, forward, gmac_s)
+    workers = config.resources.loader_workers
+    return max(compute, load / workers) if workers else compute + load
+
+
+def _evaluation_seconds(unit: Unit, size: DataSize, heads: HeadSize, forward: float, gmac_s: float) -> float:
+    """Seconds of evaluating one cell after one epoch. A shared backbone's features of the split are computed once."""
+    images, captions = size.val
+    xvlm = unit.trainings[0].cell.model.xvlm
+    matched = xvlm.rerank_top * (images + captions) if heads.pair_gmac else 0
+    gmacs = images * heads.image_gmac + captions * heads.caption_gmac + matched * heads.pair_gmac
+    own = 0.0 if unit.stage.shares_backbone else images * forward
+    return own + gmacs * gmac_s / 3  # without the backward pass

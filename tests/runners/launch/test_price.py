@@ -1,0 +1,106 @@
+"""The price of a sweep that has never run: against the sizes of real models, and against what sweeps took."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from goal_core.data import DataConfig, published_counts
+from goal_core.frameworks import framework_of
+from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig, build_backbone
+from runners.cli.app import run
+from runners.launch.calibration import BACKBONES
+from runners.launch.estimate import StagePlan, plan_published
+from runners.launch.price import HeadSize, head_size
+from sweeps import load_sweep
+from tests.helpers.sweep_cases import resolved
+
+SMALL_BERT = BertConfig(weights="random", layers=4, width=128, heads=4)
+
+
+class _Words:
+    """Stands for a tokenizer of a given size."""
+
+    def __len__(self) -> int:
+        return 1000
+
+
+def size_of(model: ModelConfig, data: DataConfig) -> HeadSize:
+    return head_size(model, data, width=96, words=1000)
+
+
+@pytest.mark.parametrize("framework", ["vsepp", "vse_infty", "xvlm"])
+def test_the_counted_size_of_the_heads_is_that_of_the_real_ones(framework: str) -> None:
+    model = ModelConfig(
+        framework=framework,  # type: ignore[arg-type]
+        backbone=BackboneConfig(name="test_resnet", weights="random"),
+        text=GruConfig(word_dim=50),
+        embed_dim=64,
+        bert=SMALL_BERT,
+        xvlm=XvlmConfig(fusion_layer=2),
+    )
+    data = resolved("con/con").cells[0].data
+    heads = framework_of(model).heads(model, num_features=96, tokenizer=_Words(), seed=1)  # type: ignore[arg-type]
+
+    real = sum(parameter.numel() for parameter in heads.parameters())
+
+    # Biases, norms and the small pooling networks are not counted; in a model this small they are a few percent.
+    assert size_of(model, data).params == pytest.approx(real, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["test_byobnet", "test_resnet", "test_vit", "swin_mini_patch8_window4", "resnet18"])
+def test_the_calibration_states_the_size_of_the_backbone(name: str) -> None:
+    row = BACKBONES[name]
+    backbone = build_backbone(BackboneConfig(name=name, weights="random"), image_size=row.image_size, seed=0)
+
+    assert sum(parameter.numel() for parameter in backbone.parameters()) / 1e6 == pytest.approx(row.params_m, rel=0.02)
+    assert backbone.num_features == row.width
+
+
+def published(name: str, *overrides: str) -> list[StagePlan]:
+    config = load_sweep(name, overrides, environ={})
+    return plan_published(config, published_counts(config.data))
+
+
+def test_hours_grow_with_the_work_and_shrink_where_cells_share_it() -> None:
+    frozen, finetune = published("coco_vsepp")
+    small, _ = published("coco_vsepp", "data.image.size=112")
+    alone, _ = published("coco_vsepp", "execution.sharing=none")
+    workers, _ = published("coco_vsepp", "resources.loader_workers=8")
+    single, _ = published("coco_vsepp", "seeds=[1]")
+    assert frozen.hours
+    assert finetune.hours
+    assert finetune.hours > 3 * frozen.hours  # every cell trains a backbone of its own
+    for less, more in ((small, frozen), (frozen, alone), (workers, frozen)):
+        assert less.hours
+        assert more.hours
+        assert less.hours < more.hours
+    assert single.hours == pytest.approx(frozen.hours / 3)
+    assert single.disk_mb == pytest.approx(frozen.disk_mb / 3)  # type: ignore[operator]
+
+
+def test_a_backbone_without_calibration_has_no_price() -> None:
+    plans = published("coco_vsepp", "model.backbones=[convnext_base]")
+    assert [(plan.hours, plan.hours_from, plan.disk_mb, plan.disk_from) for plan in plans] == [(None,) * 4] * 2
+
+
+def test_plan_of_a_sweep_that_never_ran_says_what_its_price_rests_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GOAL_COCO", raising=False)
+    assert run(["plan", "coco_vsepp"]) == 0
+    shown = capsys.readouterr().out
+    assert "~ not measured here: a calibration for an RTX 3090, right within a factor of about 3" in shown
+    assert "~1,800" in shown
+    assert "--measure trains a few steps" in shown
+
+    assert run(["plan", "quickstart", "--json", "--store", str(tmp_path / "none")]) == 0
+    frozen, finetune = json.loads(capsys.readouterr().out)
+    # What the quickstart took on one core of the calibrated machine: 0.050 h, 0.022 h and 46 MB a stage.
+    assert (frozen["hours_from"], frozen["disk_from"]) == ("calibration", "calibration")
+    assert 0.05 / 3 < frozen["hours"] < 0.05 * 3
+    assert 0.022 / 3 < finetune["hours"] < 0.022 * 3
+    assert frozen["disk_mb"] == pytest.approx(45.7, rel=0.2)

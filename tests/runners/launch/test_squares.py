@@ -1,0 +1,103 @@
+"""The squares of a block in training: score, epoch and seeds, with and without colour, at any size of the terminal."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from runners.launch.live import training_view
+from runners.launch.progress import SweepProgress
+from runners.launch.squares import ASCII, RICH, SHADES, Signs, legend, shade, square_grid
+from sweeps import ResolvedSweep
+from tests.helpers.sweep_cases import resolved
+from tests.runners.launch.test_progress import quickstart
+
+
+def text_of(renderable: object, width: int = 80, height: int = 24) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, highlight=False)
+    console.print(renderable)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+
+def in_training(sweep: ResolvedSweep) -> SweepProgress:
+    """con/con: done, epoch 2 of 3, waiting; con/nca: all done; con/cir: failed, and two that wait."""
+    progress = SweepProgress(sweep.trainings)
+    seeds = list(progress.seeds(progress.blocks()[0]).values())
+    for one, val in ((seeds[0][0], 300.0), *((seed, 310.0 + number) for number, seed in enumerate(seeds[1]))):
+        metrics = {"test/i2t_r1": val / 6, "test/t2i_r1": val / 8, "val/rsum": val}
+        progress.done(one.training, {"metrics": metrics})
+    progress.running(seeds[0][1].training, 0)
+    progress.epoch_done(seeds[0][1].training, 1, {"val/rsum": 290.0})
+    progress.epoch_done(seeds[0][1].training, 2, {"val/rsum": 270.0})
+    progress.failed(seeds[2][0].training, "lost")
+    return progress
+
+
+@pytest.mark.parametrize(("signs", "marks"), [(RICH, "█▅· x·· ███"), (ASCII, "#6. x.. ###")])
+def test_a_square_has_the_score_the_epoch_and_a_mark_for_each_seed(signs: Signs, marks: str) -> None:
+    progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=(1, 2, 3)))
+    running, failed, done = marks.split()
+
+    head, scores, seeds = text_of(square_grid(progress, progress.blocks()[0], signs))
+
+    assert head.split() == ["con", "nca", "cir"]
+    # The mean over seeds of the best epoch so far, and their spread.
+    assert scores.split() == ["con", "295.0", signs.spread, "7.1", "*311.0", signs.spread, "1.0", "--"]
+    assert " ".join(seeds.split()) == f"{running} epoch 2/3 {done} R@1 51.8/38.9 {failed}"
+
+
+def test_more_seeds_than_marks_are_counted() -> None:
+    progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=tuple(range(1, 9))))
+
+    seeds = text_of(square_grid(progress, progress.blocks()[0], RICH))[2]
+
+    assert " ".join(seeds.split()) == "1/8 epoch 2/3 8/8 R@1 52.2/39.2 0/8 x1"
+
+
+def test_scores_are_coloured_from_the_lowest_to_the_highest_of_the_block() -> None:
+    assert [shade(score, (100.0, 200.0)).split(" on ")[1] for score in (100.0, 150.0, 200.0)] == [
+        SHADES[0],
+        SHADES[4],
+        SHADES[-1],
+    ]
+    assert shade(50.0, (50.0, 50.0)).endswith(SHADES[4])  # one score is neither low nor high
+    assert shade(math.nan, ()) == "dim"
+
+
+@pytest.mark.parametrize("signs", [RICH, ASCII])
+def test_the_legend_explains_every_sign_within_80_columns(signs: Signs) -> None:
+    lines = text_of(legend(signs), width=200)
+    assert max(map(len, lines)) <= 80
+    for sign in (signs.waiting, signs.epochs[0], signs.epochs[-1], signs.done, signs.failed, "*", "R@1", "val rsum"):
+        assert sign in " ".join(lines)
+
+
+@pytest.mark.parametrize("backbones", [1, 2, 5])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50), (80, 16), (120, 30), (80, 8), (60, 24)])
+def test_the_view_never_has_more_lines_than_the_terminal(width: int, height: int, backbones: int) -> None:
+    names = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"][:backbones]
+    progress = SweepProgress(quickstart("seeds=[1,2,3]", f"model.backbones=[{','.join(names)}]").trainings)
+    progress.running(progress.standings[40].training, 1)
+
+    lines = text_of(training_view(progress, "quickstart", width, height, RICH), width, height)
+
+    assert len(lines) <= height
+    if width >= 80:
+        assert max(map(len, lines)) <= width
+
+
+def test_the_block_in_training_is_drawn_and_the_others_are_named() -> None:
+    progress = SweepProgress(quickstart("model.backbones=[resnet18,resnet34]").trainings)
+    busy = next(one for one in progress.standings if one.training.block.backbone == "resnet34")
+    progress.running(busy.training, 1)
+
+    small = text_of(training_view(progress, "quickstart", 80, 24, RICH), 80, 24)
+    large = text_of(training_view(progress, "quickstart", 200, 50, RICH), 200, 50)
+
+    assert "scenes vsepp resnet34 frozen: 0 of 45 done, 1 running" in small
+    assert sum("nca" in line for line in small) == 1
+    assert "scenes vsepp resnet18 finetune: 0 of 45 done" in small
+    assert sum(line.count("nca") for line in large) == 4  # two blocks side by side, twice
