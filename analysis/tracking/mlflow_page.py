@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
@@ -16,6 +17,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from analysis import run_schema as schema
 from analysis.blocks import Block, CellSummary, number_text
 from analysis.errors import AnalysisError, first_line
+from analysis.tracking.places import artifact_place
 
 LOCAL_PAGE = "http://127.0.0.1:5000"
 """Where `goal-sweep ui` serves a tracking database that is a file."""
@@ -55,25 +57,23 @@ def attach_files(tracking_uri: str, run_id: str, folder: Path, names: Sequence[s
     """
     client = MlflowClient(tracking_uri=tracking_uri)
     try:
-        before = _artifacts(client, run_id, target)
+        address = artifact_place(tracking_uri, client.get_run(run_id).info.artifact_uri)
+        repository = get_artifact_repository(address, tracking_uri=tracking_uri)
+        before = _artifacts(repository, target)
         for name in names:
-            client.log_artifact(run_id, str(folder / name), artifact_path=str(PurePosixPath(target, name).parent))
+            repository.log_artifact(str(folder / name), str(PurePosixPath(target, name).parent))
         attached = tuple(str(PurePosixPath(target, name)) for name in names)
-        stale = sorted(set(before) - set(attached))
-        if stale:
-            uri = client.get_run(run_id).info.artifact_uri
-            repository = get_artifact_repository(uri, tracking_uri=tracking_uri)
-            for path in stale:
-                repository.delete_artifacts(path)
+        for path in sorted(set(before) - set(attached)):
+            repository.delete_artifacts(path)
     except (MlflowException, OSError) as error:
         raise AnalysisError(f"cannot attach the report to run {run_id}: {first_line(error)}") from error
     return attached
 
 
-def _artifacts(client: MlflowClient, run_id: str, folder: str) -> list[str]:
+def _artifacts(repository: Any, folder: str) -> list[str]:
     found: list[str] = []
-    for item in client.list_artifacts(run_id, folder):
-        found += _artifacts(client, run_id, item.path) if item.is_dir else [item.path]
+    for item in repository.list_artifacts(folder):
+        found += _artifacts(repository, item.path) if item.is_dir else [item.path]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from analysis.report import REPORT_LIST
 from goal_core.atomic import replace_bytes
 from goal_core.errors import GoalError
 from runners.cli.options import Scale
-from runners.tracking.uri import resolve_uri
+from runners.tracking.uri import read_only, resolve_uri
 from sweeps import SweepConfig, load_sweep
 
 
@@ -61,20 +62,29 @@ def report(
 ) -> ReportResult:
     """Write the report of the first sweep, compared with the others, and attach it to its MLflow run.
 
+    From a results folder that is read-only, the report can be written elsewhere; it is then not attached.
+
     Raises:
-        GoalError: MLflow lacks what a report needs, or cannot be written.
+        GoalError: MLflow lacks what a report needs, or the report's folder cannot be written.
     """
     first, *others = targets
     folder = out or first.folder
+    _require_writable(folder)
     others_named = [(target.uri, target.name) for target in others]
     try:
         result = write_report(first.uri, first.name, folder, compare, others=others_named, scale=scale)
-        if result.parent_run_id is not None:
+        if result.parent_run_id is not None and not read_only(first.uri):
             attach_report(first.uri, result.parent_run_id, folder)
             publish_summary(first.uri, result.parent_run_id, first.name, result.blocks, result.origin_notes)
     except AnalysisError as error:
         raise GoalError(str(error)) from error
     return result
+
+
+def _require_writable(folder: Path) -> None:
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not os.access(existing, os.W_OK):
+        raise GoalError(f"the report cannot be written to {folder}, which is read-only; give another folder with --out")
 
 
 def is_current(target: ReportTarget, outcome: str) -> bool:

@@ -44,6 +44,7 @@ def report(
     Example: goal-sweep report quickstart.yaml --out report
     """
     from runners.cli import reports
+    from runners.tracking.uri import read_only
 
     if published is not None:
         if sweeps or out is None:
@@ -56,6 +57,8 @@ def report(
     targets = reports.report_targets(sweeps, SweepArguments("", set_, store, tracking_uri).overrides)
     result = reports.report(targets, out, compare, scale)
     reports.print_result(result, console)
+    if why := read_only(targets[0].uri):
+        console.print(f"        not attached to MLflow: {why}", soft_wrap=True)
 
 
 @results.command()
@@ -66,13 +69,17 @@ def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: U
     """
     from runners.cli import reports
     from runners.tracking.sync import SweepTracking
+    from runners.tracking.uri import TrackingError, read_only
 
     opened = SweepArguments(sweep, set_, store, tracking_uri).open()
+    target = reports.ReportTarget.of(opened.config)
+    if why := read_only(target.uri):
+        raise TrackingError(why)
     with SweepTracking(opened, opened.store, live=False, thorough=True) as tracking:
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:
             raise UnfinishedError(tracking.trouble)
-    attached = reports.restore(reports.ReportTarget.of(opened.config))
+    attached = reports.restore(target)
     console.print(f"tracking is up to date{', and has the report' if attached else ''}")
 
 
