@@ -82,7 +82,9 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
     if not cells:
         raise NoRunsError(f"experiment {experiment!r} in {tracking_uri} does not contain a run of a cell yet")
     settings = pd.DataFrame([run.data.params for run in cells], index=[run.info.run_id for run in cells]).fillna("")
-    sweep = _assemble(tracking_uri, experiment, parents, pd.DataFrame([_row(run, tracking_uri) for run in cells]), settings)
+    sweep = _assemble(
+        tracking_uri, experiment, parents, pd.DataFrame([_row(run, tracking_uri) for run in cells]), settings
+    )
     renamed = f"The sweep's experiment is named {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."
     return sweep if found.name == experiment else replace(sweep, notes=(renamed, *sweep.notes))
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,6 +25,8 @@ _NOTE = "mlflow.note.content"
 _NOTE_HASH = "goal.note"
 """Hash of the last description written here: a description edited by a user is left alone."""
 _VIEW = "mlflow.sharedViewState."
+_KIND, _KIND_OF_TRAINING = "mlflow.experimentKind", "custom_model_development"
+"""MLflow's page would show an experiment of another kind as traces of language models."""
 _SHOWN = sorted(schema.MAIN_METRICS, key=lambda metric: metric is not schema.RSUM)
 _MAX_EXPERIMENT_NOTE, _MAX_RUN_NOTE = 4800, 7800
 """Characters; MLflow rejects more than 5,000 and 8,000."""
@@ -82,8 +84,7 @@ def publish_summary(
 ) -> None:
     """Describe a sweep in MLflow: its parent run in full, its experiment in a line for each block, and saved views.
 
-    A view for each block, at ``#/experiments/ID/runs?viewStateShareKey=goal-BLOCK``, groups its runs by objective,
-    orders them by rsum and shows recalls and settings. A description that a user has edited is left alone.
+    A description that a user has edited is left alone.
 
     Args:
         tracking_uri: MLflow tracking URI.
@@ -103,10 +104,7 @@ def publish_summary(
         short = _joined([f"**{name}**", *notes, *(_headline(block, home) for block in blocks)], _MAX_EXPERIMENT_NOTE)
         rankings = [f"**{block.key.title}**\n\n{_ranking(block)}" for block in blocks if not block.is_empty]
         full = _joined([short, *rankings], _MAX_RUN_NOTE)
-        for block in blocks:
-            view, tag = _view(block), f"{_VIEW}{_view_key(block)}"
-            if tags.get(tag) != view:
-                client.set_experiment_tag(home, tag, view)
+        _save_views(client, home, tags, blocks)
         if _may_write(tags, short):
             client.set_experiment_tag(home, _NOTE, short)
             client.set_experiment_tag(home, _NOTE_HASH, _hash(short))
@@ -115,6 +113,37 @@ def publish_summary(
             client.set_tag(parent_run_id, _NOTE_HASH, _hash(full))
     except MlflowException as error:
         raise AnalysisError(f"cannot describe run {parent_run_id}: {first_line(error)}") from error
+
+
+def publish_views(tracking_uri: str, experiment_id: str, blocks: Sequence[Block]) -> None:
+    """Save a view of each block, which opens at `view_address`: its runs by objective, ordered by rsum.
+
+    Args:
+        tracking_uri: MLflow tracking URI.
+        experiment_id: the sweep's experiment.
+        blocks: the sweep's blocks.
+
+    Raises:
+        AnalysisError: tracking cannot be written.
+    """
+    client = MlflowClient(tracking_uri=tracking_uri)
+    try:
+        _save_views(client, experiment_id, client.get_experiment(experiment_id).tags, blocks)
+    except MlflowException as error:
+        raise AnalysisError(f"cannot save views in experiment {experiment_id}: {first_line(error)}") from error
+
+
+def _save_views(client: Any, experiment_id: str, tags: Mapping[str, str], blocks: Sequence[Block]) -> None:
+    wanted = {f"{_VIEW}{_view_key(block)}": _view(block) for block in blocks}
+    for tag, text in (wanted | {_KIND: tags.get(_KIND, _KIND_OF_TRAINING)}).items():
+        if tags.get(tag) != text:
+            client.set_experiment_tag(experiment_id, tag, text)
+
+
+def view_address(block: Block, experiment_id: str) -> str:
+    """Where MLflow's page shows the view of a block, without the server's address."""
+    of_training = "workflowType=machine_learning"  # or else the page shows traces of language models
+    return f"/#/experiments/{experiment_id}/runs?{of_training}&viewStateShareKey={_view_key(block)}"
 
 
 def headline(block: Block) -> str:
@@ -152,7 +181,7 @@ def _joined(parts: Sequence[str], limit: int) -> str:
 
 
 def _headline(block: Block, experiment_id: str) -> str:
-    link = f"[runs by objective](#/experiments/{experiment_id}/runs?viewStateShareKey={_view_key(block)})"
+    link = f"[runs by objective]({view_address(block, experiment_id).removeprefix('/')})"
     return f"{block.key.title}: {headline(block)} ({link})"
 
 
@@ -184,12 +213,13 @@ def _view_key(block: Block) -> str:
 
 def _view(block: Block) -> str:
     """A saved view as MLflow's page stores one: its state as JSON, deflated."""
-    key = block.key
+    key, cells = block.key, block.grids[schema.RSUM.key].cells
     wanted = {schema.TAG_ROLE: schema.ROLE_CELL, schema.TAG_STAGE: key.stage}
     wanted |= {schema.TAG_BACKBONE: key.backbone, schema.TAG_DATASET: key.dataset}
     columns = [f"metrics.`{metric.test}`" for metric in _SHOWN]
     columns += [f"tags.`{tag}`" for tag in (schema.TAG_STATUS, schema.TAG_SETTINGS_KEY)]
     columns += ["params.`seed`", *(f"params.`stages.{key.stage}.{name}`" for name in _SETTINGS)]
+    best = max(cells, key=lambda objective: cells[objective].mean or -1.0, default=None)
     state = {
         "searchFilter": " AND ".join(f"tags.`{tag}` = '{value}'" for tag, value in wanted.items()),
         "orderByKey": columns[0],
@@ -204,6 +234,8 @@ def _view(block: Block) -> str:
             "aggregateFunction": "average",
             "groupByKeys": [{"mode": "tag", "groupByData": schema.TAG_OBJECTIVE}],
         },
+        # Only the best group shows its runs, so that the ranking fits a screen.
+        "groupsExpanded": {f"tag.{schema.TAG_OBJECTIVE}.{'/'.join(name)}": name == best for name in cells},
     }
     packed = zlib.compress(json.dumps(state, sort_keys=True).encode())
     return f"deflate;{base64.b64encode(packed).decode('ascii')}"

@@ -53,6 +53,17 @@ def correct_addresses(database: Path, home: Path | None = None) -> int:
     return corrected
 
 
+def copy_database(database: Path, to: Path) -> None:
+    """Copy a tracking database as it is at one moment, also while somebody writes it or where it is read-only.
+
+    Raises:
+        sqlite3.Error: it cannot be read, or the copy not be written.
+    """
+    source = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT_S)
+    with closing(source), closing(sqlite3.connect(to)) as copy:
+        source.backup(copy)
+
+
 def _at_home(address: str, home: Path, kept: int) -> str:
     parts = urlsplit(address)
     if parts.scheme not in ("", "file") or not parts.path:
