@@ -24,7 +24,7 @@ from analysis.report import (
     write_report,
 )
 from analysis.statistics import aggregate
-from analysis.tracking import fetch_runs, publish_summary
+from analysis.tracking import fetch_runs, publish_models, publish_summary
 
 __all__ = [
     "AnalysisError",
@@ -35,6 +35,7 @@ __all__ = [
     "attach_report",
     "block_links",
     "fetch_runs",
+    "publish_models",
     "publish_summary",
     "refresh_summary",
     "render_published",

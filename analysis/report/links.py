@@ -1,11 +1,14 @@
-"""Links into MLflow's page: the training runs of each block, grouped by objective, the highest first."""
+"""What MLflow's page needs to be useful: a link to the runs of each block, and the best cells as models."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.statistics import aggregate
-from analysis.tracking import fetch_runs
+from analysis import run_schema as schema
+from analysis.blocks import Block
+from analysis.statistics import aggregate, counted, of_block
+from analysis.tracking import SweepRuns, fetch_runs
 from analysis.tracking.mlflow_page import headline, publish_views, view_address
 
 
@@ -44,3 +47,15 @@ def block_links(tracking_uri: str, name: str) -> tuple[BlockLink, ...]:
         )
         for block in blocks
     )
+
+
+def best_runs(sweep: SweepRuns, blocks: Sequence[Block]) -> tuple[str, ...]:
+    """The runs of each block's objective with the highest mean rsum, all its seeds."""
+    runs, found = counted(sweep), []
+    for block in blocks:
+        cells = {name: cell for name, cell in block.grids[schema.RSUM.key].cells.items() if cell.mean is not None}
+        if cells:
+            pair, triplet = max(cells, key=lambda name: cells[name].mean or 0.0)
+            rows = of_block(runs, block.key)
+            found += list(rows[(rows["pair"] == pair) & (rows["triplet"] == triplet)].sort_values("seed")["run_id"])
+    return tuple(map(str, found))

@@ -15,7 +15,7 @@ def database_file(tracking_uri: str) -> Path | None:
     return Path(tracking_uri.removeprefix(SQLITE).split("?")[0])
 
 
-def artifact_place(tracking_uri: str, artifact_uri: str) -> str:
+def artifact_place(tracking_uri: str, artifact_uri: str, kept: int = 3) -> str:
     """Where a run's artifacts are read and written.
 
     A SQLite database contains absolute addresses. In a copied or moved results folder they point into the original,
@@ -24,6 +24,7 @@ def artifact_place(tracking_uri: str, artifact_uri: str) -> str:
     Args:
         tracking_uri: MLflow tracking URI.
         artifact_uri: the run's address of its artifacts, as the database states it.
+        kept: number of last parts of the address that stay: 3 for a run; 4 for a model, in ``EXPERIMENT/models/ID``.
 
     Returns:
         The same address, or the corrected one.
@@ -34,4 +35,4 @@ def artifact_place(tracking_uri: str, artifact_uri: str) -> str:
     home, path = database.absolute().parent, Path(unquote(parts.path))
     if path.is_relative_to(home) or path.resolve().is_relative_to(home.resolve()):
         return artifact_uri
-    return home.joinpath("artifacts", *path.parts[-3:]).as_uri()
+    return home.joinpath("artifacts", *path.parts[-kept:]).as_uri()

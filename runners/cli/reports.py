@@ -15,6 +15,7 @@ from analysis import (
     NoRunsError,
     ReportResult,
     attach_report,
+    publish_models,
     publish_summary,
     refresh_summary,
     render_published,
@@ -24,6 +25,7 @@ from analysis.report import REPORT_LIST
 from goal_core.atomic import replace_bytes
 from goal_core.errors import GoalError
 from runners.cli.options import Scale
+from runners.tracking.moved import correct_moved
 from runners.tracking.uri import read_only, resolve_uri
 from sweeps import SweepConfig, load_sweep
 
@@ -36,13 +38,14 @@ class ReportTarget:
     uri: str
     """MLflow tracking URI, resolved."""
     folder: Path
+    store: Path
 
     @classmethod
     def of(cls, config: SweepConfig) -> ReportTarget:
         """The target of a sweep, whose data need not be on this machine."""
         root = Path(config.store)
         uri = resolve_uri(config.tracking, root)
-        return cls(name=config.name, uri=uri, folder=root / "reports" / config.name)
+        return cls(name=config.name, uri=uri, folder=root / "reports" / config.name, store=root)
 
 
 def report_targets(sweeps: Sequence[str], overrides: Sequence[str]) -> list[ReportTarget]:
@@ -70,12 +73,16 @@ def report(
     first, *others = targets
     folder = out or first.folder
     _require_writable(folder)
+    writable = not read_only(first.uri)
+    if writable:
+        correct_moved(first.uri)
     others_named = [(target.uri, target.name) for target in others]
     try:
         result = write_report(first.uri, first.name, folder, compare, others=others_named, scale=scale)
-        if result.parent_run_id is not None and not read_only(first.uri):
+        if writable and result.parent_run_id is not None:
             attach_report(first.uri, result.parent_run_id, folder)
             publish_summary(first.uri, result.parent_run_id, first.name, result.blocks, result.origin_notes)
+            publish_models(first.uri, result.parent_run_id, str(first.store), result.best_runs)
     except AnalysisError as error:
         raise GoalError(str(error)) from error
     return result
@@ -140,7 +147,7 @@ def restore(target: ReportTarget) -> bool:
     """
     has_report = (target.folder / REPORT_LIST).is_file()
     try:
-        parent = refresh_summary(target.uri, target.name)
+        parent = refresh_summary(target.uri, target.name, str(target.store))
         if has_report and parent is not None:
             attach_report(target.uri, parent, target.folder)
     except NoRunsError:

@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from runners.tracking.uri import sqlite_file
+
 _ADDRESSES = (
     # Table, its key, its column of addresses, and the number of last parts of an address that stay as they are.
     ("experiments", "experiment_id", "artifact_location", 1),
@@ -51,6 +53,13 @@ def correct_addresses(database: Path, home: Path | None = None) -> int:
             connection.executemany(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", changes)
             corrected += len(changes)
     return corrected
+
+
+def correct_moved(uri: str) -> None:
+    """Correct the addresses in the database of a tracking URI, if it is a SQLite file that exists."""
+    database = sqlite_file(uri)
+    if database is not None and database.is_file() and database.stat().st_size:
+        correct_addresses(database)
 
 
 def copy_database(database: Path, to: Path) -> None:
