@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from platform import python_version
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelOutput, LoggedModelStatus, Metric
 from mlflow.exceptions import MlflowException
-from mlflow.models import Model
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from analysis import run_schema as schema
@@ -70,8 +70,8 @@ def _existing(client: MlflowClient, experiment_id: str) -> list[Any]:
 
 def _is_current(model: Any, run: Any) -> bool:
     """Whether a model is complete, and refers to the run's present checkpoint."""
-    ready = model.status == LoggedModelStatus.READY
-    return ready and model.tags.get(schema.TAG_CHECKPOINT) == run.data.tags[schema.TAG_CHECKPOINT]
+    checkpoint = model.tags.get(schema.TAG_CHECKPOINT)
+    return bool(model.status == LoggedModelStatus.READY and checkpoint == run.data.tags[schema.TAG_CHECKPOINT])
 
 
 def _publish(client: MlflowClient, tracking_uri: str, store: str, run: Any) -> str:
@@ -89,9 +89,10 @@ def _publish(client: MlflowClient, tracking_uri: str, store: str, run: Any) -> s
     with TemporaryDirectory(prefix="goal-sweep-") as folder:
         reference = {"checkpoint": checkpoint, "store": store}
         Path(folder, _REFERENCE).write_text(json.dumps(reference, indent=1) + "\n")
-        described = Model(run_id=run.info.run_id, model_id=model.model_id)
-        described.add_flavor("python_function", loader_module=LOADER, data=_REFERENCE)
-        described.save(str(Path(folder, "MLmodel")))
+        flavor = {"loader_module": LOADER, "data": _REFERENCE, "python_version": python_version()}
+        described = {"flavors": {"python_function": flavor}, "model_id": model.model_id, "run_id": run.info.run_id}
+        # The file is YAML, of which JSON is a part. MLflow's own writer would load all its model libraries.
+        Path(folder, "MLmodel").write_text(json.dumps(described, indent=1) + "\n")
         place = artifact_place(tracking_uri, model.artifact_location, kept=4)
         get_artifact_repository(place, tracking_uri=tracking_uri).log_artifacts(folder)
     # The same time and step as in the run, so that the run's own history gains no point.

@@ -57,6 +57,10 @@ class RetrievalModel:
                 embedded += zip(rows.tolist(), chunk, strict=True)
         return np.stack([row for _, row in sorted(embedded, key=lambda item: item[0])])
 
+    def get_raw_model(self) -> OpenedCheckpoint:
+        """The trained cell itself, for ``model.get_raw_model()`` of MLflow."""
+        return self.opened
+
 
 def _load_pyfunc(reference: str) -> RetrievalModel:
     """Load the model that a reference names.
