@@ -57,10 +57,11 @@ TRIPLETS_FOLDER = "training"
 
 CELL_TAGS = (
     *(ROLE, CELL, STAGE, STAGE_KEY, PAIR, TRIPLET, SEED, BACKBONE, FRAMEWORK, DATASET, VARIANT),
-    *(OBJECTIVE, OBJECTIVE_KEY, SETTINGS_KEY, STATUS, GIT_COMMIT, DATA_FINGERPRINT, LOG),
+    *(OBJECTIVE, OBJECTIVE_KEY, SETTINGS_KEY, STATUS, GIT_COMMIT, DATA_FINGERPRINT),
 )
-"""Tags of every training's run. A run may also have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`,
-`goal.imported`, `goal.checkpoint` and `goal.triplets` (once its triplet record is attached)."""
+"""Tags of every training's run by which it is found and counted. It also has `goal.log` and MLflow's own tags. It may
+have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`, `goal.imported`, `goal.checkpoint` (once it is
+done) and `goal.triplets` (once its triplet record is attached)."""
 
 SWEEP = "goal.sweep"
 STORE = "goal.store"

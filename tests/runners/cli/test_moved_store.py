@@ -52,8 +52,6 @@ def test_a_copy_is_written_and_the_original_left_alone(
     assert run(arguments("report", copy)) == 0
     monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides: opened_in(copy))
     assert run(arguments("sync", copy)) == 0
-    assert run(arguments("status", copy)) == 0
-    assert run(arguments("launch", copy)) == 0
     assert snapshot(original) == before
     assert len(attached(copy)) == 1
     assert addresses(copy) == {copy.as_uri()}
@@ -62,11 +60,16 @@ def test_a_copy_is_written_and_the_original_left_alone(
     assert "cannot be read" not in text
 
 
-def test_what_moved_away_is_not_made_again(original: Path, tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_what_moved_away_is_not_made_again(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moved = original.rename(tmp_path / "moved")
+    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides: opened_in(moved))
+    for verb in ("status", "launch"):
+        assert run(arguments(verb, moved)) == 0
     assert run(arguments("report", moved)) == 0
     assert not original.exists()
     assert len(attached(moved)) == 1
+    assert addresses(moved) == {moved.as_uri()}
     assert "## Triplet diagrams" in (moved / "reports" / "quickstart" / "report.md").read_text()
 
 
@@ -83,6 +86,7 @@ for verb, *more in (["report"], ["report", "--out", out], ["sync"], ["launch"]):
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, to mount a folder read-only")
 def test_a_read_only_folder_is_read_and_says_in_one_line_why_it_is_not_written(original: Path, tmp_path: Path) -> None:
     before = snapshot(original)
