@@ -14,17 +14,28 @@ Only `runners.cli` imports it. Each of its rooms may import those below it::
 from __future__ import annotations
 
 from analysis.errors import AnalysisError, NoRunsError
-from analysis.report import ReportResult, attach_report, refresh_summary, render_published, write_report
+from analysis.report import (
+    BlockLink,
+    ReportResult,
+    attach_report,
+    block_links,
+    refresh_summary,
+    render_published,
+    write_report,
+)
 from analysis.statistics import aggregate
-from analysis.tracking import fetch_runs, publish_summary
+from analysis.tracking import fetch_runs, publish_models, publish_summary
 
 __all__ = [
     "AnalysisError",
+    "BlockLink",
     "NoRunsError",
     "ReportResult",
     "aggregate",
     "attach_report",
+    "block_links",
     "fetch_runs",
+    "publish_models",
     "publish_summary",
     "refresh_summary",
     "render_published",

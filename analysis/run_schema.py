@@ -69,6 +69,8 @@ SWEEP_TAGS: tuple[str, ...] = (
 )
 """Tags of a sweep's parent run: its name, its data's fingerprint, and what it requests, as JSON lists."""
 
+TAG_CHECKPOINT = "goal.checkpoint"
+"""Path of the run's weights in the results folder."""
 TAG_TRIPLETS = "goal.triplets"
 """Set on runs that have a triplet record."""
 TRIPLETS_ARTIFACT = "training/triplets.npz"

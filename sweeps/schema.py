@@ -227,7 +227,7 @@ class SweepConfig:
     tracking: Annotated[str, AfterValidator(check_tracking)] = "sqlite:///{store}/mlflow.db"
     """MLflow tracking URI; `{store}` is replaced by the store's folder."""
     store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
-    """Results folder, on a local disk or a network folder."""
+    """Results folder, on a local disk or a network folder; `{here}` is replaced by the folder of the sweep file."""
 
     def __post_init__(self) -> None:
         """Check each setting, and the model against the data."""

@@ -15,6 +15,7 @@ from analysis.statistics import COSTS, CURVES, costs, counted, curves, drawn_run
 from analysis.tracking import SweepRuns, TripletRecord, fetch_history, fetch_records, pooled
 
 _ByBlock = list[tuple[Block, pd.DataFrame]]
+_MAX_PROBLEMS = 3
 _CURVES_NOTE = (
     "Lines are means over seeds, bands extend from the lowest to the highest seed, and all panels of a row share one "
     "axis. s_p, s_n, the share of active triplets and the gradient norm are means over an epoch's training batches. A "
@@ -44,7 +45,8 @@ def learning_sections(
         figures: writes the figures to it.
 
     Returns:
-        Learning curves, triplet diagrams and costs; None in place of a section without content.
+        Learning curves, triplet diagrams and costs. A section that cannot be drawn says why; None stands in place of
+        each while no training is finished.
 
     Raises:
         AnalysisError: tracking cannot be read.
@@ -72,9 +74,10 @@ def _curves_section(
             warmup = _warmup(sweep, block, runs)
             figures.submit(write_figure, paths, draw_curves, block.key.title, rows, warmup)
             links.append(FigureLink(path=f"{stem}.png", title=f"Learning curves: {block.key.title}"))
+    missing = _list_sentence("Without an epoch in tracking", without)
     if not links:
-        return None
-    paragraphs = _nonempty(_CURVES_NOTE, seeds_note(sweep), _list_sentence("Without an epoch in tracking", without))
+        return _undrawn("curves", "Learning curves", by_block, missing)
+    paragraphs = _nonempty(_CURVES_NOTE, seeds_note(sweep), missing)
     return Section(anchor="curves", title="Learning curves", paragraphs=paragraphs, figures=tuple(links))
 
 
@@ -92,11 +95,10 @@ def _triplets_section(
             warmup = _warmup(sweep, block, runs) or 0
             figures.submit(write_figure, paths, draw_triplets, block.key.title, records, notes, warmup)
             links.append(FigureLink(path=f"{stem}.png", title=f"Triplet diagrams: {block.key.title}"))
+    reasons = _nonempty(_list_sentence("Without a triplet record", without), *_shortened(problems))
     if not links:
-        return None
-    paragraphs = _nonempty(
-        _TRIPLETS_NOTE, seeds_note(sweep), _list_sentence("Without a triplet record", without), *problems
-    )
+        return _undrawn("triplets", "Triplet diagrams", by_block, *reasons)
+    paragraphs = _nonempty(_TRIPLETS_NOTE, seeds_note(sweep), *reasons)
     return Section(anchor="triplets", title="Triplet diagrams", paragraphs=paragraphs, figures=tuple(links))
 
 
@@ -128,7 +130,7 @@ def _costs_section(sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, 
         frames.append(found.assign(block=block.slug))
         tables.append(_cost_table(block, found))
     if not tables:
-        return None
+        return _undrawn("costs", "Time and cost", by_block, "No run recorded the time of an epoch.")
     folder.write("costs.csv", pd.concat(frames).to_csv(index=False, lineterminator="\n"))
     paragraphs = _nonempty(
         "Seconds per cell, mean over its seeds: all training steps of the stage, and all passes over the val split. A "
@@ -167,6 +169,17 @@ def _cost_table(block: Block, found: pd.DataFrame) -> TextTable:
         rows=tuple(rows),
         note=f"{hours:.2f} device hours in total for the {found['n'].sum()} cells counted here, without tests.",
     )
+
+
+def _undrawn(anchor: str, title: str, by_block: _ByBlock, *reasons: str) -> Section | None:
+    if not by_block:
+        return None
+    return Section(anchor=anchor, title=title, paragraphs=_nonempty("Nothing can be shown here.", *reasons))
+
+
+def _shortened(problems: list[str]) -> list[str]:
+    more = len(problems) - _MAX_PROBLEMS
+    return [*problems[:_MAX_PROBLEMS], f"{more} more cannot be used."] if more > 0 else problems
 
 
 def _nonempty(*paragraphs: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from analysis.published import GridComparison, compare_blocks, published_blocks
 from analysis.report.document import GridTable, Report, ReportFolder, Section, files_of_report, report_to_markdown
 from analysis.report.html import report_to_html
 from analysis.report.learning import learning_sections
+from analysis.report.links import best_runs
 from analysis.report.published_tables import published_section
 from analysis.report.sections import (
     block_section,
@@ -39,7 +40,7 @@ from analysis.statistics import (
     runs_frame,
     stages_selected_on_test,
 )
-from analysis.tracking import SweepRuns, attach_files, fetch_runs, publish_summary
+from analysis.tracking import SweepRuns, attach_files, fetch_runs, publish_models, publish_summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,8 @@ class ReportResult:
     seeds: tuple[int, ...]
     """The seeds that the sweep requests."""
     blocks: tuple[Block, ...]
+    best_runs: tuple[str, ...]
+    """The MLflow runs of the best objective of each block."""
     origin_notes: tuple[str, ...]
     """Which of the numbers were computed elsewhere; empty if none were."""
 
@@ -156,6 +159,7 @@ def write_report(
         num_failed=sum(gap.status == "failed" for gap in gaps),
         seeds=tuple(results.sweep.seeds),
         blocks=results.blocks,
+        best_runs=best_runs(results.sweep, results.blocks),
         origin_notes=tuple(_imported_note(results.sweep)),
     )
 
@@ -172,8 +176,13 @@ def attach_report(tracking_uri: str, parent_run_id: str, out_dir: Path) -> tuple
     return attach_files(tracking_uri, parent_run_id, out_dir, files_of_report(out_dir), "report")
 
 
-def refresh_summary(tracking_uri: str, name: str) -> str | None:
+def refresh_summary(tracking_uri: str, name: str, store: str | None = None) -> str | None:
     """Describe a sweep in MLflow from its tracked runs; does nothing if it has no parent run.
+
+    Args:
+        tracking_uri: MLflow tracking URI.
+        name: the sweep's name.
+        store: its results folder; if given, the best runs also get models.
 
     Returns:
         The parent run's id, or None.
@@ -183,7 +192,10 @@ def refresh_summary(tracking_uri: str, name: str) -> str | None:
     """
     sweep = fetch_runs(tracking_uri, name)
     if sweep.parent_run_id is not None:
-        publish_summary(tracking_uri, sweep.parent_run_id, name, aggregate(sweep), _imported_note(sweep))
+        blocks = aggregate(sweep)
+        publish_summary(tracking_uri, sweep.parent_run_id, name, blocks, _imported_note(sweep))
+        if store is not None:
+            publish_models(tracking_uri, sweep.parent_run_id, store, best_runs(sweep, blocks))
     return sweep.parent_run_id
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from analysis.tracking.fetch import SweepRuns, fetch_runs
 from analysis.tracking.mlflow_page import attach_files, publish_summary, run_url
+from analysis.tracking.models import publish_models
 from analysis.tracking.training_records import TripletRecord, fetch_history, fetch_records, pooled
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "fetch_records",
     "fetch_runs",
     "pooled",
+    "publish_models",
     "publish_summary",
     "run_url",
 ]

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -20,6 +19,7 @@ from mlflow.exceptions import MlflowException
 from analysis import run_schema as schema
 from analysis.errors import AnalysisError, NoRunsError, first_line
 from analysis.tracking.counting import Requested, mark_counted
+from analysis.tracking.places import artifact_place, database_file
 
 PAGE = 1000
 """Runs requested per page."""
@@ -82,7 +82,9 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
     if not cells:
         raise NoRunsError(f"experiment {experiment!r} in {tracking_uri} does not contain a run of a cell yet")
     settings = pd.DataFrame([run.data.params for run in cells], index=[run.info.run_id for run in cells]).fillna("")
-    sweep = _assemble(tracking_uri, experiment, parents, pd.DataFrame([_row(run) for run in cells]), settings)
+    sweep = _assemble(
+        tracking_uri, experiment, parents, pd.DataFrame([_row(run, tracking_uri) for run in cells]), settings
+    )
     renamed = f"The sweep's experiment is named {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."
     return sweep if found.name == experiment else replace(sweep, notes=(renamed, *sweep.notes))
 
@@ -126,8 +128,8 @@ def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> Any:
 
 def _require_sqlite_file(uri: str) -> None:
     """Reject a missing database, which MLflow would create: reading must not change anything."""
-    path = Path(uri.removeprefix("sqlite:///").split("?")[0])
-    if uri.startswith("sqlite:///") and not path.is_file():
+    path = database_file(uri)
+    if path is not None and not path.is_file():
         raise AnalysisError(f"no tracking database at {path}")
 
 
@@ -147,7 +149,7 @@ def _search(client: MlflowClient, experiment_id: str, role: str) -> Iterator[Any
             return
 
 
-def _row(run: Any) -> dict[str, Any]:
+def _row(run: Any, tracking_uri: str) -> dict[str, Any]:
     tags: dict[str, str] = run.data.tags
     missing = [tag for tag in schema.REQUIRED_CELL_TAGS if not tags.get(tag)]
     seed = tags.get(schema.TAG_SEED, "")
@@ -159,7 +161,7 @@ def _row(run: Any) -> dict[str, Any]:
         "run_name": run.info.run_name or "",
         "experiment_id": str(run.info.experiment_id),
         "start_ms": int(run.info.start_time or 0),
-        "artifact_uri": run.info.artifact_uri or "",
+        "artifact_uri": artifact_place(tracking_uri, run.info.artifact_uri or ""),
         **{tag.removeprefix("goal."): tags.get(tag, "") for tag in _TAGS},
         "seed": int(seed) if has_seed else -1,
         "missing_tags": ", ".join(missing),

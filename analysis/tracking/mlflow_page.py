@@ -6,16 +6,18 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from analysis import run_schema as schema
-from analysis.blocks import Block, CellSummary, number_text
+from analysis.blocks import Block, Grid, number_text
 from analysis.errors import AnalysisError, first_line
+from analysis.tracking.places import artifact_place
 
 LOCAL_PAGE = "http://127.0.0.1:5000"
 """Where `goal-sweep ui` serves a tracking database that is a file."""
@@ -23,6 +25,8 @@ _NOTE = "mlflow.note.content"
 _NOTE_HASH = "goal.note"
 """Hash of the last description written here: a description edited by a user is left alone."""
 _VIEW = "mlflow.sharedViewState."
+_KIND, _KIND_OF_TRAINING = "mlflow.experimentKind", "custom_model_development"
+"""MLflow's page would show an experiment of another kind as traces of language models."""
 _SHOWN = sorted(schema.MAIN_METRICS, key=lambda metric: metric is not schema.RSUM)
 _MAX_EXPERIMENT_NOTE, _MAX_RUN_NOTE = 4800, 7800
 """Characters; MLflow rejects more than 5,000 and 8,000."""
@@ -55,25 +59,23 @@ def attach_files(tracking_uri: str, run_id: str, folder: Path, names: Sequence[s
     """
     client = MlflowClient(tracking_uri=tracking_uri)
     try:
-        before = _artifacts(client, run_id, target)
+        address = artifact_place(tracking_uri, client.get_run(run_id).info.artifact_uri)
+        repository = get_artifact_repository(address, tracking_uri=tracking_uri)
+        before = _artifacts(repository, target)
         for name in names:
-            client.log_artifact(run_id, str(folder / name), artifact_path=str(PurePosixPath(target, name).parent))
+            repository.log_artifact(str(folder / name), str(PurePosixPath(target, name).parent))
         attached = tuple(str(PurePosixPath(target, name)) for name in names)
-        stale = sorted(set(before) - set(attached))
-        if stale:
-            uri = client.get_run(run_id).info.artifact_uri
-            repository = get_artifact_repository(uri, tracking_uri=tracking_uri)
-            for path in stale:
-                repository.delete_artifacts(path)
+        for path in sorted(set(before) - set(attached)):
+            repository.delete_artifacts(path)
     except (MlflowException, OSError) as error:
         raise AnalysisError(f"cannot attach the report to run {run_id}: {first_line(error)}") from error
     return attached
 
 
-def _artifacts(client: MlflowClient, run_id: str, folder: str) -> list[str]:
+def _artifacts(repository: Any, folder: str) -> list[str]:
     found: list[str] = []
-    for item in client.list_artifacts(run_id, folder):
-        found += _artifacts(client, run_id, item.path) if item.is_dir else [item.path]
+    for item in repository.list_artifacts(folder):
+        found += _artifacts(repository, item.path) if item.is_dir else [item.path]
     return found
 
 
@@ -82,8 +84,7 @@ def publish_summary(
 ) -> None:
     """Describe a sweep in MLflow: its parent run in full, its experiment in a line for each block, and saved views.
 
-    A view for each block, at ``#/experiments/ID/runs?viewStateShareKey=goal-BLOCK``, groups its runs by objective,
-    orders them by rsum and shows recalls and settings. A description that a user has edited is left alone.
+    A description that a user has edited is left alone.
 
     Args:
         tracking_uri: MLflow tracking URI.
@@ -103,10 +104,7 @@ def publish_summary(
         short = _joined([f"**{name}**", *notes, *(_headline(block, home) for block in blocks)], _MAX_EXPERIMENT_NOTE)
         rankings = [f"**{block.key.title}**\n\n{_ranking(block)}" for block in blocks if not block.is_empty]
         full = _joined([short, *rankings], _MAX_RUN_NOTE)
-        for block in blocks:
-            view, tag = _view(block), f"{_VIEW}{_view_key(block)}"
-            if tags.get(tag) != view:
-                client.set_experiment_tag(home, tag, view)
+        _save_views(client, home, tags, blocks)
         if _may_write(tags, short):
             client.set_experiment_tag(home, _NOTE, short)
             client.set_experiment_tag(home, _NOTE_HASH, _hash(short))
@@ -117,9 +115,41 @@ def publish_summary(
         raise AnalysisError(f"cannot describe run {parent_run_id}: {first_line(error)}") from error
 
 
+def publish_views(tracking_uri: str, experiment_id: str, blocks: Sequence[Block]) -> None:
+    """Save a view of each block, which opens at `view_address`: its runs by objective, ordered by rsum.
+
+    Args:
+        tracking_uri: MLflow tracking URI.
+        experiment_id: the sweep's experiment.
+        blocks: the sweep's blocks.
+
+    Raises:
+        AnalysisError: tracking cannot be written.
+    """
+    client = MlflowClient(tracking_uri=tracking_uri)
+    try:
+        _save_views(client, experiment_id, client.get_experiment(experiment_id).tags, blocks)
+    except MlflowException as error:
+        raise AnalysisError(f"cannot save views in experiment {experiment_id}: {first_line(error)}") from error
+
+
+def _save_views(client: Any, experiment_id: str, tags: Mapping[str, str], blocks: Sequence[Block]) -> None:
+    wanted = {f"{_VIEW}{_view_key(block)}": _view(block) for block in blocks}
+    for tag, text in (wanted | {_KIND: tags.get(_KIND, _KIND_OF_TRAINING)}).items():
+        if tags.get(tag) != text:
+            client.set_experiment_tag(experiment_id, tag, text)
+
+
+def view_address(block: Block, experiment_id: str) -> str:
+    """Where MLflow's page shows the view of a block, without the server's address."""
+    of_training = "workflowType=machine_learning"  # or else the page shows traces of language models
+    return f"/#/experiments/{experiment_id}/runs?{of_training}&viewStateShareKey={_view_key(block)}"
+
+
 def headline(block: Block) -> str:
     """Which objective has the highest rsum and by how much, with a caution where the seeds do not support it."""
-    cells = block.grids[schema.RSUM.key].cells
+    grid = block.grids[schema.RSUM.key]
+    cells = grid.cells
     known = {key: cell for key, cell in cells.items() if cell.mean is not None}
     if not known:
         return f"nothing finished; {len(block.gaps)} missing"
@@ -128,16 +158,15 @@ def headline(block: Block) -> str:
     base = known.get(schema.BASELINE)
     if base is not None and best != schema.BASELINE:
         text += f", {(known[best].mean or 0) - (base.mean or 0):+.1f} over con/con {number_text(base)}"
-        text += _caution(known[best], base)
+        text += _caution(grid)
     missing = f"; {len(block.gaps)} of {len(block.gaps) + sum(c.n for c in cells.values())} trainings missing"
     return text + (missing if block.gaps else "")
 
 
-def _caution(best: CellSummary, base: CellSummary) -> str:
-    if best.std is None or base.std is None:
+def _caution(grid: Grid) -> str:
+    if grid.gain is None or grid.gain.low is None:
         return " (too few seeds to know the spread)"
-    within = (best.mean or 0) - (base.mean or 0) <= best.std + base.std
-    return " (within the spread of the seeds)" if within else ""
+    return " (within noise)" if schema.BASELINE in grid.near else ""
 
 
 def _joined(parts: Sequence[str], limit: int) -> str:
@@ -152,7 +181,7 @@ def _joined(parts: Sequence[str], limit: int) -> str:
 
 
 def _headline(block: Block, experiment_id: str) -> str:
-    link = f"[runs by objective](#/experiments/{experiment_id}/runs?viewStateShareKey={_view_key(block)})"
+    link = f"[runs by objective]({view_address(block, experiment_id).removeprefix('/')})"
     return f"{block.key.title}: {headline(block)} ({link})"
 
 
@@ -184,12 +213,13 @@ def _view_key(block: Block) -> str:
 
 def _view(block: Block) -> str:
     """A saved view as MLflow's page stores one: its state as JSON, deflated."""
-    key = block.key
+    key, cells = block.key, block.grids[schema.RSUM.key].cells
     wanted = {schema.TAG_ROLE: schema.ROLE_CELL, schema.TAG_STAGE: key.stage}
     wanted |= {schema.TAG_BACKBONE: key.backbone, schema.TAG_DATASET: key.dataset}
     columns = [f"metrics.`{metric.test}`" for metric in _SHOWN]
     columns += [f"tags.`{tag}`" for tag in (schema.TAG_STATUS, schema.TAG_SETTINGS_KEY)]
     columns += ["params.`seed`", *(f"params.`stages.{key.stage}.{name}`" for name in _SETTINGS)]
+    best = max(cells, key=lambda objective: cells[objective].mean or -1.0, default=None)
     state = {
         "searchFilter": " AND ".join(f"tags.`{tag}` = '{value}'" for tag, value in wanted.items()),
         "orderByKey": columns[0],
@@ -204,6 +234,8 @@ def _view(block: Block) -> str:
             "aggregateFunction": "average",
             "groupByKeys": [{"mode": "tag", "groupByData": schema.TAG_OBJECTIVE}],
         },
+        # Only the best group shows its runs, so that the ranking fits a screen.
+        "groupsExpanded": {f"tag.{schema.TAG_OBJECTIVE}.{'/'.join(name)}": name == best for name in cells},
     }
     packed = zlib.compress(json.dumps(state, sort_keys=True).encode())
     return f"deflate;{base64.b64encode(packed).decode('ascii')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from analysis import (
     NoRunsError,
     ReportResult,
     attach_report,
+    publish_models,
     publish_summary,
     refresh_summary,
     render_published,
@@ -24,7 +26,8 @@ from analysis.report import REPORT_LIST
 from goal_core.atomic import replace_bytes
 from goal_core.errors import GoalError
 from runners.cli.options import Scale
-from runners.tracking.uri import resolve_uri
+from runners.tracking.moved import correct_moved
+from runners.tracking.uri import read_only, resolve_uri
 from sweeps import SweepConfig, load_sweep
 
 
@@ -36,6 +39,7 @@ class ReportTarget:
     uri: str
     """MLflow tracking URI, resolved."""
     folder: Path
+    store: Path
     seeds: tuple[int, ...]
     """The seeds that its settings ask for."""
 
@@ -44,7 +48,8 @@ class ReportTarget:
         """The target of a sweep, whose data need not be on this machine."""
         root = Path(config.store)
         uri = resolve_uri(config.tracking, root)
-        return cls(name=config.name, uri=uri, folder=root / "reports" / config.name, seeds=config.seeds)
+        folder = root / "reports" / config.name
+        return cls(name=config.name, uri=uri, folder=folder, store=root, seeds=config.seeds)
 
 
 def report_targets(sweeps: Sequence[str], overrides: Sequence[str]) -> list[ReportTarget]:
@@ -64,20 +69,33 @@ def report(
 ) -> ReportResult:
     """Write the report of the first sweep, compared with the others, and attach it to its MLflow run.
 
+    From a results folder that is read-only, the report can be written elsewhere; it is then not attached.
+
     Raises:
-        GoalError: MLflow lacks what a report needs, or cannot be written.
+        GoalError: MLflow lacks what a report needs, or the report's folder cannot be written.
     """
     first, *others = targets
     folder = out or first.folder
+    _require_writable(folder)
+    writable = not read_only(first.uri)
+    if writable:
+        correct_moved(first.uri)
     others_named = [(target.uri, target.name) for target in others]
     try:
         result = write_report(first.uri, first.name, folder, compare, others=others_named, scale=scale)
-        if result.parent_run_id is not None:
+        if writable and result.parent_run_id is not None:
             attach_report(first.uri, result.parent_run_id, folder)
             publish_summary(first.uri, result.parent_run_id, first.name, result.blocks, result.origin_notes)
+            publish_models(first.uri, result.parent_run_id, str(first.store), result.best_runs)
     except AnalysisError as error:
         raise GoalError(str(error)) from error
     return result
+
+
+def _require_writable(folder: Path) -> None:
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not os.access(existing, os.W_OK):
+        raise GoalError(f"the report cannot be written to {folder}, which is read-only; give another folder with --out")
 
 
 def is_current(target: ReportTarget, outcome: str) -> bool:
@@ -186,7 +204,7 @@ def restore(target: ReportTarget) -> bool:
     """
     has_report = (target.folder / REPORT_LIST).is_file()
     try:
-        parent = refresh_summary(target.uri, target.name)
+        parent = refresh_summary(target.uri, target.name, str(target.store))
         if has_report and parent is not None:
             attach_report(target.uri, parent, target.folder)
     except NoRunsError:

@@ -1,20 +1,14 @@
-"""The commands that read and carry results: `report`, `sync`, `export`, `import`, `ui`."""
+"""The commands that read and carry results: `report`, `sync`, `export`, `import`."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
-import socket
 import sys
-import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import psutil
 import typer
 
 from goal_core.errors import GoalError, UnfinishedError
@@ -23,7 +17,6 @@ from runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArgume
 results = typer.Typer()
 _SYNC_WAIT_S = 600.0
 _ANSWER_WAIT_S = 60.0
-_START_WAIT_S = 120.0
 _END_WAIT_S = 10.0
 
 
@@ -46,6 +39,7 @@ def report(
     Example: goal-sweep report quickstart.yaml --out report
     """
     from runners.cli import reports
+    from runners.tracking.uri import read_only
 
     if published is not None:
         if sweeps or out is None:
@@ -67,6 +61,8 @@ def report(
     reports.print_result(result, console)
     for line in warned:
         print(f"warning: {line}", file=sys.stderr)
+    if why := read_only(targets[0].uri):
+        console.print(f"        not attached to MLflow: {why}", soft_wrap=True)
 
 
 @results.command()
@@ -77,13 +73,17 @@ def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: U
     """
     from runners.cli import reports
     from runners.tracking.sync import SweepTracking
+    from runners.tracking.uri import TrackingError, read_only
 
     opened = SweepArguments(sweep, set_, store, tracking_uri).open()
+    target = reports.ReportTarget.of(opened.config)
+    if why := read_only(target.uri):
+        raise TrackingError(why)
     with SweepTracking(opened, opened.store, live=False, thorough=True) as tracking:
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:
             raise UnfinishedError(tracking.trouble)
-    attached = reports.restore(reports.ReportTarget.of(opened.config))
+    attached = reports.restore(target)
     console.print(f"tracking is up to date{', and has the report' if attached else ''}")
 
 
@@ -157,69 +157,3 @@ def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callab
         if tracking.trouble:
             raise UnfinishedError(f"the results are imported, but {tracking.trouble}")
     say(f"report: {SweepArguments(str(path)).command('report')}")
-
-
-@results.command()
-def ui(
-    sweep: Sweep,
-    set_: Set = None,
-    store: StoreDir = None,
-    tracking_uri: Uri = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 5000,
-) -> None:
-    """Open MLflow's web page for the sweep's runs (Ctrl-C ends it).
-
-    Example: goal-sweep ui quickstart.yaml --port 5001
-    """
-    from runners.cli.reports import report_targets
-    from runners.tracking.uri import sqlite_file
-
-    (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
-    database = sqlite_file(target.uri)
-    if database is not None and not (database.is_file() and database.stat().st_size):
-        raise GoalError(f"no tracking database at {database}; launch the sweep first, or give its --store")
-    _require_free(port)
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", target.uri]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
-    server = psutil.Popen([*command, "--host", "127.0.0.1", "--port", str(port)])
-    try:
-        address = f"http://127.0.0.1:{port}"
-        _wait_until_it_answers(server, address)
-        console.print(f"{address}  ({target.uri})", soft_wrap=True)
-        raise typer.Exit(server.wait())
-    finally:
-        _end(server)
-
-
-def _end(server: psutil.Popen) -> None:
-    processes: list[psutil.Process] = [server]
-    with contextlib.suppress(psutil.NoSuchProcess):
-        processes += server.children(recursive=True)
-    for end in ("terminate", "kill"):
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                getattr(process, end)()
-        _, processes = psutil.wait_procs(processes, timeout=_END_WAIT_S)
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError) as error:
-            raise GoalError(f"port {port} cannot be used ({error}); choose another with --port") from error
-
-
-def _wait_until_it_answers(server: psutil.Popen, address: str) -> None:
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + _START_WAIT_S
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            raise GoalError(f"the MLflow server ended at once with status {server.returncode}")
-        try:
-            with direct.open(f"{address}/health", timeout=2):
-                return
-        except OSError:
-            time.sleep(0.2)
-    raise GoalError(f"the MLflow server did not answer at {address} within {_START_WAIT_S:.0f} s")

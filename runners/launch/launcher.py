@@ -77,6 +77,7 @@ def launch_sweep(
     todo = plan.startable(sweep.trainings, ahead=True)
     if todo:
         sweep.check_trainable()
+    sweep.store.prepare()
 
     def warn(line: str) -> None:
         if todo:  # or else the end of the launch says it, in one line

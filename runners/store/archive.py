@@ -286,7 +286,9 @@ def _difference(ours: Mapping[str, float], theirs: Mapping[str, float]) -> str:
 
 
 def _write_sweep_file(archive: Archive, store: Store, tracking: str) -> Path:
-    config = replace(archive.config, store=str(store.root), tracking=tracking)
+    # The sweep file stays right when the results folder is copied or moved.
+    beside = tracking.replace(f"sqlite:///{store.root}/", "sqlite:///{store}/")
+    config = replace(archive.config, store="{here}/..", tracking=beside)
     path = store.root / "imported" / f"{config.name}.yaml"
     with storage_errors(path.parent, "create"):
         path.parent.mkdir(parents=True, exist_ok=True)

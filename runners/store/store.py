@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -86,6 +87,8 @@ class Store:
         Raises:
             StorageError: it cannot be created or written.
         """
+        if self.root.exists() and not os.access(self.root, os.W_OK):
+            raise StorageError(f"results folder {self.root} is read-only; make it writable, or give another --store")
         for folder in (self.root / "cells", self.drivers.folder):
             make_folder(folder)
         if self._version() < _VERSION:

@@ -18,6 +18,7 @@ from mlflow.exceptions import MlflowException
 
 from goal_core.errors import GoalError
 from runners.tracking import schema as names
+from runners.tracking.moved import correct_addresses
 from runners.tracking.queue import CallQueue, Verdict, one_line
 from runners.tracking.runs import RunWriter
 from runners.tracking.uri import TrackingError, file_identity, network_warning, prepare_database, sqlite_file
@@ -187,6 +188,7 @@ class Tracking:
         if self._client is None and (warning := network_warning(self._file)):
             self._trouble(warning)
         prepare_database(self._file, create_database)
+        correct_addresses(self._file)
         if self._client is not None:
             _let_go(self._client)  # close the replaced file
         self._identity = file_identity(self._file)

@@ -17,7 +17,7 @@ from mlflow.entities import Metric, Param, RunTag
 from goal_core.checkpoints import TRIPLETS
 from runners.store import State
 from runners.tracking import schema as names
-from runners.tracking.values import sweep_tags, training_params, training_tags
+from runners.tracking.values import sweep_tags, training_dataset, training_params, training_tags
 from sweeps import ResolvedSweep, Training
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
@@ -52,6 +52,8 @@ class TrackedRun:
     """The last value of each metric, as read or written since."""
     logged: set[tuple[str, int]] | None = None
     """(metric, step) of the points that the run has; None until its history is read."""
+    datasets: set[str] = field(default_factory=set)
+    """Digests of the datasets that it names as its input."""
     skipped: set[str] = field(default_factory=set)
     """Points that were not finite, as ``metric@step``."""
 
@@ -100,6 +102,7 @@ class RunWriter:
                 tags=tags,
                 params=dict(run.data.params),
                 metrics=dict(run.data.metrics),
+                datasets={one.dataset.digest for one in run.inputs.dataset_inputs},
                 skipped=_names_in(tags.get(names.NONFINITE, "[]")),
             )
 
@@ -141,19 +144,25 @@ class RunWriter:
         run = self._runs.get(training.key)
         return "" if run is None else run.tags.get(names.IMPORTED, "")
 
-    def is_settled(self, training: Training, metrics: Collection[str], imported: str = "") -> bool:
-        """Whether a training's run is finished and has all its tags, parameters and final metrics.
+    def is_settled(
+        self, training: Training, metrics: Collection[str], *, imported: str = "", checkpoint: str = ""
+    ) -> bool:
+        """Whether a training's run is finished and has all its tags, parameters, final metrics and its dataset.
 
         Args:
             training: the training.
             metrics: names of its final metrics.
             imported: the archive that they came from; empty if they were computed here.
+            checkpoint: path of its weights in the results folder; empty if there are none.
         """
         run = self._runs.get(training.key)
         return (
             run is not None
             and self.state(training) == names.DONE
             and self.imported_from(training) == imported
+            and run.tags.get(names.CHECKPOINT, "") == checkpoint
+            and names.USER in run.tags
+            and training.cell.data_fingerprint in run.datasets
             and run.status == _RUN_STATUS[names.DONE]
             and training_tags(training).items() <= run.tags.items()
             and training_params(training).keys() <= run.params.keys()
@@ -212,15 +221,18 @@ class RunWriter:
         self._set_run_status(run.id, _RUN_STATUS["waiting"], None)
         run.status = _RUN_STATUS["waiting"]
 
-    def ensure(self, training: Training, started: float) -> None:
-        """Create a training's run unless it exists, and bring its tags and parameters up to date.
+    def ensure(self, training: Training, started: float, user: str) -> None:
+        """Create a training's run unless it exists, and bring its tags, parameters and dataset up to date.
 
         Args:
             training: the training.
             started: start of its first attempt, in seconds since 1970.
+            user: who trained it. A run that names somebody keeps the name.
         """
         run = self._runs.get(training.key)
         tags, params = training_tags(training), training_params(training)
+        if run is None or names.USER not in run.tags:
+            tags[names.USER] = user
         if run is None:
             tags |= {names.STATUS: names.RUNNING, names.PARENT_RUN: self._parent_id}
             began = int(started * 1000)
@@ -233,6 +245,9 @@ class RunWriter:
             made = [Param(key, text) for key, text in missing.items()]
             self._client.log_batch(run.id, params=made)
             run.params |= missing
+        if training.cell.data_fingerprint not in run.datasets:
+            self._client.log_inputs(run.id, [training_dataset(training)])
+            run.datasets.add(training.cell.data_fingerprint)
 
     def log(self, training: Training, points: Iterable[Point]) -> None:
         """Add the points that a training's run lacks. Values that are not finite are named in a tag instead.
@@ -268,6 +283,7 @@ class RunWriter:
         ended: float | None = None,
         code: Mapping[str, str] | None = None,
         imported: str = "",
+        checkpoint: str = "",
     ) -> None:
         """Set the status of a training's run, unless it has it already. Call this after everything else is written.
 
@@ -278,9 +294,12 @@ class RunWriter:
             ended: end of the run in seconds since 1970, if it is over; now if not given.
             code: tags that say which code trained it.
             imported: the archive that its numbers came from; empty if they were computed here.
+            checkpoint: path of its weights in the results folder; empty if there are none.
         """
         run = self._runs[training.key]
         tags = {names.STATUS: str(state), **(code or {})}
+        if checkpoint or names.CHECKPOINT in run.tags:
+            tags[names.CHECKPOINT] = checkpoint
         if imported or names.IMPORTED in run.tags:
             tags[names.IMPORTED] = imported
         if state == names.FAILED:

@@ -10,6 +10,10 @@
 from __future__ import annotations
 
 PARENT_RUN = "mlflow.parentRunId"
+USER = "mlflow.user"
+SOURCE_NAME, SOURCE_TYPE, SOURCE_COMMIT = "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit"
+"""MLflow's own tags, which its page shows as "Created by" and "Source"."""
+DATASET_USE = "mlflow.data.context"
 
 ROLE = "goal.role"
 ROLE_SWEEP = "sweep"
@@ -42,6 +46,10 @@ IMPORTED = "goal.imported"
 NONFINITE = "goal.nonfinite"
 """For a run with metrics that were NaN or infinite: a JSON list of them as ``metric@step``. They are not logged."""
 
+LOG = "goal.log"
+"""Path of the training's log in the results folder. It is relative, so that it stays right when the folder moves."""
+CHECKPOINT = "goal.checkpoint"
+"""Path of the best weights, likewise, once the training is done; absent where the results were imported without."""
 TRIPLETS = "goal.triplets"
 """SHA-256 of the triplet record among the run's artifacts."""
 TRIPLETS_FOLDER = "training"
@@ -51,10 +59,13 @@ CELL_TAGS = (
     *(ROLE, CELL, STAGE, STAGE_KEY, PAIR, TRIPLET, SEED, BACKBONE, FRAMEWORK, DATASET, VARIANT),
     *(OBJECTIVE, OBJECTIVE_KEY, SETTINGS_KEY, STATUS, GIT_COMMIT, DATA_FINGERPRINT),
 )
-"""Tags of every training's run. A run may also have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`,
-`goal.imported` and `goal.triplets` (once its triplet record is attached)."""
+"""Tags of every training's run by which it is found and counted. It also has `goal.log` and MLflow's own tags. It may
+have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`, `goal.imported`, `goal.checkpoint` (once it is
+done) and `goal.triplets` (once its triplet record is attached)."""
 
 SWEEP = "goal.sweep"
+STORE = "goal.store"
+"""Where the results folder was when a driver last wrote the parent run."""
 SEEDS = "goal.seeds"
 """JSON list of the sweep's seeds."""
 OBJECTIVES = "goal.objectives"
@@ -68,6 +79,7 @@ SETTINGS_KEYS = "goal.settings_keys"
 """JSON list of the sweep's settings keys, one for each backbone and stage."""
 
 SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES, OBJECTIVE_KEYS, SETTINGS_KEYS, DATA_FINGERPRINT)
+"""Tags of the parent run that `analysis` reads. It also has `goal.store`."""
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 STATUSES = (WAITING, RUNNING, DONE, FAILED)

@@ -16,7 +16,7 @@ from typing import Any
 
 from goal_core.checkpoints import TRIPLETS
 from goal_core.errors import GoalError
-from runners.store import METRICS, Attempt, Store, TrainingFolder, TrainingStatus, digest
+from runners.store import BEST, METRICS, Attempt, Store, TrainingFolder, TrainingStatus, digest
 from runners.store.provenance import gather
 from runners.tracking import schema as names
 from runners.tracking.client import Outcome, Tracking
@@ -24,6 +24,7 @@ from runners.tracking.edits import describe_code, describe_edits
 from runners.tracking.queue import one_line
 from runners.tracking.runs import Point, RunWriter
 from runners.tracking.uri import TrackingError, resolve_uri
+from runners.tracking.values import training_path
 from sweeps import ResolvedSweep, Training
 
 _log = logging.getLogger(__name__)
@@ -220,13 +221,14 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
         folder: its folder in the store.
         status: its status in the store.
     """
+    checkpoint = ""
     if status.state == "done":
+        checkpoint = _checkpoint(training, folder, status.result)
         test = _test_metrics(status.result)
         if runs.contradicts(training, test):
             runs.discard(training)
-        elif runs.is_settled(
-            training, {*(key for key in test if math.isfinite(test[key])), names.SELECTED_RSUM}, status.imported
-        ):
+        final = {*(key for key in test if math.isfinite(test[key])), names.SELECTED_RSUM}
+        if runs.is_settled(training, final, imported=status.imported, checkpoint=checkpoint):
             return
         points = _epoch_points(folder)
         points.append(_final_point(status.result, test, points))
@@ -237,7 +239,7 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
             return  # not begun, so it has no run; the parent run lists what the sweep asks for
         points = _epoch_points(folder)
     attempts = folder.attempts.all()
-    runs.ensure(training, attempts[0].started if attempts else time.time())
+    runs.ensure(training, attempts[0].started if attempts else time.time(), _owner(folder))
     runs.log(training, points)
     ended = attempts[-1].ended if attempts and status.state != "done" else None
     runs.set_state(
@@ -247,12 +249,30 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
         ended=points[-1].time if ended is None and points else ended,
         code=_code_tags(attempts[-1]) if attempts else None,
         imported=status.imported,
+        checkpoint=checkpoint,
     )
+
+
+def _checkpoint(training: Training, folder: TrainingFolder, result: Mapping[str, Any]) -> str:
+    """The path of a finished training's weights in the results folder; empty if it has none, as after an import."""
+    name = result.get("files", {}).get(BEST, {}).get("name", BEST)
+    return f"{training_path(training)}/{name}" if (folder.folder / name).is_file() else ""
+
+
+def _owner(folder: TrainingFolder) -> str:
+    """Who trained: the owner of the training's folder, by number where this machine does not know the name."""
+    try:
+        return folder.folder.owner()
+    except KeyError:
+        return str(folder.folder.stat().st_uid)
+    except OSError:
+        return ""
 
 
 def _code_tags(attempt: Attempt) -> dict[str, str]:
     modified = {names.GIT_DIFF: short_digest(attempt.git_diff_sha256)} if attempt.git_diff_sha256 else {}
-    return {names.GIT_COMMIT: attempt.git_commit, **modified}
+    commit = {names.SOURCE_COMMIT: attempt.git_commit} if attempt.git_commit else {}
+    return {names.GIT_COMMIT: attempt.git_commit, **commit, **modified}
 
 
 def short_digest(sha256: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import uuid
 from collections.abc import Callable
@@ -68,6 +69,18 @@ def network_filesystem(path: Path) -> str:
     return kind if kind in _NETWORK else ""
 
 
+def read_only(uri: str) -> str:
+    """Why nothing can be written to a tracking URI, in one line; empty if it is a server or can be written.
+
+    Args:
+        uri: a resolved tracking URI.
+    """
+    path = sqlite_file(uri)
+    if path is None or not path.is_file() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return ""
+    return f"the tracking database {path} is read-only; make {path.parent} writable, or copy it and use the copy"
+
+
 def prepare_database(path: Path, create: Callable[[Path], None]) -> None:
     """Create the database unless it exists.
 
@@ -79,8 +92,10 @@ def prepare_database(path: Path, create: Callable[[Path], None]) -> None:
         create: creates a complete database at the given path and closes it.
 
     Raises:
-        TrackingError: the file exists but is not a database, or its folder cannot be written.
+        TrackingError: the file exists but is not a database, or it or its folder cannot be written.
     """
+    if why := read_only(f"{_SQLITE}{path}"):
+        raise TrackingError(why)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.with_name(f"{path.name}.lock").open("a") as lock:

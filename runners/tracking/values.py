@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from mlflow.entities import Dataset, DatasetInput, InputTag
+
+from goal_core.frameworks import framework_of
+from runners.store.training_files import LOG
 from runners.tracking import schema as names
 from sweeps import Cell, ResolvedSweep, Training, content_id
 from sweeps.identity import tracked_settings
 
 _MAX_TEXT = 4000
+_SOURCE = {names.SOURCE_NAME: "goal-sweep launch", names.SOURCE_TYPE: "LOCAL"}
 
 
 def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
@@ -27,6 +32,8 @@ def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
         names.OBJECTIVE_KEYS: json.dumps([keys[name] for name in objectives]),
         names.SETTINGS_KEYS: json.dumps(list(dict.fromkeys(map(settings_key, _by_cell(sweep))))),
         names.DATA_FINGERPRINT: sweep.data_fingerprint,
+        names.STORE: config.store,
+        **_SOURCE,
     }
 
 
@@ -49,13 +56,41 @@ def training_tags(training: Training) -> dict[str, str]:
         names.OBJECTIVE_KEY: objective_key(cell),
         names.SETTINGS_KEY: settings_key(training),
         names.DATA_FINGERPRINT: cell.data_fingerprint,
+        names.LOG: f"{training_path(training)}/{LOG}",
+        **_SOURCE,
     }
 
 
+def training_path(training: Training) -> str:
+    """The folder of a training in the results folder, with forward slashes."""
+    return f"cells/{training.cell.id}/{training.stage.name}-{training.key}"
+
+
 def training_params(training: Training) -> dict[str, str]:
-    """Parameters of a training's run: the settings that its key hashes, which never change. Names are dotted paths."""
+    """Parameters of a training's run: the settings that its key hashes, which never change. Names are dotted paths.
+
+    Settings that the training's framework does not read are left out.
+    """
     own = {"objective": training.cell.objective.resolved(), "seed": training.cell.seed}
-    return dict(_flat(own, "")) | _shared_params(training)
+    params, uses = dict(_flat(own, "")) | _shared_params(training), framework_of(training.cell.model).uses
+    return {name: text for name, text in params.items() if _read_by(uses, name)}
+
+
+def _read_by(uses: Collection[str], name: str) -> bool:
+    """Whether a framework that reads these fields of the model reads a parameter."""
+    group, _, rest = name.partition(".")
+    if group == "model":
+        part = rest.partition(".")[0]
+        return part in uses or part == "backbone_weights"
+    return "bert" in uses or not name.endswith(".bert_lr_scale")
+
+
+def training_dataset(training: Training) -> DatasetInput:
+    """The data of a training as MLflow's page shows it; the digest is the data's fingerprint."""
+    data = training.cell.data
+    source = {"uri": data.root} if data.root else {"uri": f"{data.format}:{data.name}"}
+    dataset = Dataset(data.name, training.cell.data_fingerprint, "local" if data.root else "code", json.dumps(source))
+    return DatasetInput(dataset, [InputTag(names.DATASET_USE, "training")])
 
 
 def objective_key(cell: Cell) -> str:

@@ -41,7 +41,8 @@ def load_sweep(
     """
     problems: list[Problem] = []
     sources: list[str] = []
-    root = _read(find_sweep(path_or_name), (), problems, sources)
+    file = find_sweep(path_or_name)
+    root = _read(file, (), problems, sources)
     if root is None:
         raise SweepError(problems, sources)
     root = _spell_out(root)
@@ -51,7 +52,7 @@ def load_sweep(
     config = validate(root, SweepConfig, problems)
     if problems or config is None:
         raise SweepError(problems, sources)
-    return make_absolute(config)
+    return make_absolute(config, file.parent)
 
 
 def list_shipped() -> list[str]:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from goal_core.models.config import BackboneConfig, BertConfig
 from goal_core.models.weights import NAMED_WEIGHTS
@@ -80,16 +81,20 @@ def _substitute(node: Node, shown: str, environ: Mapping[str, str], problems: li
     return _VARIABLE.sub(value_of, text)
 
 
-def make_absolute(config: SweepConfig) -> SweepConfig:
+def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
     """Make the sweep's paths absolute, and replace `{store}` in `tracking` by the store's folder.
 
     Relative paths start at the current directory, not at the sweep file; `~` is the home directory. URIs do not
     change, nor does `data.annotations`, which is relative to `data.root`.
+
+    Args:
+        config: the sweep.
+        here: folder of the sweep file, which replaces `{here}` in `store`.
     """
     data = config.data
     if data.root is not None:
         data = replace(data, root=_absolute(data.root))
-    store = _absolute(config.store.removeprefix("file://"))
+    store = _absolute(config.store.removeprefix("file://").replace("{here}", str(here)))
     return replace(
         config,
         data=data,

@@ -57,3 +57,22 @@ def test_the_sections_name_what_they_cannot_show(new_sweep: Callable[[str], Swee
         ("con/con", "2", "2", "6.0 ± 0.0", "--", "7.0", "1.00"),
         ("sig/cir", "1", "2", "6.0", "--", "7.0", "1.00"),
     )
+
+
+@pytest.mark.integration
+def test_a_chapter_that_cannot_be_drawn_says_why(new_sweep: Callable[[str], SweepWriter], tmp_path: Path) -> None:
+    writer = new_sweep("undrawn")
+    writer.write_parent(seeds=[1, 2, 3, 4, 5], objectives=["con/con"])
+    for seed in range(1, 6):
+        writer.client.set_tag(writer.write("con/con", seed), "goal.triplets", "digest")  # but no artifact is there
+    sweep = fetch_runs(writer.uri, "undrawn")
+    with FigureWriter(1) as writing:
+        sections = learning_sections(sweep, aggregate(sweep), ReportFolder(tmp_path), writing)
+        nothing = learning_sections(sweep, [], ReportFolder(tmp_path), writing)
+    curves, triplets, costs = (section for section in sections if section is not None)
+    assert [*curves.figures, *triplets.figures, *costs.tables] == []
+    assert curves.paragraphs[1].startswith("Without an epoch in tracking: con/con resnet152 seed 1 (frozen), ")
+    assert [line[:22] for line in triplets.paragraphs[1:4]] == ["the triplet record of "] * 3
+    assert triplets.paragraphs[4] == "2 more cannot be used."
+    assert costs.paragraphs[1] == "No run recorded the time of an epoch."
+    assert nothing == [None, None, None]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from analysis import aggregate, refresh_summary
+from analysis import aggregate, block_links, refresh_summary
 from analysis.tracking import fetch_runs, publish_summary
 from analysis.tracking.mlflow_page import headline
 from tests.helpers.analysis_cases import SweepWriter, example, recalls
@@ -34,8 +34,9 @@ def test_the_description_says_who_won_by_how_much(new_sweep: Callable[[str], Swe
     experiment = writer.client.get_experiment(writer.experiment_id)
     short = experiment.tags[NOTE]
     assert "highest rsum **sig/cir** 342.0 ± 1.8, +12.0 over con/con 330.0 ± 1.8" in short
-    assert "within the spread" not in short
-    assert f"(#/experiments/{writer.experiment_id}/runs?viewStateShareKey=goal-coco-vsepp-resnet152-frozen)" in short
+    assert "within noise" not in short
+    view = "runs?workflowType=machine_learning&viewStateShareKey=goal-coco-vsepp-resnet152-frozen"
+    assert f"(#/experiments/{writer.experiment_id}/{view})" in short
     full = writer.client.get_run(str(writer.parent)).data.tags[NOTE]
     assert full.startswith(short)
     assert "| 1 | sig/cir | 342.0 ± 1.8 | 42.0 ± 0.3 | 32.0 ± 0.3 | 3 |" in full
@@ -50,8 +51,25 @@ def test_a_saved_view_groups_by_objective_and_orders_by_rsum(new_sweep: Callable
     state = json.loads(zlib.decompress(base64.b64decode(packed)))
     assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "goal.objective"}]
     assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`test/rsum`", False)
+    assert state["groupsExpanded"] == {"tag.goal.objective.con/con": False, "tag.goal.objective.sig/cir": True}
+    assert tags["mlflow.experimentKind"] == "custom_model_development"  # or else the page shows traces
     found = writer.client.search_runs([writer.experiment_id], state["searchFilter"], order_by=[state["orderByKey"]])
     assert len(found) == 6  # what the page asks for is valid
+
+
+def test_a_block_is_linked_while_it_still_fills(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("filling")
+    writer.write_parent(seeds=[1, 2, 3], objectives=["con/con", "sig/cir"])
+    writer.write("con/con", 1)
+    (link,) = block_links(writer.uri, "filling")
+    assert link.headline.startswith("highest rsum con/con 330.0")
+    assert link.address == (
+        f"/#/experiments/{writer.experiment_id}/runs?workflowType=machine_learning"
+        "&viewStateShareKey=goal-coco-vsepp-resnet152-frozen"
+    )
+    tags = writer.client.get_experiment(writer.experiment_id).tags
+    assert "mlflow.sharedViewState.goal-coco-vsepp-resnet152-frozen" in tags
+    assert NOTE not in tags
 
 
 def test_a_description_longer_than_mlflow_takes_is_cut_at_a_block_and_says_so(
@@ -103,6 +121,6 @@ def test_it_claims_no_more_than_the_seeds_hold(
     close.write_parent(seeds=[1, 2, 3], objectives=["con/con", "sig/cir"])
     for seed in (1, 2, 3):
         close.write("con/con", seed)
-        close.write("sig/cir", seed, metrics=recalls("con/con", seed, shift=0.1))
+        close.write("sig/cir", seed, metrics=recalls("con/con", seed, shift=0.1 + (seed - 2) * 0.4))
     (block,) = aggregate(fetch_runs(close.uri, "close"))
-    assert "(within the spread of the seeds)" in headline(block)
+    assert "(within noise)" in headline(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,36 @@ def test_a_run_from_before_is_given_what_it_lacks(empty_database: Path, store: S
         content.client.delete_tag(run.info.run_id, tag)
     tags = synced(uri, store).child(KEY).data.tags
     assert {tag: tags[tag] for tag in wanted} == wanted
+
+
+def test_a_run_names_its_data_its_user_its_code_and_its_files(
+    empty_database: Path, store: Store, tmp_path: Path
+) -> None:
+    uri = database(empty_database, tmp_path / "tracking")
+    run = synced(uri, store).child(KEY)
+    (used,) = run.inputs.dataset_inputs
+    assert (used.dataset.name, used.dataset.digest) == ("scenes", "f")
+    tags = run.data.tags
+    assert tags["mlflow.user"] == (tmp_path / "store").owner()
+    assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("goal-sweep launch", "LOCAL")
+    assert (store.root / tags[names.CHECKPOINT]).is_file()
+    assert tags[names.LOG] == f"{Path(tags[names.CHECKPOINT]).parent}/log.txt"
+
+
+def test_a_run_of_an_earlier_version_keeps_its_parameters_and_gains_the_rest(
+    empty_database: Path, store: Store, tmp_path: Path
+) -> None:
+    uri = database(empty_database, tmp_path / "tracking")
+    content = synced(uri, store)
+    run = content.child(KEY)
+    content.client.log_param(run.info.run_id, "model.bert.layers", "12")  # of another framework, as earlier runs have
+    content.client.set_tag(run.info.run_id, "mlflow.user", "somebody")
+    for tag in (names.CHECKPOINT, names.LOG, names.SOURCE_NAME):
+        content.client.delete_tag(run.info.run_id, tag)
+    with sqlite3.connect(uri.removeprefix("sqlite:///")) as connection:
+        connection.execute("DELETE FROM inputs")
+    again = synced(uri, store).child(KEY)
+    assert again.info.run_id == run.info.run_id
+    assert again.data.params == run.data.params | {"model.bert.layers": "12"}
+    assert again.data.tags == run.data.tags | {"mlflow.user": "somebody"}
+    assert [one.dataset.digest for one in again.inputs.dataset_inputs] == ["f"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from runners.tracking.client import create_database
-from runners.tracking.uri import TrackingError, prepare_database, resolve_uri
+from runners.tracking.uri import TrackingError, prepare_database, read_only, resolve_uri
 
 
 def test_one_process_can_make_a_database_twice(tmp_path):
@@ -44,3 +45,16 @@ def test_uris_that_cannot_work_are_refused_in_one_line(given):
     with pytest.raises(TrackingError) as error:
         resolve_uri(given, Path("/data/store"))
     assert "\n" not in str(error.value)
+
+
+def test_a_database_that_is_read_only_is_named_and_left_alone(tmp_path, monkeypatch):
+    file = tmp_path / "mlflow.db"
+    file.write_bytes(b"SQLite format 3\x00")
+    assert read_only(f"sqlite:///{file}") == ""
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != file)
+    why = f"the tracking database {file} is read-only; make {tmp_path} writable, or copy it and use the copy"
+    assert read_only(f"sqlite:///{file}") == why
+    with pytest.raises(TrackingError, match="is read-only"):
+        prepare_database(file, create_database)
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+    assert read_only("http://host:5000") == read_only(f"sqlite:///{tmp_path / 'not-there.db'}") == ""

@@ -76,3 +76,18 @@ def test_params_do_not_depend_on_what_the_cells_id_ignores():
     assert one["objective.pair"] == "con"
     assert one["data.image.size"] == "224"
     assert not [value for value in one.values() if "/" in value]
+
+
+def test_a_run_shows_only_settings_that_its_framework_reads() -> None:
+    config = load_sweep("coco_vsepp", environ={})
+    vsepp = resolved(config).by_stage[-1][0]
+    infty = replace(vsepp, cell=replace(vsepp.cell, model=REGIONS))
+    groups = {
+        name: {key.split(".")[1] for key in training_params(one) if key.startswith("model.")}
+        for name, one in (("vsepp", vsepp), ("vse_infty", infty))
+    }
+    common = {"framework", "backbone", "backbone_weights", "embed_dim"}
+    assert groups == {"vsepp": common | {"text"}, "vse_infty": common | {"bert", "vse_infty"}}
+    assert not [key for key in training_params(vsepp) if key.endswith("bert_lr_scale")]
+    assert "stages.frozen.bert_lr_scale" in training_params(infty)
+    assert settings_key(vsepp) == "d803e3e6ca23a8a4"  # it hashes the others too, as it always did

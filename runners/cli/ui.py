@@ -1,0 +1,144 @@
+"""The command `ui`: MLflow's web page for a sweep, with a link to the runs of each block."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import psutil
+import typer
+
+from goal_core.errors import GoalError
+from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
+
+page = typer.Typer()
+_START_WAIT_S = 120.0
+_END_WAIT_S = 10.0
+
+
+@page.command()
+def ui(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    tracking_uri: Uri = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 5000,
+) -> None:
+    """Open MLflow's web page for the sweep's runs, and print a link for each block (Ctrl-C ends it).
+
+    Example: goal-sweep ui quickstart.yaml --port 5001
+    """
+    from runners.cli.reports import report_targets
+    from runners.tracking.uri import sqlite_file
+
+    (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
+    if target.uri.startswith(("http://", "https://")):
+        _print(_links(target.uri, target.name, target.uri.rstrip("/")))
+        return
+    database = sqlite_file(target.uri)
+    if database is not None and not (database.is_file() and database.stat().st_size):
+        raise GoalError(f"no tracking database at {database}; launch the sweep first, or give its --store")
+    _require_free(port)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
+    address = f"http://127.0.0.1:{port}"
+    with _servable(target.uri, database) as uri, _server(uri, port) as server:
+        links = _links(uri, target.name, address)  # computed while the server starts
+        _wait_until_it_answers(server, address)
+        console.print(f"{address}  ({target.uri})", soft_wrap=True)
+        _print(links)
+        raise typer.Exit(server.wait())
+
+
+@contextlib.contextmanager
+def _servable(uri: str, database: Path | None) -> Iterator[str]:
+    """A tracking URI that a server can open: the page must be able to write, and to find the artifacts."""
+    from runners.tracking.moved import copy_database, correct_addresses
+    from runners.tracking.uri import read_only
+
+    if database is None:
+        yield uri
+    elif not (why := read_only(uri)):
+        correct_addresses(database)
+        yield uri
+    else:
+        console.print(f"this page shows a copy, in which changes are lost: {why}", soft_wrap=True)
+        with TemporaryDirectory(prefix="goal-sweep-") as folder:
+            copy = Path(folder) / database.name
+            copy_database(database, copy)
+            correct_addresses(copy, home=database.parent)
+            yield f"sqlite:///{copy}"
+
+
+@contextlib.contextmanager
+def _server(uri: str, port: int) -> Iterator[psutil.Popen]:
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1", "--uvicorn-opts", "--log-level warning"]
+    # Jobs evaluate language models; without them the server starts sooner and has no process but this one.
+    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONWARNINGS": "ignore"}
+    environment = os.environ | quiet | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    server = psutil.Popen(command, env=environment)
+    try:
+        yield server
+    finally:
+        _end(server)
+
+
+def _links(uri: str, name: str, address: str) -> list[str]:
+    """Lines that say which objective is best in each block, and where its runs are."""
+    from analysis import AnalysisError, NoRunsError, block_links
+
+    try:
+        links = block_links(uri, name)
+    except NoRunsError:
+        return [f"{name}: no run yet; start the command again once a training has begun"]
+    except AnalysisError as error:
+        return [f"no links: {error}"]
+    return [line for link in links for line in (f"{link.title}: {link.headline}", f"  {address}{link.address}")]
+
+
+def _print(lines: list[str]) -> None:
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _end(server: psutil.Popen) -> None:
+    processes: list[psutil.Process] = [server]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        processes += server.children(recursive=True)
+    for end in ("terminate", "kill"):
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                getattr(process, end)()
+        _, processes = psutil.wait_procs(processes, timeout=_END_WAIT_S)
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            raise GoalError(f"port {port} cannot be used ({error}); choose another with --port") from error
+
+
+def _wait_until_it_answers(server: psutil.Popen, address: str) -> None:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + _START_WAIT_S
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise GoalError(f"the MLflow server ended at once with status {server.returncode}")
+        try:
+            with direct.open(f"{address}/health", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise GoalError(f"the MLflow server did not answer at {address} within {_START_WAIT_S:.0f} s")

@@ -1,0 +1,45 @@
+"""A results folder with everything that a finished launch leaves in it, made without training."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from runners.launch.opened_sweep import OpenedSweep
+from runners.store import METRICS
+from runners.tracking.sync import SweepTracking
+from tests.helpers.analysis_cases import record_bytes
+from tests.helpers.store_cases import write_weights
+from tests.helpers.sweep_cases import SETTINGS, opened_in
+
+RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
+
+
+def finished(folder: Path, empty_database: Path) -> OpenedSweep:
+    """Two objectives and two stages of the quickstart, in the store and in the database beside it."""
+    sweep = opened_in(folder)
+    for number, training in enumerate(sweep.trainings):
+        one = sweep.store.folder(training)
+        one.claim("L")
+        one.save_with("best.safetensors", write_weights)
+        one.save("triplets.npz", record_bytes([[1, 5, 2 + number]]))
+        one.write_metrics([{"epoch": 1, "time": 1.7e9, "metrics": {"val/rsum": 10.0, "train/pos_sim": 0.5}}])
+        metrics = {f"test/{name}": 10.0 + number for name in RECALLS}
+        one.finish({"status": "done", "best_epoch": 1, "metrics": metrics | {"test/rsum": sum(metrics.values())}})
+        assert one.path(METRICS).is_file()
+    shutil.copy(empty_database, folder / "mlflow.db")
+    with SweepTracking(sweep, sweep.store, live=False) as tracking:
+        assert tracking.sync_all(wait=60), tracking.trouble
+    return sweep
+
+
+def arguments(verb: str, folder: Path, *more: str) -> list[str]:
+    """A command line on that sweep."""
+    settings = [word for text in SETTINGS for word in ("--set", text)]
+    return [verb, "quickstart", *settings, "--store", str(folder), *more]
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """When each file was last written, and its size."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_size) for path in files}

@@ -1,0 +1,108 @@
+"""A results folder that was copied, moved or made read-only: everything is read from it and written into it alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from runners.cli.app import run
+from tests.helpers.mlflow_cases import template
+from tests.helpers.paths import ROOT
+from tests.helpers.results_folder import arguments, finished, snapshot
+from tests.helpers.sweep_cases import opened_in
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return template(tmp_path_factory.mktemp("tracking"))
+
+
+@pytest.fixture
+def original(tmp_path: Path, empty_database: Path) -> Path:
+    finished(tmp_path / "original", empty_database)
+    return tmp_path / "original"
+
+
+def addresses(folder: Path) -> set[str]:
+    """The folders in which the database looks for artifacts, of runs and models."""
+    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    found = {run.info.artifact_uri for run in client.search_runs(["1"])}
+    found |= {model.artifact_location for model in client.search_logged_models(["1"])}
+    return {address.partition("/artifacts/")[0] for address in found}
+
+
+def attached(folder: Path) -> list[Path]:
+    return list(folder.glob("artifacts/quickstart/*/artifacts/report/report.html"))
+
+
+def test_a_copy_is_written_and_the_original_left_alone(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(original, copy)
+    before = snapshot(original)
+    assert run(arguments("report", copy)) == 0
+    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides: opened_in(copy))
+    assert run(arguments("sync", copy)) == 0
+    assert snapshot(original) == before
+    assert len(attached(copy)) == 1
+    assert addresses(copy) == {copy.as_uri()}
+    text = (copy / "reports" / "quickstart" / "report.md").read_text()
+    assert "## Triplet diagrams" in text
+    assert "cannot be read" not in text
+
+
+@pytest.mark.exhaustive
+def test_what_moved_away_is_not_made_again(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = original.rename(tmp_path / "moved")
+    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides: opened_in(moved))
+    for verb in ("status", "launch"):
+        assert run(arguments(verb, moved)) == 0
+    assert run(arguments("report", moved)) == 0
+    assert not original.exists()
+    assert len(attached(moved)) == 1
+    assert addresses(moved) == {moved.as_uri()}
+    assert "## Triplet diagrams" in (moved / "reports" / "quickstart" / "report.md").read_text()
+
+
+_READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -c "$3" "$1" "$4"'
+_COMMANDS = """
+import sys
+from pathlib import Path
+from runners.cli.app import run
+from tests.helpers.results_folder import arguments
+store, out = Path(sys.argv[1]), sys.argv[2]
+for verb, *more in (["report"], ["report", "--out", out], ["sync"], ["launch"]):
+    print(f"-- {verb}", flush=True)
+    print(f"status {run(arguments(verb, store, *more))}", file=sys.stderr, flush=True)
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, to mount a folder read-only")
+def test_a_read_only_folder_is_read_and_says_in_one_line_why_it_is_not_written(original: Path, tmp_path: Path) -> None:
+    before = snapshot(original)
+    words = ["unshare", "-m", "sh", "-c", _READ_ONLY, "sh", str(original), sys.executable, _COMMANDS]
+    done = subprocess.run(
+        [*words, str(tmp_path / "out")], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
+    )
+    if "mount: " in done.stderr:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    said = done.stderr.splitlines()
+    assert [line for line in said if line.startswith("status")] == ["status 2", "status 0", "status 2", "status 2"]
+    errors = [line for line in said if line.startswith("error: ")]
+    assert len(errors) == 3, said
+    assert "which is read-only; give another folder with --out" in errors[0]
+    assert f"the tracking database {original / 'mlflow.db'} is read-only" in errors[1]
+    assert errors[2].startswith(f"error: results folder {original} is read-only")
+    assert "not attached to MLflow: the tracking database" in done.stdout
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert snapshot(original) == before
