@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goal_core.data import DataConfig
+from goal_core.data import DataConfig, PrecompConfig
 from goal_core.data.text import PairAugment, Tokenizer, Wordpieces
 from goal_core.errors import ConfigError
 from goal_core.models import (
@@ -27,6 +27,11 @@ class VseInfty:
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
+        if isinstance(data, PrecompConfig):
+            raise ConfigError(
+                "framework vse_infty needs regions or cells of each image (data.format regions, or images); "
+                "data.format precomp has one vector per image and goes with framework vsepp"
+            )
         if (data.image is None) != (model.backbone.weights == "precomputed"):
             raise ConfigError(
                 "framework vse_infty takes backbone weights `precomputed` with data.format regions, and only there; "

@@ -20,6 +20,7 @@ from goal_core.training.plan import (
 from goal_core.training.speed import ScratchFiles, UnitSpeed, measure_speed
 from goal_core.training.trainer import train_unit
 from goal_core.training.triplet_histogram import TRIPLETS
+from goal_core.training.warmup import below_warmup
 
 __all__ = [
     "TRIPLETS",
@@ -37,6 +38,7 @@ __all__ = [
     "TrainingPlan",
     "UnitPlan",
     "UnitSpeed",
+    "below_warmup",
     "measure_speed",
     "train_unit",
 ]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from goal_core.data.config import SHIPPED
 from goal_core.models.backbones import NAMED_WEIGHTS
 from goal_core.models.config import BackboneConfig, BertConfig
 from sweeps.reading.yaml_source import KeyPath, Node, Problem
@@ -84,10 +85,10 @@ def make_absolute(config: SweepConfig) -> SweepConfig:
     """Make the sweep's paths absolute, and replace `{store}` in `tracking` by the store's folder.
 
     Relative paths start at the current directory, not at the sweep file; `~` is the home directory. URIs do not
-    change, nor does `data.annotations`, which is relative to `data.root`.
+    change, nor do `shipped:NAME` and `data.annotations`, which is relative to `data.root`.
     """
     data = config.data
-    if data.root is not None:
+    if data.root is not None and not data.root.startswith(SHIPPED):
         data = replace(data, root=_absolute(data.root))
     store = _absolute(config.store.removeprefix("file://"))
     return replace(

@@ -163,7 +163,7 @@ def test_a_cell_trained_anew_replaces_its_run(uri, store, tracked_before):
 
 
 def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
-    config = load_sweep("quickstart", [f"store={store.root}"])
+    config = load_sweep("scenes", [f"store={store.root}"])
     sweep = ResolvedSweep(config=config, data_fingerprint="print", weights={"test_byobnet": "random"})
     shutil.copy(empty_database, store.root / "mlflow.db")
     first = sweep.trainings[0]

@@ -25,7 +25,7 @@ def test_the_keys_of_a_published_sweep_stay_what_they_were() -> None:
 
 
 def test_selection_on_test_is_a_setting_of_the_run_and_on_val_is_unsaid() -> None:
-    config = load_sweep("quickstart", environ={})
+    config = load_sweep("scenes", environ={})
     changed = replace(config, stages=(replace(config.stages[0], select_on="test"), *config.stages[1:]))
     for sweep, said in ((config, None), (changed, "test")):
         for trainings in resolved(sweep, "random").by_stage:  # finetuning starts from what the first stage selected
