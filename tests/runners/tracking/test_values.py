@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig, XvlmJsonConfig
+from goal_core.data.config import IdMappedConfig, KarpathyConfig, PrecompConfig, RegionsConfig, XvlmJsonConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
 from runners.tracking.values import settings_key, training_params
 from sweeps import ResolvedSweep, SweepConfig, load_sweep
@@ -40,6 +40,7 @@ REGIONS = ModelConfig(framework="vse_infty", backbone=BackboneConfig(name="butd"
     [
         (KarpathyConfig(name="a", root="/a"), {"name": "b", "root": "/b", "annotations": "x.json"}),
         (RegionsConfig(name="a", root="/a"), {"name": "b", "root": "/b", "test_file": "testall"}),
+        (PrecompConfig(name="a", root="/a"), {"name": "b", "root": "/b", "test_file": "testall"}),
         (IdMappedConfig(name="a", root="/a"), {"name": "b", "root": "/b", "test_file": "testall"}),
         (
             XvlmJsonConfig(name="a", root="/a", train_files=("t.json",), val_file="v.json", test_file="x.json"),

@@ -83,7 +83,7 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
         (
             "format: scenes",
             "format: scene",
-            "a.yaml:3: data.format: must be one of karpathy, id_mapping, xvlm_json, scenes, regions; "
+            "a.yaml:3: data.format: must be one of karpathy, id_mapping, xvlm_json, scenes, regions, precomp; "
             "got the text 'scene' (did you mean 'scenes'?)",
         ),
         ("  format: scenes\n", "", "a.yaml:2: data.format: this key is missing"),
