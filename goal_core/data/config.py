@@ -135,6 +135,8 @@ class PrecompConfig:
     """Folder that holds the files; `shipped:NAME` is a dataset that ships with goal-sweep."""
     test_file: Literal["test", "testall"] = "test"
     """As in `RegionsConfig`."""
+    max_captions: int = 0
+    """Use at most this many captions of an image, in file order; 0 uses all."""
     max_words: int = 0
     """Use only this many first words of each caption, which saves time; 0 uses all."""
     min_word_count: int = 4
@@ -142,7 +144,7 @@ class PrecompConfig:
 
     def __post_init__(self) -> None:
         _check_counts(self, "min_word_count")
-        _check_limits(self, "max_words", "max_val_images")
+        _check_limits(self, "max_captions", "max_words", "max_val_images")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

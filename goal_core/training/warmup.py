@@ -29,9 +29,9 @@ def below_warmup(history: Sequence[EpochRecord], warmup_epochs: int, best_epoch:
     if not warmup or best_epoch not in rsum:
         return ""
     top = max(warmup, key=lambda epoch: warmup[epoch])
-    lost = 1 - rsum[best_epoch] / warmup[top] if warmup[top] else 0.0
-    if lost <= CLEARLY:
+    if rsum[best_epoch] >= (1 - CLEARLY) * warmup[top]:
         return ""
+    lost = 1 - rsum[best_epoch] / warmup[top]
     return (
         f"val rsum {rsum[best_epoch]:.1f} in its best epoch ({best_epoch}), {lost:.0%} below the {warmup[top]:.1f} of "
         f"warm-up epoch {top}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -45,12 +45,14 @@ class _Files:
             return self
         return _Files(reader=self.reader.first(num_images), captions=self.captions[:num_images], has_ids=self.has_ids)
 
-    def split(self, name: str, max_words: int) -> Split:
-        """The split, with captions of at most ``max_words`` words; 0 keeps all."""
-        if not max_words:
-            return split_of(name, self.captions, self.reader)
-        cut = [[" ".join(caption.split()[:max_words]) for caption in captions] for captions in self.captions]
-        return split_of(name, cut, self.reader)
+    def split(self, name: str, config: PrecompConfig) -> Split:
+        """The split, with as many captions and words as the settings allow."""
+        captions: Sequence[Sequence[str]] = self.captions
+        if config.max_captions:
+            captions = [several[: config.max_captions] for several in captions]
+        if config.max_words:
+            captions = [[" ".join(text.split()[: config.max_words]) for text in several] for several in captions]
+        return split_of(name, captions, self.reader)
 
 
 class Precomp(DatasetFormat[PrecompConfig]):
@@ -71,7 +73,7 @@ class Precomp(DatasetFormat[PrecompConfig]):
         read["val"] = read["val"].first(config.max_val_images)
         _check_same_width(read)
         _check_apart(read)
-        splits = {name: files.split(name, config.max_words) for name, files in read.items()}
+        splits = {name: files.split(name, config) for name, files in read.items()}
         return Dataset(
             name=config.name,
             splits=splits,

@@ -73,8 +73,8 @@ def test_vectors_are_written_whitened_and_trained_on(
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("stages.frozen.name=finetune", "stages.0: finetune trains the image backbone, but data.format precomp has"),
-        ("stages.frozen.bn_mode=legacy_quirk", "stages.0.bn_mode: legacy_quirk needs a backbone"),
+        ("stages.frozen.name=finetune", "finetune trains the image backbone, but data.format precomp has"),
+        ("stages.frozen.bn_mode=legacy_quirk", "legacy_quirk needs a backbone"),
         ("data.image={size: 32}", "data.image: unknown key"),
         ("model.framework=vse_infty", "data.format precomp has one vector per image and goes with framework vsepp"),
         ("model.framework=xvlm", "framework xvlm needs images and a backbone"),

@@ -79,11 +79,14 @@ def test_every_number_and_every_caption_counts_in_the_fingerprint(tmp_path: Path
     (tmp_path / "test_caps.txt").write_text(text.replace("way 4", "way four"))
     seen.add(opened(tmp_path).fingerprint)
     seen.add(opened(tmp_path, max_words=4).fingerprint)
-    assert len(seen) == 6
+    seen.add(opened(tmp_path, max_captions=4).fingerprint)
+    assert len(seen) == 7
 
 
-def test_captions_are_cut_at_max_words(tmp_path: Path) -> None:
-    assert opened(write_vectors(tmp_path), max_words=4).splits["train"].captions[0] == "A picture of train"
+def test_captions_can_be_fewer_and_shorter(tmp_path: Path) -> None:
+    train = opened(write_vectors(tmp_path), max_captions=2, max_words=5).splits["train"]
+    assert train.captions[1:3] == ["A picture of train 0", "A picture of train 1"]
+    assert train.caption_image.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     with pytest.raises(ConfigError, match="max_words must be 0"):
         PrecompConfig(name="tiny", root="x", max_words=-1)
 
