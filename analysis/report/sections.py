@@ -203,8 +203,9 @@ def warmup_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
         below = here[here["below_warmup"] != ""]
         if below.empty:
             continue
-        seeds = below.groupby(["pair", "triplet"], sort=False)["seed"].apply(lambda found: seeds_text(sorted(found)))
-        which = list_text([f"{pair}/{triplet} ({text})" for (pair, triplet), text in seeds.items()])
+        objective = below["pair"] + "/" + below["triplet"]
+        seeds = below["seed"].groupby(objective, sort=False)
+        which = list_text([f"{name} ({seeds_text(sorted(found))})" for name, found in seeds])
         notes.append(
             f"BELOW THE WARM-UP: {len(below)} of {len(here)} trainings of {block.key.title} reached a val rsum more "
             f"than 5 % below that of their own warm-up epochs. Their numbers show how much an objective undid, not "

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from goal_core.training.plan import EpochRecord
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 CLEARLY = 0.05
 """A stage is flagged where its rsum is lower than that of its best warm-up epoch by more than this share of it."""
 
 
-def below_warmup(history: Sequence[EpochRecord], warmup_epochs: int, best_epoch: int) -> str:
+def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_epoch: int) -> str:
     """Compare the epoch that a stage reports with the best of its warm-up, both by val rsum.
 
     The warm-up trains with another gradient. An objective whose best epoch is worse than the warm-up left behind has
     undone some of it: the learning rate is too high, the features are too poor, or the stage is too short.
 
     Args:
-        history: the stage's epochs.
+        history: the stage's epochs (see :class:`~goal_core.training.plan.EpochRecord`).
         warmup_epochs: how many of the first ones are warm-up.
         best_epoch: the selected epoch, counted from 1.
 

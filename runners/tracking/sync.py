@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from goal_core.errors import GoalError
-from goal_core.training import EpochRecord, below_warmup
+from goal_core.training import below_warmup
 from goal_core.training.triplet_histogram import TRIPLETS
 from runners.store import METRICS, Attempt, Store, TrainingFolder, TrainingStatus, digest
 from runners.store.provenance import gather
@@ -279,7 +279,7 @@ def _epoch_points(folder: TrainingFolder) -> list[Point]:
     return [Point(record["epoch"], record["metrics"], float(record.get("time", written))) for record in records]
 
 
-def _records(folder: TrainingFolder) -> list[EpochRecord]:
+def _records(folder: TrainingFolder) -> list[dict[str, Any]]:
     """The epochs in the store; none where the file is damaged: `status` reports it, and what is tracked stays."""
     try:
         return folder.records()
