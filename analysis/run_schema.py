@@ -50,6 +50,8 @@ TAG_GIT_DIFF = "goal.git_diff"
 """First 12 hex digits of the SHA-256 of the uncommitted changes to the source tree; absent or empty without any."""
 TAG_IMPORTED = "goal.imported"
 """The archive that a run's numbers were imported from; absent or empty if they were computed where they are stored."""
+TAG_BELOW_WARMUP = "goal.below_warmup"
+"""Both numbers of a training that ended clearly below its own warm-up; absent from others."""
 TAG_DATA_FINGERPRINT = "goal.data_fingerprint"
 REQUIRED_CELL_TAGS: tuple[str, ...] = (
     *(TAG_CELL, TAG_STAGE, TAG_STAGE_KEY, TAG_PAIR, TAG_TRIPLET, TAG_SEED),

@@ -242,13 +242,23 @@ class SweepConfig:
         for model in self.model.models:
             problems += [f"model: {text}" for text in failures(partial(framework.check, model, self.data))]
         problems += unused(self.model, framework.uses)
-        if self.model.framework != "vsepp":
-            problems += [
-                f"stages.{index}.bn_mode: legacy_quirk needs framework vsepp, got {self.model.framework}"
-                for index, stage in enumerate(self.stages)
-                if stage.bn_mode == "legacy_quirk"
-            ]
+        for index, stage in enumerate(self.stages):
+            problems += self._stage_problems(f"stages.{index}", stage)
         refuse(problems)
+
+    def _stage_problems(self, key: str, stage: StageConfig) -> list[str]:
+        """What a stage asks for and this model or this data cannot give."""
+        problems = []
+        if self.data.format == "precomp" and stage.trains_backbone:
+            problems.append(
+                f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features; "
+                "leave this stage out"
+            )
+        if stage.bn_mode == "legacy_quirk" and self.model.framework != "vsepp":
+            problems.append(f"{key}.bn_mode: legacy_quirk needs framework vsepp, got {self.model.framework}")
+        elif stage.bn_mode == "legacy_quirk" and self.data.format == "precomp":
+            problems.append(f"{key}.bn_mode: legacy_quirk needs a backbone, but data.format precomp has only features")
+        return problems
 
 
 def unused(model: SweepModel, uses: frozenset[str]) -> list[str]:

@@ -24,6 +24,7 @@ from analysis.report.sections import (
     runs_section,
     settings_notes,
     settings_section,
+    warmup_notes,
     weights_section,
 )
 from analysis.report.side_by_side import Groups, columns_of, side_by_side_section
@@ -246,6 +247,7 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
     if comparisons is not None and not comparisons:
         notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
     notes += settings_notes(sweep, blocks)
+    notes += warmup_notes(sweep, blocks)
     shown = {column.sweep for columns in groups.values() for column in columns}
     return notes + [
         f"Sweep {name!r} has no finished block with the same dataset, framework and backbone."

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import Block, BlockKey, mean_text, number_text, seeds_text
+from analysis.blocks import Block, BlockKey, list_text, mean_text, number_text, seeds_text
 from analysis.report.document import FigureLink, GridTable, Section
 from analysis.report.tables import TextTable
 from analysis.statistics import MARGINAL_COLUMNS, MAX_EXACT, counted, of_block
@@ -191,6 +191,26 @@ def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
             differing = [f"{schema.TAG_SETTINGS_KEY} ({', '.join(sorted(keys))})"]
         if differing:
             notes.append(f"{block.key.title}: averaged runs differ in their settings: {'; '.join(differing)}.")
+    return notes
+
+
+def warmup_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
+    """A warning for each block with trainings that ended clearly below their own warm-up, and which these are."""
+    runs = counted(sweep)
+    notes = []
+    for block in blocks:
+        here = of_block(runs, block.key)
+        below = here[here["below_warmup"] != ""]
+        if below.empty:
+            continue
+        objective = below["pair"] + "/" + below["triplet"]
+        seeds = below["seed"].groupby(objective, sort=False)
+        which = list_text([f"{name} ({seeds_text(sorted(found))})" for name, found in seeds])
+        notes.append(
+            f"BELOW THE WARM-UP: {len(below)} of {len(here)} trainings of {block.key.title} reached a val rsum more "
+            f"than 5 % below that of their own warm-up epochs. Their numbers show how much an objective undid, not "
+            f"what it can do: {which}."
+        )
     return notes
 
 

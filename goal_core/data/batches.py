@@ -57,7 +57,7 @@ class Batch:
     caption_index: Tensor
     """The caption of each pair, as its index in the split, (B,) int64; no caption occurs twice in an epoch."""
     regions: Tensor | None
-    """Precomputed regions of each image, (B, R, F) float32; None where the split consists of images."""
+    """Precomputed regions or vector of each image, (B, R, F) or (B, F) float32; None for images."""
     region_lengths: Tensor | None
     """How many of the R rows are regions, the rest being zeros, (B,) int64; None where all are."""
     tokens: Tensor
@@ -175,10 +175,10 @@ class BatchSource:
     def _regions(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor | None, Tensor | None]:
         if not self._with_regions:
             return None, None
-        regions_BRF = self._split.load_regions(self._split.caption_image[captions])
+        regions = self._split.load_regions(self._split.caption_image[captions])
         if self._augment is None:
-            return torch.from_numpy(regions_BRF), None
-        return self._augment.regions(epoch, captions, regions_BRF)
+            return torch.from_numpy(regions), None
+        return self._augment.regions(epoch, captions, regions)
 
     def _pixels(self, parts: list[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
         image_of = self._split.caption_image

@@ -10,6 +10,9 @@ from typing import ClassVar, Literal
 
 from goal_core.errors import ConfigError
 
+SHIPPED = "shipped:"
+"""In `data.root`, before the name of a dataset that ships with goal-sweep; the same wherever that is installed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageConfig:
@@ -114,6 +117,37 @@ class RegionsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrecompConfig:
+    """One precomputed vector of F numbers for each image, in the layout of VSE++'s `*_precomp` folders.
+
+    For each of train, dev (which is val) and test: `{split}_ims.npy` (N, F), and `{split}_caps.txt` with one caption
+    per line, the captions of an image one after the other. `{split}_ids.txt` may give one id per image, or one per
+    caption; with the latter, images may have different numbers of captions. Text files may be compressed
+    (`.txt.gz`).
+    """
+
+    image: ClassVar[None] = None
+    """The features are computed already, so no image is decoded."""
+
+    format: Literal["precomp"] = "precomp"
+    name: str
+    root: str
+    """Folder that holds the files; `shipped:NAME` is a dataset that ships with goal-sweep."""
+    test_file: Literal["test", "testall"] = "test"
+    """As in `RegionsConfig`."""
+    max_captions: int = 0
+    """Use at most this many captions of an image, in file order; 0 uses all."""
+    max_words: int = 0
+    """Use only this many first words of each caption, which saves time; 0 uses all."""
+    min_word_count: int = 4
+    max_val_images: int = 0
+
+    def __post_init__(self) -> None:
+        _check_counts(self, "min_word_count")
+        _check_limits(self, "max_captions", "max_words", "max_val_images")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdMappedConfig:
     """Images with captions and ids as VSE-infinity keeps them; `id_mapping.json` gives the file of each id.
 
@@ -162,7 +196,7 @@ class XvlmJsonConfig:
         _check_limits(self, "max_val_images")
 
 
-DataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig | RegionsConfig
+DataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig | RegionsConfig | PrecompConfig
 """`image` is None where features are computed already, `root` is None where no file is read."""
 
 

@@ -46,11 +46,11 @@ class RegionReader(_Reader, Protocol):
     """Reads a split's precomputed features."""
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Number of regions of each image and width of each region, (R, F)."""
+    def shape(self) -> tuple[int, ...]:
+        """The shape of each image's features: (R, F), R regions of F numbers; or (F,), one vector."""
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The regions of some images, (B, R, F) float32."""
+        """The features of some images, (B, R, F) or (B, F) float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,15 +104,15 @@ class Split:
         return self.reader.read(index)
 
     @property
-    def region_shape(self) -> tuple[int, int] | None:
-        """Number of regions of each image and width of each region, (R, F); None where the split consists of images."""
+    def region_shape(self) -> tuple[int, ...] | None:
+        """The shape of each image's precomputed features: (R, F) regions or (F,), one vector; None for images."""
         return self.reader.shape if isinstance(self.reader, RegionReader) else None
 
     def load_regions(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Precomputed regions of some images, (B, R, F) float32, in the order of their indices (B,) int64.
+        """Precomputed features of some images, (B, R, F) or (B, F) float32, in the order of their indices (B,) int64.
 
         Raises:
-            DataError: a region is not finite (the message names the image), or the split has images.
+            DataError: a feature is not finite (the message names the image), or the split has images.
         """
         if not isinstance(self.reader, RegionReader):
             raise DataError(f"split {self.name!r} has images, not precomputed regions")

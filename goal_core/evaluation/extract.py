@@ -25,7 +25,12 @@ from goal_core.errors import DataError, DeviceError
 from goal_core.evaluation.embedding import CHUNK
 from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
 
-Kind = Literal["grid", "windows"]
+Kind = Literal["grid", "windows", "vectors"]
+_AXES: dict[Kind, tuple[str, ...]] = {
+    **dict.fromkeys(("grid", "windows"), ("images", "regions", "features")),
+    "vectors": ("images", "features"),
+}
+"""The axes of a feature file."""
 DESCRIPTION = "features.json"
 """Describes the features of a folder; a folder contains features of one kind."""
 
@@ -45,29 +50,31 @@ def extract_features(
     workers: int = 0,
     progress: Progress = lambda split, done, total: None,
 ) -> tuple[int, int, int]:
-    """Pass every image through a backbone and write its features, captions and ids for `data.format: regions`.
+    """Pass every image through a backbone and write its features, captions and ids.
+
+    They are in the layout of `data.format: precomp` (`vectors`) or `data.format: regions` (the other kinds).
 
     Killed at any moment and called again, it continues where it stopped, and the result is the same. A `*_ims.npy`
     file appears only when it is complete.
 
     Args:
-        dataset: images with captions, the same number for each image of a split.
+        dataset: images with captions; for regions the same number for each image of a split.
         image: size of the images, which are not augmented.
         backbone: any timm architecture, and its weights.
         out: folder, created if necessary; it must not contain other features.
         kind: `grid`: the cells of the last feature map; `windows`: the pooled vectors of the 14 windows of a pyramid,
-            the whole image first.
+            the whole image first; `vectors`: the pooled vector of the whole image.
         seed: draws the weights where they are `random`.
         device: `cpu` or `cuda`.
         workers: threads or processes that decode, 0 for none.
         progress: called after every few images.
 
     Returns:
-        Number of images in all, regions of each image, and features of each region: (N, R, F).
+        Number of images in all, regions of each image (1 for `vectors`), and features of each region: (N, R, F).
 
     Raises:
-        DataError: the dataset has features already, images have different numbers of captions, an image cannot be
-            read, the folder contains other features, or the disk is too small.
+        DataError: the dataset has features already, images have different numbers of captions where they may not, an
+            image cannot be read, the folder contains other features, or the disk is too small.
         WeightsError: the weights cannot be found, or do not fit.
         StorageError: a file cannot be written.
         DeviceError: CUDA was requested but is not available.
@@ -77,8 +84,8 @@ def extract_features(
     for split in dataset.splits.values():
         if split.region_shape is not None:
             raise DataError(f"{dataset.name} has precomputed features already; features are computed from images")
-    texts = {name: _texts(split) for name, split in dataset.splits.items()}
-    ids = _ids(dataset)
+    texts = {name: _texts(split, kind) for name, split in dataset.splits.items()}
+    ids = _ids(dataset, kind)
     net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").to(device)
     shape = _shape(net, image, kind)
     description = {
@@ -98,13 +105,12 @@ def extract_features(
         word = words[name]
         replace_bytes(out / f"{word}_caps.txt", texts[name].encode())
         replace_bytes(out / f"{word}_ids.txt", ids[name].encode())
-        path, full = out / f"{word}_ims.npy", (split.num_images, *shape)
+        path = out / f"{word}_ims.npy"
+        full = (split.num_images, shape[1]) if kind == "vectors" else (split.num_images, *shape)
         if name in todo:
             _write_split(split, net, image, kind, FeatureFile(path, full, _digest(description)), workers, progress)
-        elif read_region_header(path).shape != full:
-            raise DataError(
-                f"{path} has shape {read_region_header(path).shape}, not {full}; remove it to have it written again"
-            )
+        elif (there := read_region_header(path, _AXES[kind]).shape) != full:
+            raise DataError(f"{path} has shape {there}, not {full}; remove it to have it written again")
         progress(name, split.num_images, split.num_images)
     return (sum(split.num_images for split in dataset.splits.values()), *shape)
 
@@ -126,7 +132,8 @@ def _write_split(
         load = _windows if kind == "windows" else _whole_images
         for part, chunk in zip(parts, load(split, image, parts, workers), strict=True):
             features = torch.cat([net(pixels.to(device)).float().cpu() for pixels in torch.split(chunk, CHUNK)])
-            file.append(features.reshape(len(part), -1, features.shape[-1]).numpy())
+            rows = features if kind == "vectors" else features.reshape(len(part), -1, features.shape[-1])
+            file.append(rows.numpy())
             progress(split.name, file.num_rows, split.num_images)
 
 
@@ -154,13 +161,13 @@ def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int
     device = next(net.parameters()).device
     with torch.inference_mode():
         one = net(torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device))
-    return (one.shape[1] if kind == "grid" else NUM_WINDOWS), one.shape[-1]
+    return {"grid": one.shape[1], "windows": NUM_WINDOWS, "vectors": 1}[kind], one.shape[-1]
 
 
-def _texts(split: Split) -> str:
-    """The captions, one per line. Images must have the same number of them, because a line does not name its image."""
+def _texts(split: Split, kind: Kind) -> str:
+    """The captions, one per line. With regions, images must have the same number of them; see :func:`_ids`."""
     counts = np.bincount(split.caption_image)
-    if counts.min() != counts.max():
+    if kind != "vectors" and counts.min() != counts.max():
         raise DataError(
             f"images of split {split.name!r} have {counts.min()} to {counts.max()} captions, but precomputed "
             f"features need the same number for each image; set data.max_captions to {counts.min()} or fewer"
@@ -168,8 +175,11 @@ def _texts(split: Split) -> str:
     return "".join(f"{' '.join(caption.split())}\n" for caption in split.captions)
 
 
-def _ids(dataset: Dataset) -> dict[str, str]:
-    """One id per line: the files' names where they are unique, otherwise numbers over all splits."""
+def _ids(dataset: Dataset, kind: Kind) -> dict[str, str]:
+    """One id per line: the files' names where they are unique, otherwise numbers over all splits.
+
+    Regions have one id per image. Vectors have one per caption where images have different numbers of captions.
+    """
     labels = {
         name: [os.path.basename(split.reader.label(index)) for index in range(split.num_images)]
         for name, split in dataset.splits.items()
@@ -178,6 +188,9 @@ def _ids(dataset: Dataset) -> dict[str, str]:
     if len(set(everything)) < len(everything) or any(label != "".join(label.split()) for label in everything):
         numbers = iter(range(len(everything)))
         labels = {name: [str(next(numbers)) for _ in names] for name, names in labels.items()}
+    for name, split in dataset.splits.items():
+        if kind == "vectors" and len(np.unique(np.bincount(split.caption_image))) > 1:
+            labels[name] = [labels[name][image] for image in split.caption_image]
     return {name: "".join(f"{label}\n" for label in names) for name, names in labels.items()}
 
 

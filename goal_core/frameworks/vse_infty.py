@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goal_core import models
-from goal_core.data import text
+from goal_core.data import PrecompConfig, text
 from goal_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ class VseInfty:
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
+        if isinstance(data, PrecompConfig):
+            raise ConfigError(
+                "framework vse_infty needs regions or cells of each image (data.format regions, or images); "
+                "data.format precomp has one vector per image and goes with framework vsepp"
+            )
         if (data.image is None) != (model.backbone.weights == "precomputed"):
             raise ConfigError(
                 "framework vse_infty takes backbone weights `precomputed` with data.format regions, and only there; "

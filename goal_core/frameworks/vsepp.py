@@ -1,4 +1,4 @@
-"""VSE++: a backbone that pools an image to one vector, and a GRU over words."""
+"""VSE++: one vector per image, from a backbone that pools or precomputed, and a GRU over words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goal_core import models
-from goal_core.data import text
+from goal_core.data import PrecompConfig, text
 from goal_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,23 +22,31 @@ class Vsepp:
     uses = frozenset({"framework", "backbone", "text", "embed_dim"})
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
-        if data.image is None:
-            raise ConfigError("framework vsepp needs images; data.format regions goes with framework vse_infty")
-        if model.backbone.weights == "precomputed":
-            raise ConfigError("backbone weights `precomputed` go with data.format regions and framework vse_infty")
+        vectors = isinstance(data, PrecompConfig)
+        if data.image is None and not vectors:
+            raise ConfigError(
+                "framework vsepp needs images, or one vector per image (data.format precomp); "
+                f"data.format {data.format} goes with framework vse_infty"
+            )
+        if vectors != (model.backbone.weights == "precomputed"):
+            raise ConfigError(
+                "framework vsepp takes backbone weights `precomputed` with data.format precomp, and only there; "
+                f"got {model.backbone.weights!r} with {data.format}"
+            )
 
     def weights_id(self, model: ModelConfig) -> str:
-        return models.weights_id(model.backbone)
+        return "precomputed" if model.backbone.weights == "precomputed" else models.weights_id(model.backbone)
 
     def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
-        assert data.image is not None
-        models.check_weights(model.backbone, image_size=data.image.size)
+        if data.image is not None:
+            models.check_weights(model.backbone, image_size=data.image.size)
 
     def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Vocabulary:
         return text.Vocabulary.build(captions, min_word_count)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
-        assert data.image is not None
+        if data.image is None:
+            return None
         return models.build_backbone(model.backbone, image_size=data.image.size, seed=seed)
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> VseppHeads:

@@ -23,7 +23,9 @@ class Xvlm:
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if data.image is None or model.backbone.weights == "precomputed":
-            raise ConfigError("framework xvlm needs images and a backbone; precomputed regions go with vse_infty")
+            raise ConfigError(
+                "framework xvlm needs images and a backbone; precomputed regions go with vse_infty, vectors with vsepp"
+            )
         if model.bert.weights == "random" and model.xvlm.fusion_layer >= model.bert.layers:
             raise ConfigError(
                 f"xvlm.fusion_layer must leave a layer of BERT's {model.bert.layers} to see the image, "

@@ -198,8 +198,8 @@ def length_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor
 
 
 def num_features(backbone: ImageBackbone | None, split: Split) -> int:
-    """Width of the heads' inputs: of the backbone's features, or of the split's precomputed regions."""
+    """Width of the heads' inputs: of the backbone's features, or of the split's precomputed ones."""
     if backbone is not None:
         return backbone.num_features
     assert split.region_shape is not None
-    return split.region_shape[1]
+    return split.region_shape[-1]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from goal_core.training.speed import ScratchFiles, UnitSpeed, measure_speed
     from goal_core.training.trainer import train_unit
+    from goal_core.training.warmup import below_warmup
 else:
     __getattr__ = on_first_use(__name__, __file__)
 
@@ -42,6 +43,7 @@ __all__ = [
     "TrainingPlan",
     "UnitPlan",
     "UnitSpeed",
+    "below_warmup",
     "measure_speed",
     "train_unit",
 ]

@@ -29,6 +29,7 @@ from goal_core.training.plan import (
     UnitPlan,
 )
 from goal_core.training.trunk import Trunk
+from goal_core.training.warmup import below_warmup
 
 
 def train_unit(
@@ -252,6 +253,8 @@ class UnitTrainer:
         cell.files.log(
             f"done: test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f} (best epoch {cell.best_epoch})"
         )
+        if below := below_warmup(cell.history, self._unit.stage.warmup_epochs, cell.best_epoch):
+            cell.files.log(f"BELOW ITS WARM-UP: {below}; this result shows damage, not what the objective can do")
         cell.files.finish(result)
         cell.files.discard(LAST)
         self._end(TrainingDone(key=cell.key, result=result))

@@ -90,14 +90,20 @@ def features(
     out: Annotated[Path, typer.Option(parser=local_path, help="Folder to write; an interrupted call is continued.")],
     set_: Set = None,
     kind: Annotated[
-        Literal["grid", "windows"],
-        typer.Option(help="grid: cells of the last feature map; windows: 14 overlapping windows, pooled."),
+        Literal["grid", "windows", "vectors"],
+        typer.Option(
+            help="grid: cells of the last feature map; windows: 14 overlapping windows, pooled; vectors: the whole "
+            "image, pooled."
+        ),
     ] = "grid",
     backbone: Annotated[str | None, typer.Option(help="One of the sweep's backbones, if it has several.")] = None,
     device: Device = "cpu",
     workers: Annotated[int, typer.Option(help="Decoding processes (grid) or threads (windows).")] = 0,
 ) -> None:
-    """Compute a backbone's features of a sweep's images once, to train on them with `data.format: regions`.
+    """Compute a backbone's features of a sweep's images once, to train on them.
+
+    `grid` and `windows` go with `data.format: regions` and VSE-infinity, `vectors` with `data.format: precomp` and
+    VSE++.
 
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """
@@ -107,7 +113,9 @@ def features(
 
     config = load_sweep(sweep, set_ or [])
     if config.data.image is None:
-        raise ConfigError(f"{config.name} already trains on features (data.format: regions); give a sweep with images")
+        raise ConfigError(
+            f"{config.name} already trains on features (data.format: {config.data.format}); give a sweep with images"
+        )
     chosen = _one_backbone(config, backbone)
     with Progress(console=notes, transient=True) as bar:
         tasks: dict[str, Any] = {}
@@ -128,8 +136,38 @@ def features(
             workers=workers,
             progress=progress,
         )
-    console.print(f"{out}: {images} images, {regions} regions of {width} numbers each", soft_wrap=True)
-    console.print("train on them with: data: {format: regions, name: ..., root: " + str(out) + "}", soft_wrap=True)
+    each = f"a vector of {width} numbers each" if kind == "vectors" else f"{regions} regions of {width} numbers each"
+    console.print(f"{out}: {images} images, {each}", soft_wrap=True)
+    _say_how_to_train("precomp" if kind == "vectors" else "regions", out)
+
+
+@data.command()
+def whiten(
+    vectors: Annotated[
+        Path, typer.Argument(help="Folder that `data features --kind vectors` wrote.", parser=local_path)
+    ],
+    out: Annotated[Path, typer.Option(parser=local_path, help="Folder to write.")],
+    dims: Annotated[int, typer.Option(help="Numbers to keep of each vector.", min=1)] = 128,
+    half: Annotated[bool, typer.Option("--half", help="Write float16, half the size.")] = False,
+) -> None:
+    """Whiten vectors by the principal components of the training split: smaller files, and features of equal variance.
+
+    Example: goal-sweep data whiten emoji-vectors --out emoji-precomp --dims 128 --half
+    """
+    from goal_core.evaluation.whitening import whiten_features
+
+    written = whiten_features(vectors, out, dims=dims, half=half)
+    size = sum(path.stat().st_size for path in out.iterdir()) / 1e6
+    images = sum(count for count, _ in written.values())
+    console.print(f"{out}: {images} images, a vector of {dims} numbers each, {size:.2f} MB", soft_wrap=True)
+    _say_how_to_train("precomp", out)
+
+
+def _say_how_to_train(layout: str, out: Path) -> None:
+    console.print(
+        f"train on them with: data: {{format: {layout}, name: ..., root: {out}}}, and backbone weights precomputed",
+        soft_wrap=True,
+    )
 
 
 def _one_backbone(config: SweepConfig, name: str | None) -> BackboneConfig:

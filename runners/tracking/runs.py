@@ -281,7 +281,7 @@ class RunWriter:
         *,
         reason: str = "",
         ended: float | None = None,
-        code: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
         imported: str = "",
         checkpoint: str = "",
     ) -> None:
@@ -292,12 +292,12 @@ class RunWriter:
             state: its state; `waiting` means interrupted, which MLflow shows as KILLED.
             reason: why it failed.
             ended: end of the run in seconds since 1970, if it is over; now if not given.
-            code: tags that say which code trained it.
+            tags: more tags of the run, such as those that say which code trained it.
             imported: the archive that its numbers came from; empty if they were computed here.
             checkpoint: path of its weights in the results folder; empty if there are none.
         """
         run = self._runs[training.key]
-        tags = {names.STATUS: str(state), **(code or {})}
+        tags = {names.STATUS: str(state), **(tags or {})}
         if checkpoint or names.CHECKPOINT in run.tags:
             tags[names.CHECKPOINT] = checkpoint
         if imported or names.IMPORTED in run.tags:

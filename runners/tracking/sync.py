@@ -16,6 +16,7 @@ from typing import Any
 
 from goal_core.checkpoints import TRIPLETS
 from goal_core.errors import GoalError
+from goal_core.training import below_warmup
 from runners.store import BEST, METRICS, Attempt, Store, TrainingFolder, TrainingStatus, digest
 from runners.store.provenance import gather
 from runners.tracking import schema as names
@@ -239,6 +240,9 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
             return  # not begun, so it has no run; the parent run lists what the sweep asks for
         points = _epoch_points(folder)
     attempts = folder.attempts.all()
+    tags = _code_tags(attempts[-1]) if attempts else {}
+    if status.state == "done":
+        tags |= _warmup_tags(training, folder, int(status.result["best_epoch"]))
     runs.ensure(training, attempts[0].started if attempts else time.time(), _owner(folder))
     runs.log(training, points)
     ended = attempts[-1].ended if attempts and status.state != "done" else None
@@ -247,7 +251,7 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
         status.state,
         reason=status.reason,
         ended=points[-1].time if ended is None and points else ended,
-        code=_code_tags(attempts[-1]) if attempts else None,
+        tags=tags,
         imported=status.imported,
         checkpoint=checkpoint,
     )
@@ -275,6 +279,11 @@ def _code_tags(attempt: Attempt) -> dict[str, str]:
     return {names.GIT_COMMIT: attempt.git_commit, **commit, **modified}
 
 
+def _warmup_tags(training: Training, folder: TrainingFolder, best_epoch: int) -> dict[str, str]:
+    below = below_warmup(_records(folder), training.stage.warmup_epochs, best_epoch)
+    return {names.BELOW_WARMUP: below} if below else {}
+
+
 def short_digest(sha256: str) -> str:
     """The first 12 hex digits of a digest, enough for people to compare."""
     return sha256[:12]
@@ -282,12 +291,20 @@ def short_digest(sha256: str) -> str:
 
 def _epoch_points(folder: TrainingFolder) -> list[Point]:
     """The epochs in the store. An epoch recorded without a time gets the time of the file."""
+    records = _records(folder)
     try:
-        records = folder.records()
         written = folder.path(METRICS).stat().st_mtime if records else 0.0
-    except (GoalError, OSError):
-        return []  # the file is damaged: `status` reports it, and what is already tracked stays
+    except OSError:
+        return []
     return [Point(record["epoch"], record["metrics"], float(record.get("time", written))) for record in records]
+
+
+def _records(folder: TrainingFolder) -> list[dict[str, Any]]:
+    """The epochs in the store; none where the file is damaged: `status` reports it, and what is tracked stays."""
+    try:
+        return folder.records()
+    except (GoalError, OSError):
+        return []
 
 
 def _test_metrics(result: Mapping[str, Any]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from goal_core.data.config import SHIPPED
 from goal_core.models.config import BackboneConfig, BertConfig
 from goal_core.models.weights import NAMED_WEIGHTS
 from sweeps.reading.yaml_source import KeyPath, Node, Problem
@@ -85,14 +86,14 @@ def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
     """Make the sweep's paths absolute, and replace `{store}` in `tracking` by the store's folder.
 
     Relative paths start at the current directory, not at the sweep file; `~` is the home directory. URIs do not
-    change, nor does `data.annotations`, which is relative to `data.root`.
+    change, nor do `shipped:NAME` and `data.annotations`, which is relative to `data.root`.
 
     Args:
         config: the sweep.
         here: folder of the sweep file, which replaces `{here}` in `store`.
     """
     data = config.data
-    if data.root is not None:
+    if data.root is not None and not data.root.startswith(SHIPPED):
         data = replace(data, root=_absolute(data.root))
     store = _absolute(config.store.removeprefix("file://").replace("{here}", str(here)))
     return replace(

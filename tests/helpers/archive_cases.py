@@ -22,7 +22,7 @@ Files = dict[str, bytes]
 
 
 def finished_sweep(folder: Path) -> OpenedSweep:
-    """The quickstart with two objectives: four trainings, three of them finished."""
+    """The scenes sweep with two objectives: four trainings, three of them finished."""
     sweep = opened_in(folder)
     for training in sweep.trainings[:3]:
         files = sweep.store.folder(training)

@@ -8,3 +8,4 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
 """Tests that need this folder are skipped where it does not exist."""
 EMOJI = SHARED / "data" / "emoji"
+WEIGHTS = SHARED / "weights" / "tf_efficientnet_lite0.safetensors"

@@ -31,8 +31,8 @@ def resolved(*objectives: str, seeds: tuple[int, ...] = (1,), **settings: Any) -
 
 
 def opened_in(folder: Path, *more: str) -> OpenedSweep:
-    """The quickstart with two objectives and one seed, opened without drawing its scenes."""
-    config = load_sweep("quickstart", [*SETTINGS, f"store={folder}", *more])
+    """The scenes sweep with two objectives and one seed, opened without drawing its scenes."""
+    config = load_sweep("scenes", [*SETTINGS, f"store={folder}", *more])
     store = Store(folder)
     store.prepare()
     dataset: Any = SimpleNamespace(fingerprint="print", name="scenes")

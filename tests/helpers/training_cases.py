@@ -32,6 +32,7 @@ GRID = ModelConfig(
     bert=BertConfig(weights="random", layers=1, width=16, heads=2),
 )
 REGIONS = replace(GRID, backbone=BackboneConfig(name="butd", weights="precomputed"))
+VECTORS = replace(MODEL, backbone=REGIONS.backbone)
 GRID_DATA = replace(DATA, num_train=8, image=ImageConfig(size=64, resize=64, augment="vse_infty"))
 SET_FROZEN = StageConfig(
     name="frozen", epochs=2, lr=1e-3, batch_size=16, optimizer="adamw", weight_decay=1e-4, bert_lr_scale=0.1,

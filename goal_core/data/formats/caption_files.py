@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -68,17 +70,21 @@ def read_caption_files(folder: Path, word: str, num_images: int | None = None) -
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file, stripped.
+    """The lines of a text file, stripped. Where it does not exist, they are read from ``{path}.gz``.
 
     Raises:
         DataError: the file is missing, empty or not UTF-8 text, or a line is empty.
     """
+    packed = path.with_name(f"{path.name}.gz")
+    if not path.exists() and packed.exists():
+        path = packed
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path is packed else content).decode("utf-8-sig")
     except FileNotFoundError:
         raise MissingDataError(f"{path} is missing") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text: byte {error.start} cannot be read") from error
     # Captions hold characters that `splitlines` takes for line ends.
@@ -121,6 +127,16 @@ def image_ids(path: Path, listed: Sequence[str], num_images: int, per_image: int
                 f"of line {start + 1}, which has id {listed[start]}"
             )
     ids = tuple(listed[::step])
+    check_distinct(path, ids)
+    return ids
+
+
+def check_distinct(path: Path, ids: Sequence[str]) -> None:
+    """Check that no image is listed twice.
+
+    Raises:
+        DataError: one is.
+    """
     seen: dict[str, int] = {}
     for image, name in enumerate(ids):
         if name in seen:
@@ -128,4 +144,3 @@ def image_ids(path: Path, listed: Sequence[str], num_images: int, per_image: int
                 f"image {name} is listed twice in {path}: as images {seen[name]} and {image}, counted from 0"
             )
         seen[name] = image
-    return ids

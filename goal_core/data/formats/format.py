@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from goal_core.data.config import DataConfig, IdMappedConfig, RegionsConfig
+from goal_core.data.config import SHIPPED, DataConfig, IdMappedConfig, PrecompConfig, RegionsConfig
 from goal_core.data.dataset import Dataset, Split
 from goal_core.errors import DataError, MissingDataError
 
@@ -128,7 +128,8 @@ class DataReport:
         if bad > _PROBLEMS_SHOWN:
             self.note("content", "wrong", f"{bad - _PROBLEMS_SHOWN} more cannot be read")
         elif not bad:
-            what = "regions of all images" if dataset.splits["train"].region_shape else "all images"
+            shape = dataset.splits["train"].region_shape or ()
+            what = ("all images", "vectors of all images", "regions of all images")[len(shape)]
             self.note("content", "ok", f"{what} read, {total:,}")
 
 
@@ -151,12 +152,20 @@ def _problems(split: Split) -> Iterator[tuple[int, list[str]]]:
             yield len(part), [text for text in pool.map(problem, part.tolist()) if text]
 
 
+_SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
+
+
 def dataset_folder(root: str) -> Path:
     """The folder that ``data.root`` names.
 
     Raises:
         MissingDataError: it does not exist.
     """
+    if root.startswith(SHIPPED):
+        names = sorted(path.name for path in _SHIPPED_FOLDER.iterdir() if path.is_dir())
+        if root.removeprefix(SHIPPED) not in names:
+            raise MissingDataError(f"no dataset {root!r} ships with goal-sweep; there is {SHIPPED}{', '.join(names)}")
+        return _SHIPPED_FOLDER / root.removeprefix(SHIPPED)
     folder = Path(root).expanduser()
     if not folder.is_dir():
         raise MissingDataError(f"dataset folder not found: {folder}")
@@ -183,7 +192,7 @@ def published_splits(name: str, captions_per_image: int = 5) -> dict[str, SplitC
     return {split: SplitCounts(images=size, captions=captions_per_image * size) for split, size in sizes.items()}
 
 
-def published_files(config: IdMappedConfig | RegionsConfig) -> dict[str, SplitCounts]:
+def published_files(config: IdMappedConfig | RegionsConfig | PrecompConfig) -> dict[str, SplitCounts]:
     """Published counts of the files that a dataset uses; the number of COCO images in its `test` files is unknown."""
     counts = published_splits(config.name)
     if config.name == "coco" and config.test_file == "test":

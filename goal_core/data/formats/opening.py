@@ -10,12 +10,13 @@ from goal_core.data.dataset import Dataset
 from goal_core.data.formats.format import DataReport, DatasetFormat, Progress, SplitCounts
 from goal_core.data.formats.id_mapping import IdMapping
 from goal_core.data.formats.karpathy import Karpathy
+from goal_core.data.formats.precomp import Precomp
 from goal_core.data.formats.regions import Regions
 from goal_core.data.formats.scenes import Scenes
 from goal_core.data.formats.xvlm_json import XvlmJson
 
 FORMATS: dict[str, DatasetFormat[Any]] = {
-    layout.name: layout for layout in (Karpathy(), IdMapping(), XvlmJson(), Scenes(), Regions())
+    layout.name: layout for layout in (Karpathy(), IdMapping(), XvlmJson(), Scenes(), Regions(), Precomp())
 }
 """By the name in sweep files."""
 

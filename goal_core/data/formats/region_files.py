@@ -1,4 +1,7 @@
-"""Files of precomputed regions, `*_ims.npy`: read through a memory map, written in parts."""
+"""Files of precomputed features, `*_ims.npy`: read through a memory map, written in parts.
+
+An image has either R regions of F numbers or one vector of F numbers; arrays below write both as (N, ..., F).
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,14 @@ class RegionFile:
     """The header of a `*_ims.npy` file whose data is complete."""
 
     path: str
-    shape: tuple[int, int, int]
-    """Images, regions of each image, width of each region: (N, R, F)."""
+    shape: tuple[int, ...]
+    """Images, then the shape of each image's features: (N, R, F) regions or (N, F) vectors."""
     dtype: str
     version: tuple[int, int]
     """Bytes and time of change (ns), which tell whether an open memory map still shows this file."""
 
     def mapped(self) -> NDArray[np.floating]:
-        """The file's memory map, (N, R, F), opened once in each process."""
+        """The file's memory map, (N, ..., F), opened once in each process."""
         return _mapped(self)
 
 
@@ -46,48 +49,54 @@ def _mapped(file: RegionFile) -> NDArray[np.floating]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionRows:
-    """Reads images' regions from a file; a :class:`~goal_core.data.dataset.RegionReader`."""
+    """Reads images' features from a file; a :class:`~goal_core.data.dataset.RegionReader`."""
 
     file: RegionFile
     ids: tuple[str, ...]
     """Ids of the file's first images; later rows are not part of the split."""
+    step: int = 1
+    """Rows from one image to the next: more than 1 where the file repeats an image's row for each of its captions."""
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Number of regions of each image and width of each region, (R, F)."""
+    def shape(self) -> tuple[int, ...]:
+        """The shape of each image's features: (R, F) or (F,)."""
         return self.file.shape[1:]
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Regions of some images, (B, R, F) float32.
+        """Features of some images, (B, ..., F) float32.
 
         Raises:
             DataError: a number is not finite; the message names the image.
         """
-        regions = self.file.mapped()[indices].astype(np.float32, copy=False)
-        finite = np.isfinite(regions).all(axis=(1, 2))
+        features = self.file.mapped()[indices * self.step].astype(np.float32, copy=False)
+        finite = np.isfinite(features.reshape(len(features), -1)).all(axis=1)
         if not finite.all():
             image = int(indices[np.argmin(finite)])
-            raise DataError(f"regions of {self.label(image)} are not finite")
-        return regions
+            raise DataError(f"{'regions' if len(self.shape) > 1 else 'features'} of {self.label(image)} are not finite")
+        return features
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""
-        return f"image {self.ids[index]} (row {index} of {self.file.path})"
+        return f"image {self.ids[index]} (row {index * self.step} of {self.file.path})"
 
     def first(self, num_images: int) -> Self:
         """A reader of the first rows only."""
         return replace(self, ids=self.ids[:num_images])
 
 
-def read_region_header(path: Path) -> RegionFile:
+def read_region_header(path: Path, axes: tuple[str, ...] = ("images", "regions", "features")) -> RegionFile:
     """Read the header of a `*_ims.npy` file, and check that all of its data is there.
 
+    Args:
+        path: the file.
+        axes: what its axes are, in words.
+
     Raises:
-        DataError: the file is missing, is not an npy file, is cut short, or does not contain (N, R, F)
-            floating point numbers.
+        DataError: the file is missing, is not an npy file, is cut short, or does not contain floating point numbers
+            with these axes.
     """
     try:
         stat = path.stat()
@@ -103,8 +112,8 @@ def read_region_header(path: Path) -> RegionFile:
         raise DataError(f"{path} is not an .npy file, or its header is cut short: {first_line(error)}") from error
     if dtype.kind != "f":
         raise DataError(f"{path} must contain floating point numbers, got {dtype}")
-    if len(shape) != 3 or min(shape) < 1:
-        raise DataError(f"{path} must have shape (images, regions, features), none of them 0; got {shape}")
+    if len(shape) != len(axes) or min(shape) < 1:
+        raise DataError(f"{path} must have shape ({', '.join(axes)}), none of them 0; got {shape}")
     wanted = start + math.prod(shape) * dtype.itemsize
     if stat.st_size != wanted:
         state = "truncated" if stat.st_size < wanted else "longer than its header says"
@@ -113,14 +122,14 @@ def read_region_header(path: Path) -> RegionFile:
 
 
 class FeatureFile:
-    """Writes (N, R, F) float32 in parts to a hidden file, and continues where a killed writer stopped.
+    """Writes (N, ..., F) float32 in parts to a hidden file, and continues where a killed writer stopped.
 
     A note next to the hidden file records how many rows are safely on the disk; the rest of the file does not count.
     Use it as a context manager: leaving it without an error and with all N rows written gives the file its name.
 
     Args:
         path: the final name; its folder exists.
-        shape: (N, R, F).
+        shape: (N, R, F) or (N, F).
         key: identifies the rows; rows with a different key are discarded.
 
     Raises:
@@ -128,7 +137,7 @@ class FeatureFile:
         StorageError: the file cannot be written.
     """
 
-    def __init__(self, path: Path, shape: tuple[int, int, int], key: str) -> None:
+    def __init__(self, path: Path, shape: tuple[int, ...], key: str) -> None:
         self._path, self._shape, self._key = path, shape, key
         self._partial = path.with_name(f".{path.name}.partial")
         self._note = path.with_name(f".{path.name}.partial.json")
@@ -150,13 +159,13 @@ class FeatureFile:
                 raise
         return self
 
-    def append(self, rows_BRF: NDArray[np.float32]) -> None:
-        """Append images, (B, R, F) float32; they are on the disk when this returns."""
-        end = self.num_rows + len(rows_BRF)
-        if rows_BRF.shape[1:] != self._shape[1:] or end > self._shape[0]:
-            raise ValueError(f"rows {rows_BRF.shape} do not fit {self._shape} after {self.num_rows}")
+    def append(self, rows: NDArray[np.float32]) -> None:
+        """Append images, (B, ..., F) float32; they are on the disk when this returns."""
+        end = self.num_rows + len(rows)
+        if rows.shape[1:] != self._shape[1:] or end > self._shape[0]:
+            raise ValueError(f"rows {rows.shape} do not fit {self._shape} after {self.num_rows}")
         with storage_errors(self._path, "write"):
-            self._rows[self.num_rows : end] = rows_BRF
+            self._rows[self.num_rows : end] = rows
             self._rows.flush()
             self.num_rows = end
             replace_bytes(self._note, json_bytes({"key": self._key, "shape": self._shape, "rows": end}, indent=None))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis import aggregate, fetch_runs, write_report
-from analysis.report.sections import settings_notes, settings_section
+from analysis.report.sections import settings_notes, settings_section, warmup_notes
 from tests.helpers.analysis_cases import SweepWriter, with_params
 
 pytestmark = pytest.mark.integration
@@ -31,6 +31,19 @@ def test_differing_settings_are_named_with_their_seeds(new_sweep: Callable[[str]
     assert section is not None
     rows = {row for table in section.tables for row in table.rows}
     assert {("model.embed_dim", "64"), ("stages.frozen.lr", "0.001, 0.002"), ("con/con", "margin 0.2, 0.3")} <= rows
+
+
+def test_trainings_below_their_own_warm_up_are_named(new_sweep: Callable[[str], SweepWriter], tmp_path: Path) -> None:
+    writer = new_sweep("below the warm-up")
+    writer.write_parent(seeds=[1, 2], objectives=["con/con", "sig/cir"])
+    for objective, seed in (("con/con", 1), ("sig/cir", 1), ("sig/cir", 2)):
+        writer.write(objective, seed, **({"below_warmup": "val rsum 60 ..."} if objective == "sig/cir" else {}))
+    writer.write("con/con", 2, status="failed", below_warmup="does not count")
+    sweep = fetch_runs(writer.uri, writer.name)
+    (note,) = warmup_notes(sweep, aggregate(sweep))
+    assert note.startswith("BELOW THE WARM-UP: 2 of 3 trainings of MS-COCO, VSE++ (resnet152), stage frozen reached")
+    assert note.endswith(": sig/cir (seeds 1, 2).")
+    assert note in (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
 
 
 @pytest.mark.parametrize("split", ["val", "test"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from goal_core.data.config import DataConfig, ImageConfig, RegionsConfig
+from goal_core.data.config import DataConfig, ImageConfig, PrecompConfig, RegionsConfig
 from goal_core.errors import ConfigError
 from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
 from goal_core.models import ModelConfig
@@ -28,6 +28,7 @@ from tests.helpers.training_cases import (
     REGIONS,
     SET_FROZEN,
     STAGED,
+    VECTORS,
     XVLM,
     XVLM_DATA,
     XVLM_STAGE,
@@ -50,7 +51,7 @@ class Case:
 
     model: ModelConfig
     data: DataConfig | None
-    """None: the tiny regions."""
+    """None: the tiny regions, or for VSE++ the tiny vectors."""
     stage: StageConfig
     killed: tuple[tuple[int, ...], ...]
     """Each a training that is killed, and again after it has resumed, after these numbers of steps."""
@@ -66,6 +67,7 @@ CASES = {
     "vsepp cropped finetuned": Case(MODEL, CROPPED, FINETUNE, (), objectives=THREE),
     "vsepp legacy": Case(MODEL, DATA, QUIRK, ((4,),)),
     "vsepp legacy finetuned": Case(MODEL, DATA, replace(FINETUNE, bn_mode="legacy_quirk"), ((3, 4),), before=QUIRK),
+    "vsepp vectors": Case(VECTORS, None, FROZEN, ((1,), (7,))),
     "vse_infty regions": Case(REGIONS, None, SET_FROZEN, ((1,), (3,))),
     "vse_infty grid": Case(GRID, GRID_DATA, SET_FROZEN, ((3,),)),
     "vse_infty grid finetuned": Case(GRID, GRID_DATA, STAGED, ((3,), (5,)), before=SET_FROZEN),
@@ -97,6 +99,17 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> RegionsConfig:
     return RegionsConfig(name="tiny", root=str(root), min_word_count=1)
 
 
+@pytest.fixture(scope="module")
+def vectors(regions: RegionsConfig, tmp_path_factory: pytest.TempPathFactory) -> PrecompConfig:
+    """The same images with one vector each."""
+    root = tmp_path_factory.mktemp("vectors")
+    for path in Path(regions.root).glob("*.txt"):
+        (root / path.name).write_bytes(path.read_bytes())
+    for path in Path(regions.root).glob("*.npy"):
+        np.save(root / path.name, np.load(path).mean(axis=1).astype(np.float16))
+    return PrecompConfig(name="tiny", root=str(root), min_word_count=1)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def published_validation_within_an_epoch() -> None:
     """An epoch has five steps here, and VSE++'s published code would validate after 500."""
@@ -106,11 +119,14 @@ def published_validation_within_an_epoch() -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, regions: RegionsConfig) -> Callable[[str], Trained]:
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, regions: RegionsConfig, vectors: PrecompConfig
+) -> Callable[[str], Trained]:
     @cache
     def train(name: str) -> Trained:
         case, root = CASES[name], tmp_path_factory.mktemp("unbroken")
-        settings = {"model": case.model, "data": case.data or regions}
+        features = vectors if case.model.framework == "vsepp" else regions
+        settings = {"model": case.model, "data": case.data or features}
         init: dict[str, Path] = {}
         if case.before is not None:
             before = unit_of(*case.objectives, stage=case.before, **settings)

@@ -9,13 +9,14 @@ import torch
 from timm.layers import DropPath
 from torch import nn
 
-from goal_core.data.config import RegionsConfig
+from goal_core.data.config import PrecompConfig, RegionsConfig
 from goal_core.errors import ConfigError
 from goal_core.frameworks import framework_of
 from goal_core.models import ModelConfig, XvlmConfig
-from tests.helpers.training_cases import GRID, GRID_DATA, MODEL, REGIONS, XVLM, XVLM_DATA
+from tests.helpers.training_cases import DATA, GRID, GRID_DATA, MODEL, REGIONS, VECTORS, XVLM, XVLM_DATA
 
 REGION_DATA = RegionsConfig(name="tiny", root=".")
+VECTOR_DATA = PrecompConfig(name="tiny", root=".")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,11 @@ REGION_DATA = RegionsConfig(name="tiny", root=".")
         (REGIONS, GRID_DATA, "precomputed"),
         (replace(REGIONS, framework="vsepp"), REGION_DATA, "needs images"),
         (replace(MODEL, backbone=REGIONS.backbone), GRID_DATA, "precomputed"),
+        (VECTORS, DATA, "takes backbone weights `precomputed` with data.format precomp, and only there"),
+        (MODEL, VECTOR_DATA, "takes backbone weights `precomputed` with data.format precomp, and only there"),
+        (VECTORS, REGION_DATA, "one vector per image.*data.format regions goes with framework vse_infty"),
+        (REGIONS, VECTOR_DATA, "data.format precomp has one vector per image and goes with framework vsepp"),
+        (XVLM, VECTOR_DATA, "needs images"),
         (XVLM, REGION_DATA, "needs images"),
         (replace(XVLM, xvlm=XvlmConfig(fusion_layer=2)), XVLM_DATA, "fusion_layer must leave a layer"),
     ],

@@ -171,7 +171,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
         "--vocabulary",
         "vocab.json",
         "--sweep",
-        "quickstart",
+        "scenes",
         "--set",
         "data.num_test=30",
         "--out",

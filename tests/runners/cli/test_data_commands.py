@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from goal_core.data import open_dataset
-from goal_core.data.config import RegionsConfig
+from goal_core.data.config import PrecompConfig, RegionsConfig
 from goal_core.evaluation import evaluate_ensemble
 from runners.cli.app import run
 from tests.helpers.karpathy_fixture import write_dataset
@@ -47,6 +47,45 @@ def test_check_exits_with_0_when_complete_and_with_2_otherwise(
     printed = capsys.readouterr().out
     assert "f30k: 1 missing or wrong" in printed
     assert "https://shannon.cs.illinois.edu/DenotationGraph/" in printed
+
+
+def test_vectors_are_written_whitened_and_trained_on(
+    sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw, white = str(tmp_path / "raw"), str(tmp_path / "white")
+    assert run(["data", "features", sweep, "--out", raw, "--kind", "vectors"]) == 0
+    assert "14 images, a vector of 96 numbers each" in capsys.readouterr().out
+    assert open_dataset(PrecompConfig(name="tiny", root=raw)).splits["train"].region_shape == (96,)
+    assert run(["data", "whiten", raw, "--out", white, "--dims", "3", "--half"]) == 0
+    assert "14 images, a vector of 3 numbers each" in capsys.readouterr().out
+    given = ["--set", f"data={{format: precomp, name: tiny, root: {white}}}"]
+    given += ["--set", "model.backbones=[{name: test_resnet, weights: precomputed}]"]
+    assert run(["validate", sweep, *given]) == 0
+    assert run(["data", "check", sweep, *given]) == 0
+    assert "vectors of all images read, 14" in capsys.readouterr().out
+    assert run(["data", "whiten", raw, "--out", raw]) == 2
+    assert run(["data", "whiten", raw, "--out", white, "--dims", "97"]) == 2
+    assert "at most the 96 features" in capsys.readouterr().err
+    assert run(["data", "features", sweep, "--out", raw, *given]) == 2
+    assert "already trains on features (data.format: precomp)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("stages.frozen.name=finetune", "finetune trains the image backbone, but data.format precomp has"),
+        ("stages.frozen.bn_mode=legacy_quirk", "legacy_quirk needs a backbone"),
+        ("data.image={size: 32}", "data.image: unknown key"),
+        ("model.framework=vse_infty", "data.format precomp has one vector per image and goes with framework vsepp"),
+        ("model.framework=xvlm", "framework xvlm needs images and a backbone"),
+        ("model.backbones.0.weights=random", "takes backbone weights `precomputed` with data.format precomp"),
+    ],
+)
+def test_what_makes_no_sense_without_images_is_refused_in_one_line(
+    setting: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["validate", "quickstart", "--set", setting]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_features_are_written_and_open_as_regions(

@@ -40,7 +40,7 @@ def test_every_log_stands_under_its_training(sweep: OpenedSweep) -> None:
 def test_a_cell_is_named_by_its_id_or_by_a_part_of_its_name(sweep: OpenedSweep) -> None:
     second = sweep.cells[1]
     assert shown(sweep, second.id[:10]) == shown(sweep, second.objective.name) == shown(sweep)[2:]
-    with pytest.raises(GoalError, match="no cell of quickstart has 'nobody' in its id or name"):
+    with pytest.raises(GoalError, match="no cell of scenes has 'nobody' in its id or name"):
         shown(sweep, "nobody")
 
 

@@ -105,11 +105,11 @@ def test_imported_results_are_reported_attached_and_restored(
     shutil.copy(empty, here / "mlflow.db")
     assert run(["import", str(archive), "--store", str(here)]) == 0
     assert "4 results added" in capsys.readouterr().out
-    sweep = str(here / "imported" / "quickstart.yaml")
+    sweep = str(here / "imported" / "scenes.yaml")
     assert run(["report", sweep]) == 0
     assert "report: 4 of 4 results" in capsys.readouterr().out
     (target,) = report_targets([sweep], [])
-    assert target.folder == here / "reports" / "quickstart"
+    assert target.folder == here / "reports" / "scenes"
     client = MlflowClient(target.uri)
     (parent,) = client.search_runs(["1"], "tags.`goal.role` = 'sweep'")
     assert "report/report.html" in artifacts(client, parent.info.run_id)

@@ -31,11 +31,11 @@ from runners.launch import launcher
         ("launch quickstart --set stages.frozen.epoch=2", "epoch: unknown key (did you mean 'epochs'?)"),
         ("launch quickstart --set objectives.only=[con/cos]", "con/cos"),
         (
-            "launch quickstart --set stages.frozen.batch_size=4000",
+            "launch scenes --set stages.frozen.batch_size=4000",
             "batch_size must be at most 2000, the number of captions",
         ),
         ("validate quickstart --set name=..", "name may contain"),
-        ("validate quickstart --set data.num_train=10000000", "num_train must be at most 1,000,000"),
+        ("validate scenes --set data.num_train=10000000", "num_train must be at most 1,000,000"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],
 )

@@ -10,8 +10,8 @@ from runners.launch.progress import SweepProgress
 from sweeps import ResolvedSweep, load_sweep
 
 
-def quickstart(*overrides: str) -> ResolvedSweep:
-    config = load_sweep("quickstart.yaml", overrides)
+def scenes(*overrides: str) -> ResolvedSweep:
+    config = load_sweep("scenes.yaml", overrides)
     weights = {item.name: "random" for item in config.model.backbones}
     return ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
 
@@ -29,7 +29,7 @@ def result(r1: float) -> dict[str, dict[str, float]]:
 
 def test_columns_and_rows_stand_in_the_tables_order_whatever_the_objectives() -> None:
     lines = shown(
-        SweepProgress(quickstart("objectives.only=[con/cir, con/con, sig-ms/cir, lin-ms/nca]", "seeds=[1]").trainings)
+        SweepProgress(scenes("objectives.only=[con/cir, con/con, sig-ms/cir, lin-ms/nca]", "seeds=[1]").trainings)
     )
     head = next(line for line in lines if "con" in line and "nca" in line)
     assert head.split() == ["con", "nca", "cir"]
@@ -37,7 +37,7 @@ def test_columns_and_rows_stand_in_the_tables_order_whatever_the_objectives() ->
 
 
 def test_a_cell_of_the_grid_shows_mean_and_std_and_says_which_seeds_are_missing() -> None:
-    sweep = quickstart("objectives.only=[con/con]", "seeds=[1, 2, 3]")
+    sweep = scenes("objectives.only=[con/con]", "seeds=[1, 2, 3]")
     chosen = sweep.by_stage[0]
     progress = SweepProgress(sweep.trainings)
     progress.done(chosen[0], result(50.0))
@@ -53,7 +53,7 @@ def test_a_cell_of_the_grid_shows_mean_and_std_and_says_which_seeds_are_missing(
 
 
 def test_progress_and_time_left_follow_the_epochs() -> None:
-    frozen, finetune = quickstart("objectives.only=[con/con]", "seeds=[1]").trainings
+    frozen, finetune = scenes("objectives.only=[con/con]", "seeds=[1]").trainings
     progress = SweepProgress([frozen, finetune])
     assert progress.eta_seconds() is None
     progress.running(frozen, 0)
@@ -69,7 +69,7 @@ def test_progress_and_time_left_follow_the_epochs() -> None:
 
 
 def test_the_digest_changes_with_a_result() -> None:
-    sweep = quickstart("objectives.only=[con/con]", "seeds=[1]")
+    sweep = scenes("objectives.only=[con/con]", "seeds=[1]")
 
     def digest(r1: float | None) -> str:
         progress = SweepProgress(sweep.trainings)

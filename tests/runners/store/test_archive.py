@@ -237,7 +237,7 @@ def test_a_file_that_is_no_archive_and_a_sweep_without_results_are_one_line(tmp_
     path.write_bytes(b"PK\x03\x04 cut short")
     with pytest.raises(ArchiveError, match="not an archive of results"):
         read_archive(path)
-    with pytest.raises(ArchiveError, match="no training of 'quickstart' is finished"):
+    with pytest.raises(ArchiveError, match="no training of 'scenes' is finished"):
         export_results(empty := opened_in(tmp_path / "empty"), empty.store, path)
 
 
@@ -280,15 +280,15 @@ def test_an_import_fills_mlflow_and_leaves_a_sweep_file_to_report_by(
     shutil.copy(template(tmp_path_factory.mktemp("tracking")), root / "mlflow.db")
     lines: list[str] = []
     import_archive(archive, str(root), None, lines.append)
-    assert lines[0] == "quickstart: 3 results added, 0 were there already"
+    assert lines[0] == "scenes: 3 results added, 0 were there already"
     (target,) = report_targets([lines[-1].rpartition(" ")[2]], [])
-    assert (target.name, target.uri) == ("quickstart", f"sqlite:///{root / 'mlflow.db'}")
-    content = Content(target.uri, "quickstart")
+    assert (target.name, target.uri) == ("scenes", f"sqlite:///{root / 'mlflow.db'}")
+    content = Content(target.uri, "scenes")
     assert len(content.children) == 3
     assert {run.data.tags["goal.status"] for run in content.children} == {"done"}
     assert json.loads(content.parents[0].data.tags["goal.seeds"]) == [1]
     dump = content.dump()
     lines.clear()
     import_archive(archive, str(root), None, lines.append)
-    assert lines[0] == "quickstart: 0 results added, 3 were there already"
-    assert Content(target.uri, "quickstart").dump() == dump
+    assert lines[0] == "scenes: 0 results added, 3 were there already"
+    assert Content(target.uri, "scenes").dump() == dump

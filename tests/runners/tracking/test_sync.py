@@ -162,8 +162,22 @@ def test_a_cell_trained_anew_replaces_its_run(uri, store, tracked_before):
     assert [(step, value) for step, value, _ in content.history(KEY)["test/rsum"]] == [(1, 43.0)]
 
 
+def test_a_run_that_ended_below_its_warm_up_is_tagged_with_both_numbers(uri, store):
+    stage = replace(TRAINING.stage, warmup_epochs=2)
+    sweep = replace(ALONE, config=replace(ALONE.config, stages=(stage,)))
+    folder = store.folder(sweep.trainings[0])
+    folder.claim("L")
+    folder.save_with("best-3.safetensors", write_weights)
+    folder.write_metrics([record(1, 50.0), record(2, 80.0), record(3, 40.0)])
+    folder.finish(result(3))
+    run = synced(uri, store, sweep).child(sweep.trainings[0].key)
+    assert run.data.tags["goal.below_warmup"] == (
+        "val rsum 40.0 in its best epoch (3), 50% below the 80.0 of warm-up epoch 2"
+    )
+
+
 def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
-    config = load_sweep("quickstart", [f"store={store.root}"])
+    config = load_sweep("scenes", [f"store={store.root}"])
     sweep = ResolvedSweep(config=config, data_fingerprint="print", weights={"test_byobnet": "random"})
     shutil.copy(empty_database, store.root / "mlflow.db")
     first = sweep.trainings[0]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig, XvlmJsonConfig
+from goal_core.data.config import IdMappedConfig, KarpathyConfig, PrecompConfig, RegionsConfig, XvlmJsonConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
 from runners.tracking.values import settings_key, training_params
 from sweeps import ResolvedSweep, SweepConfig, load_sweep
@@ -25,7 +25,7 @@ def test_the_keys_of_a_published_sweep_stay_what_they_were() -> None:
 
 
 def test_selection_on_test_is_a_setting_of_the_run_and_on_val_is_unsaid() -> None:
-    config = load_sweep("quickstart", environ={})
+    config = load_sweep("scenes", environ={})
     changed = replace(config, stages=(replace(config.stages[0], select_on="test"), *config.stages[1:]))
     for sweep, said in ((config, None), (changed, "test")):
         for trainings in resolved(sweep, "random").by_stage:  # finetuning starts from what the first stage selected
@@ -40,6 +40,7 @@ REGIONS = ModelConfig(framework="vse_infty", backbone=BackboneConfig(name="butd"
     [
         (KarpathyConfig(name="a", root="/a"), {"name": "b", "root": "/b", "annotations": "x.json"}),
         (RegionsConfig(name="a", root="/a"), {"name": "b", "root": "/b", "test_file": "testall"}),
+        (PrecompConfig(name="a", root="/a"), {"name": "b", "root": "/b", "test_file": "testall"}),
         (IdMappedConfig(name="a", root="/a"), {"name": "b", "root": "/b", "test_file": "testall"}),
         (
             XvlmJsonConfig(name="a", root="/a", train_files=("t.json",), val_file="v.json", test_file="x.json"),

@@ -83,7 +83,7 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
         (
             "format: scenes",
             "format: scene",
-            "a.yaml:3: data.format: must be one of karpathy, id_mapping, xvlm_json, scenes, regions; "
+            "a.yaml:3: data.format: must be one of karpathy, id_mapping, xvlm_json, scenes, regions, precomp; "
             "got the text 'scene' (did you mean 'scenes'?)",
         ),
         ("  format: scenes\n", "", "a.yaml:2: data.format: this key is missing"),
@@ -331,13 +331,24 @@ def test_folder_is_named_as_one(tmp_path: Path) -> None:
         find_sweep(tmp_path)
 
 
-def test_quickstart_is_the_whole_grid_in_both_stages() -> None:
-    config = load_sweep("quickstart")
-    cells = expand(config, "0", {"resnet10t": "random"} | {item.name: "random" for item in config.model.backbones})
-    assert len(cells) == 15 * 3 * len(config.model.backbones)
-    assert [stage.name for stage in config.stages] == ["frozen", "finetune"]
-    assert {item.weights for item in config.model.backbones} == {"random"}
+@pytest.mark.parametrize(
+    ("name", "stages", "weights"),
+    [("quickstart", ["frozen"], "precomputed"), ("scenes", ["frozen", "finetune"], "random")],
+)
+def test_quickstart_and_scenes_are_the_whole_grid(name: str, stages: list[str], weights: str) -> None:
+    config = load_sweep(name)
+    (backbone,) = config.model.backbones
+    assert len(expand(config, "0", {backbone.name: weights})) == 15 * 3
+    assert [stage.name for stage in config.stages] == stages
+    assert backbone.weights == weights
     assert config.execution.sharing == "trunk"
+
+
+def test_the_quickstart_reads_what_ships_wherever_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_sweep("quickstart").data.root == "shipped:emoji_precomp"
 
 
 def test_emoji_finetune_reuses_the_frozen_results_of_emoji() -> None:

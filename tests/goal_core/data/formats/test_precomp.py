@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from goal_core.data import Dataset, PrecompConfig, check_data, open_dataset
+from goal_core.errors import ConfigError, DataError, MissingDataError
+from tests.helpers.vector_files import vectors, write_vectors
+
+
+def opened(root: Path | str, **settings: Any) -> Dataset:
+    return open_dataset(PrecompConfig(name="tiny", root=str(root), **settings))
+
+
+def refuse(root: Path, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        opened(root)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+@pytest.mark.parametrize("captions", [1, 2, 5])
+def test_one_row_per_image_or_per_caption_gives_the_same_dataset(tmp_path: Path, captions: int, repeat: bool) -> None:
+    dataset = opened(write_vectors(tmp_path / "a", captions=captions, repeat=repeat))
+    assert [(split.num_images, split.num_captions) for split in dataset.splits.values()] == [
+        (6, 6 * captions),
+        (3, 3 * captions),
+        (3, 3 * captions),
+    ]
+    val = dataset.splits["val"]
+    assert val.captions[captions] == "A picture of dev 1 said in way 0."
+    assert val.region_shape == (8,)
+    taken = val.load_regions(np.array([2, 0]))
+    assert taken.dtype == np.float32
+    assert np.array_equal(taken, vectors("dev")[[2, 0]])
+    assert dataset.fingerprint == opened(write_vectors(tmp_path / "b", captions=captions)).fingerprint
+
+
+def test_ids_per_caption_allow_a_different_number_of_captions_for_each_image(tmp_path: Path) -> None:
+    write_vectors(tmp_path, captions=1)
+    (tmp_path / "dev_caps.txt").write_text("one\ntwo\nthree\nfour\n")
+    (tmp_path / "dev_ids.txt").write_text("a\nb\nb\nc\n")
+    val = opened(tmp_path).splits["val"]
+    assert val.caption_image.tolist() == [0, 1, 1, 2]
+    assert val.reader.label(1) == f"image b (row 1 of {tmp_path / 'dev_ims.npy'})"
+
+
+def test_ids_may_be_one_per_image(tmp_path: Path) -> None:
+    write_vectors(tmp_path)
+    (tmp_path / "test_ids.txt").write_text("x\ny\nz\n")
+    split = opened(tmp_path).splits["test"]
+    assert split.caption_image.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert split.reader.label(2).startswith("image z ")
+
+
+def test_text_files_may_be_compressed(tmp_path: Path) -> None:
+    plain = opened(write_vectors(tmp_path)).fingerprint
+    path = tmp_path / "train_caps.txt"
+    packed = tmp_path / "train_caps.txt.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert opened(tmp_path).fingerprint == plain
+    packed.write_bytes(packed.read_bytes()[:40])
+    refuse(tmp_path, r"cannot read .*train_caps\.txt\.gz: ")
+
+
+def test_every_number_and_every_caption_counts_in_the_fingerprint(tmp_path: Path) -> None:
+    seen = {opened(write_vectors(tmp_path)).fingerprint}
+    for word, row in (("train", 5), ("dev", 0), ("test", 2)):
+        changed = vectors(word)
+        changed[row, 3] += 1e-3
+        np.save(tmp_path / f"{word}_ims.npy", changed)
+        seen.add(opened(tmp_path).fingerprint)
+    text = (tmp_path / "test_caps.txt").read_text()
+    (tmp_path / "test_caps.txt").write_text(text.replace("way 4", "way four"))
+    seen.add(opened(tmp_path).fingerprint)
+    seen.add(opened(tmp_path, max_words=4).fingerprint)
+    seen.add(opened(tmp_path, max_captions=4).fingerprint)
+    assert len(seen) == 7
+
+
+def test_captions_can_be_fewer_and_shorter(tmp_path: Path) -> None:
+    train = opened(write_vectors(tmp_path), max_captions=2, max_words=5).splits["train"]
+    assert train.captions[1:3] == ["A picture of train 0", "A picture of train 1"]
+    assert train.caption_image.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    with pytest.raises(ConfigError, match="max_words must be 0"):
+        PrecompConfig(name="tiny", root="x", max_words=-1)
+
+
+def test_the_first_val_images_can_be_chosen(tmp_path: Path) -> None:
+    dataset = opened(write_vectors(tmp_path, repeat=True), max_val_images=2)
+    assert dataset.splits["val"].num_captions == 10
+    assert np.array_equal(dataset.splits["val"].load_regions(np.array([1])), vectors("dev")[1:2])
+
+
+def test_rows_that_do_not_fit_the_captions_are_refused(tmp_path: Path) -> None:
+    write_vectors(tmp_path)
+    np.save(tmp_path / "dev_ims.npy", vectors("train")[:4])
+    refuse(tmp_path, r"dev_caps\.txt has 15 captions, not a multiple of the 4 images")
+    (tmp_path / "dev_ids.txt").write_text("a\nb\nc\n")
+    refuse(tmp_path, r"dev_ims\.npy has 4 rows, but the captions in .*dev_caps\.txt belong to 3 images")
+    np.save(tmp_path / "dev_ims.npy", np.arange(120, dtype=np.float32).reshape(15, 8))
+    refuse(tmp_path, r"rows 0 to 4 of .*dev_ims\.npy belong to the 5 captions of one image, but are not equal")
+
+
+def test_an_id_twice_and_an_image_in_two_splits_are_refused(tmp_path: Path) -> None:
+    write_vectors(tmp_path, captions=1)
+    (tmp_path / "dev_ids.txt").write_text("a\nb\na\n")
+    refuse(tmp_path, r"image a is listed twice in .*dev_ids\.txt: as images 0 and 2")
+    (tmp_path / "dev_ids.txt").write_text("a\nb\nc\n")
+    (tmp_path / "test_ids.txt").write_text("c\nd\ne\n")
+    opened(tmp_path)  # an equal id alone may be a number that starts again in each split
+    rows = vectors("test")
+    rows[0] = vectors("dev")[2]
+    np.save(tmp_path / "test_ims.npy", rows)
+    refuse(tmp_path, "image c is in two splits, val and test, with the same features")
+
+
+def test_regions_and_other_widths_are_refused(tmp_path: Path) -> None:
+    write_vectors(tmp_path)
+    np.save(tmp_path / "dev_ims.npy", vectors("dev")[:, :5])
+    refuse(tmp_path, r"dev_ims\.npy has features of 5 numbers, but .*train_ims\.npy of 8")
+    np.save(tmp_path / "dev_ims.npy", np.zeros((3, 4, 8), dtype=np.float32))
+    refuse(tmp_path, r"must have shape \(images, features\), none of them 0; got \(3, 4, 8\)")
+
+
+def test_a_number_that_is_not_finite_is_found_by_the_check(tmp_path: Path) -> None:
+    write_vectors(tmp_path)
+    rows = vectors("dev")
+    rows[1, 2] = np.nan
+    np.save(tmp_path / "dev_ims.npy", rows)
+    found = [finding.found for finding in check_data(PrecompConfig(name="t", root=str(tmp_path))).findings]
+    assert f"features of image 1 (row 1 of {tmp_path / 'dev_ims.npy'}) are not finite" in found
+
+
+def test_the_check_lists_every_split_and_what_is_missing(tmp_path: Path) -> None:
+    write_vectors(tmp_path)
+    report = check_data(PrecompConfig(name="tiny", root=str(tmp_path)))
+    assert report.complete
+    assert {finding.item: finding.found for finding in report.findings} == {
+        "train_ims.npy": "shape (6, 8), f4",
+        "train": "6 images, 30 captions",
+        "dev_ims.npy": "shape (3, 8), f4",
+        "val": "3 images, 15 captions",
+        "test_ims.npy": "shape (3, 8), f4",
+        "test": "3 images, 15 captions",
+        "content": "vectors of all images read, 12",
+    }
+    (tmp_path / "dev_caps.txt").unlink()
+    (tmp_path / "test_ims.npy").write_bytes(b"nothing")
+    report = check_data(PrecompConfig(name="f30k", root=str(tmp_path)))
+    states = {finding.item: finding.state for finding in report.findings}
+    assert states == {"train_ims.npy": "ok", "train": "wrong", "dev": "missing", "test": "wrong"}
+    assert any("vsepp/data.tar" in line for line in report.obtain)
+
+
+def test_shipped_datasets_are_named_where_there_is_none() -> None:
+    with pytest.raises(MissingDataError, match="no dataset 'shipped:nothing' ships with goal-sweep; there is"):
+        opened("shipped:nothing")
+
+
+def test_the_shipped_emoji_vectors_are_complete_small_and_white() -> None:
+    report = check_data(PrecompConfig(name="emoji", root="shipped:emoji_precomp"))
+    assert report.complete, report
+    splits = opened("shipped:emoji_precomp").splits
+    counts = {name: (split.num_images, split.num_captions) for name, split in splits.items()}
+    assert counts == {"train": (2586, 12930), "val": (400, 2000), "test": (800, 4000)}
+    train = splits["train"].load_regions(np.arange(2586))
+    assert train.shape == (2586, 128)
+    assert np.allclose(np.cov(train, rowvar=False), np.eye(128), atol=5e-3)
+    folder = Path(splits["train"].reader.file.path).parent  # type: ignore[union-attr]  # features have a file
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1_500_000
+    assert (folder / "LICENSES.md").is_file()
