@@ -110,18 +110,21 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
     if ((spread - spread.mean(axis=0)) ** 2).sum() <= _ROUNDING * (wide.to_numpy() ** 2).sum():
         return ()  # subjects that agree to the last digit do not vary
     values_SPT = wide[list(product(pairs, triplets))].to_numpy().reshape(len(wide), len(pairs), len(triplets))
-    ratios, p_values = _f_ratios(values_SPT), _p_values(values_SPT)
+    ratios, significance = _f_ratios(values_SPT), p_values(values_SPT)
     if not np.isfinite([f for f, _, _ in ratios.values()]).all():
         return ()
-    return tuple(_effect(name, *ratios[name], p_values[name], wide) for name in EFFECTS)
+    return tuple(_effect(name, *ratios[name], significance[name], wide) for name in EFFECTS)
 
 
-def _p_values(values_SPT: NDArray[np.float64]) -> dict[str, float]:
-    """The significance of each effect.
+def p_values(values_SPT: NDArray[np.float64]) -> dict[str, float]:
+    """The significance of each effect, by name.
 
     A main effect must show in the level means, so that what a seed does to all objectives of one level counts as
     noise, and also beside the noise of the single objectives, so that a noisy one cannot pass as an effect of its
     level. An interaction is the deviation of any objective from the sum of its row's and column's effects.
+
+    Args:
+        values_SPT: by subject, pair weight and triplet weight, in points; at least two subjects.
     """
     num_subjects, num_pairs, num_triplets = values_SPT.shape
     cells = values_SPT.reshape(num_subjects, -1)

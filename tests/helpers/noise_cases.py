@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from analysis.run_schema import OBJECTIVES
-from analysis.statistics import compare, factor_effects
+from analysis.statistics import EFFECTS, compare
+from analysis.statistics.effects import p_values
 
 Array = NDArray[np.float64]
 P, T = 5, 3
@@ -111,9 +112,5 @@ def _contradicts(values: Array, worse: NDArray[np.bool_]) -> bool:
 
 def effect_rates(scenario: Scenario, seeds: int, number: int) -> dict[str, float]:
     """How often each effect is said to matter, in percent."""
-    found = dict.fromkeys(("pair", "triplet", "pair:triplet"), 0)
-    for values in scenario.grids(seeds, number):
-        long = pd.DataFrame(values, columns=COLUMNS).rename_axis("subject").unstack().rename("value").reset_index()
-        for effect in factor_effects(long):
-            found[effect.name] += effect.p < 0.05
-    return {name: 100 * count / number for name, count in found.items()}
+    found = [p_values(values.reshape(seeds, P, T)) for values in scenario.grids(seeds, number)]
+    return {name: 100 * sum(p[name] < 0.05 for p in found) / number for name in EFFECTS}

@@ -50,7 +50,9 @@ def test_a_complete_sweep_has_all_files_and_no_gap(complete: ReportResult) -> No
     assert "90 of 90 trainings (cell and stage) are finished. 15 objectives, seeds 1, 2, 3." in text
     assert "## Missing" not in text
     assert "uncommitted changes" not in text
-    assert "p cannot fall below 0.25, or 1 after Holm" in text
+    assert "p (Holm)" not in text  # three pairs could not be significant
+    assert "| objective | difference | 95 % interval | n pairs | p |" in text
+    assert "Told apart from con/con: con/nca (+0.1)" in text
     assert "Rank correlation over 15 cells: Spearman" in text
 
 
