@@ -15,7 +15,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from runners.launch.opened_sweep import OpenedSweep
 
-console = Console(highlight=False)
+console = Console(highlight=False, markup=False)
 notes = Console(highlight=False, stderr=True)
 """For progress bars, which do not belong to the output of a command."""
 

@@ -27,11 +27,11 @@ def plan_of(name: str) -> dict[str, Any]:
     resolved = ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
     cells, stages = resolved.cells, resolved.by_stage
     keys = [[training.key for training in of_cell] for of_cell in zip(*stages, strict=True)]
-    train = published_counts(config.data).get("train")
+    splits = published_counts(config.data)
     sweep = to_mapping(config)
     parts = FRAMEWORKS[config.model.framework].uses | {"backbones", "init_from"}  # others do not matter
     sweep["model"] = {key: value for key, value in sweep["model"].items() if key in parts}
-    planned = [] if train is None else plan_published(config, train)
+    planned = plan_published(config, splits) if "train" in splits else []
     return {
         "sweep": sweep,
         "cells": len(cells),
