@@ -1,0 +1,230 @@
+"""What a sweep answers: for each block and metric the best objective, its gain over con/con, and its equals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from analysis.blocks import Block, CellSummary, count_text, mean_text
+from analysis.figures import FigureWriter, Forest, draw_forest, write_figure
+from analysis.report.document import FigureLink, ReportFolder
+from analysis.report.tables import TextTable
+from analysis.run_schema import BASELINE, MEASURES, METRICS, Metric, measure_slug
+from analysis.statistics import Comparison, Difference, compare, counted, of_block
+from analysis.tracking import SweepRuns
+
+Objective = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one metric of one block says; the block has at least one number."""
+
+    block: Block
+    metric: Metric
+    best: Objective
+    gain: Difference | None
+    """The best minus con/con; None if con/con is the best or has no number."""
+    level: tuple[Objective, ...]
+    """The objectives that cannot be told apart from the best, in table order."""
+    has_intervals: bool
+    """Whether the seeds allow an interval for any difference from the best."""
+    forest: Forest
+    """The differences of all objectives from con/con, or from the best without con/con."""
+
+    @property
+    def cell(self) -> CellSummary:
+        """The best objective's cell."""
+        return self.block.grids[self.metric.key].cells[self.best]
+
+    @property
+    def mean(self) -> str:
+        """The best objective's mean as printed."""
+        return mean_text(self.cell.mean or 0.0, self.cell.std, always_std=False)
+
+    @property
+    def others(self) -> tuple[Objective, ...]:
+        """The other objectives with a number, in table order."""
+        return tuple(key for key in self.block.grids[self.metric.key].means if key != self.best)
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether con/con has a number."""
+        return self.best == BASELINE or BASELINE in self.others
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the best is above con/con by more than noise."""
+        return self.gain is not None and self.gain.low is not None and self.gain.low > 0
+
+    def gain_text(self) -> str:
+        """The gain over con/con with its interval, in points."""
+        if self.best == BASELINE:
+            return "con/con itself"
+        gain = self.gain
+        if gain is None:
+            return "no con/con to compare with"
+        if gain.low is None or gain.high is None:
+            return f"{signed(gain.estimate)} (no interval)"
+        return f"{signed(gain.estimate)} ({signed(gain.low)} to {signed(gain.high)})"
+
+    def level_text(self) -> str:
+        """Which objectives cannot be told apart from the best, named in the shorter way."""
+        level, others = self.level, self.others
+        if not others:
+            return "no other objective"
+        if not self.has_intervals:
+            return "unknown: too few seeds for an interval"
+        if not level:
+            return "none"
+        if len(level) == len(others):
+            return f"all {count_text(len(others), 'other')}" if len(others) > 1 else names(others)
+        if len(level) > len(others) / 2:
+            return f"all others but {names(key for key in others if key not in level)}"
+        return names(level)
+
+
+def answers_of(sweep: SweepRuns, blocks: Iterable[Block]) -> tuple[Answer, ...]:
+    """The answers of every block that has a number: for each block, one for each metric."""
+    runs = counted(sweep)
+    found = []
+    for block in blocks:
+        here = of_block(runs, block.key)
+        for metric in METRICS.values():
+            if block.is_empty:
+                continue
+            comparison = compare(here.pivot(index="seed", columns=["pair", "triplet"], values=metric.test))
+            if comparison.best is not None:
+                found.append(_answer(block, metric, comparison.best, comparison))
+    return tuple(found)
+
+
+def _answer(block: Block, metric: Metric, best: Objective, comparison: Comparison) -> Answer:
+    grid = block.grids[metric.key]
+    reference = BASELINE if BASELINE in grid.means else best
+    differences = {
+        key: comparison.difference(key, reference) if key in grid.means and key != reference else None
+        for key, cell in grid.cells.items()
+        if cell.requested
+    }
+    return Answer(
+        block=block,
+        metric=metric,
+        best=best,
+        gain=comparison.gain,
+        level=tuple(key for key in grid.means if key in comparison.level),
+        has_intervals=len(comparison.unjudged) < len(grid.means) - 1,
+        forest=Forest(
+            title=block.key.title,
+            metric=metric,
+            reference=reference,
+            best=best,
+            level=comparison.level,
+            differences=differences,
+        ),
+    )
+
+
+def of_measure(answers: Iterable[Answer], measure: str) -> tuple[Answer, ...]:
+    """The answers of one measure, in both directions."""
+    return tuple(answer for answer in answers if answer.metric.name == measure)
+
+
+def by_block(answers: Iterable[Answer]) -> list[list[Answer]]:
+    """The answers of each block, an entry for each metric."""
+    found: dict[str, list[Answer]] = {}
+    for answer in answers:
+        found.setdefault(answer.block.slug, []).append(answer)
+    return list(found.values())
+
+
+def lead(answers: Iterable[Answer], measure: str) -> str:
+    """The answers of one measure over all blocks and directions, in a sentence or two."""
+    here = of_measure(answers, measure)
+    if not here:
+        return ""
+    wins: dict[Objective, int] = {}
+    for answer in here:
+        wins[answer.best] = wins.get(answer.best, 0) + 1
+    most = max(wins, key=lambda key: wins[key])
+    tables = count_text(len(here), "table")
+    with_baseline = [answer for answer in here if answer.has_baseline]
+    if not with_baseline:
+        first = "con/con is not among the finished objectives, so there is no gain to state."
+    elif not any(answer.has_intervals for answer in here):
+        first = "There are too few seeds for an interval, so no difference can be called more than noise."
+    else:
+        gains = sum(answer.is_gain for answer in with_baseline)
+        first = f"The best objective is above con/con by more than noise in {gains} of {tables}."
+    often = f" {'/'.join(most)} has the highest mean most often: {wins[most]} of {len(here)}." if len(here) > 1 else ""
+    return f"{measure}: {first}{often}"
+
+
+def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
+    """A row for each block and direction."""
+    rows = [
+        (
+            answer.block.key.title,
+            answer.metric.title,
+            "/".join(answer.best),
+            answer.mean,
+            answer.gain_text(),
+            answer.level_text(),
+            missing_text(answer.block),
+        )
+        for answer in of_measure(answers, measure)
+    ]
+    head = ("block", "metric", "best", "mean", "over con/con (95 %)", "cannot be told apart from it", "missing")
+    return TextTable(title=measure, head=head, rows=tuple(rows), words=len(head))
+
+
+def winner_table(answers: Sequence[Answer]) -> TextTable:
+    """A row for each block and a column for each metric: the best objective and its gain over con/con."""
+    rows = [
+        (found[0].block.key.title, *(f"{'/'.join(answer.best)} {winner_gain(answer)}".strip() for answer in found))
+        for found in by_block(answers)
+    ]
+    head = ("block", *(metric.label for metric in METRICS.values()))
+    note = "The best objective and its gain over con/con in points; * where the gain is more than noise."
+    return TextTable(title="Best objective by metric", head=head, rows=tuple(rows), words=len(head), note=note)
+
+
+def winner_gain(answer: Answer) -> str:
+    """The gain in short: ``+1.7*``; empty where there is none to state."""
+    return "" if answer.gain is None else signed(answer.gain.estimate) + ("*" if answer.is_gain else "")
+
+
+def forest_figures(answers: Sequence[Answer], folder: ReportFolder, figures: FigureWriter) -> tuple[FigureLink, ...]:
+    """Draw a figure for each measure: ``forest/MEASURE.{png,pdf}``."""
+    links = []
+    for measure in MEASURES:
+        panels = [answer.forest for answer in of_measure(answers, measure) if answer.others]
+        if not panels:
+            continue
+        png = f"forest/{measure_slug(measure)}.png"
+        paths = [folder.path(str(PurePosixPath(png).with_suffix(suffix))) for suffix in (".png", ".pdf")]
+        figures.submit(write_figure, paths, draw_forest, panels)
+        links.append(FigureLink(path=png, title=f"Differences from con/con: {measure}"))
+    return tuple(links)
+
+
+def missing_text(block: Block) -> str:
+    """How many of a block's trainings are missing."""
+    gaps = [gap.status for _, gap in block.gaps]
+    if not gaps:
+        return "nothing"
+    done = sum(cell.n for cell in next(iter(block.grids.values())).cells.values())
+    counts = ", ".join(f"{gaps.count(status)} {status}" for status in dict.fromkeys(gaps))
+    return f"{len(gaps)} of {len(gaps) + done} ({counts})"
+
+
+def signed(value: float) -> str:
+    """A difference in points: ``+1.7``, ``-0.3``; ``0.0`` has no sign."""
+    text = f"{value:+.1f}"
+    return "0.0" if float(text) == 0 else text
+
+
+def names(objectives: Iterable[Objective]) -> str:
+    """``con/nca, sig/cir``."""
+    return ", ".join("/".join(key) for key in objectives)
