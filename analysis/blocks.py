@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from analysis.run_schema import METRICS, Metric
 
@@ -21,8 +21,7 @@ NEAR = "≈"
 """Follows a number within noise of the best."""
 _BEST = "Bold: best; underlined: second"
 _NOISE = (
-    f"{NEAR}: within noise of the best (the 95 % interval of the difference contains 0, uncorrected for the "
-    "number of comparisons)"
+    f"{NEAR}: within noise of the best (at 5 %, all cells' noise pooled, corrected for all comparisons of the grid)"
 )
 
 
@@ -53,7 +52,7 @@ class BlockKey:
         return re.sub(r"[^A-Za-z0-9_.-]+", "_", words)
 
 
-BLOCK_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(BlockKey))
+BLOCK_COLUMNS: tuple[str, ...] = tuple(column.name for column in fields(BlockKey))
 """The columns of a frame that identify the block of each row."""
 MODEL_COLUMNS: tuple[str, ...] = tuple(name for name in BLOCK_COLUMNS if name != "stage")
 """The block columns that all stages of a model share."""
@@ -96,6 +95,11 @@ class Difference:
     p: float | None
     """Corrected for all comparisons of the block."""
 
+    @property
+    def told_apart(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
@@ -105,11 +109,11 @@ class Grid:
     cells: Mapping[tuple[str, str], CellSummary]
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
     near: frozenset[tuple[str, str]] = frozenset()
-    """Cells within noise of the cell with the highest mean."""
+    """Cells within noise of the cell with the highest mean, by `analysis.statistics.compare`."""
     without_interval: frozenset[tuple[str, str]] = frozenset()
-    """Cells that share fewer than two seeds with the cell with the highest mean, so that there is no interval."""
-    gain: Difference | None = None
-    """The highest mean minus con/con; None where either has no value, or they are the same."""
+    """Cells without an interval of the difference, because they or the cell with the highest mean have one seed."""
+    from_baseline: Mapping[Objective, Difference] = field(default_factory=dict)
+    """Each objective with a value minus con/con, under the same rule; empty where con/con has no value."""
     median_midpoint: bool = False
     """Whether the median has half the full colour, as in some published tables; otherwise the scale is linear."""
 
@@ -127,6 +131,16 @@ class Grid:
     def means(self) -> dict[tuple[str, str], float]:
         """The means of all cells that have one, row by row."""
         return {key: cell.mean for key, cell in self.cells.items() if cell.mean is not None}
+
+    @property
+    def highest(self) -> Objective | None:
+        """The cell with the highest mean, the first of several; None without a mean."""
+        return max(self.means, key=self.means.__getitem__, default=None)
+
+    @property
+    def gain(self) -> Difference | None:
+        """The highest mean minus con/con; None where con/con has no value or is the highest."""
+        return None if self.highest is None else self.from_baseline.get(self.highest)
 
     def best(self) -> set[tuple[str, str]]:
         """The cells with the highest mean as printed, to one decimal."""
@@ -182,7 +196,7 @@ class Block:
             return f"{_BEST}; {_NOISE}."
         if all(len(grid.without_interval) == len(grid.means) - 1 for grid in grids):
             return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the best."
-        return f"{_BEST}; {_NOISE}. Cells that share fewer than two seeds with the best have no interval and no mark."
+        return f"{_BEST}; {_NOISE}. Cells with one seed have no interval and no mark."
 
 
 def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: bool = True) -> str:

@@ -14,7 +14,7 @@ from scipy import stats
 
 from analysis.blocks import Block, BlockKey, CellSummary, Grid
 from analysis.run_schema import METRICS, OBJECTIVES, Metric
-from analysis.statistics import summary_within_noise
+from analysis.statistics import compare_printed
 
 NUM_RUNS = 3
 """The number of runs in each printed mean; the paper does not state their seeds."""
@@ -109,15 +109,13 @@ def _grid(metric: Metric, rows: pd.DataFrame, median_midpoint: bool) -> Grid:
         objective: CellSummary(mean=float(printed[objective]["mean"]), std=float(printed[objective]["std"]), n=NUM_RUNS)
         for objective in OBJECTIVES
     }
-    return Grid(metric=metric, cells=cells, near=_near(cells), median_midpoint=median_midpoint)
-
-
-def _near(cells: Mapping[tuple[str, str], CellSummary]) -> frozenset[tuple[str, str]]:
-    """The cells within noise of the highest mean, judged by printed means and deviations of unpaired runs."""
-    printed = {key: (cell.mean or 0.0, cell.std or 0.0) for key, cell in cells.items()}
-    best = max(printed, key=lambda key: printed[key][0])
-    return frozenset(
-        key for key in printed if key != best and summary_within_noise(*printed[best], *printed[key], n=NUM_RUNS)
+    found = compare_printed({key: (cell.mean or 0.0, cell.std or 0.0) for key, cell in cells.items()}, NUM_RUNS)
+    return Grid(
+        metric=metric,
+        cells=cells,
+        near=found.level,
+        from_baseline=found.from_baseline,
+        median_midpoint=median_midpoint,
     )
 
 

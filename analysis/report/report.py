@@ -232,7 +232,7 @@ def _details(
         *learning_sections(sweep, blocks, folder, figures),
         significance_section(blocks, counted(sweep), differences, folder),
         weights_section(results.marginals),
-        differences_section(differences),
+        differences_section(differences, blocks),
         recalls_section(blocks),
         settings_section(sweep, blocks),
     ]
