@@ -17,9 +17,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from analysis.blocks import Difference
 from analysis.figures.colours import FAINT, INK, PALE
-from analysis.run_schema import Metric
-from analysis.statistics import Difference
+from analysis.run_schema import BASELINE, Metric
 
 Verdict = Literal["better", "worse", "level", "unknown"]
 VERDICT_COLOURS: Final[Mapping[Verdict, str]] = {
@@ -40,13 +40,11 @@ class Forest:
 
     title: str
     metric: Metric
-    reference: tuple[str, str]
-    """What the others are compared with; its own row is empty."""
     best: tuple[str, str]
     level: frozenset[tuple[str, str]]
     """Those that cannot be told apart from the best."""
     differences: Mapping[tuple[str, str], Difference | None]
-    """Objective minus reference, in the order of the rows; None without a value, and for the reference."""
+    """Objective minus con/con, in the order of the rows; None without a value, and for con/con, whose row is empty."""
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -97,7 +95,7 @@ def draw_forest(panels: Sequence[Forest]) -> Figure:
         _draw_panel(axes, panel, with_names=named)
     figure.text(
         0.1 / width, 0.1 / height,
-        f"{panels[0].metric.name}: difference from {'/'.join(panels[0].reference)} in points, simultaneous 95 % "
+        f"{panels[0].metric.name}: difference from {'/'.join(BASELINE)} in points, simultaneous 95 % "
         "intervals. Bold: best; ring: cannot be told apart from it.",
         size=7.5, color=FAINT, ha="left", va="bottom",
     )  # fmt: skip
@@ -111,7 +109,7 @@ def _draw_panel(axes: Axes, panel: Forest, *, with_names: bool) -> None:
             axes.axhspan(row - 0.5, row + 0.5, color="#f6f8fa", linewidth=0, zorder=0)
         if difference is not None:
             _draw_row(axes, row, difference, (low, high), ring=objective in panel.level)
-        elif objective == panel.reference:
+        elif objective == BASELINE:
             axes.plot(0, row, marker="|", markersize=7, color=INK)
     axes.axvline(0, color=PALE, linewidth=0.8, zorder=1)
     axes.set(xlim=(low, high), ylim=(len(panel.differences) - 0.5, -0.5))

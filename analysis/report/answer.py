@@ -2,67 +2,81 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from analysis.blocks import Block, CellSummary, count_text, mean_text
+from analysis.blocks import Block, Grid, Objective, count_text, mean_text
 from analysis.figures import FigureWriter, Forest, draw_forest, write_figure
 from analysis.report.document import FigureLink, ReportFolder
 from analysis.report.tables import TextTable
 from analysis.run_schema import BASELINE, MEASURES, METRICS, Metric, measure_slug
-from analysis.statistics import Comparison, Difference, compare, counted, of_block
-from analysis.tracking import SweepRuns
-
-Objective = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one metric of one block says; the block has at least one number."""
+    """What one metric of one block says."""
 
     block: Block
     metric: Metric
     best: Objective
-    gain: Difference | None
-    """The best minus con/con; None if con/con is the best or has no number."""
-    level: tuple[Objective, ...]
-    """The objectives that cannot be told apart from the best, in table order."""
-    has_intervals: bool
-    """Whether the seeds allow an interval for any difference from the best."""
-    forest: Forest
-    """The differences of all objectives from con/con, or from the best without con/con."""
+    """The objective with the highest mean."""
 
     @property
-    def cell(self) -> CellSummary:
-        """The best objective's cell."""
-        return self.block.grids[self.metric.key].cells[self.best]
+    def grid(self) -> Grid:
+        """The metric's grid."""
+        return self.block.grids[self.metric.key]
 
     @property
     def mean(self) -> str:
         """The best objective's mean as printed."""
-        return mean_text(self.cell.mean or 0.0, self.cell.std, always_std=False)
+        return mean_text(self.grid.means[self.best], self.grid.cells[self.best].std, always_std=False)
 
     @property
     def others(self) -> tuple[Objective, ...]:
         """The other objectives with a number, in table order."""
-        return tuple(key for key in self.block.grids[self.metric.key].means if key != self.best)
+        return tuple(key for key in self.grid.means if key != self.best)
 
     @property
     def has_baseline(self) -> bool:
         """Whether con/con has a number."""
-        return self.best == BASELINE or BASELINE in self.others
+        return BASELINE in self.grid.means
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether the seeds allow an interval for any difference from the best."""
+        return len(self.grid.without_interval) < len(self.others)
 
     @property
     def is_gain(self) -> bool:
         """Whether the best is above con/con by more than noise."""
-        return self.gain is not None and self.gain.low is not None and self.gain.low > 0
+        return self.grid.gain is not None and self.grid.gain.low is not None and self.grid.gain.low > 0
+
+    @property
+    def level(self) -> tuple[Objective, ...]:
+        """The objectives that cannot be told apart from the best, in table order."""
+        return tuple(key for key in self.others if key in self.grid.near)
+
+    @property
+    def forest(self) -> Forest | None:
+        """The differences of all objectives from con/con; None if there are none."""
+        if not self.grid.from_baseline:
+            return None
+        requested = [key for key, cell in self.grid.cells.items() if cell.requested]
+        return Forest(
+            title=self.block.key.title,
+            metric=self.metric,
+            best=self.best,
+            level=self.grid.near,
+            differences={key: self.grid.from_baseline.get(key) for key in requested},
+        )
 
     def gain_text(self) -> str:
         """The gain over con/con with its interval, in points."""
         if self.best == BASELINE:
             return "con/con itself"
-        gain = self.gain
+        gain = self.grid.gain
         if gain is None:
             return "no con/con to compare with"
         if gain.low is None or gain.high is None:
@@ -85,44 +99,13 @@ class Answer:
         return names(level)
 
 
-def answers_of(sweep: SweepRuns, blocks: Iterable[Block]) -> tuple[Answer, ...]:
+def answers_of(blocks: Iterable[Block]) -> tuple[Answer, ...]:
     """The answers of every block that has a number: for each block, one for each metric."""
-    runs = counted(sweep)
-    found = []
-    for block in blocks:
-        here = of_block(runs, block.key)
-        for metric in METRICS.values():
-            if block.is_empty:
-                continue
-            comparison = compare(here.pivot(index="seed", columns=["pair", "triplet"], values=metric.test))
-            if comparison.best is not None:
-                found.append(_answer(block, metric, comparison.best, comparison))
-    return tuple(found)
-
-
-def _answer(block: Block, metric: Metric, best: Objective, comparison: Comparison) -> Answer:
-    grid = block.grids[metric.key]
-    reference = BASELINE if BASELINE in grid.means else best
-    differences = {
-        key: comparison.difference(key, reference) if key in grid.means and key != reference else None
-        for key, cell in grid.cells.items()
-        if cell.requested
-    }
-    return Answer(
-        block=block,
-        metric=metric,
-        best=best,
-        gain=comparison.gain,
-        level=tuple(key for key in grid.means if key in comparison.level),
-        has_intervals=len(comparison.unjudged) < len(grid.means) - 1,
-        forest=Forest(
-            title=block.key.title,
-            metric=metric,
-            reference=reference,
-            best=best,
-            level=comparison.level,
-            differences=differences,
-        ),
+    return tuple(
+        Answer(block=block, metric=grid.metric, best=grid.highest)
+        for block in blocks
+        for grid in block.grids.values()
+        if grid.highest is not None
     )
 
 
@@ -144,10 +127,7 @@ def lead(answers: Iterable[Answer], measure: str) -> str:
     here = of_measure(answers, measure)
     if not here:
         return ""
-    wins: dict[Objective, int] = {}
-    for answer in here:
-        wins[answer.best] = wins.get(answer.best, 0) + 1
-    most = max(wins, key=lambda key: wins[key])
+    ((most, wins),) = Counter(answer.best for answer in here).most_common(1)
     tables = count_text(len(here), "table")
     with_baseline = [answer for answer in here if answer.has_baseline]
     if not with_baseline:
@@ -156,8 +136,8 @@ def lead(answers: Iterable[Answer], measure: str) -> str:
         first = "There are too few seeds for an interval, so no difference can be called more than noise."
     else:
         gains = sum(answer.is_gain for answer in with_baseline)
-        first = f"The best objective is above con/con by more than noise in {gains} of {tables}."
-    often = f" {'/'.join(most)} has the highest mean most often: {wins[most]} of {len(here)}." if len(here) > 1 else ""
+        first = f"The best objective is above con/con by more than noise in {gains or 'none'} of {tables}."
+    often = f" {'/'.join(most)} has the highest mean most often: {wins} of {len(here)}." if wins > 1 else ""
     return f"{measure}: {first}{often}"
 
 
@@ -192,14 +172,15 @@ def winner_table(answers: Sequence[Answer]) -> TextTable:
 
 def winner_gain(answer: Answer) -> str:
     """The gain in short: ``+1.7*``; empty where there is none to state."""
-    return "" if answer.gain is None else signed(answer.gain.estimate) + ("*" if answer.is_gain else "")
+    gain = answer.grid.gain
+    return "" if gain is None else signed(gain.estimate) + ("*" if answer.is_gain else "")
 
 
 def forest_figures(answers: Sequence[Answer], folder: ReportFolder, figures: FigureWriter) -> tuple[FigureLink, ...]:
     """Draw a figure for each measure: ``forest/MEASURE.{png,pdf}``."""
     links = []
     for measure in MEASURES:
-        panels = [answer.forest for answer in of_measure(answers, measure) if answer.others]
+        panels = [forest for answer in of_measure(answers, measure) if (forest := answer.forest)]
         if not panels:
             continue
         png = f"forest/{measure_slug(measure)}.png"

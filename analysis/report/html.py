@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.blocks import Block, CellSummary, gap_text, mean_text
+from analysis.blocks import Block, CellSummary, Difference, gap_text, mean_text
 from analysis.figures import scale_of, text_colour, verdict
 from analysis.report.answer import by_block, lead, missing_text, signed, winner_gain
 from analysis.report.contents import Report
@@ -22,7 +22,6 @@ from analysis.run_schema import (
     METRICS,
     measure_slug,
 )
-from analysis.statistics import Difference
 
 
 def report_to_html(report: Report, folder: Path) -> str:

@@ -37,6 +37,7 @@ from analysis.statistics import (
     aggregate,
     cells_frame,
     counted,
+    crossed_runs,
     marginals,
     paired_differences,
     runs_frame,
@@ -97,7 +98,7 @@ class _Results:
         return cls(
             sweep=sweep,
             blocks=blocks,
-            marginals=pd.concat([marginals(runs, "pair"), marginals(runs, "triplet")]),
+            marginals=pd.concat([marginals(crossed_runs(runs), factor) for factor in ("pair", "triplet")]),
             differences=paired_differences(runs),
             sweeps=sweeps,
             elsewhere=tuple(elsewhere),
@@ -198,7 +199,7 @@ def _report(
     comparisons = compare_blocks(blocks, published_blocks()) if compare_with_paper else None
     colours = assign_colours((block.key for block in blocks), scale)
     block_sections = [block_section(block, colours[block.key]) for block in blocks]
-    answers = answers_of(sweep, blocks)
+    answers = answers_of(blocks)
     with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
         for section in block_sections:
             _write_tables(section, folder, figures)
