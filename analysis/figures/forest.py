@@ -73,7 +73,7 @@ def draw_forest(panels: Sequence[Forest]) -> Figure:
     """Draw the panels, four in a row; those of one row share the names of their objectives.
 
     A dot is the difference, its bar the simultaneous 95 % interval. Blue bars lie above 0, vermilion ones below, grey
-    ones contain it. The best is bold, and an open circle marks what cannot be told apart from it. A triangle at the end
+    ones contain it. A diamond marks the best, an open circle what cannot be told apart from it. A triangle at the end
     of an axis is a row that lies beyond it, with its value.
 
     Args:
@@ -81,7 +81,7 @@ def draw_forest(panels: Sequence[Forest]) -> Figure:
     """
     columns, lines = min(_COLUMNS, len(panels)), -(-len(panels) // _COLUMNS)
     num_rows = max(len(panel.differences) for panel in panels)
-    left, top, between, bottom = 1.0, 0.62, 0.5, 0.62
+    left, top, between, bottom = 1.0, 0.55, 0.32, 0.62
     high = num_rows * _ROW
     width = left + columns * (_WIDTH + 0.15) + 0.1
     height = top + lines * high + (lines - 1) * (top + between) + bottom
@@ -96,7 +96,7 @@ def draw_forest(panels: Sequence[Forest]) -> Figure:
     figure.text(
         0.1 / width, 0.1 / height,
         f"{panels[0].metric.name}: difference from {'/'.join(BASELINE)} in points, simultaneous 95 % "
-        "intervals. Bold: best; ring: cannot be told apart from it.",
+        "intervals. Diamond: best; ring: cannot be told apart from it.",
         size=7.5, color=FAINT, ha="left", va="bottom",
     )  # fmt: skip
     return figure
@@ -108,15 +108,13 @@ def _draw_panel(axes: Axes, panel: Forest, *, with_names: bool) -> None:
         if row % 2:
             axes.axhspan(row - 0.5, row + 0.5, color="#f6f8fa", linewidth=0, zorder=0)
         if difference is not None:
-            _draw_row(axes, row, difference, (low, high), ring=objective in panel.level)
+            _draw_row(axes, row, difference, (low, high), _mark(objective, panel))
         elif objective == BASELINE:
             axes.plot(0, row, marker="|", markersize=7, color=INK)
     axes.axvline(0, color=PALE, linewidth=0.8, zorder=1)
     axes.set(xlim=(low, high), ylim=(len(panel.differences) - 0.5, -0.5))
     names = ["/".join(objective) for objective in panel.differences]
     axes.set_yticks(range(len(names)), names if with_names else [""] * len(names), fontsize=7.5)
-    for label, objective in zip(axes.get_yticklabels(), panel.differences, strict=True):
-        label.set_fontweight("bold" if objective == panel.best and with_names else "normal")
     axes.set_title(
         "\n".join([*textwrap.wrap(panel.title, 40), f"{panel.metric.title}; best: {'/'.join(panel.best)}"]),
         fontsize=7, color=INK, loc="left",
@@ -127,7 +125,7 @@ def _draw_panel(axes: Axes, panel: Forest, *, with_names: bool) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float, float], *, ring: bool) -> None:
+def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float, float], mark: str) -> None:
     colour = VERDICT_COLOURS[verdict(difference)]
     low, high = limits
     if not low <= difference.estimate <= high:
@@ -141,8 +139,12 @@ def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float,
         return
     ends = _ends(difference)
     axes.plot([max(low, ends[0]), min(high, ends[-1])], [row, row], color=colour, linewidth=2.2, alpha=0.55)
-    face = "white" if ring else colour
-    axes.plot(difference.estimate, row, "o", markersize=4.2, color=colour, markerfacecolor=face, zorder=3)
+    face, shape = ("white" if mark == "level" else colour), ("D" if mark == "best" else "o")
+    axes.plot(difference.estimate, row, shape, markersize=4.4, color=colour, markerfacecolor=face, zorder=3)
+
+
+def _mark(objective: tuple[str, str], panel: Forest) -> str:
+    return "best" if objective == panel.best else "level" if objective in panel.level else ""
 
 
 def _ends(difference: Difference) -> tuple[float, float]:

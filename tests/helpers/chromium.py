@@ -97,7 +97,7 @@ class Browser:
 
     def text(self) -> str:
         """What a reader sees."""
-        return str(self.ask("document.body.innerText"))
+        return str(self.ask("document.body?.innerText ?? ''"))
 
     def wait_for(self, text: str, timeout: float = 60.0) -> None:
         """Wait until the page shows a text."""
