@@ -1,4 +1,4 @@
-"""Small multiples of a block's training: learning curves and triplet diagrams.
+"""A block's training: learning curves and triplet diagrams.
 
 Source: the triplet diagrams of arXiv:2210.13188, which takes them from Xuan et al., "Hard negative examples are hard,
 but useful" (2020).
@@ -17,68 +17,65 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from analysis.figures.colours import FAINT, INK, PAIR_STYLES, PALE
+from analysis.figures.colours import FAINT, INK, PALE
 from analysis.run_schema import PAIRS, TRIPLETS, in_order
 from analysis.statistics import Curve
 from analysis.tracking import TripletRecord
 
-_OTHER_STYLES: Final = (("#56B4E9", ":"), ("#E69F00", ":"), ("#999999", ":"))
-"""Styles of pair weights that a user added, in turn."""
+_ROLE_STYLES: Final = {"best": ("#0072B2", "-"), "baseline": ("#000000", "--"), "worst": ("#D55E00", "-")}
+"""Colours and dashes of the learning curves that stand out, of Okabe and Ito's palette."""
+_OTHERS = "#c4cad1"
 _PATH = "#b3402a"
 _DPI = 150
-_LEAST_WIDTH = 5.4
-"""The least width of a row of panels, in inches: the space for the title and the legend of five pair weights."""
 _LEAST_SHARE = 1e-5
 
 
-def draw_curves(title: str, rows: Mapping[str, Mapping[tuple[str, str], Curve]], warmup: int | None = None) -> Figure:
-    """Learning curves: a row for each quantity, a column for each triplet weight, a line for each pair weight.
+def draw_curves(
+    title: str,
+    quantities: Mapping[str, Mapping[tuple[str, str], Curve]],
+    roles: Mapping[tuple[str, str], str],
+    warmup: int | None = None,
+) -> Figure:
+    """Learning curves: a panel for each quantity, a line for each objective.
 
-    Lines are means over seeds, bands reach from the smallest to the largest seed. All panels of a row share one axis.
+    A few objectives stand out in colour, with a band from the smallest to the largest seed; the others are grey lines.
+    Lines are means over seeds.
 
     Args:
         title: the title of the figure.
-        rows: a quantity's label to its curves by ``(pair, triplet)``.
+        quantities: a quantity's label to its curves by ``(pair, triplet)``.
+        roles: the objectives that stand out, to ``best``, ``baseline``, ``worst`` or several of these, with commas.
         warmup: the last epoch of the warm-up, marked by a line; no line for None or 0.
     """
-    keys = [key for found in rows.values() for key in found]
-    pairs, triplets = in_order((p for p, _ in keys), PAIRS), in_order((t for _, t in keys), TRIPLETS)
-    width = max(2.8, _LEAST_WIDTH / len(triplets))
-    margins = {"left": 0.65, "right": 0.12, "top": 0.65, "bottom": 0.8, "between": 0.2}
-    figure, grid = _subplots((len(rows), len(triplets)), (width, 1.6), **margins, sharey="row")
-    for line, (quantity, found) in enumerate(rows.items()):
-        for column, triplet in enumerate(triplets):
-            axes = grid[line][column]
-            _draw_lines(axes, {pair: found[pair, triplet] for pair in pairs if (pair, triplet) in found}, warmup)
-            axes.set_title(f"T  {triplet}" if line == 0 else "", fontsize=10, color=INK)
-            axes.set_ylabel(quantity if column == 0 else "", fontsize=8.5)
-            axes.set_xlabel("epoch" if line == len(rows) - 1 else "", fontsize=8.5)
-    entries = [axes.get_legend_handles_labels() for axes_row in grid for axes in axes_row]
-    handles = {text: handle for found, texts in entries for handle, text in zip(found, texts, strict=True)}
-    names = [f"P {pair}" for pair in pairs if f"P {pair}" in handles]
+    margins = {"left": 0.5, "right": 0.12, "top": 0.72, "bottom": 0.72, "between": 0.5}
+    figure, (axes_row,) = _subplots((1, len(quantities)), (2.1, 1.9), **margins, sharey="none")
+    for axes, (quantity, found) in zip(axes_row, quantities.items(), strict=True):
+        for objective in sorted(found, key=lambda key: key in roles):
+            _draw_line(axes, objective, found[objective], roles)
+        if warmup:
+            axes.axvline(warmup + 0.5, color=PALE, linewidth=0.7, linestyle=":")
+        axes.set_title(quantity, fontsize=9, color=INK, loc="left")
+        axes.set_xlabel("epoch", fontsize=8.5)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        axes.tick_params(labelsize=7)
+        axes.grid(color="#e6e9ed", linewidth=0.5)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    handles, labels = axes_row[0].get_legend_handles_labels()
+    entries = dict(zip(reversed(labels), reversed(handles), strict=True))
     figure.suptitle(title, fontsize=11, color=INK)
-    figure.legend(
-        [handles[name] for name in names], names,
-        loc="lower center", ncols=max(1, len(pairs)), fontsize=8.5, frameon=False, handlelength=3,
-    )  # fmt: skip
+    figure.legend(entries.values(), entries, loc="lower center", ncols=len(entries), fontsize=8.5, frameon=False)
     return figure
 
 
-def _draw_lines(axes: Axes, found: Mapping[str, Curve], warmup: int | None) -> None:
-    for index, (pair, curve) in enumerate(found.items()):
-        colour, dashes = PAIR_STYLES.get(pair) or _OTHER_STYLES[index % len(_OTHER_STYLES)]
-        axes.plot(
-            curve.epochs, curve.mean, marker="o" if len(curve.epochs) == 1 else "", markersize=3,
-            color=colour, linestyle=dashes, linewidth=1.3, label=f"P {pair}",
-        )  # fmt: skip
-        axes.fill_between(curve.epochs, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
-    if warmup:
-        axes.axvline(warmup + 0.5, color=PALE, linewidth=0.7, linestyle=":")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    axes.tick_params(labelsize=7)
-    axes.grid(color="#e6e9ed", linewidth=0.5)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+def _draw_line(axes: Axes, objective: tuple[str, str], curve: Curve, roles: Mapping[tuple[str, str], str]) -> None:
+    if objective not in roles:
+        axes.plot(curve.epochs, curve.mean, color=_OTHERS, linewidth=0.8, label="others")
+        return
+    colour, dashes = _ROLE_STYLES[roles[objective].split(", ")[0]]
+    label = f"{'/'.join(objective)} ({roles[objective]})"
+    axes.plot(curve.epochs, curve.mean, color=colour, linestyle=dashes, linewidth=1.6, label=label)
+    axes.fill_between(curve.epochs, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
 
 
 def draw_triplets(
@@ -168,7 +165,7 @@ def _subplots(
     top: float,
     bottom: float,
     between: float,
-    sharey: Literal["row", "all"],
+    sharey: Literal["none", "all"],
 ) -> tuple[Figure, list[list[Axes]]]:
     """A figure of rows and columns of panels, and its axes; sizes, margins and gaps are in inches.
 

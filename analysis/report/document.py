@@ -1,4 +1,4 @@
-"""A report as a list of sections, its Markdown, and the folder of its files."""
+"""The parts of a report (sections, figures, tables), and the folder of its files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from analysis.blocks import Block
 from analysis.errors import AnalysisError
-from analysis.report.tables import TextTable, text_table_to_markdown, to_markdown
+from analysis.report.tables import TextTable
 
 REPORT_LIST = "report.json"
 """The list of a report's files, in its folder."""
@@ -46,47 +46,11 @@ class Section:
     """Its id in the page, unique in the report."""
     title: str
     num_missing: int = 0
-    """The number of missing results, shown in the page's list of sections."""
+    """The number of missing results, shown beside the title."""
     warnings: tuple[str, ...] = ()
     paragraphs: tuple[str, ...] = ()
     figures: tuple[FigureLink, ...] = ()
     tables: tuple[GridTable | TextTable, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The content of one sweep's report."""
-
-    name: str
-    """The sweep's name."""
-    summary: str
-    """How many of the sweep's trainings are finished, in a sentence."""
-    notes: tuple[str, ...]
-    """What a reader must know before reading any number."""
-    sections: tuple[Section, ...]
-
-
-def report_to_markdown(report: Report) -> str:
-    """The report in Markdown; figures are linked by relative paths."""
-    parts = [f"# {report.name}", report.summary, *report.notes]
-    for section in report.sections:
-        tables = [table for table in section.tables if isinstance(table, GridTable) or not table.page_only]
-        if not (section.warnings or section.paragraphs or section.figures or tables):
-            continue
-        parts += [f"## {section.title}", *section.warnings, *section.paragraphs]
-        for figure in section.figures:
-            parts += [_picture(figure), *([figure.note] if figure.note else [])]
-        for table in tables:
-            if isinstance(table, GridTable):
-                text = to_markdown(table.block, table.measure, with_gaps=False).strip()
-                parts += [f"### {table.measure}", text, _picture(table.heatmap)]
-            else:
-                parts += [f"### {table.title}", text_table_to_markdown(table), *([table.note] if table.note else [])]
-    return "\n\n".join(parts) + "\n"
-
-
-def _picture(figure: FigureLink) -> str:
-    return f"![{figure.title}]({figure.path})"
 
 
 class ReportFolder:

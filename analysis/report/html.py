@@ -1,20 +1,31 @@
-"""A report as one self-contained HTML page: it includes the styles, the images and the script that sorts lists."""
+"""A report as one self-contained HTML page: it includes the styles, the images and a short script."""
 
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.blocks import gap_text, number_text
-from analysis.figures import scale_of, text_colour
-from analysis.report.document import Report
-from analysis.run_schema import DIRECTION_TITLES
+from analysis.blocks import Block, CellSummary, Difference, gap_text, mean_text
+from analysis.figures import scale_of, text_colour, verdict
+from analysis.report.answer import by_block, lead, missing_text, signed, winner_gain
+from analysis.report.contents import Report
+from analysis.report.document import GridTable
+from analysis.run_schema import (
+    BASELINE,
+    DIRECTION_TITLES,
+    DIRECTIONS,
+    MAIN_METRICS,
+    MEASURES,
+    METRICS,
+    measure_slug,
+)
 
 
 def report_to_html(report: Report, folder: Path) -> str:
-    """The report as a self-contained page.
+    """The report as a self-contained page, which can be read without scripts.
 
     Args:
         report: the report to show.
@@ -31,6 +42,57 @@ def report_to_html(report: Report, folder: Path) -> str:
     def inlined(path: str) -> str:
         return f"data:image/png;base64,{base64.b64encode((folder / path).read_bytes()).decode('ascii')}"
 
-    words = {"number_text": number_text, "gap_text": gap_text, "direction_titles": DIRECTION_TITLES}
-    colours = {"scale_of": scale_of, "text_colour": text_colour}
-    return environment.get_template("report.html.j2").render(report=report, inlined=inlined, **words, **colours)
+    functions = (by_block, gap_text, lead, missing_text, scale_of, signed, text_colour, verdict, winner_gain)
+    environment.globals.update({function.__name__: function for function in functions})
+    environment.globals.update(
+        baseline=BASELINE,
+        cell_id=_cell_id,
+        direction_titles=DIRECTION_TITLES,
+        directions=DIRECTIONS,
+        inlined=inlined,
+        interval_text=_interval_text,
+        mean_of=_mean_of,
+        main_metrics=MAIN_METRICS,
+        measures=MEASURES,
+        metrics=tuple(METRICS.values()),
+        own_caption=_own_caption,
+        shared_caption=_shared_caption,
+        slug=measure_slug,
+        spread_of=_spread_of,
+    )
+    return environment.get_template("report.html.j2").render(report=report)
+
+
+def _shared_caption(report: Report, measure: str) -> list[str]:
+    """The sentences of the caption that hold for every block with a number."""
+    blocks = {answer.block.slug: answer.block for answer in report.answers}.values()
+    first, *others = (_sentences(block.caption(measure)) for block in blocks)
+    return [text for text in first if all(text in other for other in others)]
+
+
+def _own_caption(report: Report, table: GridTable) -> list[str]:
+    """The sentences of a table's caption that do not stand above all tables."""
+    shared = _shared_caption(report, table.measure)
+    return [text for text in _sentences(table.block.caption(table.measure)) if text not in shared]
+
+
+def _sentences(text: str) -> list[str]:
+    return re.split(r"(?<=[.]) (?=[A-Z])", text)
+
+
+def _cell_id(block: Block, key: tuple[str, str]) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"cell-{block.slug}-{key[0]}-{key[1]}")
+
+
+def _mean_of(cell: CellSummary) -> str:
+    return "--" if cell.mean is None else f"{cell.mean:.1f}"
+
+
+def _spread_of(cell: CellSummary) -> str:
+    return "" if cell.mean is None else mean_text(cell.mean, cell.std).partition(" ")[2]
+
+
+def _interval_text(difference: Difference) -> str:
+    if difference.low is None or difference.high is None:
+        return f"{signed(difference.estimate)}, no interval"
+    return f"{signed(difference.estimate)} (95 %: {signed(difference.low)} to {signed(difference.high)})"

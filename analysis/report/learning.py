@@ -10,17 +10,18 @@ from analysis.blocks import Block, list_text, mean_text
 from analysis.figures import FigureWriter, draw_curves, draw_triplets, write_figure
 from analysis.report.document import FigureLink, ReportFolder, Section
 from analysis.report.tables import TextTable
-from analysis.run_schema import BASELINE, PAIRS, TRIPLETS, in_order
+from analysis.run_schema import BASELINE, PAIRS, RSUM, TRIPLETS, in_order
 from analysis.statistics import COSTS, CURVES, costs, counted, curves, drawn_runs, of_block, runs_without, seeds_note
 from analysis.tracking import SweepRuns, TripletRecord, fetch_history, fetch_records, pooled
 
 _ByBlock = list[tuple[Block, pd.DataFrame]]
 _MAX_PROBLEMS = 3
 _CURVES_NOTE = (
-    "Lines are means over seeds, bands extend from the lowest to the highest seed, and all panels of a row share one "
-    "axis. s_p, s_n, the share of active triplets and the gradient norm are means over an epoch's training batches. A "
-    "triplet is active while its negative is within the margin. The gradient is that of the objective with respect to "
-    "the embeddings, before clipping. Epochs to the left of a dotted line are warm-up with another gradient."
+    "The best objective by test rsum, con/con and the worst stand out, with a band from the lowest to the highest "
+    "seed; grey lines are the other objectives. Lines are means over seeds. s_p, s_n, the share of active triplets and "
+    "the gradient norm are means over an epoch's training batches. A triplet is active while its negative is within "
+    "the margin. The gradient is that of the objective with respect to the embeddings, before clipping. Epochs to the "
+    "left of a dotted line are warm-up with another gradient."
 )
 _TRIPLETS_NOTE = (
     "s_p is the similarity of an anchor and its positive, s_n that of the anchor and its hardest negative in the "
@@ -64,21 +65,33 @@ def learning_sections(
 def _curves_section(
     sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, folder: ReportFolder, figures: FigureWriter
 ) -> Section | None:
-    links, without = [], []
+    links, without, short = [], [], []
     for block, runs in by_block:
         rows = {name: found for metric, name in CURVES.items() if (found := curves(runs, history, metric))}
         without += runs_without(runs, history, list(CURVES))
-        if rows:
+        if rows and all(len(curve.epochs) < 2 for found in rows.values() for curve in found.values()):
+            short.append(block.key.title)
+        elif rows:
             stem = f"curves/{block.slug}"
             paths = [folder.path(f"{stem}.{ending}") for ending in ("png", "pdf")]
             warmup = _warmup(sweep, block, runs)
-            figures.submit(write_figure, paths, draw_curves, block.key.title, rows, warmup)
+            figures.submit(write_figure, paths, draw_curves, block.key.title, rows, _roles(block), warmup)
             links.append(FigureLink(path=f"{stem}.png", title=f"Learning curves: {block.key.title}"))
     missing = _list_sentence("Without an epoch in tracking", without)
     if not links:
         return _undrawn("curves", "Learning curves", by_block, missing)
-    paragraphs = _nonempty(_CURVES_NOTE, seeds_note(sweep), missing)
+    one = _list_sentence("No curves, because there is one epoch", short)
+    paragraphs = _nonempty(_CURVES_NOTE, seeds_note(sweep), one, missing)
     return Section(anchor="curves", title="Learning curves", paragraphs=paragraphs, figures=tuple(links))
+
+
+def _roles(block: Block) -> dict[tuple[str, str], str]:
+    """The objectives whose curves stand out."""
+    means = block.grids[RSUM.key].means
+    best, worst = (choose(means, key=lambda key: means[key]) for choose in (max, min))
+    roles = {"best": best, "baseline": BASELINE, "worst": worst}
+    shown = [key for key in dict.fromkeys(roles.values()) if key in means]
+    return {key: ", ".join(role for role, own in roles.items() if own == key) for key in shown}
 
 
 def _triplets_section(

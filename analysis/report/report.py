@@ -12,16 +12,19 @@ import pandas as pd
 from analysis.blocks import Block, count_text, list_text, seeds_text
 from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, write_figure
 from analysis.published import GridComparison, compare_blocks, published_blocks
-from analysis.report.document import GridTable, Report, ReportFolder, Section, files_of_report, report_to_markdown
+from analysis.report.answer import answers_of, forest_figures
+from analysis.report.contents import Report, report_to_markdown
+from analysis.report.document import GridTable, ReportFolder, Section, files_of_report
 from analysis.report.html import report_to_html
 from analysis.report.learning import learning_sections
 from analysis.report.links import best_runs
 from analysis.report.published_tables import published_section
+from analysis.report.runs import Locate, runs_of
 from analysis.report.sections import (
     block_section,
     differences_section,
     missing_section,
-    runs_section,
+    recalls_section,
     settings_notes,
     settings_section,
     warmup_notes,
@@ -36,6 +39,7 @@ from analysis.statistics import (
     aggregate,
     cells_frame,
     counted,
+    crossed_runs,
     marginals,
     paired_differences,
     runs_frame,
@@ -100,7 +104,7 @@ class _Results:
         return cls(
             sweep=sweep,
             blocks=blocks,
-            marginals=pd.concat([marginals(runs, "pair"), marginals(runs, "triplet")]),
+            marginals=pd.concat([marginals(crossed_runs(runs), factor) for factor in ("pair", "triplet")]),
             differences=paired_differences(runs),
             sweeps=sweeps,
             elsewhere=tuple(elsewhere),
@@ -119,14 +123,15 @@ def write_report(
     compare: Literal["published"] | None = None,
     others: Sequence[tuple[str, str]] = (),
     scale: Scale = "paper",
+    locate: Locate | None = None,
 ) -> ReportResult:
     """Write tables, heatmaps, statistics and the two documents that show them.
 
     Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every run,
     counted or not, with its settings and metrics), ``differences`` and ``marginals`` as CSV and Parquet,
-    ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf,svg}``, the
-    figures of the sections, and ``report.json``, the list of files. Writing again replaces an earlier report in the
-    same folder and changes nothing else there.
+    ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf,svg}``,
+    ``forest/MEASURE.{png,pdf}``, the figures of the sections, and ``report.json``, the list of files. Writing again
+    replaces an earlier report in the same folder and changes nothing else there.
 
     Blocks without any number have no table or heatmap; the documents list what they lack.
 
@@ -137,13 +142,14 @@ def write_report(
         compare: ``published`` shows the paper's numbers beside those of the same blocks.
         others: tracking URI and name of other sweeps, whose numbers are shown beside this one's.
         scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all readers.
+        locate: finds the log and the checkpoint of a training, to which the page leads; None without them.
 
     Raises:
         AnalysisError: tracking lacks what a report needs.
     """
     results = _Results.read(tracking_uri, experiment, others)
     folder = ReportFolder(out_dir)
-    report = _report(results, folder, compare_with_paper=compare is not None, scale=scale)
+    report = _report(results, folder, compare_with_paper=compare is not None, scale=scale, locate=locate)
     for name, frame in results.frames().items():
         folder.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         frame.to_parquet(folder.path(f"{name}.parquet"), index=False)
@@ -200,44 +206,53 @@ def refresh_summary(tracking_uri: str, name: str, store: str | None = None) -> s
     return sweep.parent_run_id
 
 
-def _report(results: _Results, folder: ReportFolder, *, compare_with_paper: bool, scale: Scale) -> Report:
+def _report(
+    results: _Results, folder: ReportFolder, *, compare_with_paper: bool, scale: Scale, locate: Locate | None
+) -> Report:
     """The report; its figures and tables are in the folder when this returns."""
+    sweep, blocks = results.sweep, results.blocks
     groups = columns_of(results.sweeps)
-    comparisons = compare_blocks(results.blocks, published_blocks()) if compare_with_paper else None
+    comparisons = compare_blocks(blocks, published_blocks()) if compare_with_paper else None
+    colours = assign_colours((block.key for block in blocks), scale)
+    block_sections = [block_section(block, colours[block.key]) for block in blocks]
+    answers = answers_of(blocks)
+    with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
+        for section in block_sections:
+            _write_tables(section, folder, figures)
+        forests = forest_figures(answers, folder, figures)
+        details = _details(results, groups, comparisons, folder, figures)
     return Report(
-        name=results.sweep.experiment,
-        summary=_summary(results.sweep, results.blocks),
+        name=sweep.experiment,
+        summary=_summary(sweep, blocks),
         notes=tuple(_notes(results, groups, comparisons)),
-        sections=_sections(results, groups, comparisons, folder, scale),
+        answers=answers,
+        forests=forests,
+        blocks=tuple(block_sections),
+        details=tuple(section for section in details if section is not None),
+        runs=runs_of(sweep, blocks, folder.folder, locate),
     )
 
 
-def _sections(
+def _details(
     results: _Results,
     groups: Groups,
     comparisons: Sequence[GridComparison] | None,
     folder: ReportFolder,
-    scale: Scale,
-) -> tuple[Section, ...]:
-    """All sections, in order. ``comparisons`` are None when the report is not compared with the paper."""
+    figures: FigureWriter,
+) -> list[Section | None]:
+    """The sections after the tables, in order. ``comparisons`` are None when not compared with the paper."""
     sweep, blocks, differences = results.sweep, results.blocks, results.differences
-    colours = assign_colours((block.key for block in blocks), scale)
-    block_sections = [block_section(block, colours[block.key]) for block in blocks]
-    with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
-        for section in block_sections:
-            _write_tables(section, folder, figures)
-        others = [
-            missing_section(sweep, blocks),
-            weights_section(results.marginals),
-            differences_section(differences, blocks),
-            None if comparisons is None else published_section(blocks, comparisons),
-            significance_section(blocks, counted(sweep), differences, folder),
-            side_by_side_section(groups, folder),
-            *learning_sections(sweep, blocks, folder, figures),
-            settings_section(sweep, blocks),
-            runs_section(sweep),
-        ]
-    return (*block_sections, *(section for section in others if section is not None))
+    return [
+        missing_section(sweep, blocks),
+        None if comparisons is None else published_section(blocks, comparisons),
+        side_by_side_section(groups, folder),
+        *learning_sections(sweep, blocks, folder, figures),
+        significance_section(blocks, counted(sweep), differences, folder),
+        weights_section(results.marginals),
+        differences_section(differences, blocks),
+        recalls_section(blocks),
+        settings_section(sweep, blocks),
+    ]
 
 
 def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparison] | None) -> list[str]:

@@ -12,7 +12,7 @@ from analysis.blocks import Block, BlockKey, Grid, list_text, mean_text, number_
 from analysis.report.document import FigureLink, GridTable, Section
 from analysis.report.tables import TextTable
 from analysis.statistics import MARGINAL_COLUMNS, MAX_EXACT, can_be_significant, counted, of_block
-from analysis.tracking import SweepRuns, run_url
+from analysis.tracking import SweepRuns
 
 
 def block_section(block: Block, colour: str) -> Section:
@@ -26,7 +26,13 @@ def block_section(block: Block, colour: str) -> Section:
         path = f"heatmaps/{block.slug}-{schema.measure_slug(measure)}.png"
         heatmap = FigureLink(path=path, title=f"Heatmap of {measure}: {title}")
         grids.append(GridTable(block=block, measure=measure, colour=colour, heatmap=heatmap))
-    return Section(anchor=block.slug, title=title, num_missing=num_gaps, tables=(*grids, _recalls(block)))
+    return Section(anchor=block.slug, title=title, num_missing=num_gaps, tables=tuple(grids))
+
+
+def recalls_section(blocks: Iterable[Block]) -> Section | None:
+    """A table for each block with a number: all recalls, a row for each objective; None without such a block."""
+    tables = tuple(_recalls(block) for block in blocks if not block.is_empty)
+    return Section(anchor="recalls", title="All recalls by objective", tables=tables) if tables else None
 
 
 def _recalls(block: Block) -> TextTable:
@@ -35,7 +41,7 @@ def _recalls(block: Block) -> TextTable:
     cells = grids[-1].cells
     ordered = sorted((key for key, c in cells.items() if c.requested), key=lambda key: -(cells[key].mean or 0.0))
     return TextTable(
-        title="All recalls by objective",
+        title=block.key.title,
         head=("objective", *(grid.metric.label for grid in grids), "n"),
         rows=tuple(
             ("/".join(key), *(number_text(grid.cells[key], with_n=False) for grid in grids), str(cells[key].n))
@@ -174,7 +180,9 @@ def _of_metric(frame: pd.DataFrame, metric: schema.Metric) -> pd.DataFrame:
 
 
 def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | None:
-    """The settings of the counted runs: a table of those that all share, and one per block of those that differ.
+    """The settings of the counted runs: a table of those that all share, and one per block of its own.
+
+    A block's own settings are those of its stage and those in which runs differ.
 
     Returns:
         The section; None if no counted run has a parameter.
@@ -184,11 +192,12 @@ def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | Non
     shared = _shared(settings)
     if runs.empty or not shared:
         return None
-    same = [name for name in shared if settings[name].nunique() == 1]
+    same = [name for name in shared if settings[name].nunique() == 1 and _stage_of(name) is None]
     tables = [_setting_table("All trainings", [(name, str(settings[name].iloc[0])) for name in same])]
     for block in blocks:
         of_runs = settings.loc[of_block(runs, block.key).index]
-        rows = [(name, _values(of_runs[name])) for name in shared if name not in same and len(of_runs)]
+        own = [name for name in shared if name not in same and _stage_of(name) in (None, block.key.stage)]
+        rows = [(name, _values(of_runs[name])) for name in own if (of_runs[name] != "").any()]
         tables.append(_setting_table(block.key.title, rows))
     tables.append(_objective_table(sweep, runs, settings))
     fingerprints = ", ".join(sorted(set(runs["data_fingerprint"])))
@@ -205,7 +214,9 @@ def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
     notes = []
     for block in blocks:
         here = of_block(runs, block.key)
-        differing = _differing(here, settings, _shared(settings))
+        until = sweep.stages[: sweep.stages.index(block.key.stage) + 1]
+        shared = [name for name in _shared(settings) if _stage_of(name) in (None, *until)]
+        differing = _differing(here, settings, shared)
         for (pair, triplet), part in here.groupby(["pair", "triplet"]):
             differing += [f"{pair}/{triplet} {text}" for text in _differing(part, settings, own)]
         keys = set(here["settings_key"]) - {""}
@@ -255,6 +266,12 @@ def _shared(settings: pd.DataFrame) -> list[str]:
     return sorted(name for name in map(str, settings.columns) if not name.startswith(("objective.", "seed")))
 
 
+def _stage_of(setting: str) -> str | None:
+    """The stage that a setting belongs to: ``frozen`` for ``stages.frozen.lr``; None if it belongs to none."""
+    words = setting.split(".")
+    return words[1] if words[0] == "stages" else None
+
+
 def _differing(runs: pd.DataFrame, settings: pd.DataFrame, names: Iterable[str]) -> list[str]:
     """The settings in which runs differ, such as ``stages.frozen.lr (0.001: seeds 1, 2; 0.002: seed 3)``."""
     found = []
@@ -284,28 +301,3 @@ def _objective_table(sweep: SweepRuns, runs: pd.DataFrame, settings: pd.DataFram
 
 def _setting_table(title: str, rows: list[tuple[str, str]]) -> TextTable:
     return TextTable(title=title, head=("setting", "value"), rows=tuple(rows), words=2)
-
-
-def runs_section(sweep: SweepRuns) -> Section:
-    """Links to all runs in MLflow, highest rsum first; only in the HTML page."""
-    rsum = schema.RSUM.test
-    has_rsum = rsum in sweep.runs
-    runs = sweep.runs.sort_values(rsum if has_rsum else "run_name", ascending=not has_rsum).to_dict("records")
-    table = TextTable(
-        title=f"All {len(runs)} runs",
-        head=("run", "status", "counted", "test rsum"),
-        rows=tuple(
-            (
-                str(run["run_name"]),
-                str(run["status"]),
-                str(run["excluded"]) or "yes",
-                f"{run[rsum]:.1f}" if has_rsum and not pd.isna(run[rsum]) else "",
-            )
-            for run in runs
-        ),
-        note="Links lead to the tracking server or, for a database file, to the page that goal-sweep ui serves.",
-        words=3,
-        links=tuple(run_url(sweep.tracking_uri, str(run["experiment_id"]), str(run["run_id"])) for run in runs),
-        page_only=True,
-    )
-    return Section(anchor="runs", title="Runs in MLflow", tables=(table,))

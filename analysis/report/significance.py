@@ -22,6 +22,7 @@ from analysis.statistics import (
     Effect,
     RankComparison,
     can_be_significant,
+    crossed_runs,
     factor_effects,
     of_block,
     rank_objectives,
@@ -62,9 +63,10 @@ def significance_section(
     figures: list[FigureLink] = []
     tables: list[TextTable] = []
     for stage, here in runs.groupby("stage", sort=False):
-        groups = _effects(blocks, here, str(stage))
+        crossed = crossed_runs(here)
+        groups = _effects(blocks, crossed, str(stage))
         ranks = {metric: _ranks(here, metric) for metric in MAIN_METRICS}
-        paragraphs += _incomplete_seeds(blocks, here, str(stage))
+        paragraphs += [*_incomplete_seeds(blocks, crossed, str(stage)), *_left_out(here, crossed, str(stage))]
         here_differences = differences[differences["stage"] == stage]
         if text := stage_verdict(str(stage), here_differences, groups, ranks[_R1[0]]):
             paragraphs.append(text)
@@ -106,6 +108,17 @@ def _effects(
     if len(here) >= MIN_BLOCKS:
         groups.append((f"Stage {stage}, over blocks", of(runs, MODEL_COLUMNS)))
     return groups
+
+
+def _left_out(runs: pd.DataFrame, crossed: pd.DataFrame, stage: str) -> list[str]:
+    """A sentence on the objectives that the effects cannot use, because their weights are not combined with all."""
+    rest = sorted(set(runs["pair"] + "/" + runs["triplet"]) - set(crossed["pair"] + "/" + crossed["triplet"]))
+    which = "has a weight that is" if len(rest) == 1 else "have weights that are"
+    sentence = (
+        f"Stage {stage}: the effects of the pair and triplet weights leave out {', '.join(rest)}, which {which} not "
+        "combined with every other weight."
+    )
+    return [sentence] if rest else []
 
 
 def _incomplete_seeds(blocks: Sequence[Block], runs: pd.DataFrame, stage: str) -> list[str]:

@@ -29,6 +29,7 @@ _ROUNDING = 1e-24
 """A sum of squares below this share of the total is rounding error."""
 MARGINAL_COLUMNS = (*MODEL_COLUMNS, "stage")
 """The block's columns in the frame of :func:`marginals`, in order."""
+_FACTORS = {"pair": PAIRS, "triplet": TRIPLETS}
 EFFECTS = {"pair": "pair weight", "triplet": "triplet weight", "pair:triplet": "interaction"}
 
 
@@ -53,6 +54,27 @@ class Effect:
     spread: float
     """Highest minus lowest level mean, in points; for the interaction the largest deviation of a cell from the sum
     of its row's and column's effects."""
+
+
+def crossed_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs of the objectives that form a grid, without those of a user's weights that would leave holes in it.
+
+    A user's weight stays if it is combined with all known weights, and with the user's weights that stay before it.
+
+    Args:
+        runs: runs that count.
+    """
+    found = set(zip(runs["pair"], runs["triplet"], strict=True))
+    pairs, triplets = ([name for name in known if name in set(runs[factor])] for factor, known in _FACTORS.items())
+    for name in sorted(set(runs["pair"]) - set(PAIRS)):
+        if triplets and {(name, triplet) for triplet in triplets} <= found:
+            pairs.append(name)
+    for name in sorted(set(runs["triplet"]) - set(TRIPLETS)):
+        if pairs and {(pair, name) for pair in pairs} <= found:
+            triplets.append(name)
+    if not pairs or not triplets:
+        return runs
+    return runs[runs["pair"].isin(pairs) & runs["triplet"].isin(triplets)]
 
 
 def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:

@@ -24,8 +24,10 @@ from analysis import (
 from analysis.blocks import Block, Grid, seeds_text
 from analysis.report import REPORT_LIST
 from goal_core.atomic import replace_bytes
+from goal_core.checkpoints import BEST
 from goal_core.errors import GoalError
 from runners.cli.options import Scale
+from runners.store import Store
 from runners.tracking.moved import correct_moved
 from runners.tracking.uri import read_only, resolve_uri
 from sweeps import SweepConfig, load_sweep
@@ -50,6 +52,12 @@ class ReportTarget:
         uri = resolve_uri(config.tracking, root)
         folder = root / "reports" / config.name
         return cls(name=config.name, uri=uri, folder=folder, store=root, seeds=config.seeds)
+
+    def locate(self, cell_id: str, stage: str, stage_key: str) -> dict[str, Path]:
+        """The files of a training that a reader may want to open, if they exist."""
+        training = Store(self.store).folder_of(cell_id, stage, stage_key)
+        found = {"log": training.log_path, "checkpoint": training.path(BEST)}
+        return {name: path for name, path in found.items() if path.is_file()}
 
 
 def report_targets(sweeps: Sequence[str], overrides: Sequence[str]) -> list[ReportTarget]:
@@ -82,7 +90,7 @@ def report(
         correct_moved(first.uri)
     others_named = [(target.uri, target.name) for target in others]
     try:
-        result = write_report(first.uri, first.name, folder, compare, others=others_named, scale=scale)
+        result = write_report(first.uri, first.name, folder, compare, others_named, scale, locate=first.locate)
         if writable and result.parent_run_id is not None:
             attach_report(first.uri, result.parent_run_id, folder)
             publish_summary(first.uri, result.parent_run_id, first.name, result.blocks, result.origin_notes)

@@ -55,6 +55,7 @@ class SweepWriter:
         status: str = "done",
         metrics: dict[str, float] | None = None,
         without: Iterable[str] = (),
+        epochs: Iterable[int] = (1, 2),
         **tags: str,
     ) -> str:
         """Write one run. Keyword tags are given without their ``goal.`` prefix; ``without`` names tags to leave out."""
@@ -78,7 +79,7 @@ class SweepWriter:
             metrics = recalls(objective, seed, 5 if stage == "finetune" else 0) if status == "done" else {}
         now = int(time.time() * 1000)
         rows = [Metric(k, v, now, 7) for k, v in metrics.items()] + [
-            Metric("val/rsum", 300.0 + e, now, e) for e in (1, 2)
+            Metric("val/rsum", 300.0 + e, now, e) for e in epochs
         ]
         self.client.log_batch(run.info.run_id, metrics=rows, tags=[RunTag(k, v) for k, v in named.items()])
         return str(run.info.run_id)

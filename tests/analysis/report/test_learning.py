@@ -16,6 +16,13 @@ from analysis.tracking import fetch_runs
 from tests.helpers.analysis_cases import SweepWriter, record_bytes
 
 
+def sections_of(writer: SweepWriter, folder: Path) -> dict[str, Section]:
+    sweep = fetch_runs(writer.uri, writer.name)
+    with FigureWriter(1) as writing:
+        sections = learning_sections(sweep, aggregate(sweep), ReportFolder(folder), writing)
+    return {section.anchor: section for section in sections if section is not None}
+
+
 def log_epochs(writer: SweepWriter, run_id: str, seconds: float) -> None:
     rows = [
         Metric(key, value, 1000 * epoch, epoch)
@@ -41,10 +48,7 @@ def test_the_sections_name_what_they_cannot_show(new_sweep: Callable[[str], Swee
         log_epochs(writer, run_id, 3.0)
     attach(writer, ids[0], record_bytes([[1, 5, 2]]))
     attach(writer, ids[1], b"damaged")
-    sweep = fetch_runs(writer.uri, "learning")
-    with FigureWriter(1) as writing:
-        sections = learning_sections(sweep, aggregate(sweep), ReportFolder(tmp_path), writing)
-    found: dict[str, Section] = {section.anchor: section for section in sections if section is not None}
+    found = sections_of(writer, tmp_path)
     assert list(found) == ["curves", "triplets", "costs"]
     assert all(
         (tmp_path / figure.path).stat().st_size > 10_000 for section in found.values() for figure in section.figures
@@ -76,3 +80,16 @@ def test_a_chapter_that_cannot_be_drawn_says_why(new_sweep: Callable[[str], Swee
     assert triplets.paragraphs[4] == "2 more cannot be used."
     assert costs.paragraphs[1] == "No run recorded the time of an epoch."
     assert nothing == [None, None, None]
+
+
+def test_a_stage_of_one_epoch_has_no_curves(new_sweep: Callable[[str], SweepWriter], tmp_path: Path) -> None:
+    writer = new_sweep("one epoch")
+    stages = {"goal.stages": '["frozen", "finetune"]'}
+    writer.write_parent(seeds=[1, 2], objectives=["con/con", "sig/cir", "sig/con"], **stages)
+    for objective in ("con/con", "sig/cir", "sig/con"):
+        for seed in (1, 2):
+            writer.write(objective, seed)
+            writer.write(objective, seed, "finetune", epochs=[1])
+    curves = sections_of(writer, tmp_path)["curves"]
+    assert [figure.title for figure in curves.figures] == ["Learning curves: MS-COCO, VSE++ (resnet152), stage frozen"]
+    assert "No curves, because there is one epoch: MS-COCO, VSE++ (resnet152), stage finetune." in curves.paragraphs

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from analysis import ReportResult, render_published, write_report
+from analysis import render_published, write_report
 from analysis.figures.colours import CIVIDIS, GREEN, ColourScale, text_colour
 from tests.helpers.analysis_cases import SweepWriter
+from tests.helpers.chromium import CHROMIUM, Browser
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 PDFLATEX = shutil.which("pdflatex")
+WIDTHS = (360, 600, 1400)
+SCREEN = 900
 
-PROBE = """
-<script>
-window.addEventListener("load", () => {
-  const facts = [];
+in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the path")
+OUTSIDE = """
+  [...document.querySelectorAll("body *")].filter(e => {
+    const box = e.getBoundingClientRect();
+    return box.width && (box.right > innerWidth + 1 || box.left < -1);
+  }).map(e => e.tagName + " " + e.textContent.trim().slice(0, 40))
+"""
+WORST_CONTRAST = """(() => {
   const luminance = c => {
     const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
       .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
@@ -33,73 +38,166 @@ window.addEventListener("load", () => {
       const c = getComputedStyle(e).backgroundColor;
       if (!/, 0\\)$/.test(c) && c !== "transparent") return c;
     }
-    return "rgb(255, 255, 255)";
   };
-  document.querySelectorAll("details").forEach(d => d.open = true);
-  let worst = 99;
-  for (const e of document.querySelectorAll("h1, h2, h3, p, td, th, caption, figcaption, a, summary, small, button")) {
-    if (!e.textContent.trim()) continue;
+  let worst = [99, ""];
+  const texts = "h1, h2, h3, h4, p, li, td, th, b, span, caption, figcaption, a, summary, small";
+  for (const e of document.querySelectorAll(texts)) {
+    if (!e.textContent.trim() || !e.getBoundingClientRect().width) continue;
     const [a, b] = [luminance(getComputedStyle(e).color), luminance(backdrop(e))];
-    worst = Math.min(worst, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < worst[0]) worst = [ratio, e.outerHTML.slice(0, 80)];
   }
-  facts.push("worst-contrast=" + worst.toFixed(2));
-  facts.push("requests=" + performance.getEntriesByType("resource").filter(r => !r.name.startsWith("data:")).length);
-  const button = document.querySelector("table.list th button");
-  button.focus();
-  facts.push("focused=" + (document.activeElement === button && button.tabIndex === 0));
-  const heads = t => [...t.tHead.rows[0].cells].map(cell => cell.textContent);
-  const table = [...document.querySelectorAll("table.list")]
-    .find(t => heads(t)[0] === "objective" && heads(t).length === 9);
-  const column = [...table.querySelectorAll("thead button")].at(1);
-  const values = () => [...table.tBodies[0].rows].map(r => parseFloat(r.cells[1].textContent));
-  column.click();
-  facts.push("descending=" + values().every((v, i, all) => i === 0 || all[i - 1] >= v));
-  column.click();
-  facts.push("ascending=" + values().every((v, i, all) => i === 0 || all[i - 1] <= v));
-  const unnamed = [...document.querySelectorAll("img")].filter(i => !i.alt).length;
-  facts.push("unnamed-images=" + unnamed);
-  const wide = [...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth);
-  const stuck = wide.filter(e => e.tabIndex !== 0);
-  facts.push("unreachable-tables=" + stuck.length);
-  const out = document.createElement("pre");
-  out.id = "facts";
-  out.textContent = facts.join(" ");
-  document.body.append(out);
-});
-</script>
-"""
+  return worst;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def page(complete_sweep: SweepWriter, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of 15 objectives, 3 seeds and 2 stages."""
+    folder = tmp_path_factory.mktemp("page")
+
+    def locate(cell: str, stage: str, key: str) -> dict[str, Path]:
+        return {"log": folder / "cells" / cell.replace("/", "_") / f"{stage}-{key.replace('/', '_')}" / "log.txt"}
+
+    target = folder / "reports" / "complete"
+    write_report(complete_sweep.uri, "complete", target, "published", locate=locate)
+    return target / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+def shown(browser: Browser, page: Path, width: int = 1400, scheme: str = "light") -> Browser:
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=SCREEN, deviceScaleFactor=1, mobile=False)
+    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    browser.open("about:blank")
+    browser.open(page.as_uri())
+    browser.wait_for("Runs, logs and checkpoints")
+    return browser
+
+
+def visible(browser: Browser, selector: str) -> int:
+    return int(browser.ask(f"[...document.querySelectorAll('{selector}')].filter(e => e.offsetParent).length"))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the path")
-@pytest.mark.parametrize("scale", ["paper", "colour-blind"])
-def test_the_page_in_a_browser(complete_sweep: Callable[..., ReportResult], tmp_path: Path, scale: str) -> None:
-    result = complete_sweep(tmp_path / "report", scale=scale)
-    page = tmp_path / "page.html"
-    page.write_text((result.out_dir / "report.html").read_text().replace("</body>", PROBE + "</body>"))
-    shown = subprocess.run(
-        [
-            *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"),
-            *(f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=5000", "--dump-dom", page.as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
+@in_a_browser
+def test_the_answer_comes_first_and_the_page_is_short(browser: Browser, page: Path) -> None:
+    shown(browser, page)
+    assert browser.ask("document.getElementById('answer').getBoundingClientRect().bottom") < SCREEN
+    assert browser.ask("document.documentElement.scrollHeight") <= 6 * SCREEN
+    titles = browser.ask("[...document.querySelectorAll('h2')].filter(e => e.offsetParent).map(e => e.textContent)")
+    assert titles == [
+        "The answer",
+        "Best objective by block and metric",
+        "Differences from con/con",
+        "Heatmaps",
+        "Details",
+    ]
+    assert browser.ask("performance.getEntriesByType('resource').filter(r => !r.name.startsWith('data:')).length") == 0
+
+
+@pytest.mark.slow
+@in_a_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_lies_outside_the_page(browser: Browser, page: Path, width: int) -> None:
+    shown(browser, page, width)
+    for before in ("0", "document.querySelectorAll('details').forEach(d => d.open = true)"):
+        browser.ask(before)
+        assert browser.ask(OUTSIDE) == []
+    browser.ask("document.querySelector('table.grid td a').click()")
+    assert browser.ask("document.getElementById('cell').open")
+    assert browser.ask(OUTSIDE) == []
+
+
+@pytest.mark.slow
+@in_a_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_enough_contrast(browser: Browser, page: Path, scheme: str) -> None:
+    shown(browser, page, scheme=scheme)
+    browser.ask("document.querySelectorAll('details').forEach(d => d.open = true)")
+    ratio, where = browser.ask(WORST_CONTRAST)
+    assert ratio >= 4.5, where
+    brightness = sum(map(int, browser.ask("getComputedStyle(document.body).backgroundColor").strip("rgb()").split(",")))
+    assert (brightness > 380) == (scheme == "light")
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_the_metric_is_switched_in_place_and_a_cell_leads_to_its_runs(browser: Browser, page: Path) -> None:
+    shown(browser, page)
+    assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (4, 4)
+    browser.click("rsum", "label")
+    assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
+    assert "rsum: The best objective" in browser.text()
+    browser.click("R@5", "label")
+    browser.click("Text → Image", "label")
+    assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
+    browser.ask("document.querySelector('#coco-vsepp-resnet152-finetune .m-r5 .d-t2i td.best a').click()")
+    browser.wait_for("Close")
+    said = browser.ask("document.getElementById('cell').innerText")
+    assert said.startswith("sig-ms/cir, MS-COCO, VSE++ (resnet152), stage finetune")
+    assert "cells/cell-sig-ms_cir-1-finetune-resnet152/finetune-key-sig-ms_cir-1-finetune-resnet152/log.txt" in said
+    link = browser.ask("document.querySelector('#cell td.path a').getAttribute('href')")
+    assert link.startswith("../../cells/cell-sig-ms_cir-1")
+    browser.click("Close")
+    assert not browser.ask("document.getElementById('cell').open")
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_a_list_is_sorted_by_its_column(browser: Browser, page: Path) -> None:
+    shown(browser, page)
+    browser.ask("document.getElementById('recalls').open = true")
+    click = """(() => {
+      const button = document.querySelectorAll("#recalls table.list thead button")[1];
+      button.focus();
+      button.click();
+      return document.activeElement === button;
+    })()"""
+    values = "[...document.querySelector('#recalls tbody').rows].map(r => parseFloat(r.cells[1].textContent))"
+    for backwards in (True, False):
+        assert browser.ask(click)
+        found = browser.ask(values)
+        assert found == sorted(found, reverse=backwards)
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_it_can_be_read_without_scripts(browser: Browser, page: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.html"
+    bare.write_text(re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL))
+    shown(browser, bare)
+    browser.click("rsum", "label")
+    assert visible(browser, "table.grid") == 2
+    assert not browser.ask("document.getElementById('runs').open")
+    browser.ask("document.querySelector('table.grid.d-both td a').click()")
+    browser.wait_for("log.txt")
+    assert browser.ask("document.getElementById('runs').open")
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path, tmp_path: Path) -> None:
+    facts = (
+        "document.querySelector('table.grid td a').click();"
+        f"parent.postMessage({{outside: {OUTSIDE}, open: document.getElementById('cell').open}}, '*');"
     )
-    found = re.search(r'<pre id="facts">([^<]*)</pre>', shown.stdout)
-    assert found, shown.stderr[-2000:]
-    facts = dict(fact.split("=") for fact in found.group(1).split())
-    assert float(facts.pop("worst-contrast")) >= 4.5
-    assert facts == {
-        "requests": "0",
-        "focused": "true",
-        "descending": "true",
-        "ascending": "true",
-        "unnamed-images": "0",
-        "unreachable-tables": "0",
-    }
-    assert "CONSOLE" not in shown.stderr, [line for line in shown.stderr.splitlines() if "CONSOLE" in line]
+    text = page.read_text().replace("</body>", f"<script>{facts}</script></body>")
+    frame = tmp_path / "frame.html"
+    frame.write_text(
+        "<body>Runs, logs and checkpoints"
+        '<iframe sandbox="allow-scripts" style="display: block; width: 520px; height: 700px"></iframe>'
+        f"<script>const text = {json.dumps(text).replace('</', '<' + chr(92) + '/')};"
+        "window.onmessage = event => { window.facts = event.data; document.body.append('answered'); };"
+        "document.querySelector('iframe').src = URL.createObjectURL(new Blob([text], {type: 'text/html'}));</script>"
+    )
+    shown(browser, frame)
+    browser.wait_for("answered")
+    assert browser.ask("window.facts") == {"outside": [], "open": True}
 
 
 @pytest.mark.slow
@@ -135,18 +233,3 @@ def test_both_scales_run_from_pale_to_full_and_keep_their_numbers_readable() -> 
         assert inks[0] == "000000"
         brightness = [sum(bytes.fromhex(scale.colour(value / 20))) for value in range(21)]
         assert brightness == sorted(brightness, reverse=True)
-
-
-@pytest.fixture
-def complete_sweep(new_sweep: Callable) -> Callable[..., ReportResult]:
-    def build(folder: Path, **options: str) -> ReportResult:
-        name = f"page {options.get('scale')}"
-        writer = new_sweep(name)
-        objectives = [f"{pair}/{triplet}" for pair in ("con", "sig-ms") for triplet in ("con", "nca", "cir")]
-        writer.write_parent(seeds=[1, 2, 3], objectives=objectives)
-        for objective in objectives:
-            for seed in (1, 2, 3):
-                writer.write(objective, seed)
-        return write_report(writer.uri, name, folder, "published", **options)
-
-    return build

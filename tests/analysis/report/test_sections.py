@@ -46,6 +46,22 @@ def test_trainings_below_their_own_warm_up_are_named(new_sweep: Callable[[str], 
     assert note in (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
 
 
+def test_the_settings_of_other_stages_are_not_listed(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("two stages")
+    writer.write_parent(seeds=[1], objectives=["con/con"], **{"goal.stages": '["frozen", "finetune"]'})
+    with_params(writer, writer.write("con/con", 1), stages__frozen__lr="0.1")
+    with_params(writer, writer.write("con/con", 1, "finetune"), stages__frozen__lr="0.1", stages__finetune__lr="0.2")
+    sweep = fetch_runs(writer.uri, writer.name)
+    blocks = aggregate(sweep)
+    section = settings_section(sweep, blocks)
+    assert section is not None
+    titles = {table.title: table.rows for table in section.tables}
+    assert titles == {
+        blocks[0].key.title: (("stages.frozen.lr", "0.1"),),
+        blocks[1].key.title: (("stages.finetune.lr", "0.2"),),
+    } | {"Parameters of the objectives": (("con/con", "none"),)}
+
+
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_selection_on_test_stands_under_every_table(new_sweep: Callable[[str], SweepWriter], split: str) -> None:
     writer = new_sweep(f"selected on {split}")

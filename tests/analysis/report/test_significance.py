@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from analysis.blocks import Block, BlockKey, CellSummary, Grid
 from analysis.report.document import ReportFolder
 from analysis.report.significance import block_verdict, significance_section, stage_verdict
 from analysis.run_schema import MAIN_METRICS, METRICS, PAIRS, TRIPLETS, Metric
-from analysis.statistics import Effect, compare, factor_effects, paired_differences, subjects_of
+from analysis.statistics import Effect, compare, crossed_runs, factor_effects, paired_differences, subjects_of
 from tests.helpers.analysis_cases import counted_runs
 
 DRAWN = np.random.default_rng(7)
@@ -115,3 +116,23 @@ def test_the_section_has_words_effects_intervals_ranks_and_a_diagram(tmp_path: P
         (tmp_path / figure.path).with_suffix(end).is_file() for figure in section.figures for end in (".pdf", ".svg")
     )
     assert "sig-ms/cir has the highest mean R@1" in section.paragraphs[0]
+
+
+def test_a_users_objectives_do_not_silence_the_effects(tmp_path: Path) -> None:
+    runs = counted_runs(lambda _b, _s, p, t: 50 + 3 * t + DRAWN.normal() * 0.2)
+    mine = runs[(runs["pair"] == "con") & (runs["triplet"] != "cir")].assign(pair="mine")
+    whole = runs[runs["pair"] == "con"].assign(pair="whole")
+    crossed = crossed_runs(pd.concat([runs, mine, whole]))
+    assert set(crossed["pair"]) == {*PAIRS, "whole"}
+    assert effects_of(crossed_runs(pd.concat([runs, mine]))) == effects_of(runs)
+    assert crossed_runs(mine).equals(mine)
+    block = block_of(runs.pivot(index="seed", columns=["pair", "triplet"], values="test/rsum"))
+    section = significance_section(
+        [replace(block, key=replace(block.key, stage="frozen"))],
+        pd.concat([runs, mine]),
+        paired_differences(runs),
+        ReportFolder(tmp_path),
+    )
+    assert section is not None
+    assert any("leave out mine/con, mine/nca, which have weights that are not" in text for text in section.paragraphs)
+    assert [table.title for table in section.tables] == ["Effects: d, VSE++ (r), stage frozen, over seeds"]

@@ -38,9 +38,11 @@ def test_a_curve_is_the_mean_and_the_range_over_the_seeds_that_have_the_epoch() 
     assert (curve.epochs, curve.mean) == ((1, 2), (15.0, 30.0))
     assert (curve.low, curve.high) == ((10.0, 30.0), (20.0, 30.0))
     assert runs_without(RUNS, history, ["val/rsum"]) == ["d name"]
-    figure = draw_curves("block", {"val rsum": found}, warmup=1)
-    assert figure.axes[0].lines[0].get_label() == "P con"
-    assert len(figure.axes[0].lines) == 2  # the curve, and where the warm-up ends
+    figure = draw_curves("block", {"val rsum": found}, {("con", "con"): "best, baseline"}, warmup=1)
+    axes = figure.axes[0]
+    assert [line.get_label() for line in axes.lines[:2]] == ["others", "con/con (best, baseline)"]
+    assert len(axes.lines) == 3  # the curves, and where the warm-up ends
+    assert len(axes.collections) == 1  # the band of the one that stands out
 
 
 def test_costs_are_sums_over_epochs_and_means_over_seeds() -> None:

@@ -13,7 +13,7 @@ import pytest
 from mlflow import MlflowClient
 
 from runners.cli.app import run
-from runners.cli.reports import report_targets, restore
+from runners.cli.reports import ReportTarget, report_targets, restore
 from runners.store.archive import ImportOutcome, add_results, export_results, read_archive
 from runners.tracking.sync import SweepTracking
 from tests.helpers.archive_cases import Files, first, forged
@@ -90,6 +90,23 @@ def test_a_script_reads_the_report_and_is_warned_of_seeds_that_are_not_there(
     absent, beyond = told["warnings"]
     assert absent.startswith("Seeds 2, 3 asked for, but not there; launch with the same settings first")
     assert beyond.startswith("Seed 1 not asked for; the report shows the sweep as it was last launched, with seed 1")
+
+
+def test_the_log_and_the_weights_of_a_training_are_found_if_they_exist(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path)
+    training = sweep.trainings[0]
+    ids = (training.cell.id, training.stage.name, training.key)
+    target = ReportTarget.of(sweep.config)
+    assert target.locate(*ids) == {}
+    folder = sweep.store.folder(training)
+    folder.claim("L")
+    folder.log("first line")
+    assert set(target.locate(*ids)) == {"log"}
+    folder.save_with("best.safetensors", write_weights)
+    found = target.locate(*ids)
+    assert found["log"].read_text().endswith("first line\n")
+    assert found["checkpoint"].suffix == ".safetensors"
+    assert found["checkpoint"].is_relative_to(tmp_path / "cells" / training.cell.id)
 
 
 def artifacts(client: MlflowClient, run_id: str) -> set[str]:

@@ -1,0 +1,153 @@
+"""Differences from one objective with their intervals, a row for each objective: a forest plot.
+
+Source: the interval plots of Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical
+precipice", figure 4 (rliable).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from analysis.blocks import Difference
+from analysis.figures.colours import FAINT, INK, PALE
+from analysis.run_schema import BASELINE, Metric
+
+Verdict = Literal["better", "worse", "level", "unknown"]
+VERDICT_COLOURS: Final[Mapping[Verdict, str]] = {
+    "better": "#0072B2",
+    "worse": "#D55E00",
+    "level": "#6e7781",
+    "unknown": "#6e7781",
+}
+"""Colours of a row: blue and vermilion of Okabe and Ito's palette, which colour-blind readers can distinguish."""
+_OUTLIER = 3.0
+"""A row that lies this many times farther out than three quarters of the rows is cut off at the axis's end."""
+_COLUMNS, _WIDTH, _ROW, _DPI = 4, 2.3, 0.17, 150
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forest:
+    """One panel: an objective's differences in one metric of one block."""
+
+    title: str
+    metric: Metric
+    best: tuple[str, str]
+    level: frozenset[tuple[str, str]]
+    """Those that cannot be told apart from the best."""
+    differences: Mapping[tuple[str, str], Difference | None]
+    """Objective minus con/con, in the order of the rows; None without a value, and for con/con, whose row is empty."""
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The ends of the axis, which includes 0; a few objectives far out do not flatten the others."""
+        known = [difference for difference in self.differences.values() if difference is not None]
+        reaches = [max(abs(end) for end in _ends(difference)) for difference in known] or [1.0]
+        far = max(_OUTLIER * float(np.quantile(reaches, 0.75)), 0.1)
+        low = min([0.0, *(end for difference in known for end in _ends(difference) if end >= -far)])
+        high = max([0.0, *(end for difference in known for end in _ends(difference) if end <= far)])
+        if any(min(_ends(difference)) < -far for difference in known):
+            low = -far
+        if any(max(_ends(difference)) > far for difference in known):
+            high = far
+        margin = 0.06 * max(high - low, 0.1)
+        return low - margin, high + margin
+
+
+def verdict(difference: Difference) -> Verdict:
+    """What the interval says about the sign of a difference."""
+    if difference.low is None or difference.high is None:
+        return "unknown"
+    return "better" if difference.low > 0 else "worse" if difference.high < 0 else "level"
+
+
+def draw_forest(panels: Sequence[Forest]) -> Figure:
+    """Draw the panels, four in a row; those of one row share the names of their objectives.
+
+    A dot is the difference, its bar the simultaneous 95 % interval. Blue bars lie above 0, vermilion ones below, grey
+    ones contain it. A diamond marks the best, an open circle what cannot be told apart from it. A triangle at the end
+    of an axis is a row that lies beyond it, with its value.
+
+    Args:
+        panels: at least one.
+    """
+    columns, lines = min(_COLUMNS, len(panels)), -(-len(panels) // _COLUMNS)
+    num_rows = max(len(panel.differences) for panel in panels)
+    left, top, between, bottom = 1.0, 0.55, 0.32, 0.62
+    high = num_rows * _ROW
+    width = left + columns * (_WIDTH + 0.15) + 0.1
+    height = top + lines * high + (lines - 1) * (top + between) + bottom
+    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    for index, panel in enumerate(panels):
+        line, column = divmod(index, _COLUMNS)
+        y = height - top - high - line * (high + top + between)
+        axes = figure.add_axes(((left + column * (_WIDTH + 0.15)) / width, y / height, _WIDTH / width, high / height))
+        named = column == 0 or list(panel.differences) != list(panels[index - 1].differences)
+        _draw_panel(axes, panel, with_names=named)
+    figure.text(
+        0.1 / width, 0.1 / height,
+        f"{panels[0].metric.name}: difference from {'/'.join(BASELINE)} in points, simultaneous 95 % "
+        "intervals. Diamond: best; ring: cannot be told apart from it.",
+        size=7.5, color=FAINT, ha="left", va="bottom",
+    )  # fmt: skip
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Forest, *, with_names: bool) -> None:
+    low, high = panel.limits
+    for row, (objective, difference) in enumerate(panel.differences.items()):
+        if row % 2:
+            axes.axhspan(row - 0.5, row + 0.5, color="#f6f8fa", linewidth=0, zorder=0)
+        if difference is not None:
+            _draw_row(axes, row, difference, (low, high), _mark(objective, panel))
+        elif objective == BASELINE:
+            axes.plot(0, row, marker="|", markersize=7, color=INK)
+    axes.axvline(0, color=PALE, linewidth=0.8, zorder=1)
+    axes.set(xlim=(low, high), ylim=(len(panel.differences) - 0.5, -0.5))
+    names = ["/".join(objective) for objective in panel.differences]
+    axes.set_yticks(range(len(names)), names if with_names else [""] * len(names), fontsize=7.5)
+    axes.set_title(
+        "\n".join([*textwrap.wrap(panel.title, 40), f"{panel.metric.title}; best: {'/'.join(panel.best)}"]),
+        fontsize=7, color=INK, loc="left",
+    )  # fmt: skip
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.tick_params(labelsize=7.5, length=2)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float, float], mark: str) -> None:
+    colour = VERDICT_COLOURS[verdict(difference)]
+    low, high = limits
+    if not low <= difference.estimate <= high:
+        outside_left = difference.estimate < low
+        end = low if outside_left else high
+        axes.plot(end, row, marker="<" if outside_left else ">", markersize=5, color=colour, clip_on=False)
+        axes.annotate(
+            f"{difference.estimate:+.1f}", (end, row), (6 if outside_left else -6, 0), textcoords="offset points",
+            fontsize=6.5, color=colour, va="center", ha="left" if outside_left else "right",
+        )  # fmt: skip
+        return
+    ends = _ends(difference)
+    axes.plot([max(low, ends[0]), min(high, ends[-1])], [row, row], color=colour, linewidth=2.2, alpha=0.55)
+    face, shape = ("white" if mark == "level" else colour), ("D" if mark == "best" else "o")
+    axes.plot(difference.estimate, row, shape, markersize=4.4, color=colour, markerfacecolor=face, zorder=3)
+
+
+def _mark(objective: tuple[str, str], panel: Forest) -> str:
+    return "best" if objective == panel.best else "level" if objective in panel.level else ""
+
+
+def _ends(difference: Difference) -> tuple[float, float]:
+    if difference.low is None or difference.high is None:
+        return difference.estimate, difference.estimate
+    return difference.low, difference.high

@@ -1,0 +1,68 @@
+"""The content of a report, the answer first, and its Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analysis.report.answer import Answer, answer_table, lead, winner_table
+from analysis.report.document import FigureLink, GridTable, Section
+from analysis.report.runs import BlockRuns
+from analysis.report.tables import text_table_to_markdown, to_markdown
+from analysis.run_schema import MEASURES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The content of one sweep's report."""
+
+    name: str
+    """The sweep's name."""
+    summary: str
+    """How many of the sweep's trainings are finished, in a sentence."""
+    notes: tuple[str, ...]
+    """What a reader must know before reading any number."""
+    answers: tuple[Answer, ...]
+    """What each metric of each block says; empty if nothing is finished."""
+    forests: tuple[FigureLink, ...]
+    """The figures of the answers' differences, one for each measure."""
+    blocks: tuple[Section, ...]
+    details: tuple[Section, ...]
+    """Everything else; folded in the page."""
+    runs: tuple[BlockRuns, ...]
+    """The runs behind every cell; only in the page."""
+
+
+def report_to_markdown(report: Report) -> str:
+    """The report in Markdown; figures are linked by relative paths."""
+    parts = [f"# {report.name}", report.summary, *report.notes]
+    if report.answers:
+        parts.append("## The answer")
+        for measure in (MEASURES[0], MEASURES[-1]):
+            parts += [lead(report.answers, measure), text_table_to_markdown(answer_table(report.answers, measure))]
+        winners = winner_table(report.answers)
+        parts += [f"## {winners.title}", text_table_to_markdown(winners), winners.note]
+        if report.forests:
+            parts += ["## Differences from con/con", *(_picture(figure) for figure in report.forests)]
+    for section in (*report.blocks, *report.details):
+        parts += _section(section)
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(section: Section) -> list[str]:
+    tables = [table for table in section.tables if isinstance(table, GridTable) or not table.page_only]
+    if not (section.warnings or section.paragraphs or section.figures or tables):
+        return []
+    parts = [f"## {section.title}", *section.warnings, *section.paragraphs]
+    for figure in section.figures:
+        parts += [_picture(figure), *([figure.note] if figure.note else [])]
+    for table in tables:
+        if isinstance(table, GridTable):
+            text = to_markdown(table.block, table.measure, with_gaps=False).strip()
+            parts += [f"### {table.measure}", text, _picture(table.heatmap)]
+        else:
+            parts += [f"### {table.title}", text_table_to_markdown(table), *([table.note] if table.note else [])]
+    return parts
+
+
+def _picture(figure: FigureLink) -> str:
+    return f"![{figure.title}]({figure.path})"

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from analysis.blocks import Difference
+from analysis.figures import Forest, draw_forest, verdict
+from analysis.run_schema import METRICS
+
+FAR = Difference(estimate=-40.0, low=-41.0, high=-39.0, p=0.0)
+DIFFERENCES = {
+    ("con", "con"): None,
+    ("con", "nca"): Difference(estimate=1.0, low=0.5, high=1.5, p=0.01),
+    ("sig", "con"): Difference(estimate=-1.0, low=-1.6, high=-0.4, p=0.01),
+    ("sig", "nca"): Difference(estimate=0.2, low=-0.3, high=0.7, p=0.9),
+    ("sig", "cir"): FAR,
+}
+
+
+def forest(**changes: object) -> Forest:
+    values = {"title": "block", "metric": METRICS["i2t_r1"], "best": ("con", "nca"), "differences": DIFFERENCES}
+    return Forest(**(values | {"level": frozenset({("sig", "nca")})} | changes))  # type: ignore[arg-type]
+
+
+def test_the_interval_decides_what_is_said() -> None:
+    found = [verdict(difference) for difference in DIFFERENCES.values() if difference is not None]
+    assert found == ["better", "worse", "level", "worse"]
+    assert verdict(Difference(estimate=9.0, low=None, high=None, p=None)) == "unknown"
+
+
+def test_one_objective_far_out_does_not_flatten_the_others() -> None:
+    low, high = forest().limits
+    assert low < -1.6
+    assert high > 1.5
+    assert low > FAR.estimate
+    without = {key: found for key, found in DIFFERENCES.items() if found is not FAR}
+    assert forest(differences=without).limits[0] < -1.6
+
+
+def test_each_objective_has_a_row_and_the_far_one_its_number() -> None:
+    figure = draw_forest([forest(), forest(title="other")])
+    first, second = figure.axes
+    assert [label.get_text() for label in first.get_yticklabels()] == ["/".join(key) for key in DIFFERENCES]
+    assert [label.get_text() for label in second.get_yticklabels()] == [""] * 5
+    assert [line.get_marker() for line in first.lines].count("D") == 1
+    assert [text.get_text() for text in first.texts] == ["-40.0"]

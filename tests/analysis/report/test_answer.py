@@ -1,0 +1,107 @@
+"""The answer at the top of a report: what it says, and what it must not say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analysis.blocks import Block, CellSummary, Difference, Gap, Grid, Objective
+from analysis.report.answer import Answer, answer_table, answers_of, lead, signed, winner_table
+from analysis.run_schema import BASELINE, METRICS
+from tests.helpers.analysis_cases import example
+
+WINNER = ("sig", "nca")
+
+
+def block(means: dict[Objective, float], near: set[Objective], reach: float | None = 1.0) -> Block:
+    """A block in which every metric has these means, and intervals of con/con's differences reach this far."""
+    cells = {key: CellSummary(mean=mean, std=0.5, n=3) for key, mean in means.items()}
+    best = max(means, key=lambda key: means[key])
+    off = {key: mean - means[BASELINE] for key, mean in means.items() if BASELINE in means and key != BASELINE}
+    differences = {
+        key: Difference(
+            estimate=value,
+            low=None if reach is None else value - reach,
+            high=None if reach is None else value + reach,
+            p=None if reach is None else 0.5,
+        )
+        for key, value in off.items()
+    }
+    without = frozenset(means) - {best} if reach is None else frozenset()
+    grids = {
+        key: Grid(
+            metric=metric,
+            cells=cells,
+            near=frozenset(near),
+            without_interval=without,
+            from_baseline=differences,
+        )
+        for key, metric in METRICS.items()
+    }
+    return replace(example(), grids=grids)
+
+
+def first(found: Block) -> Answer:
+    return answers_of([found])[0]
+
+
+MEANS = {BASELINE: 50.0, ("con", "nca"): 51.9, WINNER: 52.0, ("sig", "con"): 40.0}
+
+
+def test_the_best_its_gain_and_its_equals() -> None:
+    answers = answers_of([block(MEANS, {("con", "nca")})])
+    assert len(answers) == 7
+    assert answers[0].gain_text() == "+2.0 (+1.0 to +3.0)"
+    assert answers[0].level_text() == "con/nca"
+    row = answer_table(answers, "R@1").rows[0]
+    assert row[1:] == ("Image → Text R@1", "sig/nca", "52.0 ± 0.5", "+2.0 (+1.0 to +3.0)", "con/nca", "nothing")
+    assert lead(answers, "R@1") == (
+        "R@1: The best objective is above con/con by more than noise in 2 of 2 tables. "
+        "sig/nca has the highest mean most often: 2 of 2."
+    )
+    assert winner_table(answers).rows[0][1:] == ("sig/nca +2.0*",) * 7
+
+
+def test_a_gain_within_noise_is_not_called_one() -> None:
+    answers = answers_of([block(MEANS, {("con", "nca"), BASELINE}, reach=3.0)])
+    assert not answers[0].is_gain
+    assert "by more than noise in none of 2 tables" in lead(answers, "R@1")
+    assert winner_table(answers).rows[0][1] == "sig/nca +2.0"
+    assert answers[0].level_text() == "all others but sig/con"
+
+
+def test_con_con_as_the_best_has_no_gain() -> None:
+    answer = first(block({BASELINE: 50.0, WINNER: 49.0}, set()))
+    assert (answer.gain_text(), answer.level_text(), answer.is_gain) == ("con/con itself", "none", False)
+
+
+def test_without_con_con_nothing_is_compared_with_it() -> None:
+    found = answers_of([block({WINNER: 49.0, ("sig", "con"): 48.0}, {("sig", "con")})])
+    assert found[0].gain_text() == "no con/con to compare with"
+    assert found[0].forest is None
+    assert lead(found, "R@1").startswith("R@1: con/con is not among the finished objectives")
+
+
+def test_one_seed_allows_no_verdict() -> None:
+    answers = answers_of([block(MEANS, set(), reach=None)])
+    assert answers[0].gain_text() == "+2.0 (no interval)"
+    assert answers[0].level_text() == "unknown: too few seeds for an interval"
+    assert "too few seeds for an interval" in lead(answers, "R@1")
+    assert not answers[0].is_gain
+
+
+def test_what_is_missing_is_counted_by_status() -> None:
+    found = block(MEANS, set())
+    gaps = (Gap(seed=1, status="failed", reason="NaN"), Gap(seed=2, status="absent", reason=""))
+    grids = {
+        key: replace(grid, cells={**grid.cells, WINNER: CellSummary(mean=52.0, std=None, n=1, gaps=gaps)})
+        for key, grid in found.grids.items()
+    }
+    row = answer_table(answers_of([replace(found, grids=grids)]), "R@1").rows[0]
+    assert row[-1] == "2 of 12 (1 failed, 1 absent)"
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.72, "+1.7"), (-0.04, "0.0"), (0.0, "0.0"), (-0.06, "-0.1")])
+def test_a_difference_of_nothing_has_no_sign(value: float, text: str) -> None:
+    assert signed(value) == text
