@@ -186,7 +186,7 @@ def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
     train(folder, 2)
     with SweepTracking(sweep, store) as tracking:
         assert tracking.sync_all(wait=30)
-    content = Content(f"sqlite:///{store.root / 'mlflow.db'}", "quickstart")
+    content = Content(f"sqlite:///{store.root / 'mlflow.db'}", "scenes")
     (parent,) = content.parents
     assert json.loads(parent.data.tags[names.SEEDS]) == [1, 2, 3]
     assert len(json.loads(parent.data.tags[names.OBJECTIVES])) == 15
