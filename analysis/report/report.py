@@ -9,12 +9,14 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.blocks import Block, count_text, list_text, seeds_text
+from analysis.blocks import Block, BlockKey, count_text, list_text, seeds_text
 from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, write_figure
 from analysis.published import GridComparison, compare_blocks, published_blocks
 from analysis.report.document import GridTable, Report, ReportFolder, Section, files_of_report, report_to_markdown
 from analysis.report.html import report_to_html
+from analysis.report.latex import stack_to_latex, stacks, to_latex
 from analysis.report.learning import learning_sections
+from analysis.report.overview import overview_to_latex
 from analysis.report.published_tables import published_section
 from analysis.report.sections import (
     block_section,
@@ -27,7 +29,7 @@ from analysis.report.sections import (
 )
 from analysis.report.side_by_side import Groups, columns_of, side_by_side_section
 from analysis.report.significance import significance_section
-from analysis.report.tables import to_csv, to_latex, to_markdown
+from analysis.report.tables import to_csv, to_markdown
 from analysis.run_schema import MEASURES, measure_slug
 from analysis.statistics import (
     TEST_SELECTION_WARNING,
@@ -210,6 +212,7 @@ def _sections(
     with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
         for section in block_sections:
             _write_tables(section, folder, figures)
+        _write_paper_tables(blocks, colours, folder)
         others = [
             missing_section(sweep, blocks),
             weights_section(results.marginals),
@@ -293,3 +296,13 @@ def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter)
         figures.submit(write_figure, paths, draw_heatmap, block, table.colour, measure)
     for table in grids[:1]:
         folder.write(f"tables/{table.block.slug}.csv", to_csv(table.block))
+
+
+def _write_paper_tables(blocks: Sequence[Block], colours: Mapping[BlockKey, str], folder: ReportFolder) -> None:
+    """Write the tables of more than one block: stages or backbones stacked, and the overview of all blocks."""
+    for measure in MEASURES:
+        suffix = "" if measure == "R@1" else f"-{measure_slug(measure)}"
+        for stack in stacks(blocks):
+            folder.write(f"tables/{stack.slug}{suffix}.tex", stack_to_latex(stack, colours, measure))
+        if overview := overview_to_latex(blocks, colours, measure):
+            folder.write(f"tables/overview{suffix}.tex", overview)

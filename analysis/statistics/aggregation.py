@@ -131,7 +131,7 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
             )
         near, without_interval = _near(seeds)
         grids[metric.key] = Grid(metric=metric, cells=cells, near=near, without_interval=without_interval)
-    return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids)
+    return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids, brief=_brief(sweep, key))
 
 
 _Objectives = frozenset[tuple[str, str]]
@@ -172,6 +172,13 @@ def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
         f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(sweep.seeds), 'seed')} ({seeds}); "
         f"n is shown where seeds are missing. {_selection(sweep, key)} Data fingerprint {key.data_fingerprint}."
     )
+
+
+def _brief(sweep: SweepRuns, key: BlockKey) -> str:
+    """Seeds and any selection on test, for a caption of two lines."""
+    listed = f" ({', '.join(map(str, sweep.seeds))})" if len(sweep.seeds) <= 5 else ""
+    on_test = "; SELECTED ON TEST" if stages_selected_on_test(sweep, key) else ""
+    return f"mean ± std over {count_text(len(sweep.seeds), 'seed')}{listed}{on_test}"
 
 
 def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
