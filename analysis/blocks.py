@@ -16,6 +16,8 @@ _NAMES = {
     "vse_infty": "VSE∞",
     "xvlm": "X-VLM",
 }
+Objective = tuple[str, str]
+"""A pair weight and a triplet weight."""
 NEAR = "≈"
 """Follows a number within noise of the best."""
 _BEST = "Bold: best; underlined: second"
@@ -97,6 +99,18 @@ class CellSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The difference of two objectives of a block, in points."""
+
+    estimate: float
+    low: float | None
+    """Lower end of the simultaneous 95 % interval; None, like ``high`` and ``p``, without a spread to judge by."""
+    high: float | None
+    p: float | None
+    """Corrected for all comparisons of the block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
     """One metric of a block: a cell for each pair and triplet weight."""
 
@@ -107,6 +121,8 @@ class Grid:
     """Cells within noise of the cell with the highest mean."""
     without_interval: frozenset[tuple[str, str]] = frozenset()
     """Cells that share fewer than two seeds with the cell with the highest mean, so that there is no interval."""
+    gain: Difference | None = None
+    """The highest mean minus con/con; None where either has no value, or they are the same."""
     median_midpoint: bool = False
     """Whether the median has half the full colour, as in some published tables; otherwise the scale is linear."""
 

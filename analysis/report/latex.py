@@ -109,7 +109,7 @@ def float_to_latex(
     body: Sequence[str],
     notes: Iterable[str] = (),
     packages: str = "booktabs,colortbl,graphicx,xcolor",
-    separation: str = "3pt",
+    separation: str = "5pt",
 ) -> str:
     """A float over both columns; ``caption`` and ``notes`` are plain text, ``body`` is LaTeX."""
     head = latex_text(caption)

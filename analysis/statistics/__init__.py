@@ -5,6 +5,7 @@ Does not read files or draw. Imports `analysis.tracking` for the runs; every roo
 
 from __future__ import annotations
 
+from analysis.blocks import Difference
 from analysis.statistics.aggregation import (
     TEST_SELECTION_WARNING,
     aggregate,
@@ -14,6 +15,7 @@ from analysis.statistics.aggregation import (
     runs_frame,
     stages_selected_on_test,
 )
+from analysis.statistics.comparison import Comparison, compare
 from analysis.statistics.differences import (
     MAX_EXACT,
     MIN_FREE,
@@ -42,12 +44,15 @@ __all__ = [
     "MIN_BLOCKS",
     "MIN_FREE",
     "TEST_SELECTION_WARNING",
+    "Comparison",
     "Curve",
+    "Difference",
     "Effect",
     "RankComparison",
     "aggregate",
     "bootstrap_intervals",
     "cells_frame",
+    "compare",
     "costs",
     "counted",
     "curves",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
 from analysis import run_schema as schema
 from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, Block, BlockKey, CellSummary, Gap, Grid, count_text
-from analysis.statistics.differences import paired_within_noise
+from analysis.statistics.comparison import compare
 from analysis.tracking import SweepRuns
 
 TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
@@ -129,23 +129,11 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
                 gaps=gaps[objective],
                 requested=objective in sweep.objectives,
             )
-        near, without_interval = _near(seeds)
-        grids[metric.key] = Grid(metric=metric, cells=cells, near=near, without_interval=without_interval)
+        found = compare(pd.DataFrame(seeds))
+        grids[metric.key] = Grid(
+            metric=metric, cells=cells, near=found.level, without_interval=found.unjudged, gain=found.gain
+        )
     return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids, brief=_brief(sweep, key))
-
-
-_Objectives = frozenset[tuple[str, str]]
-
-
-def _near(seeds: Mapping[tuple[str, str], pd.Series[float]]) -> tuple[_Objectives, _Objectives]:
-    """The cells within noise of the one with the highest mean, paired by seed, and those without an interval."""
-    known = {key: values for key, values in seeds.items() if len(values)}
-    best = max(known, key=lambda key: float(known[key].mean()), default=None)
-    if best is None:
-        return frozenset(), frozenset()
-    within = {key: paired_within_noise(known[best], known[key]) for key in known if key != best}
-    near, without = (frozenset(key for key, is_near in within.items() if is_near is which) for which in (True, None))
-    return near, without
 
 
 def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, triplet: str) -> tuple[Gap, ...]:

@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from analysis import run_schema as schema
-from analysis.blocks import Block, CellSummary, number_text
+from analysis.blocks import Block, Grid, number_text
 from analysis.errors import AnalysisError, first_line
 
 LOCAL_PAGE = "http://127.0.0.1:5000"
@@ -119,7 +119,8 @@ def publish_summary(
 
 def headline(block: Block) -> str:
     """Which objective has the highest rsum and by how much, with a caution where the seeds do not support it."""
-    cells = block.grids[schema.RSUM.key].cells
+    grid = block.grids[schema.RSUM.key]
+    cells = grid.cells
     known = {key: cell for key, cell in cells.items() if cell.mean is not None}
     if not known:
         return f"nothing finished; {len(block.gaps)} missing"
@@ -128,16 +129,15 @@ def headline(block: Block) -> str:
     base = known.get(schema.BASELINE)
     if base is not None and best != schema.BASELINE:
         text += f", {(known[best].mean or 0) - (base.mean or 0):+.1f} over con/con {number_text(base)}"
-        text += _caution(known[best], base)
+        text += _caution(grid)
     missing = f"; {len(block.gaps)} of {len(block.gaps) + sum(c.n for c in cells.values())} trainings missing"
     return text + (missing if block.gaps else "")
 
 
-def _caution(best: CellSummary, base: CellSummary) -> str:
-    if best.std is None or base.std is None:
+def _caution(grid: Grid) -> str:
+    if grid.gain is None or grid.gain.low is None:
         return " (too few seeds to know the spread)"
-    within = (best.mean or 0) - (base.mean or 0) <= best.std + base.std
-    return " (within the spread of the seeds)" if within else ""
+    return " (within noise)" if schema.BASELINE in grid.near else ""
 
 
 def _joined(parts: Sequence[str], limit: int) -> str:
