@@ -166,8 +166,10 @@ class Block:
     """The seeds, the selection and the source of the numbers, in sentences."""
     grids: Mapping[str, Grid]
     """By the metric's key."""
-    brief: str = "mean ± std over seeds"
+    brief: str = "mean ± std of seeds"
     """The most important of the protocol, for the caption of a printed table."""
+    rule: str = ""
+    """What "within noise of the best" means here, where it is not the rule for the runs of a sweep."""
 
     @property
     def gaps(self) -> list[tuple[str, Gap]]:
@@ -193,11 +195,12 @@ class Block:
     def _marks(self, measure: str) -> str:
         """The meaning of the marks; a cell without an interval is never marked as within noise."""
         grids = self.grids_of(measure)
+        noise = f"{NEAR}: {self.rule}" if self.rule else _NOISE
         if not any(grid.without_interval for grid in grids):
-            return f"{_BEST}; {_NOISE}."
+            return f"{_BEST}; {noise}."
         if all(len(grid.without_interval) == len(grid.means) - 1 for grid in grids):
             return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the best."
-        return f"{_BEST}; {_NOISE}. Cells that share fewer than two seeds with the best have no interval and no mark."
+        return f"{_BEST}; {noise}. Cells that share fewer than two seeds with the best have no interval and no mark."
 
 
 def name_text(name: str) -> str:

@@ -16,12 +16,10 @@ from analysis.report.latex_text import latex_text, requirements
 from analysis.report.tables import TextTable, gap_lines
 from analysis.run_schema import DIRECTION_TITLES, measure_slug
 
-_MARKS = "Bold: best; underlined: second"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Blocks that share one table: the stages of a model, or the backbones of a framework with one stage."""
+    """Blocks of one dataset and framework in one table: the stages of a model, or the backbones of a framework."""
 
     slug: str
     blocks: tuple[Block, ...]
@@ -35,16 +33,7 @@ def to_latex(block: Block, colour: str, measure: str = "R@1") -> str:
         colour: its full colour, RRGGBB or `CIVIDIS`.
         measure: ``R@1``, ``R@5``, ``R@10`` or ``rsum``.
     """
-    grids = block.grids_of(measure)
-    where = f"on {name_text(block.key.dataset)} test, {model_text(block.key)}"
-    body = [r"\toprule", *_heads(grids), r"\midrule", *_rows(grids, colour), r"\bottomrule"]
-    return float_to_latex(
-        caption=_caption(measure, where, [block]),
-        label=f"{block.slug}-{measure_slug(measure)}",
-        columns=_columns(grids),
-        body=body,
-        notes=protocol_notes([block], measure),
-    )
+    return stack_to_latex(Stack(slug=block.slug, blocks=(block,)), {block.key: colour}, measure)
 
 
 def stacks(blocks: Iterable[Block]) -> tuple[Stack, ...]:
@@ -79,7 +68,7 @@ def stack_to_latex(stack: Stack, colours: Mapping[BlockKey, str], measure: str =
         title = rf"\multicolumn{{{width}}}{{c}}{{{latex_text(model_text(block.key))}}} \\"
         heads = [*_heads(panel), r"\midrule"] if index == 0 else []
         body += [*([r"\midrule"] if index else []), title, r"\midrule", *heads, *_rows(panel, colours[block.key])]
-    where = f"on {name_text(first.dataset)} test, {name_text(first.framework)}"
+    where = f"{name_text(first.dataset)} test, {name_text(first.framework)}"
     return float_to_latex(
         caption=_caption(measure, where, stack.blocks),
         label=f"{stack.slug}-{measure_slug(measure)}",
@@ -135,8 +124,7 @@ def _caption(measure: str, where: str, blocks: Sequence[Block]) -> str:
     grids = [grid for block in blocks for grid in block.grids_of(measure)]
     near = f"; {NEAR}: within noise of the best" if any(grid.near for grid in grids) else ""
     briefs = ", ".join(dict.fromkeys(block.brief for block in blocks))
-    missing = " n: seeds, where some are missing." if any(block.gaps for block in blocks) else ""
-    return f"{measure} ({unit_text(measure)}) {where}: {briefs}. {_MARKS}{near}.{missing}"
+    return f"{measure} ({unit_text(measure)}), {where}, {briefs}. Bold: best; underlined: second{near}."
 
 
 def protocol_notes(blocks: Sequence[Block], measure: str) -> list[str]:
@@ -147,13 +135,16 @@ def protocol_notes(blocks: Sequence[Block], measure: str) -> list[str]:
 
 def unit_text(measure: str) -> str:
     """The unit of a measure, for a caption."""
-    return "sum of six recalls in %" if measure == "rsum" else "%"
+    return "of 600" if measure == "rsum" else "%"
 
 
 def model_text(key: BlockKey) -> str:
-    """A block's model and stage as a paper names them: ``VSE++ (resnet152, fine-tuned)``."""
+    """A block's model and stage as a paper names them: ``VSE++ (resnet152, fine-tuned)``.
+
+    The tag of a timm backbone's weights is left out; the comments above the table name it.
+    """
     stage = "fine-tuned" if key.stage == "finetune" else key.stage
-    return f"{name_text(key.framework)} ({', '.join((key.backbone, stage, *_variant(key)))})"
+    return f"{name_text(key.framework)} ({', '.join((key.backbone.split('.')[0], stage, *_variant(key)))})"
 
 
 def weight_to_latex(letter: str, name: str) -> str:

@@ -48,8 +48,8 @@ def overview_to_latex(blocks: Sequence[Block], colours: Mapping[BlockKey, str], 
     incomplete = " *: seeds are missing." if any(block.gaps for block in shown) else ""
     briefs = ", ".join(dict.fromkeys(block.brief.replace("± std ", "") for block in shown))
     caption = (
-        f"{measure} ({unit_text(measure)}) on test: {briefs}; std: of a cell, pooled over its row. "
-        f"Bold: best of the row; underlined: second.{incomplete}"
+        f"{measure} ({unit_text(measure)}), test, {briefs}; std: of one cell, pooled over its row. "
+        f"Bold: best of the row, underlined: second.{incomplete}"
     )
     return float_to_latex(
         caption=caption,

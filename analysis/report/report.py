@@ -12,12 +12,12 @@ import pandas as pd
 from analysis.blocks import Block, BlockKey, count_text, list_text, seeds_text
 from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, write_figure
 from analysis.published import GridComparison, compare_blocks, published_blocks
+from analysis.report.compared import published_section
 from analysis.report.document import GridTable, Report, ReportFolder, Section, files_of_report, report_to_markdown
 from analysis.report.html import report_to_html
 from analysis.report.latex import stack_to_latex, stacks, to_latex
 from analysis.report.learning import learning_sections
 from analysis.report.overview import overview_to_latex
-from analysis.report.published_tables import published_section
 from analysis.report.sections import (
     block_section,
     differences_section,

@@ -163,10 +163,9 @@ def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
 
 
 def _brief(sweep: SweepRuns, key: BlockKey) -> str:
-    """Seeds and any selection on test, for a caption of two lines."""
-    listed = f" ({', '.join(map(str, sweep.seeds))})" if len(sweep.seeds) <= 5 else ""
-    on_test = "; SELECTED ON TEST" if stages_selected_on_test(sweep, key) else ""
-    return f"mean ± std over {count_text(len(sweep.seeds), 'seed')}{listed}{on_test}"
+    """The number of seeds and any selection on test, for a caption of two lines."""
+    on_test = ", SELECTED ON TEST" if stages_selected_on_test(sweep, key) else ""
+    return f"mean ± std of {count_text(len(sweep.seeds), 'seed')}{on_test}"
 
 
 def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:

@@ -70,9 +70,9 @@ def rank_objectives(means: pd.DataFrame) -> RankComparison | None:
     # Rounded, so that equal means remain equal despite rounding errors.
     ranks = whole.round(9).rank(axis=1, ascending=False)
     mean_ranks = ranks.mean().sort_values(kind="stable")
-    statistic, p = stats.friedmanchisquare(*(whole[name].round(9) for name in whole))
-    if np.isnan(statistic):  # all objectives are equal in every block
-        statistic, p = 0.0, 1.0
+    statistic, p = 0.0, 1.0
+    if (ranks.nunique(axis=1) > 1).any():  # otherwise all objectives are equal in every block
+        statistic, p = stats.friedmanchisquare(*(whole[name].round(9) for name in whole))
     return RankComparison(
         num_blocks=num_blocks,
         mean_ranks={str(name): float(rank) for name, rank in mean_ranks.items()},
