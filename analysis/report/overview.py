@@ -109,7 +109,6 @@ def _rank_rows(blocks: Sequence[Block], measure: str, objectives: Sequence[tuple
             texts = [f"{ranks.mean_ranks[name]:.1f}" if name in ranks.mean_ranks else "--" for name in names]
             least = min(map(float, (text for text in texts if text != "--")))
             texts = [rf"\textbf{{{text}}}" if text == f"{least:.1f}" else text for text in texts]
-            rows.append(
-                " & ".join([rf"mean rank of {ranks.num_blocks}", _ARROWS[grid.metric.direction], *texts, ""]) + r" \\"
-            )
+            heads = [f"mean rank ({ranks.num_blocks} blocks)", _ARROWS[grid.metric.direction]]
+            rows.append(" & ".join([*heads, *texts, ""]) + r" \\")
     return [r"\midrule", *rows] if rows else []

@@ -10,7 +10,7 @@ from typing import Literal
 import pandas as pd
 
 from analysis.blocks import Block, BlockKey, count_text, list_text, seeds_text
-from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, write_figure
+from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, undrawable, write_figure
 from analysis.published import GridComparison, compare_blocks, published_blocks
 from analysis.report.compared import published_section
 from analysis.report.document import GridTable, Report, ReportFolder, Section, files_of_report, report_to_markdown
@@ -230,7 +230,7 @@ def _sections(
 def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparison] | None) -> list[str]:
     sweep, blocks = results.sweep, results.blocks
     notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep), *_imported_note(sweep)]
-    notes += results.elsewhere
+    notes += [*results.elsewhere, *_font_note(results)]
     if comparisons is not None and not comparisons:
         notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
     notes += settings_notes(sweep, blocks)
@@ -239,6 +239,20 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
         f"Sweep {name!r} has no finished block with the same dataset, framework and backbone."
         for name in list(results.sweeps)[1:]
         if name not in shown
+    ]
+
+
+def _font_note(results: _Results) -> list[str]:
+    """Which characters of the names figures cannot show."""
+    cells = {
+        "".join(objective) for block in results.blocks for grid in block.grids.values() for objective in grid.cells
+    }
+    lost = undrawable("".join([*results.sweeps, *(block.key.title for block in results.blocks), *sorted(cells)]))
+    if not lost:
+        return []
+    return [
+        f"No font on this machine has {' '.join(lost)}; figures show the code points of these characters. Install a "
+        "font that has them, such as one of the Noto fonts, and write the report again."
     ]
 
 
