@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import inf, sqrt
 from typing import Final, Literal
 
@@ -68,13 +69,18 @@ def near_best(cells: Mapping[Objective, CellSummary]) -> frozenset[Objective]:
     pooled = _pooled(cells.values())
     if pooled is None:
         return frozenset()
-    critical = float(stats.studentized_range.ppf(1 - _ALPHA, len(cells), pooled.df)) / sqrt(2)
+    critical = _tukey(len(cells), pooled.df)
     return frozenset(
         key
         for key, cell in cells.items()
         if key != best
         and _mean(cells[best]) - _mean(cell) <= critical * sqrt(pooled.variance * (1 / cells[best].n + 1 / cell.n))
     )
+
+
+@cache
+def _tukey(num: int, df: int) -> float:
+    return float(stats.studentized_range.ppf(1 - _ALPHA, num, df)) / sqrt(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
