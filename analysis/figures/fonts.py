@@ -19,6 +19,8 @@ from matplotlib.text import Text
 
 _PREFERRED = ("Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans", "Hiragino", "PingFang", "Microsoft", "Malgun")
 """Beginnings of the names of fonts that go well with matplotlib's own, best first."""
+_UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
+"""Categories of characters that leave no ink: controls, joiners and spaces."""
 # Few of these fonts have a bold face; the regular one will do.
 logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in record.getMessage())
 
@@ -73,7 +75,7 @@ def _lacking(text: str) -> str:
     if text.isascii():
         return ""
     own = _characters(fontManager.findfont(FontProperties()))
-    return "".join(c for c in dict.fromkeys(text) if ord(c) not in own and c.isprintable() and not c.isspace())
+    return "".join(c for c in dict.fromkeys(text) if ord(c) not in own and unicodedata.category(c) not in _UNSEEN)
 
 
 @cache
