@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from analysis.run_schema import METRICS, Metric
 
@@ -22,8 +22,7 @@ NEAR = "≈"
 """Follows a number within noise of the best."""
 _BEST = "Bold: best; underlined: second"
 _NOISE = (
-    f"{NEAR}: within noise of the best (the 95 % interval of the difference contains 0, uncorrected for the "
-    "number of comparisons)"
+    f"{NEAR}: within noise of the best (at 5 %, all cells' noise pooled, corrected for all comparisons of the grid)"
 )
 
 
@@ -66,7 +65,7 @@ class BlockKey:
         return self.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16")
 
 
-BLOCK_COLUMNS: tuple[str, ...] = tuple(field.name for field in fields(BlockKey))
+BLOCK_COLUMNS: tuple[str, ...] = tuple(column.name for column in fields(BlockKey))
 """The columns of a frame that identify the block of each row."""
 MODEL_COLUMNS: tuple[str, ...] = tuple(name for name in BLOCK_COLUMNS if name != "stage")
 """The block columns that all stages of a model share."""
@@ -109,6 +108,11 @@ class Difference:
     p: float | None
     """Corrected for all comparisons of the block."""
 
+    @property
+    def told_apart(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
@@ -118,11 +122,11 @@ class Grid:
     cells: Mapping[tuple[str, str], CellSummary]
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
     near: frozenset[tuple[str, str]] = frozenset()
-    """Cells within noise of the cell with the highest mean."""
+    """Cells within noise of the cell with the highest mean, by `analysis.statistics.compare`."""
     without_interval: frozenset[tuple[str, str]] = frozenset()
-    """Cells that share fewer than two seeds with the cell with the highest mean, so that there is no interval."""
-    gain: Difference | None = None
-    """The highest mean minus con/con; None where either has no value, or they are the same."""
+    """Cells without an interval of the difference, because they or the cell with the highest mean have one seed."""
+    from_baseline: Mapping[Objective, Difference] = field(default_factory=dict)
+    """Each objective with a value minus con/con, under the same rule; empty where con/con has no value."""
     median_midpoint: bool = False
     """Whether the median has half the full colour, as in some published tables; otherwise the scale is linear."""
 
@@ -140,6 +144,16 @@ class Grid:
     def means(self) -> dict[tuple[str, str], float]:
         """The means of all cells that have one, row by row."""
         return {key: cell.mean for key, cell in self.cells.items() if cell.mean is not None}
+
+    @property
+    def highest(self) -> Objective | None:
+        """The cell with the highest mean, the first of several; None without a mean."""
+        return max(self.means, key=self.means.__getitem__, default=None)
+
+    @property
+    def gain(self) -> Difference | None:
+        """The highest mean minus con/con; None where con/con has no value or is the highest."""
+        return None if self.highest is None else self.from_baseline.get(self.highest)
 
     def best(self) -> set[tuple[str, str]]:
         """The cells with the highest mean as printed, to one decimal."""
@@ -168,8 +182,6 @@ class Block:
     """By the metric's key."""
     brief: str = "mean ± std of seeds"
     """The most important of the protocol, for the caption of a printed table."""
-    rule: str = ""
-    """What "within noise of the best" means here, where it is not the rule for the runs of a sweep."""
 
     @property
     def gaps(self) -> list[tuple[str, Gap]]:
@@ -195,12 +207,11 @@ class Block:
     def _marks(self, measure: str) -> str:
         """The meaning of the marks; a cell without an interval is never marked as within noise."""
         grids = self.grids_of(measure)
-        noise = f"{NEAR}: {self.rule}" if self.rule else _NOISE
         if not any(grid.without_interval for grid in grids):
-            return f"{_BEST}; {noise}."
+            return f"{_BEST}; {_NOISE}."
         if all(len(grid.without_interval) == len(grid.means) - 1 for grid in grids):
             return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the best."
-        return f"{_BEST}; {noise}. Cells that share fewer than two seeds with the best have no interval and no mark."
+        return f"{_BEST}; {_NOISE}. Cells with one seed have no interval and no mark."
 
 
 def name_text(name: str) -> str:

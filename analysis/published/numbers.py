@@ -13,8 +13,9 @@ import pandas as pd
 from scipy import stats
 
 from analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective
-from analysis.published.verdicts import PRINTED_RULE, CellComparison, Verdict, judge, near_best
+from analysis.published.verdicts import CellComparison, Verdict, judge
 from analysis.run_schema import METRICS, OBJECTIVES, Metric
+from analysis.statistics import compare_printed
 
 NUM_RUNS = 3
 """The number of runs in each printed mean; the paper does not state their seeds."""
@@ -70,7 +71,7 @@ def published_blocks() -> tuple[Block, ...]:
             for metric in METRICS.values()
             if len(part := frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)])
         }
-        blocks.append(Block(key=key, slug=key.slug, protocol=_PROTOCOL, grids=grids, brief=_BRIEF, rule=PRINTED_RULE))
+        blocks.append(Block(key=key, slug=key.slug, protocol=_PROTOCOL, grids=grids, brief=_BRIEF))
     return tuple(blocks)
 
 
@@ -116,7 +117,14 @@ def _grid(metric: Metric, rows: pd.DataFrame, median_midpoint: bool) -> Grid:
         objective: CellSummary(mean=float(printed[objective]["mean"]), std=float(printed[objective]["std"]), n=NUM_RUNS)
         for objective in OBJECTIVES
     }
-    return Grid(metric=metric, cells=cells, near=near_best(cells), median_midpoint=median_midpoint)
+    found = compare_printed({key: (cell.mean or 0.0, cell.std or 0.0) for key, cell in cells.items()}, NUM_RUNS)
+    return Grid(
+        metric=metric,
+        cells=cells,
+        near=found.level,
+        from_baseline=found.from_baseline,
+        median_midpoint=median_midpoint,
+    )
 
 
 def _compare(block: Block, ours: Grid, theirs: Grid) -> GridComparison | None:

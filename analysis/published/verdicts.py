@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import inf, sqrt
 from typing import Final, Literal
 
@@ -29,11 +28,6 @@ VERDICTS: Final[Mapping[Verdict, str]] = {
     "not judged": "a side has no standard deviation",
 }
 """Every verdict on a cell and its meaning; the first that applies is given."""
-PRINTED_RULE = (
-    "within noise of the best (Tukey's test from printed means and the standard deviation pooled over the grid, "
-    "unpaired, at 5 % for the whole grid)"
-)
-"""The meaning of the mark in a printed grid, which has no seeds to pair by."""
 _ALPHA = 0.05
 
 
@@ -61,26 +55,6 @@ def judge(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Ob
             verdict=_verdict(mine, printed, difference, _reach(mine, printed, ours, theirs, len(cells))),
         )
     return found
-
-
-def near_best(cells: Mapping[Objective, CellSummary]) -> frozenset[Objective]:
-    """The cells of a printed grid within noise of its highest mean; see :data:`PRINTED_RULE`."""
-    best = max(cells, key=lambda key: _mean(cells[key]))
-    pooled = _pooled(cells.values())
-    if pooled is None:
-        return frozenset()
-    critical = _tukey(len(cells), pooled.df)
-    return frozenset(
-        key
-        for key, cell in cells.items()
-        if key != best
-        and _mean(cells[best]) - _mean(cell) <= critical * sqrt(pooled.variance * (1 / cells[best].n + 1 / cell.n))
-    )
-
-
-@cache
-def _tukey(num: int, df: int) -> float:
-    return float(stats.studentized_range.ppf(1 - _ALPHA, num, df)) / sqrt(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,7 +216,7 @@ def _sections(
         others = [
             missing_section(sweep, blocks),
             weights_section(results.marginals),
-            differences_section(differences),
+            differences_section(differences, blocks),
             None if comparisons is None else published_section(blocks, comparisons),
             significance_section(blocks, counted(sweep), differences, folder),
             side_by_side_section(groups, folder),

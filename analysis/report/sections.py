@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import Block, BlockKey, mean_text, number_text, seeds_text
+from analysis.blocks import Block, BlockKey, Grid, mean_text, number_text, seeds_text
 from analysis.report.document import FigureLink, GridTable, Section
 from analysis.report.tables import TextTable
-from analysis.statistics import MARGINAL_COLUMNS, MAX_EXACT, counted, of_block
+from analysis.statistics import MARGINAL_COLUMNS, MAX_EXACT, can_be_significant, counted, of_block
 from analysis.tracking import SweepRuns, run_url
 
 
@@ -103,52 +104,73 @@ def _marginal_numbers(part: pd.DataFrame) -> list[str]:
     return [mean_text(row["mean"], row["std"]) if row["n"] else "--" for row in rows]
 
 
-def differences_section(differences: pd.DataFrame) -> Section | None:
-    """A table for each stage and main metric, from `analysis.statistics.paired_differences`."""
+def differences_section(differences: pd.DataFrame, blocks: Sequence[Block]) -> Section | None:
+    """A table of the differences from con/con for each stage and main metric.
+
+    A stage of one block is judged by the rule of the marks. Over several blocks the pairs of all blocks are pooled, and
+    p-values are shown only if their number allows any to be significant.
+
+    Args:
+        differences: from `analysis.statistics.paired_differences`.
+        blocks: all blocks of the sweep.
+    """
     tables = []
-    for stage in differences["stage"].drop_duplicates():
+    for stage, frame in differences.groupby("stage", sort=False):
+        here = [block for block in blocks if block.key.stage == stage and not block.is_empty]
         for metric in schema.MAIN_METRICS:
-            frame = _of_metric(differences[differences["stage"] == stage], metric)
-            rows = tuple(
-                (
-                    f"{r['pair']}/{r['triplet']}",
-                    f"{r['difference']:+.2f}",
-                    "--" if pd.isna(r["low"]) else f"{r['low']:+.2f} to {r['high']:+.2f}",
-                    f"{r['n']}",
-                    f"{r['p']:.3f}",
-                    f"{r['p_holm']:.3f}",
-                )
-                for r in frame.to_dict("records")
-            )
-            if rows:
-                title = f"{metric.title}, stage {stage}"
-                head = ("objective", "difference", "95 % interval", "n pairs", "p", "p (Holm)")
-                tables.append(TextTable(title=title, head=head, rows=rows, note=_power_note(frame)))
+            rows = _of_metric(frame, metric)
+            if not rows.empty:
+                of_stage = _of_block(here[0].grids[metric.key], rows) if len(here) == 1 else _pooled(rows)
+                tables.append(replace(of_stage, title=f"{metric.title}, stage {stage}"))
     return Section(anchor="differences", title="Differences from con/con", tables=tuple(tables)) if tables else None
+
+
+def _of_block(grid: Grid, frame: pd.DataFrame) -> TextTable:
+    rows = []
+    for row in frame.to_dict("records"):
+        found = grid.from_baseline[row["pair"], row["triplet"]]
+        p = "--" if found.p is None else f"{found.p:.3f}"
+        name = f"{row['pair']}/{row['triplet']}"
+        rows.append((name, f"{found.estimate:+.2f}", _interval(found.low, found.high), str(row["n"]), p))
+    note = (
+        "Objective minus con/con, of runs with the same seed. Intervals and p are corrected for the comparisons of all "
+        "objectives with each other, with the noise of all objectives pooled."
+    )
+    head = ("objective", "difference", "95 % interval", "n pairs", "p")
+    return TextTable(title="", head=head, rows=tuple(rows), note=note)
+
+
+def _pooled(frame: pd.DataFrame) -> TextTable:
+    n, with_p = int(frame["n"].max()), can_be_significant(frame)
+    rows = tuple(
+        (
+            f"{r['pair']}/{r['triplet']}",
+            f"{r['difference']:+.2f}",
+            _interval(r["low"], r["high"]),
+            str(r["n"]),
+            *((f"{r['p']:.3f}", f"{r['p_holm']:.3f}") if with_p else ()),
+        )
+        for r in frame.to_dict("records")
+    )
+    note = (
+        "Objective minus con/con, paired by model and seed. Intervals are by Student's t, each on its own, for the "
+        "mean over these blocks; they generalise to other seeds of these blocks."
+    )
+    kind = "exact" if n <= MAX_EXACT else "normal approximation"
+    tested = (
+        f" p is by the two-sided Wilcoxon signed rank test ({kind}), p (Holm) corrects for the {len(frame)} "
+        "comparisons of this table; a small p means that the objective differs in at least one block."
+    )
+    head = ("objective", "difference", "95 % interval", "n pairs", *(("p", "p (Holm)") if with_p else ()))
+    return TextTable(title="", head=head, rows=rows, note=note + (tested if with_p else ""))
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "--" if low is None or pd.isna(low) else f"{low:+.2f} to {high:+.2f}"
 
 
 def _of_metric(frame: pd.DataFrame, metric: schema.Metric) -> pd.DataFrame:
     return frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)]
-
-
-def _power_note(frame: pd.DataFrame) -> str:
-    n, floor, family = int(frame["n"].max()), float(frame["p_floor"].min()), len(frame)
-    kind = "exact" if n <= MAX_EXACT else "normal approximation"
-    note = (
-        "Objective minus con/con, paired by model and seed. Intervals are by Student's t, p by the two-sided Wilcoxon "
-        f"signed rank test ({kind}), p (Holm) corrects for the {family} comparisons of this table."
-    )
-    if floor * family > 0.05:
-        return (
-            f"{note} With n = {n} pairs, p cannot fall below {floor:.2g}, or {min(1.0, floor * family):.2g} after "
-            "Holm's correction: no difference here can be significant at 5 %, however large. Read the intervals."
-        )
-    if int(frame["blocks"].max()) > 1:
-        return (
-            f"{note} Intervals are for the mean over these blocks and generalise to other seeds of these blocks; a "
-            "small p means that the objective differs in at least one block."
-        )
-    return note
 
 
 def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | None:

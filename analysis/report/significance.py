@@ -19,10 +19,9 @@ from analysis.run_schema import DIRECTION_TITLES, MAIN_METRICS, Metric
 from analysis.statistics import (
     EFFECTS,
     MIN_BLOCKS,
-    MIN_FREE,
     Effect,
     RankComparison,
-    bootstrap_intervals,
+    can_be_significant,
     factor_effects,
     of_block,
     rank_objectives,
@@ -34,18 +33,12 @@ LEVEL = 0.05
 """Significance level of the statements."""
 _R1 = tuple(metric for metric in MAIN_METRICS if metric.name == "R@1")
 _EFFECT_NOTE = (
-    "Repeated-measures analysis of variance with the same subjects under every objective: the seeds of one block or, "
-    "where several blocks are pooled, the blocks averaged over seeds. p assumes normal differences and sphericity; p "
-    "(lower bound) does not assume sphericity and is the basis of the statements above. Partial η² is the share of the "
-    "effect in the effect plus its error, with a 95 % interval from the noncentral F distribution; with few subjects "
-    "it is biased upwards. Points are the highest minus the lowest level mean; for the interaction, the largest "
-    "deviation of a cell from the sum of its row's and column's effects."
-)
-_INTERVAL_NOTE = (
-    "Mean over blocks of objective minus con/con, paired by seed. 95 % percentile bootstrap with 4,000 stratified "
-    "draws: each keeps every block and resamples its seeds (n - 1 of n, Rao & Wu 1988). The intervals "
-    "generalise to other seeds of these blocks, not to other blocks. In simulations with as few seeds as here, they "
-    "covered the true mean in 90 to 93 % of cases."
+    "The same subjects are measured under every objective: the seeds of one block or, where several blocks are pooled, "
+    "the blocks averaged over seeds. p is that of the largest contrast of levels (for the interaction, of the largest "
+    "deviation of a cell from the sum of its row's and column's effects), corrected for the number of contrasts. F is "
+    "that of the repeated-measures analysis of variance, partial η² the share of the effect in the effect plus its "
+    "error, with a 95 % interval from the noncentral F distribution; with few subjects it is biased upwards. Points "
+    "are the highest minus the lowest level mean or, for the interaction, the largest deviation."
 )
 
 
@@ -71,12 +64,11 @@ def significance_section(
     for stage, here in runs.groupby("stage", sort=False):
         groups = _effects(blocks, here, str(stage))
         ranks = {metric: _ranks(here, metric) for metric in MAIN_METRICS}
-        r1_effects = [(title, effects[_R1[0]]) for title, effects in groups]
         paragraphs += _incomplete_seeds(blocks, here, str(stage))
         here_differences = differences[differences["stage"] == stage]
-        paragraphs.append(stage_verdict(str(stage), here_differences, r1_effects, ranks[_R1[0]]))
+        if text := stage_verdict(str(stage), here_differences, groups, ranks[_R1[0]]):
+            paragraphs.append(text)
         tables += [effect_table(title, effects) for title, effects in groups if any(effects.values())]
-        tables += _interval_tables(here, str(stage))
         for metric, comparison in ranks.items():
             if comparison is not None:
                 figures.append(_diagram(comparison, str(stage), metric, folder))
@@ -84,24 +76,19 @@ def significance_section(
     return Section(
         anchor="significance",
         title="Statistical significance",
-        paragraphs=(*paragraphs, *_omitted_analyses(runs, tables)),
+        paragraphs=(*paragraphs, *_omitted_analyses(runs)),
         figures=tuple(figures),
         tables=tuple(tables),
     )
 
 
-def _omitted_analyses(runs: pd.DataFrame, tables: Sequence[TextTable]) -> list[str]:
+def _omitted_analyses(runs: pd.DataFrame) -> list[str]:
     """A sentence for each analysis that the sweep is too small for."""
     sentences = []
     num_blocks = runs.groupby("stage").apply(lambda part: part.groupby(list(MODEL_COLUMNS)).ngroups).max()
     if num_blocks < MIN_BLOCKS:
         sentences.append(
             f"Ranks over blocks need at least {MIN_BLOCKS} blocks of one stage; this sweep has {num_blocks}."
-        )
-    if not any(table.note == _INTERVAL_NOTE for table in tables):
-        sentences.append(
-            f"Bootstrap intervals are omitted: with fewer than {MIN_FREE} runs beyond the first of each block, they "
-            "would be too narrow. The t intervals of the differences from con/con are valid for few seeds too."
         )
     return sentences
 
@@ -150,34 +137,18 @@ def effect_table(title: str, effects: Mapping[Metric, Sequence[Effect]]) -> Text
             f"{e.spread:.1f}",
             f"F({e.df:g}, {e.df_error:g}) = {e.f:.2f}",
             f"{e.p:.2g}",
-            f"{e.p_corrected:.2g}",
             f"{e.partial_eta_squared:.2f} {_eta_interval(e)}".strip(),
             str(e.subjects),
         )
         for metric, found in effects.items()
         for e in found
     ]
-    head = ("metric", "effect", "points", "F", "p", "p (lower bound)", "partial η²", "n subjects")
+    head = ("metric", "effect", "points", "F", "p", "partial η²", "n subjects")
     return TextTable(title=f"Effects: {title}", head=head, rows=tuple(rows), note=_EFFECT_NOTE, words=2)
 
 
 def _eta_interval(effect: Effect) -> str:
     return "" if math.isnan(effect.eta_low) else f"[{effect.eta_low:.2f}, {effect.eta_high:.2f}]"
-
-
-def _interval_tables(runs: pd.DataFrame, stage: str) -> list[TextTable]:
-    tables = []
-    for metric in MAIN_METRICS:
-        intervals = sorted(bootstrap_intervals(runs, metric).items(), key=lambda item: -item[1].mean)
-        rows = [
-            ("/".join(key), f"{i.mean:+.2f}", f"[{i.low:+.2f}, {i.high:+.2f}]", str(i.blocks), str(i.runs))
-            for key, i in intervals
-        ]
-        if rows:
-            title = f"Bootstrap intervals: {metric.title}, stage {stage}"
-            head = ("objective", "difference from con/con", "95 % interval", "blocks", "runs")
-            tables.append(TextTable(title=title, head=head, rows=tuple(rows), note=_INTERVAL_NOTE))
-    return tables
 
 
 def _ranks(runs: pd.DataFrame, metric: Metric) -> RankComparison | None:
@@ -235,7 +206,7 @@ def block_verdict(block: Block) -> str:
         mean = mean_text(grid.means[best], cell.std, always_std=False)
         sentences.append(
             f"{DIRECTION_TITLES[metric.direction]}: {'/'.join(best)} has the highest mean R@1, {mean} "
-            f"(n = {cell.n}); {_others_text(grid)}."
+            f"(n = {cell.n}); {_others_text(grid)}. {_from_baseline_text(grid)}".rstrip()
         )
     return f"{block.key.title}. {' '.join(sentences)}" if sentences else ""
 
@@ -243,21 +214,24 @@ def block_verdict(block: Block) -> str:
 def stage_verdict(
     stage: str,
     differences: pd.DataFrame,
-    effects: Sequence[tuple[str, Sequence[Effect]]],
+    effects: Sequence[tuple[str, Mapping[Metric, Sequence[Effect]]]],
     ranks: RankComparison | None,
 ) -> str:
     """What holds for a stage as a whole: differences from con/con, effects of each weight, ranks over blocks.
 
+    Empty if nothing does.
+
     Args:
         stage: its name.
         differences: rows of `paired_differences` of this stage.
-        effects: a title and the effects of each group of runs that was analysed.
+        effects: a title and the effects by metric of each group of runs that was analysed.
         ranks: the ranks over blocks; None with too few blocks.
     """
     sentences = [_against_baseline(differences), *(_by_factor(title, rows) for title, rows in effects)]
     if ranks is not None:
         sentences.append(_over_blocks(ranks))
-    return " ".join([f"Stage {stage}.", *(sentence for sentence in sentences if sentence)])
+    said = [sentence for sentence in sentences if sentence]
+    return " ".join([f"Stage {stage}.", *said]) if said else ""
 
 
 def _others_text(grid: Grid) -> str:
@@ -268,17 +242,13 @@ def _others_text(grid: Grid) -> str:
         return f"with one seed, there is no interval for its difference from {which}"
     near = [key for key in grid.means if key in grid.near]
     text = _near(near, others - without_interval)
-    return text + (
-        f"; no interval against the {without_interval} that share fewer than two seeds with it"
-        if without_interval
-        else ""
-    )
+    return text + (f"; no interval against the {without_interval} with one seed" if without_interval else "")
 
 
 def _near(near: Sequence[tuple[str, str]], others: int) -> str:
     if not near:
         each = f"each of the {others} others" if others > 1 else "the other"
-        return f"the paired 95 % interval of its difference from {each} excludes 0 (uncorrected)"
+        return f"it is told apart from {each}"
     if len(near) == others:
         which = f"all {others} others are" if others > 1 else "the other is"
         return f"{which} within noise of it with these seeds"
@@ -286,38 +256,52 @@ def _near(near: Sequence[tuple[str, str]], others: int) -> str:
     return f"within noise of it ({len(near)} of {others}): {names}"
 
 
+def _from_baseline_text(grid: Grid) -> str:
+    """The objectives that are told apart from con/con, by the rule of the marks."""
+    judged = {key: found for key, found in grid.from_baseline.items() if found.p is not None}
+    if not judged:
+        return ""
+    apart = [f"{'/'.join(key)} ({found.estimate:+.1f})" for key, found in judged.items() if found.told_apart]
+    return f"Told apart from con/con: {', '.join(apart) or 'none'}."
+
+
 def _against_baseline(differences: pd.DataFrame) -> str:
+    """The differences from con/con over several blocks, if their number allows any to be significant."""
     shown = differences[differences["metric"] == "R@1"]
-    if shown.empty:
-        return "No objective can be paired with con/con."
-    n = int(shown["n"].max())
-    floor = float(shown["p_floor"].min()) * int(shown.groupby("direction").size().max())
-    if floor > LEVEL:
-        return (
-            f"With {count_text(n, 'pair')} of runs, no difference from con/con can be significant: after Holm's "
-            f"correction, p cannot fall below {min(1.0, floor):.2g}, however large the difference."
-        )
+    if shown.empty or int(shown["blocks"].max()) == 1 or not can_be_significant(shown):
+        return ""
     parts = []
     for direction, rows in shown.groupby("direction", sort=False):
         found = rows[rows["p_holm"] < LEVEL]
         differing = [f"{r['pair']}/{r['triplet']} ({r['difference']:+.1f})" for r in found.to_dict("records")]
         parts.append(f"{DIRECTION_TITLES[str(direction)]}: {', '.join(differing) or 'none'}")
-    blocks = int(shown["blocks"].max())
-    where = f" from {blocks} blocks; they differ in at least one block, not necessarily in all" if blocks > 1 else ""
-    return f"Different from con/con in R@1 at 5 % after Holm's correction (n = {n} pairs{where}): {'; '.join(parts)}."
+    where = (
+        f"{shown['n'].max()} pairs from {shown['blocks'].max()} blocks; in at least one block, not necessarily in all"
+    )
+    return f"Different from con/con in R@1 at 5 % after Holm's correction (n = {where}): {'; '.join(parts)}."
 
 
-def _by_factor(title: str, effects: Sequence[Effect]) -> str:
-    if not effects:
-        return ""
-    significant = [e for e in effects if e.p_corrected < LEVEL]
-    others = [EFFECTS[e.name] for e in effects if e.p_corrected >= LEVEL]
+def _by_factor(title: str, effects: Mapping[Metric, Sequence[Effect]]) -> str:
+    """Which weight matters, for each direction."""
     parts = [
-        f"the {EFFECTS[e.name]} matters (p = {e.p_corrected:.2g}, up to {e.spread:.1f} points)" for e in significant
+        f"{DIRECTION_TITLES[metric.direction]}: {_which_matter(found)}"
+        for metric in _R1
+        if (found := effects.get(metric, ()))
     ]
+    if not parts:
+        return ""
+    subjects = next(found[0].subjects for found in effects.values() if found)
+    return f"{title} ({subjects} subjects), R@1, each effect at 5 %. {'. '.join(parts)}."
+
+
+def _which_matter(effects: Sequence[Effect]) -> str:
+    parts = [
+        f"the {EFFECTS[e.name]} matters (p = {e.p:.2g}, up to {e.spread:.1f} points)" for e in effects if e.p < LEVEL
+    ]
+    others = [EFFECTS[e.name] for e in effects if e.p >= LEVEL]
     if others:
         parts.append(f"no evidence of an effect of the {_joined_by_or(others)}, which is not evidence of no effect")
-    return f"{title} ({effects[0].subjects} subjects), image to text R@1, uncorrected: {'; '.join(parts)}."
+    return "; ".join(parts)
 
 
 def _over_blocks(ranks: RankComparison) -> str:

@@ -15,13 +15,11 @@ from analysis.statistics.aggregation import (
     runs_frame,
     stages_selected_on_test,
 )
-from analysis.statistics.comparison import Comparison, compare
+from analysis.statistics.comparison import Comparison, compare, compare_printed
 from analysis.statistics.differences import (
     MAX_EXACT,
-    MIN_FREE,
-    bootstrap_intervals,
+    can_be_significant,
     paired_differences,
-    summary_within_noise,
 )
 from analysis.statistics.effects import (
     EFFECTS,
@@ -42,7 +40,6 @@ __all__ = [
     "MARGINAL_COLUMNS",
     "MAX_EXACT",
     "MIN_BLOCKS",
-    "MIN_FREE",
     "TEST_SELECTION_WARNING",
     "Comparison",
     "Curve",
@@ -50,9 +47,10 @@ __all__ = [
     "Effect",
     "RankComparison",
     "aggregate",
-    "bootstrap_intervals",
+    "can_be_significant",
     "cells_frame",
     "compare",
+    "compare_printed",
     "costs",
     "counted",
     "curves",
@@ -68,6 +66,5 @@ __all__ = [
     "seeds_note",
     "stages_selected_on_test",
     "subjects_of",
-    "summary_within_noise",
     "whole_subjects",
 ]

@@ -131,7 +131,11 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
             )
         found = compare(pd.DataFrame(seeds))
         grids[metric.key] = Grid(
-            metric=metric, cells=cells, near=found.level, without_interval=found.unjudged, gain=found.gain
+            metric=metric,
+            cells=cells,
+            near=found.level,
+            without_interval=found.unjudged,
+            from_baseline=found.from_baseline,
         )
     return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids, brief=_brief(sweep, key))
 

@@ -1,12 +1,12 @@
-"""Differences between objectives: paired tests, intervals, and whether a difference is within noise.
+"""Differences from con/con over all blocks of a stage: paired tests and intervals.
 
-Seeds are few, so every result states its n, and every p-value comes with the smallest value that this n allows: an
-exact two-sided Wilcoxon test of n pairs cannot go below 2 ** (1 - n), which is 0.25 for three seeds.
+Differences within one block are judged by `analysis.statistics.comparison`. Seeds are few, so every result states its
+n, and every p-value comes with the smallest value that this n allows: an exact two-sided Wilcoxon test of n pairs
+cannot go below 2 ** (1 - n), which is 0.25 for three seeds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -15,29 +15,12 @@ import pandas as pd
 from scipy import stats
 
 from analysis.blocks import MODEL_COLUMNS
-from analysis.run_schema import BASELINE, METRICS, PAIRS, TRIPLETS, Metric, in_order
+from analysis.run_schema import BASELINE, METRICS, PAIRS, TRIPLETS, in_order
 
 CONFIDENCE = 0.95
 """The confidence level of every interval."""
 MAX_EXACT = 50
 """The signed rank test is exact up to this many pairs; beyond, the normal approximation is as good and much faster."""
-DRAWS = 4000
-"""The number of bootstrap samples."""
-MIN_FREE = 10
-"""The fewest runs, not counting the first of each block, for a bootstrap interval. With fewer, it would be too narrow,
-because resampling takes the spread of these few runs for the spread of all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A percentile interval of a mean over blocks."""
-
-    mean: float
-    """Mean over blocks of the mean over seeds, in points."""
-    low: float
-    high: float
-    blocks: int
-    runs: int
 
 
 def paired_differences(runs: pd.DataFrame) -> pd.DataFrame:
@@ -77,6 +60,12 @@ def paired_differences(runs: pd.DataFrame) -> pd.DataFrame:
                 rows.append(row | {"p_holm": adjusted})
     columns = ["stage", "direction", "metric", "pair", "triplet", "n", "blocks"]
     return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "p", "p_holm", "p_floor"])
+
+
+def can_be_significant(differences: pd.DataFrame) -> bool:
+    """Whether any p-value of these rows of :func:`paired_differences` can fall below 5 % after Holm's correction."""
+    family = differences.groupby(["stage", "direction", "metric"])["p_floor"]
+    return bool((family.min() * family.size() < 0.05).any())
 
 
 def _paired(differences: pd.Series[float]) -> dict[str, Any]:
@@ -140,84 +129,6 @@ def holm(p_values: list[float]) -> list[float]:
         running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = running
     return adjusted
-
-
-def bootstrap_intervals(runs: pd.DataFrame, metric: Metric) -> dict[tuple[str, str], Interval]:
-    """Each objective minus con/con, paired by block and seed.
-
-    Args:
-        runs: runs that count, of one stage.
-        metric: the metric to compare.
-
-    Returns:
-        By ``(pair, triplet)``; objectives with too few pairs are omitted.
-    """
-    wide = runs.pivot(index=[*MODEL_COLUMNS, "seed"], columns=["pair", "triplet"], values=metric.test)
-    if BASELINE not in wide.columns:
-        return {}
-    objectives: list[tuple[str, str]] = list(wide.columns)  # type: ignore[arg-type]  # columns of two levels
-    intervals = {
-        objective: mean_interval((wide[objective] - wide[BASELINE]).dropna())
-        for objective in objectives
-        if objective != BASELINE
-    }
-    return {objective: interval for objective, interval in intervals.items() if interval is not None}
-
-
-def mean_interval(values: pd.Series[float]) -> Interval | None:
-    """95 % bootstrap interval of the mean over blocks, every block weighted equally.
-
-    Resampling is stratified: every draw contains each block and resamples the seeds within it. Drawing n - 1 of a
-    block's n seeds, with replacement, makes the variance of the resampled mean an unbiased estimate; drawing n, as is
-    usual, would give (n - 1) / n of it, a third too little with three seeds. The coverage is about 95 % if the runs'
-    means are nearly normal. The same values always give the same interval.
-
-    Args:
-        values: one for each run, indexed by the run's block (in any number of levels) and, last, its seed.
-
-    Returns:
-        None when there are fewer than :data:`MIN_FREE` runs beyond the first of each block, or a block has one seed.
-
-    Source: Rao & Wu 1988, "Resampling inference with complex survey data", section 2 (strata of size n, draws of
-    n - 1).
-    """
-    groups = [group.to_numpy(float) for _, group in _by_block(values)]
-    if min(map(len, groups), default=0) < 2 or sum(len(group) - 1 for group in groups) < MIN_FREE:
-        return None
-    generator = np.random.default_rng(0)
-    draws = np.zeros(DRAWS)
-    for group in groups:
-        chosen = generator.integers(len(group), size=(DRAWS, len(group) - 1))
-        draws += group[chosen].mean(axis=1)
-    tail = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(draws / len(groups), [tail, 100 - tail])
-    mean = float(np.mean([group.mean() for group in groups]))
-    runs = sum(len(group) for group in groups)
-    return Interval(mean=mean, low=float(low), high=float(high), blocks=len(groups), runs=runs)
-
-
-def paired_within_noise(one: pd.Series[float], other: pd.Series[float]) -> bool | None:
-    """Whether the 95 % t interval of the difference, paired by the index (the seed), contains 0.
-
-    There is no correction for the number of comparisons, so a difference found here is a candidate, not a finding.
-
-    Returns:
-        None with fewer than two pairs, for which there is no interval.
-    """
-    differences = (one - other).dropna()
-    n = len(differences)
-    if n < 2:
-        return None
-    return bool(abs(differences.mean()) <= _t_reach(float(differences.std(ddof=1)) ** 2 / n, n - 1))
-
-
-def summary_within_noise(mean: float, std: float, other_mean: float, other_std: float, n: int) -> bool:
-    """The same from printed means and standard deviations of n runs each, with unknown pairing (Welch's test)."""
-    variance, other = std**2 / n, other_std**2 / n
-    total = variance + other
-    if total == 0:
-        return mean == other_mean
-    return abs(mean - other_mean) <= _t_reach(total, total**2 / ((variance**2 + other**2) / (n - 1)))
 
 
 def _t_reach(variance: float, df: float) -> float:

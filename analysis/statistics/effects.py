@@ -1,9 +1,12 @@
-"""The effects of the pair weight and the triplet weight on recall: marginal means, and a repeated-measures ANOVA.
+"""The effects of the pair weight and the triplet weight on recall: marginal means, and which effect is significant.
 
 Every objective is trained on the same seeds of the same blocks, so a *subject* is measured under all P x T
 combinations, and each effect is tested against its variation between subjects. Within one block the subjects are its
 seeds, and results generalise to other seeds of this block. Over several blocks the subjects are the blocks, averaged
 over seeds, and results generalise to other blocks. Seeds of different blocks are never pooled as if independent.
+
+An effect is significant if any of its contrasts is, by the rule of `analysis.statistics.spread`. F and partial eta
+squared, of the repeated-measures analysis of variance, describe the size of the effect.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from scipy import optimize, stats
 
 from analysis.blocks import MODEL_COLUMNS
 from analysis.run_schema import METRICS, PAIRS, TRIPLETS, Metric, in_order
+from analysis.statistics.spread import judge, pairwise
 
 _ROUNDING = 1e-24
 """A sum of squares below this share of the total is rounding error."""
@@ -40,15 +44,12 @@ class Effect:
     """Degrees of freedom of the effect."""
     df_error: float
     p: float
-    """Uncorrected; assumes normal differences of equal variance and covariance (sphericity)."""
-    p_corrected: float
-    """With the degrees of freedom multiplied by the lower bound of Greenhouse and Geisser, 1 / df: valid even if
-    sphericity is violated, but with less power."""
+    """Of the largest contrast, corrected for the number of contrasts."""
     partial_eta_squared: float
     """Share of the effect in the effect plus its error, 0 to 1; biased upwards with few subjects."""
     eta_low: float
     eta_high: float
-    """Its 95 % interval, from the noncentral F distribution (Smithson 2003); with the same assumptions as ``p``."""
+    """Its 95 % interval, from the noncentral F distribution (Smithson 2003); assumes equal spreads."""
     spread: float
     """Highest minus lowest level mean, in points; for the interaction the largest deviation of a cell from the sum
     of its row's and column's effects."""
@@ -108,10 +109,43 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
     spread = wide.sub(wide.mean(axis=1), axis=0).to_numpy()
     if ((spread - spread.mean(axis=0)) ** 2).sum() <= _ROUNDING * (wide.to_numpy() ** 2).sum():
         return ()  # subjects that agree to the last digit do not vary
-    ratios = _f_ratios(wide[list(product(pairs, triplets))].to_numpy().reshape(len(wide), len(pairs), len(triplets)))
+    values_SPT = wide[list(product(pairs, triplets))].to_numpy().reshape(len(wide), len(pairs), len(triplets))
+    ratios, p_values = _f_ratios(values_SPT), _p_values(values_SPT)
     if not np.isfinite([f for f, _, _ in ratios.values()]).all():
         return ()
-    return tuple(_effect(name, *ratios[name], wide) for name in EFFECTS)
+    return tuple(_effect(name, *ratios[name], p_values[name], wide) for name in EFFECTS)
+
+
+def _p_values(values_SPT: NDArray[np.float64]) -> dict[str, float]:
+    """The significance of each effect.
+
+    A main effect must show in the level means, so that what a seed does to all objectives of one level counts as
+    noise, and also beside the noise of the single objectives, so that a noisy one cannot pass as an effect of its
+    level. An interaction is the deviation of any objective from the sum of its row's and column's effects.
+    """
+    num_subjects, num_pairs, num_triplets = values_SPT.shape
+    cells = values_SPT.reshape(num_subjects, -1)
+    of_pairs, of_triplets = pairwise(num_pairs), pairwise(num_triplets)
+    mean_of_triplets, mean_of_pairs = (
+        np.full((1, num_triplets), 1 / num_triplets),
+        np.full((1, num_pairs), 1 / num_pairs),
+    )
+    deviations = np.kron(np.eye(num_pairs) - mean_of_pairs, np.eye(num_triplets) - mean_of_triplets)
+    return {
+        "pair": max(
+            _smallest_p(values_SPT.mean(axis=2), of_pairs), _smallest_p(cells, np.kron(of_pairs, mean_of_triplets))
+        ),
+        "triplet": max(
+            _smallest_p(values_SPT.mean(axis=1), of_triplets), _smallest_p(cells, np.kron(mean_of_pairs, of_triplets))
+        ),
+        "pair:triplet": _smallest_p(cells, deviations),
+    }
+
+
+def _smallest_p(values: NDArray[np.float64], contrasts: NDArray[np.float64]) -> float:
+    judged = judge(values, contrasts)
+    assert judged is not None  # there are two complete subjects
+    return float(judged.p.min())
 
 
 def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, int]]:
@@ -166,7 +200,7 @@ def subjects_of(runs: pd.DataFrame, metric: Metric, within: Iterable[str]) -> pd
     return means[["subject", "pair", "triplet", "value"]]
 
 
-def _effect(name: str, f: float, df: int, df_error: int, wide: pd.DataFrame) -> Effect:
+def _effect(name: str, f: float, df: int, df_error: int, p: float, wide: pd.DataFrame) -> Effect:
     low, high = _eta_interval(f, df, df_error)
     return Effect(
         name=name,
@@ -174,8 +208,7 @@ def _effect(name: str, f: float, df: int, df_error: int, wide: pd.DataFrame) -> 
         f=f,
         df=df,
         df_error=df_error,
-        p=float(stats.f.sf(f, df, df_error)),
-        p_corrected=float(stats.f.sf(f, 1, df_error / df)),
+        p=p,
         partial_eta_squared=f * df / (f * df + df_error),
         eta_low=low,
         eta_high=high,

@@ -135,9 +135,10 @@ def headline(block: Block) -> str:
 
 
 def _caution(grid: Grid) -> str:
+    """What the one rule of the report says of the gain."""
     if grid.gain is None or grid.gain.low is None:
         return " (too few seeds to know the spread)"
-    return " (within noise)" if schema.BASELINE in grid.near else ""
+    return "" if grid.gain.told_apart else " (within noise)"
 
 
 def _joined(parts: Sequence[str], limit: int) -> str:

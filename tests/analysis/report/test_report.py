@@ -110,10 +110,8 @@ def test_a_cell_without_a_second_seed_is_not_marked(new_sweep: Callable[[str], S
     writer.write("con/nca", 1)
     text = (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
     assert "| **P con** | **41.5 ± 0.0** ≈ | <u>40.1 ± -- (n=1)</u> | -- |" in text
-    assert "Cells that share fewer than two seeds with the best have no interval and no mark." in text
-    assert (
-        "within noise of it with these seeds; no interval against the 1 that share fewer than two seeds with it" in text
-    )
+    assert "Cells with one seed have no interval and no mark." in text
+    assert "within noise of it with these seeds; no interval against the 1 with one seed" in text
 
 
 def test_trainings_from_a_modified_source_tree_are_said_at_the_top(

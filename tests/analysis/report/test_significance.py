@@ -10,12 +10,33 @@ import pandas as pd
 
 from analysis.blocks import Block, BlockKey, CellSummary, Grid
 from analysis.report.document import ReportFolder
-from analysis.report.significance import significance_section, stage_verdict
-from analysis.run_schema import METRICS, PAIRS, TRIPLETS
-from analysis.statistics import paired_differences
+from analysis.report.significance import block_verdict, significance_section, stage_verdict
+from analysis.run_schema import MAIN_METRICS, METRICS, PAIRS, TRIPLETS, Metric
+from analysis.statistics import Effect, compare, factor_effects, paired_differences, subjects_of
 from tests.helpers.analysis_cases import counted_runs
 
 DRAWN = np.random.default_rng(7)
+
+
+def block_of(values: pd.DataFrame) -> Block:
+    """A block whose metrics all have these values, a row for each seed and a column for each objective."""
+    found = compare(values)
+    cells = {
+        (str(p), str(t)): CellSummary(mean=float(column.mean()), std=float(column.std()), n=len(column))
+        for (p, t), column in values.items()
+    }
+    grids = {
+        key: Grid(
+            metric=metric,
+            cells=cells,
+            near=found.level,
+            without_interval=found.unjudged,
+            from_baseline=found.from_baseline,
+        )
+        for key, metric in METRICS.items()
+    }
+    key = BlockKey(dataset="d", framework="vsepp", backbone="r", stage="s", variant="paper", data_fingerprint="f")
+    return Block(key=key, slug=key.slug, protocol="", grids=grids)
 
 
 def lifted(num_blocks: int, lift: float) -> pd.DataFrame:
@@ -25,10 +46,40 @@ def lifted(num_blocks: int, lift: float) -> pd.DataFrame:
     return counted_runs(lambda b, _, p, t: 50 + b + lift * ((p, t) == best) + DRAWN.normal() * 0.2, 3, blocks)
 
 
-def test_three_seeds_of_one_block_are_said_to_be_too_few() -> None:
+def effects_of(runs: pd.DataFrame) -> dict[Metric, tuple[Effect, ...]]:
+    return {metric: factor_effects(subjects_of(runs, metric, ["seed"])) for metric in MAIN_METRICS}
+
+
+def test_which_weight_matters_is_said_for_both_directions() -> None:
+    runs = counted_runs(lambda _b, _s, p, t: 50 + 3 * t + DRAWN.normal() * 0.2)
+    runs["test/t2i_r1"] = 30 + 3 * runs["pair"].map(PAIRS.index) + DRAWN.normal(size=len(runs)) * 0.2
+    text = stage_verdict("frozen", paired_differences(runs), [("x, over seeds", effects_of(runs))], None)
+    forward, backward = text.split("Image → Text: ")[1].split("Text → Image: ")
+    assert forward.startswith("the triplet weight matters")
+    assert "no evidence of an effect of the pair weight or interaction" in forward
+    assert backward.startswith("the pair weight matters")
+    assert "no evidence of an effect of the triplet weight or interaction" in backward
+
+
+def test_of_one_block_nothing_is_said_by_another_rule() -> None:
     runs = lifted(1, 8.0)
-    text = stage_verdict("frozen", paired_differences(runs), [], None)
-    assert "With 3 pairs of runs, no difference from con/con can be significant" in text
+    assert stage_verdict("frozen", paired_differences(runs), [], None) == ""
+
+
+def test_a_blocks_verdict_names_what_is_told_apart_from_the_best_and_from_the_baseline() -> None:
+    objectives = list(product(PAIRS, TRIPLETS))
+    values = pd.DataFrame(DRAWN.normal(50, 0.2, (3, 15)), columns=pd.MultiIndex.from_tuples(objectives))
+    values["sig", "nca"] += 8
+    values["con", "con"] -= 4
+    block = block_of(values)
+    text = block_verdict(block)
+    assert "sig/nca has the highest mean R@1" in text
+    assert "it is told apart from each of the 14 others" in text
+    assert text.count("Told apart from con/con: con/nca (+") == 2
+    assert "sig/nca (+1" in text
+    one_seed = block_verdict(block_of(values.iloc[:1]))
+    assert "with one seed, there is no interval for its difference from any of the 14 others" in one_seed
+    assert "Told apart from con/con" not in one_seed
 
 
 def test_a_large_effect_over_many_runs_is_named_and_nothing_else() -> None:
@@ -59,7 +110,6 @@ def test_the_section_has_words_effects_intervals_ranks_and_a_diagram(tmp_path: P
     assert section is not None
     titles = [table.title for table in section.tables]
     assert any(title.startswith("Effects: Stage frozen, over blocks") for title in titles)
-    assert any(title.startswith("Bootstrap intervals") for title in titles)
     assert any(title.startswith("Ranks over blocks") for title in titles)
     assert all(
         (tmp_path / figure.path).with_suffix(end).is_file() for figure in section.figures for end in (".pdf", ".svg")

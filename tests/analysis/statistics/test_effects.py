@@ -47,7 +47,6 @@ def test_effects_agree_with_least_squares_sums_of_squares() -> None:
         assert effects[name].f == pytest.approx(f)
         share = row["sum_sq"] / (row["sum_sq"] + squares.loc[error, "sum_sq"])
         assert effects[name].partial_eta_squared == pytest.approx(share)
-        assert effects[name].p == pytest.approx(stats.f.sf(f, row["df"], squares.loc[error, "df"]))
         low, high = effects[name].eta_low, effects[name].eta_high
         assert 0 <= low <= high < 1
 
@@ -60,7 +59,6 @@ def test_effects_agree_with_statsmodels(num: int) -> None:
         row = theirs.loc[ours.name]
         assert (ours.df, ours.df_error) == (row["Num DF"], row["Den DF"])
         assert ours.f == pytest.approx(row["F Value"])
-        assert ours.p == pytest.approx(row["Pr > F"])
 
 
 def test_effects_find_what_is_there_and_not_what_is_not() -> None:
@@ -69,8 +67,6 @@ def test_effects_find_what_is_there_and_not_what_is_not() -> None:
     for _ in range(runs):
         for effect in factor_effects(subjects(5, pair=1.0)):
             found[effect.name] += effect.p < 0.05
-            # The corrected p never claims more.
-            assert effect.p_corrected >= effect.p or effect.p > 0.2
     assert found["pair"] > 0.95 * runs
     limit = runs * (0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5)
     assert found["triplet"] < limit
@@ -92,7 +88,7 @@ def test_an_effect_beyond_all_noise_has_no_interval_and_is_still_printed() -> No
     assert [effect.name for effect in effects] == ["pair", "triplet", "pair:triplet"]
     assert all(effect.f > 1e15 and math.isnan(effect.eta_low) and math.isnan(effect.eta_high) for effect in effects)
     shown = effect_table("x", {METRICS["i2t_r1"]: effects}).rows
-    assert [row[6] for row in shown] == ["1.00"] * 3
+    assert [row[5] for row in shown] == ["1.00"] * 3
 
 
 def test_subjects_with_a_gap_are_left_out_and_one_is_too_few() -> None:

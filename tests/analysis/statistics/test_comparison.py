@@ -1,0 +1,126 @@
+"""The one rule, on grids of known differences; its rates of error are in test_noise.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis.run_schema import BASELINE, OBJECTIVES
+from analysis.statistics import compare, compare_printed
+from analysis.statistics.spread import judge, pairwise
+
+GENERATOR = np.random.default_rng(3)
+COLUMNS = pd.MultiIndex.from_tuples(OBJECTIVES, names=["pair", "triplet"])
+
+
+def grid(seeds: int = 3, spread: float = 0.3) -> pd.DataFrame:
+    """Equal objectives of seeds that share much."""
+    values = 50 + 3 * GENERATOR.normal(size=(seeds, 1)) + spread * GENERATOR.normal(size=(seeds, 15))
+    return pd.DataFrame(values, columns=COLUMNS, index=range(1, seeds + 1))
+
+
+def test_a_clear_winner_is_told_apart_and_the_intervals_hold_the_truth() -> None:
+    values = grid()
+    values["sig", "nca"] += 6
+    values["lin", "cir"] += 6
+    found = compare(values)
+    assert {found.best, *found.level} == {("sig", "nca"), ("lin", "cir")}
+    gain = found.difference(("sig", "nca"), BASELINE)
+    low, high, p = (float(number or 0.0) for number in (gain.low, gain.high, gain.p))
+    assert low < 6 < high
+    assert 0 < p < 0.01
+    assert gain.told_apart
+    assert gain.estimate == pytest.approx((values["sig", "nca"] - values[BASELINE]).mean())
+    back = found.difference(BASELINE, ("sig", "nca"))
+    assert (back.estimate, back.low, back.high, back.p) == (-gain.estimate, -high, -low, p)
+    assert found.from_baseline["sig", "nca"] == gain
+    assert (found.seeds, found.unjudged) == (3, frozenset())
+
+
+def test_intervals_and_p_values_are_nearly_tukeys_where_spreads_are_equal() -> None:
+    values = grid(seeds=6, spread=1.0).to_numpy()
+    found = judge(values, pairwise(15))
+    assert found is not None
+    residuals = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    error = float(((residuals**2).sum() / (14 * 5) * 2 / 6) ** 0.5)
+    tukey = float(stats.studentized_range.ppf(0.95, 15, 14 * 5)) / 2**0.5 * error
+    assert float(np.median(found.reach)) == pytest.approx(tukey, rel=0.25)
+
+
+def test_what_a_seed_does_to_all_objectives_is_not_noise() -> None:
+    values = grid()
+    moved = values.add(pd.Series([20.0, -30.0, 5.0], index=values.index), axis=0)
+    one, other = compare(values), compare(moved)
+    assert (one.best, one.level) == (other.best, other.level)
+    assert one.difference(("sig", "nca"), BASELINE).high == pytest.approx(
+        other.difference(("sig", "nca"), BASELINE).high
+    )
+
+
+def test_a_missing_seed_is_estimated_from_the_others() -> None:
+    values = grid()
+    values.loc[1] += 20
+    values["sig", "nca"] += 6
+    values.loc[1, ("sig", "nca")] = np.nan
+    difference = compare(values).difference(("sig", "nca"), BASELINE)
+    assert difference.estimate == pytest.approx(6, abs=1.5)
+    assert difference.told_apart
+
+
+def test_a_cell_with_one_run_is_not_judged() -> None:
+    values = grid()
+    values.loc[[1, 2], ("sig", "nca")] = np.nan
+    found = compare(values - pd.Series({("sig", "nca"): 9.0}).reindex(COLUMNS, fill_value=0.0))
+    assert found.unjudged == {("sig", "nca")}
+    single = found.difference(("sig", "nca"), BASELINE)
+    assert (single.low, single.high, single.p, single.told_apart) == (None, None, None, False)
+    one_seed = compare(grid(seeds=1))
+    assert len(one_seed.unjudged) == 14
+    assert not one_seed.level
+
+
+def test_runs_that_share_no_seed_at_all_are_not_judged() -> None:
+    values = pd.DataFrame(np.nan, index=range(1, 5), columns=COLUMNS[:2])
+    values.iloc[:2, 0], values.iloc[2:, 1] = [50.0, 50.4], [40.0, 40.5]
+    assert compare(values).unjudged == {OBJECTIVES[1]}
+
+
+def test_runs_that_agree_up_to_rounding_have_exact_differences() -> None:
+    values = pd.DataFrame(50.0, index=[1, 2, 3], columns=COLUMNS) + np.array([[0.1], [0.2], [0.4]])
+    values["sig", "nca"] += 0.1
+    found = compare(values)
+    gain = found.difference(("sig", "nca"), BASELINE)
+    assert (gain.low, gain.high) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert not found.level
+    assert found.difference(("con", "nca"), BASELINE).p == 1.0
+
+
+def test_an_unstable_objective_at_the_bottom_hides_no_difference_and_is_not_closer() -> None:
+    values = grid()
+    values["sig", "nca"] += 6
+    values["lin", "cir"] = [1.0, 44.0, 49.0]
+    found = compare(values)
+    own = found.difference(("sig", "nca"), ("lin", "cir"))
+    assert not own.told_apart
+    assert found.best == ("sig", "nca")
+    assert not found.level
+
+
+def test_printed_means_are_judged_without_pairing() -> None:
+    cells = {objective: (50.0, 0.5) for objective in OBJECTIVES} | {("sig", "nca"): (54.0, 0.5)}
+    found = compare_printed(cells, 3)
+    assert found.best == ("sig", "nca")
+    assert not found.level
+    close = compare_printed({**cells, ("lin", "cir"): (53.5, 0.4)}, 3)
+    assert close.level == {("lin", "cir")}
+
+
+def test_nothing_to_compare() -> None:
+    empty = compare(grid().iloc[:0])
+    assert (empty.best, empty.level, empty.seeds, empty.from_baseline) == (None, frozenset(), 0, {})
+    alone = compare(grid().iloc[:, :1])
+    assert (alone.best, alone.level) == (BASELINE, frozenset())
+    with pytest.raises(KeyError):
+        alone.difference(BASELINE, ("sig", "nca"))
