@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -40,7 +41,7 @@ class BlockKey:
     @property
     def title(self) -> str:
         """The block's name for a reader."""
-        names = [_NAMES.get(name, name) for name in (self.dataset, self.framework)]
+        names = [name_text(name) for name in (self.dataset, self.framework)]
         variant = "" if self.variant == "paper" else f", variant {self.variant}"
         return f"{names[0]}, {names[1]} ({self.backbone}), stage {self.stage}{variant}"
 
@@ -48,8 +49,20 @@ class BlockKey:
     def slug(self) -> str:
         """The block's name in file names, without its fingerprint."""
         variant = () if self.variant == "paper" else (self.variant,)
-        words = "-".join((self.dataset, self.framework, self.backbone, self.stage, *variant))
-        return re.sub(r"[^A-Za-z0-9_.-]+", "_", words)
+        return file_stem(self.dataset, self.framework, self.backbone, self.stage, *variant)
+
+    @property
+    def paper_backbone(self) -> str:
+        """The backbone under its name in the paper's tables; its own name if the paper does not use it.
+
+        The tag of the weights is removed from a timm name, and the image size from the name of the vision transformer.
+        The paper calls VSE-infinity's regions `butd` and its grid features `wsl`.
+        """
+        if self.framework == "vse_infty" and self.backbone.startswith("butd"):
+            return "butd"
+        if self.framework == "vse_infty" and self.backbone.startswith("resnext101_32x8d.fb_wsl"):
+            return "wsl"
+        return self.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16")
 
 
 BLOCK_COLUMNS: tuple[str, ...] = tuple(column.name for column in fields(BlockKey))
@@ -167,6 +180,8 @@ class Block:
     """The seeds, the selection and the source of the numbers, in sentences."""
     grids: Mapping[str, Grid]
     """By the metric's key."""
+    brief: str = "mean ± std of seeds"
+    """The most important of the protocol, for the caption of a printed table."""
 
     @property
     def gaps(self) -> list[tuple[str, Gap]]:
@@ -197,6 +212,23 @@ class Block:
         if all(len(grid.without_interval) == len(grid.means) - 1 for grid in grids):
             return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the best."
         return f"{_BEST}; {_NOISE}. Cells with one seed have no interval and no mark."
+
+
+def name_text(name: str) -> str:
+    """A dataset or framework as papers print it: ``MS-COCO`` for ``coco``; other names unchanged."""
+    return _NAMES.get(name, name)
+
+
+def file_stem(*words: str) -> str:
+    """Words as the stem of a file name and as a LaTeX label; a digest tells names in other scripts apart."""
+    text = "-".join(words)
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", text)
+    return stem if text.isascii() else f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def change_text(points: float) -> str:
+    """A difference as printed, never with a negative zero: ``+0.4``, ``-1.2`` or ``+0.0``."""
+    return f"{points:+z.1f}"
 
 
 def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: bool = True) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from analysis.figures.colours import WHITE, ColourScale, Scale, assign_colours, scale_of, text_colour
 from analysis.figures.comparison import draw_rank_diagram, draw_side_by_side
 from analysis.figures.files import FigureWriter, write_figure
+from analysis.figures.fonts import undrawable
 from analysis.figures.forest import Forest, draw_forest, verdict
 from analysis.figures.heatmap import draw_heatmap
 from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
@@ -32,6 +33,7 @@ __all__ = [
     "draw_triplets",
     "scale_of",
     "text_colour",
+    "undrawable",
     "verdict",
     "write_figure",
 ]

@@ -36,14 +36,17 @@ CIVIDIS = "cividis"
 """Given in place of a full colour: the colour-blind-safe scale."""
 Scale = Literal["paper", "colour-blind"]
 
-_PUBLISHED = (
-    ("coco", "vsepp", "resnet152", GREEN),
-    ("coco", "vsepp", "vit_base_patch16", BLUE),
-    ("coco", "vse_infty", "", RED),
-    ("f30k", "vsepp", "", YELLOW),
-    ("f30k", "vse_infty", "butd", GREEN),
-    ("f30k", "vse_infty", "wsl", RED),
-)
+_PUBLISHED = {
+    ("coco", "vsepp", "resnet152"): GREEN,
+    ("coco", "vsepp", "vit_base_patch16"): BLUE,
+    ("coco", "vse_infty", "butd"): RED,
+    ("coco", "vse_infty", "wsl"): RED,
+    ("f30k", "vsepp", "resnet152"): YELLOW,
+    ("f30k", "vsepp", "vit_base_patch16"): YELLOW,
+    ("f30k", "vse_infty", "butd"): GREEN,
+    ("f30k", "vse_infty", "wsl"): RED,
+}
+"""The full colour of each model of the paper, by dataset, framework and the paper's name of the backbone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +103,9 @@ def assign_colours(keys: Iterable[BlockKey], scale: Scale = "paper") -> dict[Blo
     others: dict[tuple[str, str, str], str] = {}
     colours = {}
     for key in keys:
-        published = [
-            colour
-            for dataset, framework, backbone, colour in _PUBLISHED
-            if (key.dataset, key.framework) == (dataset, framework) and key.backbone.startswith(backbone)
-        ]
         model = (key.dataset, key.framework, key.backbone)
-        colours[key] = published[0] if published else others.setdefault(model, turn[len(others) % len(turn)])
+        known = _PUBLISHED.get((key.dataset, key.framework, key.paper_backbone))
+        colours[key] = known or others.setdefault(model, turn[len(others) % len(turn)])
     return colours
 
 

@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.figures.colours import FAINT, INK, PAIR_STYLES, PALE
+from analysis.figures.fonts import drawable
 from analysis.run_schema import Metric
 from analysis.statistics import RankComparison
 
@@ -75,7 +76,7 @@ def draw_side_by_side(
                 markersize=4, color=colour, linestyle=dashes, linewidth=1, label=f"{pair}/{triplet}",
             )  # fmt: skip
         axes.set_title(metric.label, fontsize=9, color=INK)
-        axes.set_xticks(range(len(labels)), labels, fontsize=7, rotation=20, ha="right")
+        axes.set_xticks(range(len(labels)), [drawable(label) for label in labels], fontsize=7, rotation=20, ha="right")
         axes.set_xlim(-0.3, len(labels) - 0.7)
         axes.tick_params(axis="y", labelsize=7)
         axes.grid(color="#e6e9ed", linewidth=0.5)

@@ -14,6 +14,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from analysis.errors import AnalysisError
+from analysis.figures.fonts import families, make_drawable, pdf_font_type, texts_of
 
 MIN_FIGURES_FOR_PROCESS = 12
 """Draw in separate processes when there are at least this many figures."""
@@ -26,7 +27,7 @@ _UNDATED: dict[str, dict[str, str | None]] = {
 
 
 def write_figure(paths: Sequence[Path], draw: Callable[..., Figure], *arguments: Any) -> None:
-    """Draw a figure and save it.
+    """Draw a figure and save it; fonts of this machine fill in for scripts that matplotlib's own font lacks.
 
     Args:
         paths: the files to write, ``.png``, ``.pdf`` or ``.svg``; their folders must exist.
@@ -34,7 +35,12 @@ def write_figure(paths: Sequence[Path], draw: Callable[..., Figure], *arguments:
         arguments: the arguments of ``draw``.
     """
     figure = draw(*arguments)
-    with rc_context({"svg.hashsalt": "goal-sweep"}):
+    fonts = families(texts_of(figure))
+    settings = {"svg.hashsalt": "goal-sweep", "font.family": fonts, "pdf.fonttype": pdf_font_type(fonts)}
+    with rc_context(settings):
+        if len(fonts) > 1:  # drawn again, because a text keeps the fonts that it was made with
+            figure = draw(*arguments)
+        make_drawable(figure)
         for path in paths:
             figure.savefig(path, metadata=_UNDATED[path.suffix])
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import textwrap
 from functools import cache
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 from matplotlib.textpath import TextPath
 
 from analysis.blocks import NEAR, Block, CellSummary, Grid, gap_text, mean_text
 from analysis.figures.colours import FAINT, INK, WHITE, ColourScale, scale_of, text_colour
+from analysis.figures.fonts import drawable, families, wrapped
 from analysis.run_schema import DIRECTION_TITLES
 
 _CELL = (1.22, 0.56)
 _LEFT, _RIGHT, _BETWEEN, _TOP = 0.95, 0.25, 0.42, 1.12
 _LINE, _EMPTY = "#d8dee4", "#f6f6f6"
+_LONGEST = 46
+"""The most room for the name of a weight, in points."""
 _DPI = 200
 
 
@@ -38,8 +41,8 @@ def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
     grid_width, grid_height = columns * _CELL[0], rows * _CELL[1]
     width = _LEFT + len(grids) * grid_width + (len(grids) - 1) * _BETWEEN + _RIGHT
     # Point sizes: 7.5 pt letters of this font are about 0.0585 inch wide.
-    notes = textwrap.wrap(block.caption(measure).replace(f"{NEAR}:", "ring:"), int((width - 0.4) / 0.0585))
-    title = textwrap.wrap(block.key.title, int((width - 0.4) / 0.098))
+    notes = wrapped(block.caption(measure).replace(f"{NEAR}:", "ring:"), int((width - 0.4) / 0.0585))
+    title = wrapped(block.key.title, int((width - 0.4) / 0.098))
     top, bottom = _TOP + 0.22 * (len(title) - 1), 0.28 + 0.145 * len(notes)
     height = top + grid_height + bottom
 
@@ -125,18 +128,21 @@ def _draw_weight(axes: Axes, x: float, y: float, letter: str, name: str, *, cent
 
     These are two plain texts, because matplotlib parses mathematics again for each file, a third of the drawing time.
     """
-    wide, raised = 7.4, _width(name, 8)  # in points; the letter is as wide in this font at size 11
-    start = -(wide + raised) / (2 if centred else 1)
-    for text, offset, size, style in ((letter, (start, 0), 11, "italic"), (name, (start + wide, 4), 8, "normal")):
+    name = drawable(name)
+    # In points; the letter is as wide in this font at size 11, and a long name is shrunk.
+    wide, raised = 7.4, _width(name, 8, tuple(families([name])))
+    small = 8 * min(1.0, _LONGEST / max(raised, 1.0))
+    start = -(wide + raised * small / 8) / (2 if centred else 1)
+    for text, offset, size, style in ((letter, (start, 0), 11, "italic"), (name, (start + wide, 4), small, "normal")):
         axes.annotate(
             text, (x, y), offset, textcoords="offset points", size=size, style=style, color=INK, annotation_clip=False
         )
 
 
 @cache
-def _width(text: str, size: float) -> float:
-    """The width of a text, in points."""
-    width: float = TextPath((0, 0), text, size=size).get_extents().width
+def _width(text: str, size: float, fonts: tuple[str, ...]) -> float:
+    """The width of a text in the first of these font families that has it, in points."""
+    width: float = TextPath((0, 0), text, size=size, prop=FontProperties(family=fonts)).get_extents().width
     return width
 
 

@@ -6,14 +6,18 @@ Imports `analysis.statistics`; the report may import it.
 from __future__ import annotations
 
 from analysis.published.numbers import (
+    NUM_RUNS,
     GridComparison,
     compare_blocks,
     published_blocks,
     published_key,
     published_table,
 )
+from analysis.published.verdicts import VERDICTS
 
 __all__ = [
+    "NUM_RUNS",
+    "VERDICTS",
     "GridComparison",
     "compare_blocks",
     "published_blocks",

@@ -12,7 +12,8 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
-from analysis.blocks import Block, BlockKey, CellSummary, Grid
+from analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective
+from analysis.published.verdicts import CellComparison, Verdict, judge
 from analysis.run_schema import METRICS, OBJECTIVES, Metric
 from analysis.statistics import compare_printed
 
@@ -29,6 +30,7 @@ _PROTOCOL = (
     f"Mean ± standard deviation over {NUM_RUNS} runs, as printed by Xuan & Chen 2022 (arXiv:2210.13188). "
     "Test split. Seeds, selection rule and data fingerprint are not stated there."
 )
+_BRIEF = f"mean ± std of {NUM_RUNS} runs as printed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +39,24 @@ class GridComparison:
 
     block: Block
     metric: Metric
-    cells: Mapping[tuple[str, str], tuple[CellSummary, CellSummary]]
-    """``(pair, triplet)`` to the sweep's cell and the printed one (a mean of 3 runs), where both have a mean."""
+    cells: Mapping[Objective, CellComparison]
+    """By ``(pair, triplet)``, where the sweep's cell and the printed one (a mean of 3 runs) both have a mean."""
     spearman: float | None
-    """Rank correlation of the means over these cells, -1 to 1; None with fewer than 3 cells or a constant side."""
+    """Rank correlation over these cells, -1 to 1, of the printed means and the sweep's as measured, not rounded; None
+    with fewer than 3 cells or a constant side."""
     kendall: float | None
     """Kendall's tau-b of the same."""
     mean_difference: float
     """Mean of the sweep's minus the published values, in points."""
+
+    def count(self, *verdicts: Verdict) -> int:
+        """The number of cells with one of these verdicts."""
+        return sum(cell.verdict in verdicts for cell in self.cells.values())
+
+    @property
+    def num_within(self) -> int:
+        """The number of cells within both spreads, including those that are equal as printed."""
+        return self.count("equal", "within both spreads")
 
 
 def published_blocks() -> tuple[Block, ...]:
@@ -59,7 +71,7 @@ def published_blocks() -> tuple[Block, ...]:
             for metric in METRICS.values()
             if len(part := frame[(frame["direction"] == metric.direction) & (frame["metric"] == metric.name)])
         }
-        blocks.append(Block(key=key, slug=key.slug, protocol=_PROTOCOL, grids=grids))
+        blocks.append(Block(key=key, slug=key.slug, protocol=_PROTOCOL, grids=grids, brief=_BRIEF))
     return tuple(blocks)
 
 
@@ -92,15 +104,11 @@ def published_key(key: BlockKey) -> tuple[str, str, str, str]:
     """Dataset, framework, backbone and stage of a block under their names in the published tables.
 
     The paper trains VSE-infinity in one stage, `train`, on the regions `butd` or the grid features `wsl`. Here that
-    stage is `frozen` with precomputed regions, and `finetune` with the backbone that computes the grid features. The
-    tag of the weights is removed from a timm name, and the image size from the name of the vision transformer.
+    stage is `frozen` with precomputed regions, and `finetune` with the backbone that computes the grid features.
     """
-    backbone, stage = key.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16"), key.stage
-    if key.framework == "vse_infty" and key.backbone.startswith("butd") and stage == "frozen":
-        backbone, stage = "butd", "train"
-    if key.framework == "vse_infty" and key.backbone.startswith("resnext101_32x8d.fb_wsl") and stage == "finetune":
-        backbone, stage = "wsl", "train"
-    return key.dataset, key.framework, backbone, stage
+    ours = {"butd": "frozen", "wsl": "finetune"}
+    is_train = key.framework == "vse_infty" and ours.get(key.paper_backbone) == key.stage
+    return key.dataset, key.framework, key.paper_backbone, "train" if is_train else key.stage
 
 
 def _grid(metric: Metric, rows: pd.DataFrame, median_midpoint: bool) -> Grid:
@@ -124,12 +132,13 @@ def _compare(block: Block, ours: Grid, theirs: Grid) -> GridComparison | None:
     means = {key: (mine[key], printed[key]) for key in mine if key in printed}
     if not means:
         return None
-    a, b = (list(side) for side in zip(*means.values(), strict=True))
+    # Rounded far below what is measured, so that equal means remain equal despite rounding errors.
+    a, b = ([round(mean, 9) for mean in side] for side in zip(*means.values(), strict=True))
     ranked = len(means) >= 3 and len(set(a)) > 1 and len(set(b)) > 1
     return GridComparison(
         block=block,
         metric=ours.metric,
-        cells={key: (ours.cells[key], theirs.cells[key]) for key in means},
+        cells=judge({key: (ours.cells[key], theirs.cells[key]) for key in means}),
         spearman=float(stats.spearmanr(a, b).statistic) if ranked else None,
         kendall=float(stats.kendalltau(a, b).statistic) if ranked else None,
         mean_difference=sum(a) / len(a) - sum(b) / len(b),

@@ -14,18 +14,17 @@ import pandas as pd
 from analysis.blocks import Block, CellSummary, mean_text, number_text
 from analysis.errors import AnalysisError
 from analysis.figures import Scale, assign_colours, draw_heatmap, draw_rank_diagram, write_figure
-from analysis.published import GridComparison, published_blocks, published_key, published_table
-from analysis.report.document import Section
+from analysis.published import published_blocks, published_key, published_table
+from analysis.report.latex import stack_to_latex, stacks, text_table_to_latex, to_latex
+from analysis.report.overview import overview_to_latex
 from analysis.report.tables import (
     TextTable,
-    text_table_to_latex,
     text_table_to_markdown,
     to_csv,
-    to_latex,
     to_markdown,
 )
 from analysis.run_schema import BASELINE, METRICS, RSUM, Metric, measure_slug
-from analysis.statistics import RankComparison, rank_objectives
+from analysis.statistics import rank_blocks
 
 NAMES = ("goal_grid", "state_of_the_art", "gradient_validation")
 """The published tables that can be rendered; the first contains the grids."""
@@ -40,16 +39,6 @@ _MODELS = {
 _VALIDATED = {"resnet152_ft": ("resnet152", ("finetune",)), "butd": ("butd", ("train",)), "wsl": ("wsl", ("train",))}
 # The order of the columns in the paper's tables: one direction after the other.
 _RECALLS = sorted((metric for metric in METRICS.values() if metric is not RSUM), key=lambda m: m.direction)
-
-
-def published_section(blocks: Sequence[Block], comparisons: Iterable[GridComparison]) -> Section:
-    """A sweep's blocks compared with the paper: grids cell by cell, and the paper's two other tables."""
-    tables = [_comparison_table(comparison) for comparison in comparisons]
-    return Section(
-        anchor="published",
-        title="Compared with the published numbers",
-        tables=(*tables, state_of_the_art(blocks), gradient_validation(blocks)),
-    )
 
 
 def state_of_the_art(blocks: Sequence[Block] = ()) -> TextTable:
@@ -123,24 +112,12 @@ def render_published(name: str, out: Path, scale: Scale = "paper") -> tuple[Path
     return tuple(_write(out / f"{name}.{suffix}", text) for suffix, text in texts.items())
 
 
-def published_ranks(blocks: Iterable[Block]) -> dict[Metric, RankComparison]:
-    """Ranks of the objectives over published blocks, for each metric with enough blocks."""
-    blocks, found = list(blocks), {}
-    for metric in METRICS.values():
-        rows = {
-            block.slug: {"/".join(objective): mean for objective, mean in block.grids[metric.key].means.items()}
-            for block in blocks
-            if metric.key in block.grids
-        }
-        comparison = rank_objectives(pd.DataFrame(rows).T.astype(float))
-        if comparison is not None:
-            found[metric] = comparison
-    return found
-
-
 def _render_ranks(out: Path) -> list[Path]:
     files = []
-    for metric, comparison in published_ranks(published_blocks()).items():
+    for metric in _RECALLS[::3]:
+        comparison = rank_blocks(published_blocks(), metric)
+        if comparison is None:
+            continue
         title = f"{metric.label} over {comparison.num_blocks} published blocks"
         stem = f"ranks-{metric.direction}-{measure_slug(metric.name)}"
         paths = [out / f"{stem}.{suffix}" for suffix in ("png", "pdf", "svg")]
@@ -160,43 +137,15 @@ def _render_grids(out: Path, scale: Scale) -> list[Path]:
         pictures = [out / "heatmaps" / f"{block.slug}-r1.{suffix}" for suffix in ("png", "pdf", "svg")]
         write_figure(pictures, draw_heatmap, block, colours[block.key])
         files += pictures
-    return files
+    for stack in stacks(blocks):
+        files.append(_write(out / "tables" / f"{stack.slug}.tex", stack_to_latex(stack, colours)))
+    return [*files, _write(out / "tables" / "overview.tex", overview_to_latex(blocks, colours) or "")]
 
 
 def _write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def _comparison_table(comparison: GridComparison) -> TextTable:
-    """A grid of the sweep and the paper: both means, their difference, and the rank correlation."""
-    rows = [
-        (
-            "/".join(objective),
-            mean_text(ours.mean or 0.0, ours.std),
-            mean_text(theirs.mean or 0.0, theirs.std),
-            f"{(ours.mean or 0.0) - (theirs.mean or 0.0):+.1f}",
-            str(ours.n),
-        )
-        for objective, (ours, theirs) in comparison.cells.items()
-    ]
-    return TextTable(
-        title=f"{comparison.block.key.title}: {comparison.metric.title}",
-        head=("objective", "ours", "paper", "difference", "n (ours)"),
-        rows=tuple(rows),
-        note=_correlation_note(comparison),
-    )
-
-
-def _correlation_note(comparison: GridComparison) -> str:
-    if comparison.spearman is None:
-        return "Too few cells, or too many equal values, for a rank correlation."
-    return (
-        f"Rank correlation over {len(comparison.cells)} cells: Spearman {comparison.spearman:+.2f}, Kendall "
-        f"{comparison.kendall:+.2f}; mean difference {comparison.mean_difference:+.1f} points. "
-        "The paper's numbers are means of 3 runs."
-    )
 
 
 def _printed(line: Mapping[Hashable, str], measure: str) -> str:

@@ -9,16 +9,18 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.blocks import Block, count_text, list_text, seeds_text
-from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, write_figure
+from analysis.blocks import Block, BlockKey, count_text, list_text, seeds_text
+from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, undrawable, write_figure
 from analysis.published import GridComparison, compare_blocks, published_blocks
 from analysis.report.answer import answers_of, forest_figures
+from analysis.report.compared import published_section
 from analysis.report.contents import Report, report_to_markdown
 from analysis.report.document import GridTable, ReportFolder, Section, files_of_report
 from analysis.report.html import report_to_html
+from analysis.report.latex import stack_to_latex, stacks, to_latex
 from analysis.report.learning import learning_sections
 from analysis.report.links import best_runs
-from analysis.report.published_tables import published_section
+from analysis.report.overview import overview_to_latex
 from analysis.report.runs import Locate, runs_of
 from analysis.report.sections import (
     block_section,
@@ -32,7 +34,7 @@ from analysis.report.sections import (
 )
 from analysis.report.side_by_side import Groups, columns_of, side_by_side_section
 from analysis.report.significance import significance_section
-from analysis.report.tables import to_csv, to_latex, to_markdown
+from analysis.report.tables import to_csv, to_markdown
 from analysis.run_schema import MEASURES, measure_slug
 from analysis.statistics import (
     TEST_SELECTION_WARNING,
@@ -219,6 +221,7 @@ def _report(
     with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
         for section in block_sections:
             _write_tables(section, folder, figures)
+        _write_paper_tables(blocks, colours, folder)
         forests = forest_figures(answers, folder, figures)
         details = _details(results, groups, comparisons, folder, figures)
     return Report(
@@ -258,7 +261,7 @@ def _details(
 def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparison] | None) -> list[str]:
     sweep, blocks = results.sweep, results.blocks
     notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep), *_imported_note(sweep)]
-    notes += results.elsewhere
+    notes += [*results.elsewhere, *_font_note(results)]
     if comparisons is not None and not comparisons:
         notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
     notes += settings_notes(sweep, blocks)
@@ -268,6 +271,20 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
         f"Sweep {name!r} has no finished block with the same dataset, framework and backbone."
         for name in list(results.sweeps)[1:]
         if name not in shown
+    ]
+
+
+def _font_note(results: _Results) -> list[str]:
+    """Which characters of the names figures cannot show."""
+    cells = {
+        "".join(objective) for block in results.blocks for grid in block.grids.values() for objective in grid.cells
+    }
+    lost = undrawable("".join([*results.sweeps, *(block.key.title for block in results.blocks), *sorted(cells)]))
+    if not lost:
+        return []
+    return [
+        f"No font on this machine has {' '.join(lost)}; figures show the code points of these characters. Install a "
+        "font that has them, such as one of the Noto fonts, and write the report again."
     ]
 
 
@@ -325,3 +342,13 @@ def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter)
         figures.submit(write_figure, paths, draw_heatmap, block, table.colour, measure)
     for table in grids[:1]:
         folder.write(f"tables/{table.block.slug}.csv", to_csv(table.block))
+
+
+def _write_paper_tables(blocks: Sequence[Block], colours: Mapping[BlockKey, str], folder: ReportFolder) -> None:
+    """Write the tables of more than one block: stages or backbones stacked, and the overview of all blocks."""
+    for measure in MEASURES:
+        suffix = "" if measure == "R@1" else f"-{measure_slug(measure)}"
+        for stack in stacks(blocks):
+            folder.write(f"tables/{stack.slug}{suffix}.tex", stack_to_latex(stack, colours, measure))
+        if overview := overview_to_latex(blocks, colours, measure):
+            folder.write(f"tables/overview{suffix}.tex", overview)

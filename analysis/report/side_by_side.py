@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.blocks import MODEL_COLUMNS, Block, BlockKey, CellSummary, number_text
+from analysis.blocks import MODEL_COLUMNS, Block, BlockKey, CellSummary, change_text, number_text
 from analysis.figures import draw_side_by_side, write_figure
 from analysis.report.document import FigureLink, ReportFolder, Section
 from analysis.report.tables import TextTable
@@ -128,7 +128,7 @@ def _table(title: str, columns: Sequence[Column], metric: Metric) -> TextTable:
         row = ["/".join(objective), _text(first)]
         for cell in others:
             change = _change(first, cell)
-            row += [_text(cell), "--" if change is None else f"{change:+.1f}"]
+            row += [_text(cell), "--" if change is None else change_text(change)]
         rows.append(tuple(row))
     head = ("objective", labels[0], *(word for label in labels[1:] for word in (label, "change")))
     return TextTable(title=f"{title}: {metric.label}", head=head, rows=tuple(rows))

@@ -32,7 +32,7 @@ from analysis.statistics.effects import (
     whole_subjects,
 )
 from analysis.statistics.epoch_curves import COSTS, CURVES, Curve, costs, curves, drawn_runs, runs_without, seeds_note
-from analysis.statistics.ranks import MIN_BLOCKS, RankComparison, rank_objectives
+from analysis.statistics.ranks import MIN_BLOCKS, RankComparison, rank_blocks, rank_objectives
 
 __all__ = [
     "COSTS",
@@ -61,6 +61,7 @@ __all__ = [
     "marginals",
     "of_block",
     "paired_differences",
+    "rank_blocks",
     "rank_objectives",
     "runs_frame",
     "runs_without",

@@ -137,7 +137,7 @@ def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Bl
             without_interval=found.unjudged,
             from_baseline=found.from_baseline,
         )
-    return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids)
+    return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids, brief=_brief(sweep, key))
 
 
 def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, triplet: str) -> tuple[Gap, ...]:
@@ -164,6 +164,12 @@ def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
         f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(sweep.seeds), 'seed')} ({seeds}); "
         f"n is shown where seeds are missing. {_selection(sweep, key)} Data fingerprint {key.data_fingerprint}."
     )
+
+
+def _brief(sweep: SweepRuns, key: BlockKey) -> str:
+    """The number of seeds and any selection on test, for a caption of two lines."""
+    on_test = ", SELECTED ON TEST" if stages_selected_on_test(sweep, key) else ""
+    return f"mean ± std of {count_text(len(sweep.seeds), 'seed')}{on_test}"
 
 
 def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:

@@ -6,13 +6,16 @@ Source: Demšar 2006, "Statistical comparisons of classifiers over multiple data
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+
+from analysis.blocks import Block
+from analysis.run_schema import Metric
 
 MIN_BLOCKS = 3
 """The fewest blocks over which objectives are ranked."""
@@ -67,9 +70,9 @@ def rank_objectives(means: pd.DataFrame) -> RankComparison | None:
     # Rounded, so that equal means remain equal despite rounding errors.
     ranks = whole.round(9).rank(axis=1, ascending=False)
     mean_ranks = ranks.mean().sort_values(kind="stable")
-    statistic, p = stats.friedmanchisquare(*(whole[name].round(9) for name in whole))
-    if np.isnan(statistic):  # all objectives are equal in every block
-        statistic, p = 0.0, 1.0
+    statistic, p = 0.0, 1.0
+    if (ranks.nunique(axis=1) > 1).any():  # otherwise all objectives are equal in every block
+        statistic, p = stats.friedmanchisquare(*(whole[name].round(9) for name in whole))
     return RankComparison(
         num_blocks=num_blocks,
         mean_ranks={str(name): float(rank) for name, rank in mean_ranks.items()},
@@ -77,6 +80,20 @@ def rank_objectives(means: pd.DataFrame) -> RankComparison | None:
         p=float(p),
         critical_difference=_critical_q(num_objectives) * _unit(num_objectives, num_blocks),
     )
+
+
+def rank_blocks(blocks: Iterable[Block], metric: Metric) -> RankComparison | None:
+    """Rank objectives, named ``pair/triplet``, over the blocks that have a mean of every objective.
+
+    Returns:
+        None with fewer than three such blocks or three objectives.
+    """
+    rows = {
+        block.slug: {"/".join(objective): mean for objective, mean in block.grids[metric.key].means.items()}
+        for block in blocks
+        if metric.key in block.grids
+    }
+    return rank_objectives(pd.DataFrame(rows).T.astype(float))
 
 
 def _unit(num_objectives: int, num_blocks: int) -> float:

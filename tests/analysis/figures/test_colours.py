@@ -43,6 +43,20 @@ def test_published_models_keep_their_colour_and_others_take_turns() -> None:
     assert list(colours.values()) == [GREEN, BLUE, YELLOW, RED, GREEN, GREEN, BLUE]
 
 
+def test_real_backbone_names_have_the_papers_colours() -> None:
+    wsl = "resnext101_32x8d.fb_wsl_ig1b_ft_in1k"
+    keys = [
+        key(backbone="resnet152.tv_in1k"),
+        key(backbone="vit_base_patch16_224.augreg_in21k_ft_in1k", stage="finetune"),
+        key("f30k", backbone="vit_base_patch16_224.augreg_in21k_ft_in1k", stage="finetune"),
+        key("coco", "vse_infty", wsl, "finetune"),
+        key("f30k", "vse_infty", wsl, "finetune"),
+        key("f30k", "vse_infty", "butd_region"),
+        key("f30k", "vse_infty", "resnext101_32x8d.tv_in1k"),  # not of the paper
+    ]
+    assert list(assign_colours(keys).values()) == [GREEN, BLUE, YELLOW, RED, RED, GREEN, GREEN]
+
+
 @pytest.mark.parametrize("full", [GREEN, BLUE, RED, YELLOW])
 def test_text_stands_out_on_every_shade(full: str) -> None:
     scale = ColourScale(low=0.0, high=1.0, full=full)

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from analysis import published as package
-from analysis.blocks import Block, CellSummary
-from analysis.published import compare_blocks, published_blocks
+from analysis.blocks import Block, BlockKey, CellSummary
+from analysis.published import compare_blocks, published_blocks, published_key
 from analysis.statistics import cells_frame
 
 CSV = Path(package.__file__).parent / "goal_grid.csv"
@@ -44,9 +44,64 @@ def test_comparison_with_the_paper() -> None:
     assert (up.spearman, up.kendall) == (pytest.approx(1.0), pytest.approx(1.0))
     assert down.spearman == pytest.approx(-1.0)
     assert up.mean_difference == pytest.approx(50.0)
+    assert (up.num_within, up.count("higher")) == (0, 15)
     assert len(up.cells) == 15
     assert compare_blocks([shifted(vit, 1.0, "resnet18")], published) == ()
     few = {k: c for k, c in list(same.grids["i2t_r1"].cells.items())[:2]}
     two = replace(same, grids={"i2t_r1": replace(same.grids["i2t_r1"], cells=few)})
     (small,) = compare_blocks([two], published)
     assert (small.spearman, small.kendall, len(small.cells)) == (None, None, 2)
+
+
+def test_the_papers_own_runs_are_equal_in_every_cell() -> None:
+    """Means of runs carry rounding errors, which must not break the ties of the printed means."""
+    published = published_blocks()
+    runs = [
+        replace(
+            block,
+            grids={
+                key: replace(
+                    grid,
+                    cells={
+                        objective: replace(cell, mean=((cell.mean or 0) * 3 + 0.1 - 0.1) / 3 + 1e-13 * index)
+                        for index, (objective, cell) in enumerate(grid.cells.items())
+                    },
+                )
+                for key, grid in block.grids.items()
+            },
+        )
+        for block in published
+    ]
+    comparisons = compare_blocks(runs, published)
+    assert len(comparisons) == 20
+    for comparison in comparisons:
+        assert (comparison.count("equal"), comparison.num_within) == (15, 15)
+        assert (comparison.spearman, comparison.kendall) == (pytest.approx(1.0), pytest.approx(1.0))
+
+
+def test_rank_correlation_is_of_unrounded_means() -> None:
+    """Two objectives that are equal to one decimal still have an order."""
+    block = published_blocks()[0]
+    grid = block.grids["i2t_r1"]
+    ordered = sorted(grid.cells, key=lambda key: grid.cells[key].mean or 0)
+    cells = {key: replace(cell, mean=40 + 0.001 * ordered.index(key)) for key, cell in grid.cells.items()}
+    ours = replace(block, grids={"i2t_r1": replace(grid, cells=cells)})
+    (comparison,) = compare_blocks([ours], [block])
+    assert comparison.spearman == pytest.approx(0.99, abs=0.01)  # not 1, because some printed means are equal
+
+
+@pytest.mark.parametrize(
+    ("backbone", "stage", "name"),
+    [
+        ("resnext101_32x8d.fb_wsl_ig1b_ft_in1k", "finetune", ("wsl", "train")),
+        ("resnext101_32x8d.fb_wsl_ig1b_ft_in1k", "frozen", ("wsl", "frozen")),
+        ("butd_region", "frozen", ("butd", "train")),
+        ("wsl", "train", ("wsl", "train")),
+        ("resnet50.tv_in1k", "finetune", ("resnet50", "finetune")),
+    ],
+)
+def test_real_backbones_have_the_papers_names(backbone: str, stage: str, name: tuple[str, str]) -> None:
+    key = BlockKey(
+        dataset="f30k", framework="vse_infty", backbone=backbone, stage=stage, variant="paper", data_fingerprint=""
+    )
+    assert published_key(key) == ("f30k", "vse_infty", *name)

@@ -9,13 +9,14 @@ import pytest
 from analysis import AnalysisError, render_published
 from analysis.figures import draw_rank_diagram
 from analysis.published import published_blocks
-from analysis.report.published_tables import published_ranks
 from analysis.run_schema import METRICS
+from analysis.statistics import rank_blocks
 
 
 def test_rendering_writes_all_blocks(tmp_path: Path) -> None:
     files = render_published("goal_grid", tmp_path)
-    assert len(files) == 10 * 6 + 6  # tables in three forms, heatmaps in three; rank diagrams of two directions
+    # Tables in three forms, heatmaps in three; rank diagrams of two directions; five stacked tables and the overview.
+    assert len(files) == 10 * 6 + 6 + 6
     assert all(file.stat().st_size > 500 for file in files)
     text = (tmp_path / "tables" / "coco-vse_infty-wsl-train.md").read_text()
     row = "| **P sig-ms** | 70.3 ± 0.2 | **71.5 ± 0.4** | 71.4 ± 0.5 | 53.9 ± 0.4 | **54.2 ± 0.0** | 53.6 ± 0.6 |"
@@ -31,7 +32,8 @@ def test_unknown_names_are_an_error(tmp_path: Path) -> None:
 
 
 def test_the_published_blocks_rank_as_their_tables_say() -> None:
-    ranks = published_ranks(published_blocks())[METRICS["i2t_r1"]]
+    ranks = rank_blocks(published_blocks(), METRICS["i2t_r1"])
+    assert ranks is not None
     assert ranks.num_blocks == 10
     assert next(iter(ranks.mean_ranks)) == "sig-ms/cir"
     assert list(ranks.mean_ranks)[-1] == "con/con"

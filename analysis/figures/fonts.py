@@ -1,0 +1,106 @@
+"""Text of any script in figures: fonts of this machine fill in for what matplotlib's own font lacks.
+
+What no font has is drawn as its code point, such as ``U+0E01``.
+"""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+import unicodedata
+from collections.abc import Iterable
+from functools import cache
+from itertools import groupby
+
+from matplotlib import rcParams
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontEntry, FontProperties, findSystemFonts, fontManager, get_font
+from matplotlib.text import Text
+
+_PREFERRED = ("Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans", "Hiragino", "PingFang", "Microsoft", "Malgun")
+"""Beginnings of the names of fonts that go well with matplotlib's own, best first."""
+_UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
+"""Categories of characters that leave no ink: controls, joiners and spaces."""
+# Few of these fonts have a bold face; the regular one will do.
+logging.getLogger("matplotlib.font_manager").addFilter(lambda record: "find font weight" not in record.getMessage())
+
+
+def undrawable(text: str) -> str:
+    """The characters of a text that no font of this machine has, each once."""
+    return "".join(character for character in _lacking(text) if _font(character) is None)
+
+
+def drawable(text: str) -> str:
+    """The text with the code points of what no font has."""
+    if not (lost := set(undrawable(text))):
+        return text
+    runs = (("".join(run), is_lost) for is_lost, run in groupby(text, key=lost.__contains__))
+    return "".join(" ".join(f"U+{ord(c):04X}" for c in run) if is_lost else run for run, is_lost in runs)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text as it can be drawn, in lines of at most ``width`` Latin letters; a Chinese character counts as two."""
+    filler = "\uffff"
+    wide = "".join(c + filler * (unicodedata.east_asian_width(c) in "WF") for c in drawable(text))
+    return [line.replace(filler, "") for line in textwrap.wrap(wide, width)]
+
+
+def families(texts: Iterable[str]) -> list[str]:
+    """Font families for these texts: matplotlib's own, then others that have the characters that it lacks."""
+    found = [_font(character) for character in _lacking("".join(texts))]
+    return [*rcParams["font.family"], *dict.fromkeys(name for name in found if name is not None)]
+
+
+def pdf_font_type(names: Iterable[str]) -> int:
+    """The type of fonts in PDF: 42 (TrueType), because journals refuse 3, or 3 where a font is not TrueType."""
+    files = (entry.fname for name in names for entry in fontManager.ttflist if entry.name == name)
+    return 42 if all(file.lower().endswith(".ttf") for file in files) else 3
+
+
+def texts_of(figure: Figure) -> list[str]:
+    """All texts of a figure."""
+    labels = [label for axes in figure.axes for label in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+    return [text.get_text() for text in (*figure.findobj(Text), *labels)]
+
+
+def make_drawable(figure: Figure) -> None:
+    """Write the code points of what no font has into the texts of a figure, except the labels of ticks."""
+    for text in figure.findobj(Text):
+        if undrawable(text.get_text()):
+            text.set_text(drawable(text.get_text()))
+
+
+def _lacking(text: str) -> str:
+    """The characters that matplotlib's own font lacks, each once; it has all of ASCII."""
+    if text.isascii():
+        return ""
+    own = _characters(fontManager.findfont(FontProperties()))
+    return "".join(c for c in dict.fromkeys(text) if ord(c) not in own and unicodedata.category(c) not in _UNSEEN)
+
+
+@cache
+def _font(character: str) -> str | None:
+    """The best family that has a character; None if no font has it."""
+    having = (entry.name for entry in _entries() if ord(character) in _characters(entry.fname))
+    return next(having, None)
+
+
+@cache
+def _entries() -> list[FontEntry]:
+    """All fonts, best first; matplotlib lists a machine's fonts only once, so new ones are added."""
+    known = {entry.fname for entry in fontManager.ttflist}
+    for path in findSystemFonts():
+        if path not in known:
+            fontManager.addfont(path)
+    # Matplotlib's font of last resort has a placeholder for every character.
+    return sorted((e for e in fontManager.ttflist if not e.name.startswith("Last Resort")), key=_preference)
+
+
+def _preference(entry: FontEntry) -> tuple[int, bool, bool, str]:
+    rank = next((i for i, name in enumerate(_PREFERRED) if entry.name.startswith(name)), len(_PREFERRED))
+    return rank, "Sans" not in entry.name, entry.weight != 400 or entry.style != "normal", entry.name
+
+
+@cache
+def _characters(path: str) -> frozenset[int]:
+    return frozenset(get_font(path).get_charmap())

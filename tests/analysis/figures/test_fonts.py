@@ -1,0 +1,67 @@
+"""Figures with names in other scripts: fonts of the machine fill in, and what none has is a code point."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from analysis.blocks import Block
+from analysis.figures import draw_heatmap, undrawable, write_figure
+from analysis.figures.colours import GREEN
+from analysis.figures.fonts import drawable, families, make_drawable, pdf_font_type, texts_of, wrapped
+from tests.helpers.analysis_cases import example
+
+NOWHERE = "\U000e0fff"
+"""No font has this unassigned character."""
+
+
+def named(name: str) -> Block:
+    """The example with a name as its dataset and as a weight."""
+    block = example()
+    grids = {
+        key: replace(grid, cells={(pair.replace("sig-ms", name), t): cell for (pair, t), cell in grid.cells.items()})
+        for key, grid in block.grids.items()
+    }
+    return replace(block, key=replace(block.key, dataset=name), grids=grids)
+
+
+def test_matplotlibs_own_font_is_enough_for_its_scripts() -> None:
+    assert undrawable("VSE∞ naïve Привет α") == ""
+    assert len(families(["VSE∞ naïve Привет α"])) == 1
+    assert pdf_font_type(families([""])) == 42
+
+
+def test_what_no_font_has_becomes_its_code_point() -> None:
+    assert undrawable(f"a{NOWHERE}b\u200d") == NOWHERE
+    assert drawable("plain") == "plain"
+    assert drawable(f"a {NOWHERE}{NOWHERE} b") == "a U+E0FFF U+E0FFF b"
+    figure = Figure()
+    figure.text(0, 0, f"x{NOWHERE}")
+    make_drawable(figure)
+    assert "xU+E0FFF" in texts_of(figure)
+
+
+def test_chinese_characters_are_two_letters_wide() -> None:
+    assert wrapped("plain words in lines", 11) == ["plain words", "in lines"]
+    assert all(len(line) <= 5 for line in wrapped("a" * 10, 5))
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
+def test_every_heatmap_is_drawn_without_a_missing_glyph(tmp_path: Path, suffix: str) -> None:
+    """Matplotlib warns of a missing glyph, and warnings are errors here; the machine may or may not have the fonts."""
+    path = tmp_path / f"a.{suffix}"
+    write_figure([path], draw_heatmap, named(f"表情 ภาษา {NOWHERE}"), GREEN)
+    assert path.stat().st_size > 1000
+
+
+def test_a_font_of_the_machine_fills_in(tmp_path: Path) -> None:
+    if undrawable("表情"):
+        pytest.skip("no font on this machine has Chinese characters")
+    assert len(families(["表情"])) == 2
+    assert all(len(line) <= 3 for line in wrapped("表情表情表情", 6))
+    for name in ("表情", "表"):
+        write_figure([tmp_path / f"{name}.png"], draw_heatmap, named(name), GREEN)
+    assert (tmp_path / "表情.png").read_bytes() != (tmp_path / "表.png").read_bytes()
