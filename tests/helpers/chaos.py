@@ -131,15 +131,16 @@ def run_through(folder: Path, log: Log, *, most: int, until: float = math.inf) -
             arguments += ["--set", "resources.watchdog=10"]
             log.counts[f"a cell {end}"] += 1
         driver = Driver(folder, number, *arguments, environment=environment)
+        fault = log.random.choice(FAULTS)
         happened = True
         while driver.process.poll() is None:
-            # Where a fault cannot happen yet, such as the death of a worker while Ray starts, another follows soon.
-            time.sleep(log.random.uniform(0.5, 5.0) if happened else 0.3)
+            # A fault that cannot happen yet, such as the death of a worker while Ray starts, is tried again soon.
+            time.sleep(log.random.uniform(0.5, 5.0) if happened else 0.1)
             if more() and driver.process.poll() is None:
-                fault = log.random.choice(FAULTS)
                 happened = _FAULTS[fault](folder, driver, log.random)
                 log.counts[fault] += happened
                 faults += happened
+                fault = log.random.choice(FAULTS) if happened else fault
         driver.clean()
         status = driver.process.returncode
         log.counts[f"exit {status}"] += 1

@@ -328,3 +328,11 @@ def test_the_wish_to_stop_concerns_one_launch_and_ends_with_it(store):
         assert not store.drivers.is_asked_to_stop(theirs.id)
     assert not store.drivers.is_asked_to_stop(mine.id)
     assert not DriverRecords(store.root / "missing").is_asked_to_stop(mine.id)
+
+
+@pytest.mark.parametrize("change", [{"pid": "x"}, {"pid": -1}, {"pid": 10**400}, {"ttl": [60]}, {"started": "now"}])
+def test_a_record_with_values_of_other_types_is_that_of_nobody(tmp_path, change):
+    (tmp_path / "L.json").write_text(json.dumps({"pid": 1, "ttl": 60, "started": 1.0, **change}))
+    state = DriverRecords(tmp_path).state("L")
+    assert state is not None
+    assert (state.alive, state.process.pid) == (True, 0)  # the time of the file decides
