@@ -30,6 +30,13 @@ def resolved(*objectives: str, seeds: tuple[int, ...] = (1,), **settings: Any) -
     return ResolvedSweep(config=config, data_fingerprint="f", weights={"test_byobnet": "random"})
 
 
+def scenes(*overrides: str) -> ResolvedSweep:
+    """The shipped sweep on drawn scenes."""
+    config = load_sweep("scenes.yaml", overrides)
+    weights = {item.name: "random" for item in config.model.backbones}
+    return ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
+
+
 def opened_in(folder: Path, *more: str) -> OpenedSweep:
     """The scenes sweep with two objectives and one seed, opened without drawing its scenes."""
     config = load_sweep("scenes", [*SETTINGS, f"store={folder}", *more])

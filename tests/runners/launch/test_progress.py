@@ -7,13 +7,7 @@ from rich.console import Console
 
 from runners.launch.live import overview
 from runners.launch.progress import SweepProgress
-from sweeps import ResolvedSweep, load_sweep
-
-
-def scenes(*overrides: str) -> ResolvedSweep:
-    config = load_sweep("scenes.yaml", overrides)
-    weights = {item.name: "random" for item in config.model.backbones}
-    return ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
+from tests.helpers.sweep_cases import scenes
 
 
 def shown(progress: SweepProgress) -> list[str]:

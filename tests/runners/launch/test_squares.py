@@ -12,8 +12,7 @@ from runners.launch.live import training_view
 from runners.launch.progress import SweepProgress
 from runners.launch.squares import ASCII, RICH, SHADES, Signs, legend, shade, square_grid
 from sweeps import ResolvedSweep
-from tests.helpers.sweep_cases import resolved
-from tests.runners.launch.test_progress import quickstart
+from tests.helpers.sweep_cases import resolved, scenes
 
 
 def text_of(renderable: object, width: int = 80, height: int = 24) -> list[str]:
@@ -79,7 +78,7 @@ def test_the_legend_explains_every_sign_within_80_columns(signs: Signs) -> None:
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50), (80, 16), (120, 30), (80, 8), (60, 24)])
 def test_the_view_never_has_more_lines_than_the_terminal(width: int, height: int, backbones: int) -> None:
     names = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"][:backbones]
-    progress = SweepProgress(quickstart("seeds=[1,2,3]", f"model.backbones=[{','.join(names)}]").trainings)
+    progress = SweepProgress(scenes("seeds=[1,2,3]", f"model.backbones=[{','.join(names)}]").trainings)
     progress.running(progress.standings[40].training, 1)
 
     lines = text_of(training_view(progress, "quickstart", width, height, RICH), width, height)
@@ -90,7 +89,7 @@ def test_the_view_never_has_more_lines_than_the_terminal(width: int, height: int
 
 
 def test_the_block_in_training_is_drawn_and_the_others_are_named() -> None:
-    progress = SweepProgress(quickstart("model.backbones=[resnet18,resnet34]").trainings)
+    progress = SweepProgress(scenes("model.backbones=[resnet18,resnet34]").trainings)
     busy = next(one for one in progress.standings if one.training.block.backbone == "resnet34")
     progress.running(busy.training, 1)
 
