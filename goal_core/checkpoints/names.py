@@ -36,7 +36,10 @@ def weights_in(folder: Path) -> Path:
     result = read_json(folder / "result.json")
     if result is None and not (folder / BEST).is_file():
         raise WeightsError(f"{folder} is not the folder of a finished training: it has no result.json")
-    stated = (result or {}).get("files", {}).get(BEST, {})
+    files = (result or {}).get("files", {})
+    stated = files.get(BEST, {}) if isinstance(files, dict) else None
+    if not isinstance(stated, dict):
+        raise DamagedError(f"{folder / 'result.json'} is damaged: it does not state the file of its weights")
     path = folder / Path(str(stated.get("name", BEST))).name
     if "sha256" in stated and path.is_file():
         with storage_errors(path, "read"), path.open("rb") as file:
