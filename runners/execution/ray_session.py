@@ -97,7 +97,7 @@ class RaySession:
             )
         except SystemExit:  # from Ray's own handler of SIGTERM
             raise KeyboardInterrupt from None
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        except Exception as error:  # Ray raises bare exceptions too, as when a node process does not come up in time
             if self.address is None:  # one of its processes was killed while it started
                 raise RayLostError(f"Ray did not start on this machine: {first_line(error)}; {AGAIN}") from error
             raise GoalError(f"cannot reach Ray at {self.address}: {first_line(error)}") from error
