@@ -63,7 +63,7 @@ class DeviceSpeed:
 
 DEVICES: Final[dict[Literal["cpu", "cuda"], DeviceSpeed]] = {
     # train_factor: 2.8 (resnet18) to 5.8 (tf_efficientnet_lite0). gmac_s: 0.08 for wide GRUs and BERT, 0.15 for narrow
-    # ones with their word vectors (emoji_vsepp). step_s: the quickstart's 12 ms a step.
+    # ones with their word vectors (emoji_vsepp). step_s: the scenes sweep's 12 ms a step.
     "cpu": DeviceSpeed(name="one AMD EPYC core", train_factor=4.0, gmac_s=0.12, step_s=0.01, fp32_factor=1.0),
     # train_factor: 3.1 (swin) to 4.0 (vit_base), timm's benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv. gmac_s: twice
     # that of training vit_base there. step_s and fp32_factor are assumed, not measured.

@@ -10,6 +10,7 @@ from goal_core.data import (
     IdMappedConfig,
     ImageConfig,
     KarpathyConfig,
+    PrecompConfig,
     RegionsConfig,
     ScenesConfig,
     XvlmJsonConfig,
@@ -23,6 +24,7 @@ CONFIGS: tuple[DataConfig, ...] = (
     IdMappedConfig(name="x", root="y"),
     XvlmJsonConfig(name="x", root="y", **FILES),
     RegionsConfig(name="x", root="y"),
+    PrecompConfig(name="x", root="y"),
     ScenesConfig(),
 )
 
@@ -53,7 +55,7 @@ def test_sizes_that_do_not_fit_are_refused(size: int, resize: int, message: str)
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_every_dataset_says_whether_it_has_images_and_files(config: DataConfig) -> None:
-    assert (config.image is None) == (config.format == "regions")
+    assert (config.image is None) == (config.format in ("precomp", "regions"))
     assert (config.root is None) == (config.format == "scenes")
     if config.root is not None:
         moved = replace(config, root="z")

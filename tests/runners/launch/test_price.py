@@ -97,9 +97,9 @@ def test_plan_of_a_sweep_that_never_ran_says_what_its_price_rests_on(
     assert "~1,800" in shown
     assert "--measure trains a few steps" in shown
 
-    assert run(["plan", "quickstart", "--json", "--store", str(tmp_path / "none")]) == 0
+    assert run(["plan", "scenes", "--json", "--store", str(tmp_path / "none")]) == 0
     frozen, finetune = json.loads(capsys.readouterr().out)
-    # What the quickstart took on one core of the calibrated machine: 0.050 h, 0.022 h and 46 MB a stage.
+    # What the scenes took on one core of the calibrated machine: 0.050 h, 0.022 h and 46 MB a stage.
     assert (frozen["hours_from"], frozen["disk_from"]) == ("calibration", "calibration")
     assert 0.05 / 3 < frozen["hours"] < 0.05 * 3
     assert 0.022 / 3 < finetune["hours"] < 0.022 * 3
