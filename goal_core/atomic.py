@@ -1,8 +1,8 @@
-"""Files that appear whole or not at all, on local disks and NFS, and that prove their content when they are read.
+"""Files that appear whole or not at all, on local disks and NFS.
 
 Every write goes to a temporary name in the same folder, is flushed to the disk, and takes its final name in one step;
 then the folder is flushed too. A process that dies at any instruction leaves the old file or the new one, and at most a
-temporary file, which `remove_leftovers` removes. A JSON object carries its own checksum. A read or write that fails
+temporary file, which `remove_leftovers` removes. A read or write that fails
 with an error that may pass (a full or read-only disk, a network folder that comes back) is repeated for a few seconds.
 """
 
@@ -10,25 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import itertools
-import json
-import math
 import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from goal_core.errors import GoalError
 
 _HOST = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
 _serial = itertools.count()
 _FOREIGN_LEFTOVER = 3600.0
-_CHECKSUM = "checksum"
-_MAX_DEPTH = 100
 T = TypeVar("T")
 RETRY_DELAYS: tuple[float, ...] = (0.1, 0.4, 1.0, 2.0)
 """Seconds before each further try at a read or write that failed."""
@@ -320,83 +315,3 @@ def read_bytes(path: Path) -> bytes | None:
             return None
 
     return perform("read", path, read)
-
-
-def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> bytes:
-    """Strict JSON in UTF-8, with a final newline; numbers that JSON lacks become ``"nan"``, ``"inf"``, ``"-inf"``.
-
-    Args:
-        content: the value.
-        indent: spaces of indentation; None for one line.
-        seal: give an object a key ``"checksum"``, which :func:`parse_json` verifies and removes.
-    """
-    finite = _finite(content)
-    if seal and isinstance(finite, dict):
-        finite.pop(_CHECKSUM, None)
-        finite[_CHECKSUM] = _checksum(finite)
-    return (json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, float) and not math.isfinite(content):
-        return str(content)
-    if isinstance(content, Mapping):
-        return {str(key): _finite(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_finite(value) for value in content]
-    return content
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The JSON object in ``path``, or None where there is no such file.
-
-    Raises:
-        DamagedError: the file exists but is not a complete JSON object, or does not match its checksum.
-        StorageError: it cannot be read.
-    """
-    content = read_bytes(path)
-    return None if content is None else parse_json(content, str(path))
-
-
-def parse_json(content: bytes, source: str) -> dict[str, Any]:
-    """Parse what :func:`json_bytes` wrote. An object without a checksum, from an earlier version, is accepted.
-
-    Args:
-        content: the JSON object in UTF-8.
-        source: where it comes from, for the message.
-
-    Raises:
-        DamagedError: it is not a complete JSON object of values that :func:`json_bytes` writes, or does not match its
-            checksum.
-    """
-    try:
-        parsed = json.loads(content.decode(), parse_constant=_refuse_constant)
-        if b"\\u" in content:  # half of a pair of escapes is no character, and could not be written again
-            json.dumps(parsed, ensure_ascii=False).encode()
-        if content.count(b"[") + content.count(b"{") > _MAX_DEPTH:
-            _refuse_deep(parsed)
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{source} is damaged: it is not valid JSON ({error})") from error
-    if not isinstance(parsed, dict):
-        raise DamagedError(f"{source} is damaged: it is not a JSON object")
-    stated = parsed.pop(_CHECKSUM, None)
-    if stated is not None and stated != _checksum(parsed):
-        raise DamagedError(f"{source} is damaged: its content does not match its checksum")
-    return parsed
-
-
-def _refuse_deep(value: Any) -> None:
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        within = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list)))
-        level = list(itertools.chain.from_iterable(within))
-    if level:
-        raise ValueError(f"it nests deeper than {_MAX_DEPTH} levels")
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON number")

@@ -24,8 +24,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from goal_core.atomic import DamagedError, json_bytes, read_json, replace_bytes, replace_with, storage_errors
+from goal_core.atomic import DamagedError, replace_bytes, replace_with, storage_errors
 from goal_core.models import NAMED_WEIGHTS
+from goal_core.sealed_json import json_bytes, read_json
 from runners.store.archive_contents import ContentError, check_stated
 from runners.store.archive_reading import (
     CARRIED,

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from goal_core.atomic import DamagedError, create_bytes, json_bytes, read_json, replace_bytes
+from goal_core.atomic import DamagedError, create_bytes, replace_bytes
 from goal_core.errors import ConfigError
+from goal_core.sealed_json import json_bytes, read_json
 from runners.store.provenance import Provenance
 from runners.store.result_content import is_count, is_time
 from runners.store.versions import entries

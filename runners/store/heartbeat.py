@@ -32,8 +32,9 @@ from typing import Any
 
 import psutil
 
-from goal_core.atomic import DamagedError, StorageError, json_bytes, perform, read_bytes, read_json, replace_bytes
+from goal_core.atomic import DamagedError, StorageError, perform, read_bytes, replace_bytes
 from goal_core.errors import GoalError
+from goal_core.sealed_json import json_bytes, read_json
 from runners.store.result_content import is_count, is_time
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from goal_core.atomic import DamagedError, json_bytes, read_json, storage_errors
+from goal_core.atomic import DamagedError, storage_errors
+from goal_core.sealed_json import json_bytes, read_json
 
 MARK = "imported.json"
 

@@ -16,8 +16,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from goal_core.atomic import DamagedError, json_bytes, make_folder, read_json, remove_leftovers, replace_bytes
+from goal_core.atomic import DamagedError, make_folder, remove_leftovers, replace_bytes
 from goal_core.errors import FencedError
+from goal_core.sealed_json import json_bytes, read_json
 from runners.store.attempts import Attempt, AttemptFolder
 from runners.store.heartbeat import DriverRecords, LeaseHeldError
 from runners.store.provenance import gather

@@ -24,15 +24,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from goal_core.atomic import (
-    DamagedError,
-    StorageError,
-    json_bytes,
-    make_folder,
-    perform,
-    read_json,
-    replace_bytes,
-)
+from goal_core.atomic import DamagedError, StorageError, make_folder, perform, replace_bytes
+from goal_core.sealed_json import json_bytes, read_json
 from runners.store.heartbeat import DriverRecords, Heartbeat
 from runners.store.status import StatusReader, TrainingStatus
 from runners.store.training_files import SUSPECT

@@ -11,16 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from goal_core import atomic
-from goal_core.atomic import (
-    DamagedError,
-    StorageError,
-    create_bytes,
-    json_bytes,
-    perform,
-    replace_bytes,
-    replace_with,
-)
+from goal_core.atomic import DamagedError, StorageError, create_bytes, perform, replace_bytes, replace_with
 from goal_core.errors import GoalError
+from goal_core.sealed_json import json_bytes
 from runners.store.attempts import Outcome, was_cut_off
 from runners.store.heartbeat import DriverRecords
 from runners.store.imported import remove_mark

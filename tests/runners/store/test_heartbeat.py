@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from goal_core import atomic
-from goal_core.atomic import json_bytes
+from goal_core.sealed_json import json_bytes
 from runners.store.heartbeat import DriverRecords, Heartbeat, LeaseHeldError, ProcessIdentity
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import named, train
