@@ -16,7 +16,7 @@ RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 
 
 def finished(folder: Path, empty_database: Path) -> OpenedSweep:
-    """Two objectives and two stages of the quickstart, in the store and in the database beside it."""
+    """Two objectives and two stages of the scenes, in the store and in the database beside it."""
     sweep = opened_in(folder)
     for number, training in enumerate(sweep.trainings):
         one = sweep.store.folder(training)
@@ -36,7 +36,7 @@ def finished(folder: Path, empty_database: Path) -> OpenedSweep:
 def arguments(verb: str, folder: Path, *more: str) -> list[str]:
     """A command line on that sweep."""
     settings = [word for text in SETTINGS for word in ("--set", text)]
-    return [verb, "quickstart", *settings, "--store", str(folder), *more]
+    return [verb, "scenes", *settings, "--store", str(folder), *more]
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:

@@ -73,9 +73,8 @@ def test_a_chapter_that_cannot_be_drawn_says_why(new_sweep: Callable[[str], Swee
     with FigureWriter(1) as writing:
         sections = learning_sections(sweep, aggregate(sweep), ReportFolder(tmp_path), writing)
         nothing = learning_sections(sweep, [], ReportFolder(tmp_path), writing)
-    curves, triplets, costs = (section for section in sections if section is not None)
-    assert [*curves.figures, *triplets.figures, *costs.tables] == []
-    assert curves.paragraphs[1].startswith("Without an epoch in tracking: con/con resnet152 seed 1 (frozen), ")
+    _, triplets, costs = (section for section in sections if section is not None)
+    assert [*triplets.figures, *costs.tables] == []
     assert [line[:22] for line in triplets.paragraphs[1:4]] == ["the triplet record of "] * 3
     assert triplets.paragraphs[4] == "2 more cannot be used."
     assert costs.paragraphs[1] == "No run recorded the time of an epoch."
