@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.functional import linear, normalize
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from goal_core.models.config import GruConfig
 from goal_core.models.heads import Heads
@@ -57,8 +57,38 @@ class GruTextEncoder(nn.Module):
             Unit vectors (B, D).
         """
         packed = pack_padded_sequence(self.embed(tokens_BL), lengths_B, batch_first=True, enforce_sorted=False)
+        if tokens_BL.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+            return normalize(last_states(self.rnn, packed), dim=-1)
         _, state_1BD = self.rnn(packed)
         return normalize(state_1BD[0], dim=-1)
+
+
+def last_states(rnn: nn.GRU, packed: PackedSequence) -> Tensor:
+    """What ``rnn(packed)`` gives as its last states, bit for bit, gradients too, in less time on a CPU.
+
+    For each time step, torch's own backward pass writes zeros for all time steps and adds them up; splitting the packed
+    sequence at once makes that a single copy. The operations and their order are torch's, so the numbers are the same.
+
+    Args:
+        rnn: one layer in one direction.
+        packed: B sequences.
+
+    Returns:
+        States (B, D) in the order of the sequences before packing.
+    """
+    sizes = packed.batch_sizes.tolist()
+    hidden, ended = packed.data.new_zeros(sizes[0], rnn.hidden_size), []
+    for step in linear(packed.data, rnn.weight_ih_l0, rnn.bias_ih_l0).split(sizes):
+        if len(step) < len(hidden):  # sequences end, the shortest, which come last, first
+            hidden, rest = hidden.split([len(step), len(hidden) - len(step)])
+            ended.append(rest)
+        reset_in, update_in, new_in = step.chunk(3, 1)
+        reset, update, new = linear(hidden, rnn.weight_hh_l0, rnn.bias_hh_l0).unsafe_chunk(3, 1)
+        reset.add_(reset_in).sigmoid_()
+        update.add_(update_in).sigmoid_()
+        new = (new_in + new.mul_(reset)).tanh_()
+        hidden = (hidden - new).mul_(update).add_(new)
+    return torch.cat([hidden, *reversed(ended)])[packed.unsorted_indices]
 
 
 class VseppHeads(Heads):
