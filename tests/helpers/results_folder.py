@@ -25,7 +25,8 @@ def finished(folder: Path, empty_database: Path) -> OpenedSweep:
         one.save("triplets.npz", record_bytes([[1, 5, 2 + number]]))
         one.write_metrics([{"epoch": 1, "time": 1.7e9, "metrics": {"val/rsum": 10.0, "train/pos_sim": 0.5}}])
         metrics = {f"test/{name}": 10.0 + number for name in RECALLS}
-        one.finish({"status": "done", "best_epoch": 1, "metrics": metrics | {"test/rsum": sum(metrics.values())}})
+        metrics["test/rsum"] = sum(metrics.values())
+        one.finish({"status": "done", "epochs": 1, "best_epoch": 1, "seconds": 1.0, "metrics": metrics})
         assert one.path(METRICS).is_file()
     shutil.copy(empty_database, folder / "mlflow.db")
     with SweepTracking(sweep, sweep.store, live=False) as tracking:
