@@ -37,6 +37,8 @@ from tests.helpers.launches import (
 )
 
 EPOCHS = 60
+PACE = 0.03
+"""Seconds that are added to each step, so that faults meet a training and not only the start of one."""
 FAULTS = ("driver", *["worker"] * 10, *["raylet", "gcs"] * 2, *["pause"] * 2, "terminate", "rival", "tracking")
 """What may happen; what stands here twice is twice as likely."""
 PROCESSES = {"worker": "ray::Implicit", "raylet": "raylet/raylet", "gcs": "gcs_server"}
@@ -122,20 +124,21 @@ def run_through(folder: Path, log: Log, *, most: int, until: float = math.inf) -
         if untracked:
             arguments += ["--tracking-uri", "http://127.0.0.1:9"]
             log.counts["tracking down"] += 1
-        environment: Mapping[str, str] = os.environ
+        act = f"time.sleep({PACE})"
         poisoned = more() and log.random.random() < 0.2
         if poisoned:
             end = log.random.choice(list(ENDS))
             condition = f"objective == {POISONED!r} and epoch >= {log.random.randrange(1, 12)}"
-            environment = tampered_trainer(folder / f"poison-{number}", f"if {condition}: {ENDS[end]}")
+            act += f"; ({ENDS[end]} if {condition} else None)"
             arguments += ["--set", "resources.watchdog=10"]
             log.counts[f"a cell {end}"] += 1
+        environment = tampered_trainer(folder / f"trainer-{number}", act)
         driver = Driver(folder, number, *arguments, environment=environment)
         fault = log.random.choice(FAULTS)
         happened = True
         while driver.process.poll() is None:
             # A fault that cannot happen yet, such as the death of a worker while Ray starts, is tried again soon.
-            time.sleep(log.random.uniform(0.5, 5.0) if happened else 0.1)
+            time.sleep(log.random.uniform(0.3, 4.0) if happened else 0.1)
             if more() and driver.process.poll() is None:
                 happened = _FAULTS[fault](folder, driver, log.random)
                 log.counts[fault] += happened
