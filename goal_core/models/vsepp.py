@@ -76,14 +76,15 @@ def last_states(rnn: nn.GRU, packed: PackedSequence) -> Tensor:
     Returns:
         States (B, D) in the order of the sequences before packing.
     """
+    weight_ih, weight_hh, bias_ih, bias_hh = rnn.all_weights[0]
     sizes = packed.batch_sizes.tolist()
     hidden, ended = packed.data.new_zeros(sizes[0], rnn.hidden_size), []
-    for step in linear(packed.data, rnn.weight_ih_l0, rnn.bias_ih_l0).split(sizes):
+    for step in torch.split(linear(packed.data, weight_ih, bias_ih), sizes):
         if len(step) < len(hidden):  # sequences end, the shortest, which come last, first
-            hidden, rest = hidden.split([len(step), len(hidden) - len(step)])
+            hidden, rest = torch.split(hidden, [len(step), len(hidden) - len(step)])
             ended.append(rest)
         reset_in, update_in, new_in = step.chunk(3, 1)
-        reset, update, new = linear(hidden, rnn.weight_hh_l0, rnn.bias_hh_l0).unsafe_chunk(3, 1)
+        reset, update, new = linear(hidden, weight_hh, bias_hh).unsafe_chunk(3, 1)
         reset.add_(reset_in).sigmoid_()
         update.add_(update_in).sigmoid_()
         new = (new_in + new.mul_(reset)).tanh_()
