@@ -30,7 +30,8 @@ def test_a_killed_worker_is_replaced_and_ends_with_the_same_numbers(unbroken: Pa
     check_mlflow(folder)
 
 
-@pytest.mark.parametrize("process", ["raylet/raylet", pytest.param("gcs/gcs_server", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("process", ["raylet/raylet", "gcs/gcs_server"])
 def test_a_killed_ray_is_started_again_and_ends_with_the_same_numbers(
     unbroken: Path, tmp_path: Path, process: str
 ) -> None:
