@@ -21,6 +21,7 @@ def test_a_killed_driver_continues_to_the_same_numbers(unbroken: Path, tmp_path:
     check_mlflow(folder)
 
 
+@pytest.mark.exhaustive
 def test_a_killed_worker_is_replaced_and_ends_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
     driver = driver_after_an_epoch(folder)
