@@ -5,7 +5,7 @@ pooled, because two to five seeds say little of a single one. An objective that 
 judged by its own spread instead, and does not enter the pool. Each contrast is compared with the largest of all
 contrasts that equal objectives give, in simulated grids with the same runs missing (the single-step maximum of
 Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads and no gaps, nearly Tukey's test). The
-constants were chosen by simulation; `benchmarks/noise.py` prints what they give.
+constants were chosen by simulation: docs/analysis.md prints the rates of error and power that they give.
 """
 
 from __future__ import annotations
