@@ -1,5 +1,10 @@
 // Without scripts everything is still there: a cell leads to its runs below, and lists keep their order.
 
+// In MLflow's preview the page is a blob, from which no file can be reached: there a path is text.
+if (location.protocol === "blob:") {
+  for (const link of document.querySelectorAll("td.path a")) link.replaceWith(link.textContent);
+}
+
 // A click on a cell shows its runs beside the page instead of jumping to them.
 const dialog = document.getElementById("cell");
 document.addEventListener("click", event => {

@@ -184,7 +184,8 @@ def test_it_can_be_read_without_scripts(browser: Browser, page: Path, tmp_path: 
 def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path, tmp_path: Path) -> None:
     facts = (
         "document.querySelector('table.grid td a').click();"
-        f"parent.postMessage({{outside: {OUTSIDE}, open: document.getElementById('cell').open}}, '*');"
+        "const dead = document.querySelectorAll('td.path a').length;"
+        f"parent.postMessage({{outside: {OUTSIDE}, dead, open: document.getElementById('cell').open}}, '*');"
     )
     text = page.read_text().replace("</body>", f"<script>{facts}</script></body>")
     frame = tmp_path / "frame.html"
@@ -197,7 +198,7 @@ def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path
     )
     shown(browser, frame)
     browser.wait_for("answered")
-    assert browser.ask("window.facts") == {"outside": [], "open": True}
+    assert browser.ask("window.facts") == {"outside": [], "dead": 0, "open": True}
 
 
 @pytest.mark.slow
