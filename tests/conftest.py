@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from goal_core import atomic
+from tests.helpers.once import made_once
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A tracking database without runs, to copy: creating its tables takes seconds."""
+    from runners.tracking.client import create_database
+
+    return made_once(tmp_path_factory, worker_id, "empty.db", create_database)
 
 
 @pytest.fixture(autouse=True)

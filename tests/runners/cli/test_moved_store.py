@@ -12,17 +12,11 @@ import pytest
 from mlflow import MlflowClient
 
 from runners.cli.app import run
-from tests.helpers.mlflow_cases import template
 from tests.helpers.paths import ROOT
 from tests.helpers.results_folder import arguments, finished, snapshot
 from tests.helpers.sweep_cases import opened_in
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return template(tmp_path_factory.mktemp("tracking"))
 
 
 @pytest.fixture
