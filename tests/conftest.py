@@ -38,4 +38,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the launches first: they mostly wait for Ray, and the tests of other files fill that time."""
-    items.sort(key=lambda item: "integration/test_launch.py" not in item.nodeid)
+    launches = [f"tests/integration/test_{name}.py" for name in ("launch", "stop", "kill")]
+    items.sort(key=lambda item: next((n for n, file in enumerate(launches) if item.nodeid.startswith(file)), 9))
