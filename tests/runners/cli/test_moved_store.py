@@ -88,8 +88,8 @@ def test_a_read_only_folder_is_read_and_says_in_one_line_why_it_is_not_written(o
     done = subprocess.run(
         [*words, str(tmp_path / "out")], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
     )
-    if "mount: " in done.stderr:
-        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    if done.stderr.startswith(("unshare: ", "mount: ")):  # root in a container has fewer rights
+        pytest.skip(f"needs the right to mount a folder read-only: {done.stderr.strip()}")
     said = done.stderr.splitlines()
     assert [line for line in said if line.startswith("status")] == ["status 2", "status 0", "status 2", "status 2"]
     errors = [line for line in said if line.startswith("error: ")]
