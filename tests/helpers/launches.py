@@ -46,7 +46,7 @@ def goal_sweep(
     folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+        command(*arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=800, check=False
     )
 
 

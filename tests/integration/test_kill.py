@@ -24,7 +24,7 @@ from tests.helpers.launches import (
     worker_of,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_after_kills_an_interrupt_and_a_cell_that_fails_alone_the_numbers_are_the_same(

@@ -17,7 +17,7 @@ from tests.helpers.blank_figures import blank_figures
 from tests.helpers.in_process import InProcess
 from tests.helpers.launches import check_mlflow, goal_sweep_here, results
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_a_launch_trains_everything_and_reports(unbroken: Path) -> None:

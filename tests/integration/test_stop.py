@@ -21,7 +21,7 @@ from sweeps import pack
 from tests.helpers.in_process import InProcess
 from tests.helpers.launches import SWEEP, command, goal_sweep_here, results
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 IMAGES = 1500
 """Enough for an epoch of many seconds."""
