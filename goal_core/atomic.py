@@ -2,8 +2,8 @@
 
 Every write goes to a temporary name in the same folder, is flushed to the disk, and takes its final name in one step;
 then the folder is flushed too. A process that dies at any instruction leaves the old file or the new one, and at most a
-temporary file, which `remove_leftovers` removes. A read or write that fails
-with an error that may pass (a full or read-only disk, a network folder that comes back) is repeated for a few seconds.
+temporary file, which `remove_leftovers` removes. A read or write that fails with an error that may pass (a full or
+read-only disk, a network folder that comes back) is repeated for a few seconds.
 """
 
 from __future__ import annotations

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from goal_core import atomic
+from tests.helpers.once import made_once
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A tracking database without runs, to copy: creating its tables takes seconds."""
+    from runners.tracking.client import create_database
+
+    return made_once(tmp_path_factory, worker_id, "empty.db", create_database)
 
 
 @pytest.fixture(autouse=True)
@@ -27,4 +38,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the launches first: they mostly wait for Ray, and the tests of other files fill that time."""
-    items.sort(key=lambda item: "integration/test_launch.py" not in item.nodeid)
+    launches = [f"tests/integration/test_{name}.py" for name in ("launch", "stop", "kill")]
+    items.sort(key=lambda item: next((n for n, file in enumerate(launches) if item.nodeid.startswith(file)), 9))

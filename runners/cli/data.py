@@ -48,7 +48,7 @@ def check(
         report = check_data(
             config.data, quick=quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
-    # Without the data there is no fingerprint of them, and so no cell id to look for.
+    # A cell's id contains the fingerprint of the data, so its results can only be found if the data is complete.
     damaged = _damaged_results(sweep, set_ or []) if store and report.complete else None
     if as_json:
         content = {"name": report.name, "complete": report.complete, "obtain": list(report.obtain)}

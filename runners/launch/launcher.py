@@ -281,11 +281,14 @@ class Launcher:
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """Process what happened to the trainings of a unit."""
+        # The cells of a unit report an epoch together. Each line's time left counts the epochs of all of them.
+        for event in events:
+            if isinstance(event, EpochDone):
+                self._progress.epoch_done(self._trainings[event.key], event.record["epoch"], event.record["metrics"])
         for event in events:
             training = self._trainings[event.key]
             match event:
-                case EpochDone(record=record):
-                    self._progress.epoch_done(training, record["epoch"], record["metrics"])
+                case EpochDone():
                     self._view.epoch(training)
                     self._tracking.sync(training)
                 case TrainingDone(result=result):

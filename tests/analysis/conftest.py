@@ -7,13 +7,14 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.helpers.analysis_cases import SweepWriter, recalls
+from tests.helpers.mlflow_cases import database
 
 
 @pytest.fixture(scope="session")
-def new_sweep(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], SweepWriter]:
+def new_sweep(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], SweepWriter]:
     """Makes empty experiments in one tracking database, which the whole session shares."""
     folder: Path = tmp_path_factory.mktemp("tracking")
-    uri = f"sqlite:///{folder / 'mlflow.db'}"
+    uri = database(empty_database, folder)
     client = MlflowClient(tracking_uri=uri)
 
     def make(name: str) -> SweepWriter:

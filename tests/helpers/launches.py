@@ -1,7 +1,12 @@
-"""Launch a tiny sweep as a user does: in its own process, with Ray, MLflow and the store."""
+"""Launch a tiny sweep as a user does: in its own process, with Ray, MLflow and the store.
+
+A process of its own costs seconds of imports, and Ray many more. What needs neither runs the same command here.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -16,6 +21,7 @@ import psutil
 from mlflow import MlflowClient
 
 from goal_core.checkpoints.file import read_checkpoint, write_checkpoint
+from runners.cli import app
 from tests.helpers.paths import ROOT
 
 SWEEP = """
@@ -40,8 +46,16 @@ def goal_sweep(
     folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+        command(*arguments), cwd=folder, env=environment, capture_output=True, text=True, timeout=800, check=False
     )
+
+
+def goal_sweep_here(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process. One that trains needs a stand-in for Ray; see `tests.helpers.in_process`."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = app.run(list(arguments))
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
 def sweep_in(folder: Path, epochs: int = EPOCHS) -> Path:
@@ -61,16 +75,30 @@ def results(folder: Path) -> dict[str, dict]:
 def driver_after_an_epoch(
     folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a launch and wait until every cell has saved an epoch."""
+    """Start a launch, or continue one, and wait until every cell has saved an epoch in it."""
     launch = command("launch", "tiny.yaml", *arguments)
     with (folder / "driver.log").open("wb") as log:
         driver = subprocess.Popen(launch, cwd=folder, env=environment, stdout=log, stderr=log)
-    deadline = time.monotonic() + 120
-    while len({path.parent for path in folder.glob("goal-sweep-store/cells/*/frozen-*/metrics.*jsonl")}) < 2:
-        assert driver.poll() is None, (folder / "driver.log").read_text()
-        assert time.monotonic() < deadline, "no epoch within two minutes"
-        time.sleep(0.05)
+    wait_for_an_epoch(driver, folder)
     return driver
+
+
+def wait_for_an_epoch(driver: subprocess.Popen[bytes], folder: Path) -> None:
+    """Wait until a launch has saved another epoch of every cell."""
+    before, deadline = _histories(folder), time.monotonic() + 300
+    while len({path.parent for path, _ in _histories(folder) - before}) < 2:
+        assert driver.poll() is None, (folder / "driver.log").read_text()
+        assert time.monotonic() < deadline, "no epoch within five minutes"
+        time.sleep(0.05)
+
+
+def _histories(folder: Path) -> set[tuple[Path, int]]:
+    """The files with the epochs of the frozen trainings, each with the time of its last change."""
+    found = set()
+    for path in folder.glob("goal-sweep-store/cells/*/frozen-*/metrics.*jsonl"):
+        with contextlib.suppress(FileNotFoundError):  # a newer one has replaced it
+            found.add((path, path.stat().st_mtime_ns))
+    return found
 
 
 def stop(driver: subprocess.Popen[bytes], with_signal: signal.Signals = signal.SIGKILL) -> int:
@@ -149,11 +177,17 @@ def attempts(folder: Path, stage: str = "frozen") -> dict[str, list[dict]]:
 
 def poison(folder: Path) -> str:
     """Put NaN into the saved state of one cell. Returns the cell's id."""
-    path = sorted(folder.glob("goal-sweep-store/cells/*/frozen-*/last.*safetensors"))[0]
+    path = saved_state(folder, "*")
     tensors, state = read_checkpoint(path)
     tensors["heads.image.fc.weight"].fill_(float("nan"))
     write_checkpoint(path, tensors, state)
     return path.parent.parent.name
+
+
+def saved_state(folder: Path, cell: str) -> Path:
+    """The newest state of an unfinished frozen training; of the first cell for ``*``."""
+    first = sorted(folder.glob(f"goal-sweep-store/cells/{cell}/frozen-*"))[0]
+    return max(first.glob("last.*safetensors"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def records_of(folder: Path) -> dict[str, list]:

@@ -11,7 +11,6 @@ from mlflow import MlflowClient
 
 from runners.store import Store, TrainingFolder
 from runners.tracking import schema as names
-from runners.tracking.client import create_database
 from runners.tracking.sync import SweepTracking
 from sweeps import ResolvedSweep, ResourceConfig
 from tests.helpers.sweep_cases import resolved
@@ -29,16 +28,9 @@ def tracked_at(uri: str, sweep: ResolvedSweep = SWEEP) -> ResolvedSweep:
     return replace(sweep, config=replace(sweep.config, tracking=uri))
 
 
-def template(folder: Path) -> Path:
-    """Create a database to copy, because creating its tables takes seconds."""
-    path = folder / "template.db"
-    create_database(path)
-    return path
-
-
-def database(template_path: Path, folder: Path) -> str:
+def database(empty: Path, folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(template_path, folder / "mlflow.db")
+    shutil.copy(empty, folder / "mlflow.db")
     return f"sqlite:///{folder / 'mlflow.db'}"
 
 

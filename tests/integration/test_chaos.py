@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import chaos
 from tests.helpers.launches import EPOCHS, sweep_in
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.exhaustive, pytest.mark.timeout(900)]
 
 
 def test_a_launch_with_random_faults_ends_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:

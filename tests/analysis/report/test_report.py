@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ from mlflow import MlflowClient
 
 from analysis import AnalysisError, ReportResult, attach_report, publish_summary, write_report
 from tests.helpers.analysis_cases import SweepWriter, recalls
+from tests.helpers.blank_figures import write_texts
 
 pytestmark = pytest.mark.integration
 
@@ -23,7 +25,7 @@ def complete(complete_sweep: SweepWriter, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def broken(broken_sweep: SweepWriter, tmp_path_factory: pytest.TempPathFactory) -> ReportResult:
-    return write_report(broken_sweep.uri, "broken", tmp_path_factory.mktemp("broken"))
+    return write_texts(broken_sweep.uri, "broken", tmp_path_factory.mktemp("broken"))
 
 
 def test_a_complete_sweep_has_all_files_and_no_gap(complete: ReportResult) -> None:
@@ -95,7 +97,7 @@ def test_one_seed_has_no_interval_and_marks_nothing(new_sweep: Callable[[str], S
     writer.write_parent(seeds=[1], objectives=["con/con", "sig-ms/cir"])
     writer.write("con/con", 1, metrics=recalls("con/con", 1, shift=-30))
     writer.write("sig-ms/cir", 1, metrics=recalls("con/con", 1, shift=-22))
-    result = write_report(writer.uri, writer.name, tmp_path)
+    result = write_texts(writer.uri, writer.name, tmp_path)
     table = "tables/coco-vsepp-resnet152-frozen"
     for name in ("report.md", "report.html", f"{table}.md", f"{table}.tex", f"{table}-rsum.tex"):
         # The comments of LaTeX tables are wrapped.
@@ -118,7 +120,7 @@ def test_a_cell_without_a_second_seed_is_not_marked(new_sweep: Callable[[str], S
         writer.write("sig-ms/cir", seed)
         writer.write("con/con", seed, metrics=recalls("sig-ms/cir", seed, shift=(0.1, -0.2)[seed - 1]))
     writer.write("con/nca", 1)
-    text = (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
+    text = (write_texts(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
     assert "| **P con** | **41.5 ± 0.0** ≈ | <u>40.1 ± -- (n=1)</u> | -- |" in text
     assert "Cells with one seed have no interval and no mark." in text
     assert "within noise of it with these seeds; no interval against the 1 with one seed" in text
@@ -132,12 +134,12 @@ def test_trainings_from_a_modified_source_tree_are_said_at_the_top(
     writer.write("con/con", 1, git_diff="1a2b3c4d5e6f")
     writer.write("con/con", 2, git_diff="")
     note = "{} of {} trainings ran from a source tree with uncommitted changes ({})."
-    write_report(writer.uri, writer.name, tmp_path)
+    write_texts(writer.uri, writer.name, tmp_path)
     top = (tmp_path / "report.md").read_text().partition("## ")[0]
     assert note.format(1, 2, "all the same: 1a2b3c4d5e6f") in top
     writer.write("con/con", 3, git_diff="0a2b3c4d5e6f")
     writer.write("con/con", 4, git_diff="of a run that does not count")
-    write_report(writer.uri, writer.name, tmp_path)
+    write_texts(writer.uri, writer.name, tmp_path)
     for name in ("report.md", "report.html"):
         assert note.format(2, 3, "2 different: 0a2b3c4d5e6f, 1a2b3c4d5e6f") in (tmp_path / name).read_text()
 
@@ -153,7 +155,7 @@ def test_imported_numbers_are_said_at_the_top_in_the_runs_and_in_mlflow(
     other.write_parent(seeds=[1], objectives=["con/con"])
     other.write("con/con", 1)
     said = "IMPORTED: the numbers of 1 of 2 trainings were computed elsewhere and are not verified."
-    result = write_report(writer.uri, writer.name, tmp_path)
+    result = write_texts(writer.uri, writer.name, tmp_path)
     for name in ("report.md", "report.html"):
         assert f"{said} Archives: a.zip (sha256 1a2b)." in (tmp_path / name).read_text()
     runs = pd.read_parquet(tmp_path / "runs.parquet").set_index("seed")
@@ -164,7 +166,7 @@ def test_imported_numbers_are_said_at_the_top_in_the_runs_and_in_mlflow(
     publish_summary(writer.uri, result.parent_run_id, writer.name, result.blocks, result.origin_notes)
     note = MlflowClient(writer.uri).get_run(result.parent_run_id).data.tags["mlflow.note.content"]
     assert said in note
-    write_report(other.uri, other.name, tmp_path / "mine", others=[(writer.uri, writer.name)])
+    write_texts(other.uri, other.name, tmp_path / "mine", others=[(writer.uri, writer.name)])
     assert f"Sweep 'imported': {said}" in (tmp_path / "mine" / "report.md").read_text()
 
 
@@ -208,7 +210,7 @@ def test_texts_from_tracking_cannot_become_markup(new_sweep: Callable[[str], Swe
     writer.write_parent(seeds=[1, 2], objectives=["con/con"])
     writer.write("con/con", 1)
     writer.write("con/con", 2, status="failed", reason="<script>alert(1)</script> & more")
-    result = write_report(writer.uri, "markup", tmp_path)
+    result = write_texts(writer.uri, "markup", tmp_path)
     assert "<script>alert" not in (result.out_dir / "report.html").read_text()
     assert "&lt;script&gt;" in (result.out_dir / "report.html").read_text()
     assert "<script" not in (result.out_dir / "report.md").read_text()
@@ -218,22 +220,28 @@ def test_nothing_finished_is_a_report_too(new_sweep: Callable[[str], SweepWriter
     writer = new_sweep("just begun")
     writer.write_parent(seeds=[1, 2], objectives=["con/con", "sig/cir"])
     writer.write("con/con", 1, status="waiting", metrics={})
-    result = write_report(writer.uri, "just begun", tmp_path, compare="published")
+    result = write_texts(writer.uri, "just begun", tmp_path, compare="published")
     assert (result.num_expected, result.num_counted) == (4, 0)
     text = (tmp_path / "report.md").read_text()
     assert "0 of 4 trainings (cell and stage) are finished; missing: 1 waiting, 3 absent." in text
     assert "so there is no comparison with it" in text
 
 
-def test_writing_again_replaces_the_old_report_and_nothing_else(complete_sweep: SweepWriter, tmp_path: Path) -> None:
+def test_writing_again_replaces_the_old_report_and_nothing_else(
+    new_sweep: Callable[[str], SweepWriter], tmp_path: Path
+) -> None:
+    writer = new_sweep("written twice")
+    writer.write_parent(seeds=[1, 2], objectives=["con/con", "sig-ms/cir"])
+    for objective, seed in product(("con/con", "sig-ms/cir"), (1, 2)):
+        writer.write(objective, seed)
     tmp_path.joinpath("mine.txt").write_text("keep")
     old = tmp_path / "tables" / "old-block.md"
     old.parent.mkdir()
     old.write_text("stale")
     tmp_path.joinpath("report.json").write_text(json.dumps({"files": ["tables/old-block.md", "report.json"]}))
-    first = write_report(complete_sweep.uri, "complete", tmp_path)
+    first = write_report(writer.uri, writer.name, tmp_path)
     before = {f: f.read_bytes() for f in first.files}
-    again = write_report(complete_sweep.uri, "complete", tmp_path)
+    again = write_report(writer.uri, writer.name, tmp_path)
     assert {f: f.read_bytes() for f in again.files} == before
     assert not old.exists()
     assert tmp_path.joinpath("mine.txt").read_text() == "keep"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis import aggregate, fetch_runs, write_report
+from analysis import aggregate, fetch_runs
 from analysis.report.sections import settings_notes, settings_section, warmup_notes
 from tests.helpers.analysis_cases import SweepWriter, with_params
+from tests.helpers.blank_figures import write_texts
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +44,7 @@ def test_trainings_below_their_own_warm_up_are_named(new_sweep: Callable[[str], 
     (note,) = warmup_notes(sweep, aggregate(sweep))
     assert note.startswith("BELOW THE WARM-UP: 2 of 3 trainings of MS-COCO, VSE++ (resnet152), stage frozen reached")
     assert note.endswith(": sig/cir (seeds 1, 2).")
-    assert note in (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
+    assert note in (write_texts(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
 
 
 def test_the_settings_of_other_stages_are_not_listed(new_sweep: Callable[[str], SweepWriter]) -> None:
@@ -82,7 +83,7 @@ def test_a_stage_that_starts_from_a_selection_on_test_says_so(
     first, second = aggregate(fetch_runs(writer.uri, writer.name))
     assert first.protocol.count("SELECTED ON TEST") == 1
     assert "STARTED FROM A SELECTION ON TEST: each model started from the epoch of stage frozen" in second.protocol
-    text = (write_report(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
+    text = (write_texts(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
     assert "SELECTED ON TEST, directly or in an earlier stage: MS-COCO, VSE++ (resnet152), stage frozen; " in text
     assert "Such numbers are optimistic; compare them only with work that selects in the same way." in text
 

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import aggregate, fetch_runs, write_report
+from analysis import aggregate, fetch_runs
 from analysis.blocks import Gap
 from analysis.run_schema import TEST_METRICS
 from analysis.statistics import cells_frame
 from tests.helpers.analysis_cases import FINGERPRINT, OBJECTIVES, RECALLS, SweepWriter, recalls, with_params
+from tests.helpers.blank_figures import write_texts
 
 pytestmark = pytest.mark.integration
 
@@ -115,7 +116,7 @@ def test_every_run_has_its_learning_rate_its_objective_and_what_selected_it(
     run = writer.write("sig/cir", stage="finetune")
     with_params(writer, run, stages__frozen__lr="0.001", stages__finetune__lr="2e-05", objective__margin="0.2")
     writer.write("con/con")  # from before there were any of these
-    write_report(writer.uri, writer.name, tmp_path)
+    write_texts(writer.uri, writer.name, tmp_path)
     for runs in (pd.read_parquet(tmp_path / "runs.parquet"), pd.read_csv(tmp_path / "runs.csv")):
         rows = {(row["pair"], row["stage"]): row for _, row in runs.iterrows()}
         frozen, finetune, older = rows["sig", "frozen"], rows["sig", "finetune"], rows["con", "frozen"]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis import aggregate, fetch_runs, write_report
+from analysis import aggregate, fetch_runs
 from tests.helpers.analysis_cases import FINGERPRINT, SweepWriter
+from tests.helpers.blank_figures import write_texts
 
 pytestmark = pytest.mark.integration
 OLD = "00" * 8
@@ -49,7 +50,7 @@ def test_a_failure_mended_by_an_edit_is_no_gap(
     tags = {"settings_key": "new", "objective_key": "m2"} | older
     writer.write(status="failed", reason="collapsed", stage_key="failed", **tags)
     writer.write(stage_key="done", settings_key="new", objective_key="m2")
-    result = write_report(writer.uri, name, tmp_path)
+    result = write_texts(writer.uri, name, tmp_path)
     assert (result.num_expected, result.num_counted, result.num_failed) == (1, 1, 0)
     assert [block.key.data_fingerprint for block in result.blocks] == [FINGERPRINT]
     assert list(fetch_runs(writer.uri, name).runs["excluded"]) == [why, ""]
@@ -100,6 +101,6 @@ def test_an_edited_sweep_of_which_nothing_has_begun_is_all_gaps(
 ) -> None:
     writer = asking(new_sweep, "just edited", **{"goal.settings_keys": '["new"]'})
     writer.write(settings_key="old")
-    result = write_report(writer.uri, writer.name, tmp_path)
+    result = write_texts(writer.uri, writer.name, tmp_path)
     assert (result.num_expected, result.num_counted, result.num_failed) == (1, 0, 0)
     assert "Nothing of this block is finished" in (tmp_path / "report.md").read_text()

@@ -17,7 +17,6 @@ from runners.cli.reports import ReportTarget, report_targets, restore
 from runners.store.archive import ImportOutcome, add_results, export_results, read_archive
 from runners.tracking.sync import SweepTracking
 from tests.helpers.archive_cases import Files, first, forged
-from tests.helpers.mlflow_cases import template
 from tests.helpers.store_cases import train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
@@ -67,11 +66,11 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_a_script_reads_the_report_and_is_warned_of_seeds_that_are_not_there(
-    archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    archive: Path, tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    shutil.copy(template(tmp_path_factory.mktemp("tracking")), here / "mlflow.db")
+    shutil.copy(empty_database, here / "mlflow.db")
     assert run(["import", str(archive), "--store", str(here)]) == 0
     sweep = str(next((here / "imported").glob("*.yaml")))
     capsys.readouterr()
@@ -114,12 +113,11 @@ def artifacts(client: MlflowClient, run_id: str) -> set[str]:
 
 
 def test_imported_results_are_reported_attached_and_restored(
-    archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    archive: Path, tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    empty = template(tmp_path_factory.mktemp("tracking"))
-    shutil.copy(empty, here / "mlflow.db")
+    shutil.copy(empty_database, here / "mlflow.db")
     assert run(["import", str(archive), "--store", str(here)]) == 0
     assert "4 results added" in capsys.readouterr().out
     sweep = str(here / "imported" / "scenes.yaml")
@@ -150,7 +148,7 @@ def test_imported_results_are_reported_attached_and_restored(
 
     (here / "mlflow.db").unlink()
     shutil.rmtree(here / "artifacts")
-    shutil.copy(empty, here / "mlflow.db")
+    shutil.copy(empty_database, here / "mlflow.db")
     assert run(["import", str(archive), "--store", str(here)]) == 0
     assert restore(target)
     again = MlflowClient(target.uri)
@@ -184,11 +182,11 @@ def test_status_marks_what_was_imported(
 
 
 def test_numbers_that_contradict_mlflow_are_not_imported(
-    archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    archive: Path, tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two stores share a tracking server: an import must not replace the runs that the other one computed."""
     uri = f"sqlite:///{tmp_path / 'shared.db'}"
-    shutil.copy(template(tmp_path_factory.mktemp("tracking")), tmp_path / "shared.db")
+    shutil.copy(empty_database, tmp_path / "shared.db")
     there = opened_in(tmp_path / "there", f"tracking={uri}")
     with SweepTracking(there, there.store, live=False) as tracking:
         assert tracking.sync_all(wait=60)

@@ -15,7 +15,6 @@ import pytest
 
 from runners.cli.app import run
 from tests.helpers.launches import command
-from tests.helpers.mlflow_cases import template
 
 
 def test_a_store_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,9 +25,9 @@ def test_a_store_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.Ca
 
 @pytest.mark.integration
 def test_a_port_that_is_taken_is_one_line(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copy(template(tmp_path_factory.mktemp("tracking")), tmp_path / "mlflow.db")
+    shutil.copy(empty_database, tmp_path / "mlflow.db")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert run(["ui", "quickstart", "--store", str(tmp_path), "--port", str(port)]) == 2
@@ -40,9 +39,9 @@ def test_a_port_that_is_taken_is_one_line(
 @pytest.mark.integration
 @pytest.mark.slow
 def test_the_address_is_printed_once_the_page_answers_and_the_server_ends_with_the_command(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    tmp_path: Path, empty_database: Path
 ) -> None:
-    shutil.copy(template(tmp_path_factory.mktemp("tracking")), tmp_path / "mlflow.db")
+    shutil.copy(empty_database, tmp_path / "mlflow.db")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = command("ui", "quickstart", "--store", str(tmp_path), "--port", str(port))

@@ -13,18 +13,15 @@ import pytest
 from runners.cli.app import run
 from tests.helpers.chromium import CHROMIUM, Browser
 from tests.helpers.launches import command
-from tests.helpers.mlflow_cases import template
 from tests.helpers.results_folder import arguments, finished
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.exhaustive]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the path")
-def test_the_printed_link_opens_the_runs_and_a_click_opens_one(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_the_printed_link_opens_the_runs_and_a_click_opens_one(tmp_path: Path, empty_database: Path) -> None:
     store = tmp_path / "store"
-    finished(store, template(tmp_path_factory.mktemp("tracking")))
+    finished(store, empty_database)
     assert run(arguments("report", store)) == 0
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

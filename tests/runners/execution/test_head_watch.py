@@ -26,7 +26,7 @@ def test_a_head_that_goes_away_is_lost_and_a_driver_that_hangs_is_ended() -> Non
         time.sleep(0.5)
         assert watch.answers()
         assert not watch.lost
-    assert ended.wait(5)
+    assert ended.wait(60)
     assert watch.lost
     watch.stop()
 
@@ -35,7 +35,7 @@ def test_a_driver_that_notices_the_loss_is_not_ended() -> None:
     ended = threading.Event()
     watch = HeadWatch("127.0.0.1:9", 0.05, ended.set)
     watch.start()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not watch.lost and time.monotonic() < deadline:
         time.sleep(0.01)
     watch.stop()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from runners.execution import ray_session
 from tests.helpers.paths import ROOT
 
 _LAUNCH = """
@@ -50,12 +51,18 @@ def test_a_local_ray_listens_on_loopback_only_and_leaves_no_token(tmp_path: Path
     assert not (tmp_path / ".ray" / "auth_token").exists()
 
 
-@pytest.mark.integration
-def test_a_token_that_an_earlier_launch_left_is_closed_to_others(tmp_path: Path) -> None:
+def test_a_token_that_an_earlier_launch_left_is_closed_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
     token = tmp_path / ".ray" / "auth_token"
     token.parent.mkdir()
     token.write_text("a" * 64)
     token.chmod(0o644)
-    start_ray(tmp_path)
+    mine, other = ray_session._own_token(), ray_session._own_token()  # before Ray starts
+    assert mine.keys() == {"RAY_AUTH_TOKEN"}
+    assert mine != other
     assert token.stat().st_mode & 0o777 == 0o600
     assert token.read_text() == "a" * 64

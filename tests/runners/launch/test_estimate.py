@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,19 +29,13 @@ def test_the_sweep_file_states_the_cost_that_plan_computes(name: str) -> None:
         assert stage.steps == 45 * settings.epochs * stage.steps_per_epoch
 
 
-def test_command_line_says_where_its_numbers_come_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("GOAL_COCO", raising=False)
-    assert run(["plan", "coco_vsepp"]) == 0
-    shown = capsys.readouterr().out
+def test_command_line_says_where_its_numbers_come_from(planned: Callable[..., str], tmp_path: Path) -> None:
+    shown = planned("coco_vsepp")
     assert "45 cells = 1 backbone x 3 seeds x 15 objectives" in shown
     assert "planned from its published size, 113,287 images, 566,435 captions to train on" in shown
     assert "5,975,100" in shown
     assert "2,987,550" in shown
-    assert run(["plan", "coco_vsepp", "--json"]) == 0
-    stages = json.loads(capsys.readouterr().out)
+    stages = json.loads(planned("coco_vsepp", "--json"))
     assert [(stage["units"], stage["steps_per_epoch"], stage["published"]) for stage in stages] == [(3, 4426, True)] * 2
     assert not list(tmp_path.iterdir())  # planning leaves nothing behind
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from goal_core.atomic import StorageError
 from goal_core.errors import GoalError
-from goal_core.training import TrainingFailed
+from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.worker import UnitJob, UnitListener
 from runners.launch.launcher import Launcher, LaunchOutcome, launch_sweep
 from runners.launch.live import LiveView
@@ -46,6 +46,25 @@ class NoTracking:
 def launcher_of(sweep: OpenedSweep, plan: LaunchPlan, options: LaunchOptions) -> Launcher:
     view = LiveView(plan.progress, "s", Console(quiet=True), lambda *words: " ".join(words))
     return Launcher(sweep, options, plan, view, NoTracking(), "L")  # type: ignore[arg-type]
+
+
+def test_the_time_left_is_the_same_for_all_cells_that_report_an_epoch_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = opened_in(tmp_path / "store", "stages=[{name: frozen, epochs: 5, lr: 0.1}]")
+    console = Console(file=io.StringIO(), width=200)
+    plan = LaunchPlan(sweep, LaunchOptions())
+    view = LiveView(plan.progress, "s", console, lambda *words: " ".join(words))
+    launcher = Launcher(sweep, LaunchOptions(), plan, view, NoTracking(), "L")  # type: ignore[arg-type]
+    monkeypatch.setattr(time, "monotonic", lambda now=plan.progress.started + 60: now)
+
+    launcher.events(
+        [EpochDone(key=one.key, record={"epoch": 1, "metrics": {"val/rsum": 9.0}}) for one in sweep.trainings]
+    )
+
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
+    # Two cells did one of five epochs each in a minute.
+    assert [line.rpartition(", ")[2] for line in lines] == ["val rsum 9.0 (left about 4m 00s)"] * 2
 
 
 def finish(sweep: OpenedSweep, trainings: list[Training]) -> None:

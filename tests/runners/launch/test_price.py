@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from goal_core.data import DataConfig, published_counts
 from goal_core.frameworks import framework_of
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig, build_backbone
-from runners.cli.app import run
 from runners.launch.calibration import BACKBONES
 from runners.launch.estimate import StagePlan, plan_published
 from runners.launch.price import HeadSize, head_size
@@ -86,19 +85,13 @@ def test_a_backbone_without_calibration_has_no_price() -> None:
     assert [(plan.hours, plan.hours_from, plan.disk_mb, plan.disk_from) for plan in plans] == [(None,) * 4] * 2
 
 
-def test_plan_of_a_sweep_that_never_ran_says_what_its_price_rests_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("GOAL_COCO", raising=False)
-    assert run(["plan", "coco_vsepp"]) == 0
-    shown = capsys.readouterr().out
+def test_plan_of_a_sweep_that_never_ran_says_what_its_price_rests_on(planned: Callable[..., str]) -> None:
+    shown = planned("coco_vsepp")
     assert "~ not measured here: a calibration for an RTX 3090, right within a factor of about 3" in shown
     assert "~1,800" in shown
     assert "--measure trains a few steps" in shown
 
-    assert run(["plan", "scenes", "--json", "--store", str(tmp_path / "none")]) == 0
-    frozen, finetune = json.loads(capsys.readouterr().out)
+    frozen, finetune = json.loads(planned("scenes", "--json", "--store", "none"))
     # What the scenes took on one core of the calibrated machine: 0.050 h, 0.022 h and 46 MB a stage.
     assert (frozen["hours_from"], frozen["disk_from"]) == ("calibration", "calibration")
     assert 0.05 / 3 < frozen["hours"] < 0.05 * 3

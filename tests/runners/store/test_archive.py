@@ -22,7 +22,7 @@ from runners.store.archive import ArchiveError, export_results, read_archive
 from runners.store.imported import MARK
 from runners.store.store import Store
 from tests.helpers.archive_cases import finished_sweep, import_into, rewritten, train_fully
-from tests.helpers.mlflow_cases import Content, template
+from tests.helpers.mlflow_cases import Content
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import record, result, train, write_weights
 from tests.helpers.sweep_cases import opened_in
@@ -274,11 +274,11 @@ def test_host_process_paths_logs_and_edits_leave_only_when_asked_for(tmp_path: P
 
 @pytest.mark.integration
 def test_an_import_fills_mlflow_and_leaves_a_sweep_file_to_report_by(
-    sweep: OpenedSweep, archive: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    sweep: OpenedSweep, archive: Path, tmp_path: Path, empty_database: Path
 ) -> None:
     root = tmp_path / "here"
     root.mkdir()
-    shutil.copy(template(tmp_path_factory.mktemp("tracking")), root / "mlflow.db")
+    shutil.copy(empty_database, root / "mlflow.db")
     lines: list[str] = []
     import_archive(archive, str(root), None, lines.append)
     assert lines[0] == "scenes: 3 results added, 0 were there already"

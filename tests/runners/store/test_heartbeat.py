@@ -190,8 +190,8 @@ def test_another_users_living_driver_is_not_overrun_where_proc_is_hidden(store, 
 
     def seen():
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
-        if "mount: " in done.stderr:
-            pytest.skip(f"/proc cannot be mounted here: {done.stderr}")
+        if done.stderr.startswith(("unshare: ", "mount: ", "setpriv: ")):  # root in a container has fewer rights
+            pytest.skip(f"needs the right to mount /proc and to become another user: {done.stderr.strip()}")
         return done.stdout.splitlines() or done.stderr
 
     record = next(iter(store.drivers.folder.glob("*.json")))
@@ -209,7 +209,7 @@ def test_heartbeat_renews_and_ends(store):
     launch.start()
     path = store.drivers.folder / f"{launch.id}.json"
     before = path.stat().st_mtime_ns
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while path.stat().st_mtime_ns == before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert path.stat().st_mtime_ns > before
@@ -293,7 +293,7 @@ def test_a_killed_driver_is_succeeded_at_once(store, driver):
         launch.start([TRAINING.key])
         folder = store.folder(TRAINING)
         assert folder.claim(launch.id) == 2
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 10  # and not when the heartbeat has been silent for a minute
         assert len(store.drivers.all()) == 1
         assert folder.attempts.read(1).outcome == "lost"
         train(folder)

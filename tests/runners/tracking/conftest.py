@@ -5,12 +5,7 @@ from pathlib import Path
 import pytest
 
 from runners.store import Store
-from tests.helpers.mlflow_cases import database, template
-
-
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return template(tmp_path_factory.mktemp("tracking"))
+from tests.helpers.mlflow_cases import database
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from goal_core.checkpoints import TRIPLETS
 from runners.store.store import Store
 from runners.tracking import schema as names
 from runners.tracking.sync import SweepTracking
-from tests.helpers.mlflow_cases import Content, database, template, tracked_at
+from tests.helpers.mlflow_cases import Content, database, tracked_at
 from tests.helpers.store_cases import npz, train
 from tests.helpers.sweep_cases import resolved
 
@@ -22,11 +22,6 @@ pytestmark = pytest.mark.integration
 SWEEP = resolved("con/con")
 KEY = SWEEP.trainings[0].key
 RECORD = npz("a record")
-
-
-@pytest.fixture(scope="module")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return template(tmp_path_factory.mktemp("tracking"))
 
 
 @pytest.fixture
