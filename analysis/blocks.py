@@ -18,6 +18,8 @@ _NAMES = {
 }
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
+ALPHA = 0.05
+"""The largest probability of a false statement among equal objectives."""
 NEAR = "≈"
 """Follows a number within noise of the best."""
 _BEST = "Bold: best; underlined: second"
@@ -103,15 +105,18 @@ class Difference:
 
     estimate: float
     low: float | None
-    """Lower end of the simultaneous 95 % interval; None, like ``high`` and ``p``, without a spread to judge by."""
+    """Lower end of the simultaneous 95 % interval; None, like ``high`` and ``p``, without a spread to judge by.
+
+    An end is 0 where the interval alone includes 0, but objectives whose means lie closer together are told apart.
+    """
     high: float | None
     p: float | None
     """Corrected for all comparisons of the block."""
 
     @property
     def told_apart(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        """Whether the two differ by more than noise."""
+        return self.p is not None and self.p < ALPHA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,10 +63,12 @@ class Forest:
 
 
 def verdict(difference: Difference) -> Verdict:
-    """What the interval says about the sign of a difference."""
-    if difference.low is None or difference.high is None:
+    """What is known about the sign of a difference."""
+    if difference.p is None:
         return "unknown"
-    return "better" if difference.low > 0 else "worse" if difference.high < 0 else "level"
+    if not difference.told_apart:
+        return "level"
+    return "better" if difference.estimate > 0 else "worse"
 
 
 def draw_forest(panels: Sequence[Forest]) -> Figure:

@@ -51,7 +51,7 @@ class Answer:
     @property
     def is_gain(self) -> bool:
         """Whether the best is above con/con by more than noise."""
-        return self.grid.gain is not None and self.grid.gain.low is not None and self.grid.gain.low > 0
+        return self.grid.gain is not None and self.grid.gain.told_apart and self.grid.gain.estimate > 0
 
     @property
     def level(self) -> tuple[Objective, ...]:

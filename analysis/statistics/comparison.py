@@ -11,8 +11,9 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from analysis.blocks import Difference, Objective
+from analysis.blocks import ALPHA, Difference, Objective
 from analysis.run_schema import BASELINE
 from analysis.statistics.spread import Array, judge, pairwise
 
@@ -24,11 +25,7 @@ class Comparison:
     best: Objective | None
     """The objective with the highest mean; None without values."""
     level: frozenset[Objective]
-    """Those that cannot be told apart from the best, without the best itself.
-
-    Marks follow the order of the means: an objective that is too noisy to be told apart from the best, but lies below
-    one with as many seeds that is told apart, is not level.
-    """
+    """Those that cannot be told apart from the best, without the best itself."""
     unjudged: frozenset[Objective]
     """Those whose difference from the best has no interval, because one of the two has a single run."""
     seeds: int
@@ -76,41 +73,65 @@ def compare_printed(cells: Mapping[Objective, tuple[float, float]], n: int) -> C
 def _compare(names: list[Objective], values_SK: Array, *, paired: bool) -> Comparison:
     if not names:
         return Comparison(best=None, level=frozenset(), unjudged=frozenset(), seeds=0, differences={})
-    means, counts = np.nanmean(values_SK, axis=0), (~np.isnan(values_SK)).sum(axis=0)
-    differences = _differences(names, values_SK, means, counts, paired=paired)
-    top = int(np.argmax(means))
-    against = {i: differences[names[top], name] for i, name in enumerate(names) if i != top}
-    apart = [i for i, found in against.items() if found.low is not None and found.low > 0]
-    level = {
-        i
-        for i, found in against.items()
-        if found.low is not None and not any(counts[i] == counts[j] and means[i] <= means[j] for j in apart)
-    }
+    means = np.nanmean(values_SK, axis=0)
+    differences = _differences(names, values_SK, means, paired=paired)
+    best = names[int(np.argmax(means))]
+    against = {name: differences[best, name] for name in names if name != best}
     return Comparison(
-        best=names[top],
-        level=frozenset(names[i] for i in level.difference(apart)),
-        unjudged=frozenset(names[i] for i, found in against.items() if found.low is None),
+        best=best,
+        level=frozenset(name for name, found in against.items() if found.p is not None and not found.told_apart),
+        unjudged=frozenset(name for name, found in against.items() if found.p is None),
         seeds=len(values_SK),
         differences=differences,
     )
 
 
 def _differences(
-    names: list[Objective], values_SK: Array, means: Array, counts: Array, *, paired: bool
+    names: list[Objective], values_SK: Array, means: Array, *, paired: bool
 ) -> dict[tuple[Objective, Objective], Difference]:
-    judged = judge(values_SK, pairwise(len(names)), paired=paired) if len(names) > 1 else None
-    found = {}
-    for row, (i, j) in enumerate(combinations(range(len(names)), 2)):
-        if judged is None or np.isnan(judged.p[row]) or min(counts[i], counts[j]) < 2:
-            estimate, reach, p = float(means[i] - means[j]), None, None
-        else:
-            estimate, reach, p = (float(array[row]) for array in (judged.estimates, judged.reach, judged.p))
-        found[names[i], names[j]] = _difference(estimate, reach, p)
-        found[names[j], names[i]] = _difference(-estimate, reach, p)
-    return found
+    pairs, counts = list(combinations(range(len(names)), 2)), (~np.isnan(values_SK)).sum(axis=0)
+    judged = judge(values_SK, pairwise(len(names)), paired=paired) if pairs else None
+    estimates, reaches, p_KK = (np.full((len(names), len(names)), np.nan) for _ in range(3))
+    for row, (i, j) in enumerate(pairs):
+        estimates[i, j] = means[i] - means[j]
+        if judged is not None and not np.isnan(judged.p[row]) and min(counts[i], counts[j]) > 1:
+            estimates[i, j] = judged.estimates[row]
+            reaches[i, j] = reaches[j, i] = judged.reach[row]
+            p_KK[i, j] = p_KK[j, i] = judged.p[row]
+        estimates[j, i] = -estimates[i, j]
+    p_KK = _in_order(p_KK, estimates, means, counts)
+    return {
+        (one, other): _difference(*(float(array[i, j]) for array in (estimates, reaches, p_KK)))
+        for i, one in enumerate(names)
+        for j, other in enumerate(names)
+        if i != j
+    }
 
 
-def _difference(estimate: float, reach: float | None, p: float | None) -> Difference:
-    if reach is None:
+def _in_order(p_KK: Array, estimates: Array, means: Array, counts: NDArray[np.intp]) -> Array:
+    """Let verdicts follow the order of the means.
+
+    An objective that is noisier than others has wider intervals. So it could pass for level with the best, although
+    one with a higher mean is told apart from it. Therefore two objectives are told apart, just so, where any two with
+    as many runs are whose means lie between theirs. Where all objectives are equal, this adds no false statement,
+    because another one must come first.
+    """
+    at_most = (means[None] <= means[:, None]) & (counts[None] == counts[:, None])
+    apart = (estimates > 0) & (p_KK < ALPHA)
+    apart = (at_most[:, :, None] & apart[None]).any(axis=1)
+    apart = (at_most.T[None] & apart[:, None]).any(axis=2)
+    just = ((apart & (estimates > 0)) | (apart.T & (estimates < 0))) & (p_KK >= ALPHA)
+    return np.where(just, np.nextafter(ALPHA, 0), p_KK)
+
+
+def _difference(estimate: float, reach: float, p: float) -> Difference:
+    if np.isnan(p):
         return Difference(estimate=estimate, low=None, high=None, p=None)
-    return Difference(estimate=estimate, low=estimate - reach, high=estimate + reach, p=p)
+    low, high = estimate - reach, estimate + reach
+    if p >= ALPHA:
+        low, high = min(low, 0.0), max(high, 0.0)
+    elif estimate > 0:
+        low = max(low, 0.0)
+    else:
+        high = min(high, 0.0)
+    return Difference(estimate=estimate, low=low, high=high, p=p)

@@ -29,6 +29,9 @@ _ROUNDING = 1e-24
 """A sum of squares below this share of the total is rounding error."""
 MARGINAL_COLUMNS = (*MODEL_COLUMNS, "stage")
 """The block's columns in the frame of :func:`marginals`, in order."""
+_USED_BY_INTERACTION = 0.7
+"""The share of 5 % that the test of an interaction uses where spreads are equal. The two tests of a main effect, which
+must both pass, use all of it each."""
 _FACTORS = {"pair": PAIRS, "triplet": TRIPLETS}
 EFFECTS = {"pair": "pair weight", "triplet": "triplet weight", "pair:triplet": "interaction"}
 
@@ -163,12 +166,12 @@ def p_values(values_SPT: NDArray[np.float64]) -> dict[str, float]:
         "triplet": max(
             _smallest_p(values_SPT.mean(axis=1), of_triplets), _smallest_p(cells, np.kron(mean_of_pairs, of_triplets))
         ),
-        "pair:triplet": _smallest_p(cells, deviations),
+        "pair:triplet": _smallest_p(cells, deviations, _USED_BY_INTERACTION),
     }
 
 
-def _smallest_p(values: NDArray[np.float64], contrasts: NDArray[np.float64]) -> float:
-    judged = judge(values, contrasts)
+def _smallest_p(values: NDArray[np.float64], contrasts: NDArray[np.float64], used: float = 1.0) -> float:
+    judged = judge(values, contrasts, used=used)
     assert judged is not None  # there are two complete subjects
     return float(judged.p.min())
 

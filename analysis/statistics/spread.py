@@ -18,16 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from analysis.blocks import ALPHA
+
 Array = NDArray[np.float64]
 
-ALPHA = 0.05
-"""The largest probability of a false statement among equal objectives."""
-_RESERVE = 0.7
+USED = 0.5
 """The share of `ALPHA` that objectives of equal spread use. The rest is for those whose spreads differ."""
-_OUTLYING = {1: 1.0, 2: 2.5, 3: 3.5}
+_OUTLYING = {1: 0.9, 2: 2.5, 3: 3.5}
 """By degrees of freedom: with more than this many times the pooled variance, an objective is judged by its own."""
 _OUTLYING_LATER = 4.0
 """The same with more degrees of freedom."""
+_WIDENED_AT = 0.95
+"""The quantile at which a variance of few runs is widened as in Student's t."""
 _EXCLUDED = 1 / 7
 """The share of the objectives, those with the largest variances, that does not enter the pool."""
 _DRAWS, _BATCH = 10_000, 1_000
@@ -47,7 +49,7 @@ class Judged:
     """Corrected for the M contrasts, shape (M,)."""
 
 
-def judge(values_SK: Array, contrasts_MK: Array, *, paired: bool = True) -> Judged | None:
+def judge(values_SK: Array, contrasts_MK: Array, *, paired: bool = True, used: float = USED) -> Judged | None:
     """Judge contrasts of objectives.
 
     Args:
@@ -55,6 +57,7 @@ def judge(values_SK: Array, contrasts_MK: Array, *, paired: bool = True) -> Judg
             and every column has a run.
         contrasts_MK: the coefficients of each contrast; each row sums to zero.
         paired: whether objectives share their seeds, so that what a seed does to all objectives is not noise.
+        used: the share of `ALPHA` that objectives of equal spread use.
 
     Returns:
         None if no objective has a second run to know the noise by.
@@ -67,9 +70,9 @@ def judge(values_SK: Array, contrasts_MK: Array, *, paired: bool = True) -> Judg
     exact = errors <= _ROUNDING
     ratios = np.abs(estimates) / np.where(exact, _ROUNDING, errors)
     largest = _largest_by_chance(layout)
-    p = (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / _RESERVE
+    p = (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used
     p = np.where(exact & (np.abs(estimates) <= _ROUNDING), 1.0, np.minimum(1.0, p))
-    reach = np.where(exact, 0.0, np.quantile(largest, 1 - ALPHA * _RESERVE) * errors)
+    reach = np.where(exact, 0.0, np.quantile(largest, 1 - ALPHA * used) * errors)
     undetermined = ~layout.determined
     return Judged(
         **{
@@ -111,8 +114,7 @@ class _Layout:
         """Estimates and standard errors of the contrasts, (D, M) each, of D sets of runs."""
         own_DK, pooled_D1, free_K = self.variances(runs_DR)
         limits_K = np.array([_OUTLYING.get(int(df), _OUTLYING_LATER) for df in free_K])
-        # With few degrees of freedom the own variance may well be too small: widened as in Student's t.
-        widened_K = (stats.t.ppf(0.9, np.maximum(free_K, 1)) / stats.norm.ppf(0.9)) ** 2
+        widened_K = (stats.t.ppf(_WIDENED_AT, np.maximum(free_K, 1)) / stats.norm.ppf(_WIDENED_AT)) ** 2
         used_DK = np.where((own_DK > limits_K * pooled_D1) & (free_K > 0), widened_K * own_DK, pooled_D1)
         return runs_DR @ self.weights.T, np.sqrt(used_DK @ (self.weights**2 @ self.members).T)
 

@@ -24,7 +24,7 @@ def block(means: dict[Objective, float], near: set[Objective], reach: float | No
             estimate=value,
             low=None if reach is None else value - reach,
             high=None if reach is None else value + reach,
-            p=None if reach is None else 0.5,
+            p=None if reach is None else 0.5 if abs(value) < reach else 0.01,
         )
         for key, value in off.items()
     }

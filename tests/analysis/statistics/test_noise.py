@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.noise_cases import Scenario, contradictions, effect_rates, false_mark, paired_t, power
 
 NULL = {"independent": Scenario(), "shared": Scenario(shared=2.0)}
-NOISY_LIMIT = {2: 10.0, 3: 7.5, 5: 6.0}
+NOISY_LIMIT = {2: 8.0, 3: 6.5, 5: 5.0}
 """Percent, with an objective five times as noisy as the others. Two or three runs cannot always show that it is."""
 
 
