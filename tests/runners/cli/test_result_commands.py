@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from runners.cli.reports import ReportTarget, report_targets, restore
 from runners.store.archive import ImportOutcome, add_results, export_results, read_archive
 from runners.tracking.sync import SweepTracking
 from tests.helpers.archive_cases import Files, first, forged
+from tests.helpers.blank_figures import blank_figures
 from tests.helpers.store_cases import train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
@@ -48,6 +50,12 @@ RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 def test_wrong_usage_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.fixture(autouse=True)
+def _undrawn() -> Iterator[None]:
+    with blank_figures():
+        yield
 
 
 @pytest.fixture
