@@ -155,6 +155,11 @@ class Grid:
         """The highest mean minus con/con; None where con/con has no value or is the highest."""
         return None if self.highest is None else self.from_baseline.get(self.highest)
 
+    @property
+    def marked(self) -> frozenset[Objective]:
+        """The cells that carry the mark of `near`: bold ones, which share the highest mean as printed, need none."""
+        return self.near - self.best()
+
     def best(self) -> set[tuple[str, str]]:
         """The cells with the highest mean as printed, to one decimal."""
         return self._ranked(0)

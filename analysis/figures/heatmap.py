@@ -85,7 +85,7 @@ def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: 
             else:
                 fill = scale.colour(cell.mean)
                 _draw_number(axes, x, y, cell, fill, is_best=(pair, triplet) in best)
-                _draw_marks(axes, x, y, fill, second=(pair, triplet) in second, near=(pair, triplet) in grid.near)
+                _draw_marks(axes, x, y, fill, second=(pair, triplet) in second, near=(pair, triplet) in grid.marked)
 
 
 def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, *, is_best: bool) -> None:

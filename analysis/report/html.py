@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.blocks import Block, CellSummary, Difference, gap_text, mean_text
 from analysis.figures import scale_of, text_colour, verdict
-from analysis.report.answer import by_block, lead, missing_text, signed, winner_gain
+from analysis.report.answer import by_block, lead, missing_text, names, signed, winner_gain
 from analysis.report.contents import Report
 from analysis.report.document import GridTable
 from analysis.run_schema import (
@@ -42,7 +42,7 @@ def report_to_html(report: Report, folder: Path) -> str:
     def inlined(path: str) -> str:
         return f"data:image/png;base64,{base64.b64encode((folder / path).read_bytes()).decode('ascii')}"
 
-    functions = (by_block, gap_text, lead, missing_text, scale_of, signed, text_colour, verdict, winner_gain)
+    functions = (by_block, gap_text, lead, missing_text, names, scale_of, signed, text_colour, verdict, winner_gain)
     environment.globals.update({function.__name__: function for function in functions})
     environment.globals.update(
         baseline=BASELINE,

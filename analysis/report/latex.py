@@ -122,7 +122,7 @@ def float_to_latex(
 
 def _caption(measure: str, where: str, blocks: Sequence[Block]) -> str:
     grids = [grid for block in blocks for grid in block.grids_of(measure)]
-    near = f"; {NEAR}: within noise of the best" if any(grid.near for grid in grids) else ""
+    near = f"; {NEAR}: within noise of the best" if any(grid.marked for grid in grids) else ""
     briefs = ", ".join(dict.fromkeys(block.brief for block in blocks))
     return f"{measure} ({unit_text(measure)}), {where}, {briefs}. Bold: best; underlined: second{near}."
 
@@ -194,7 +194,7 @@ def _cell(grid: Grid, scale: ColourScale | None, objective: tuple[str, str]) -> 
     text = number_text(cell, sign=r"$\pm$", with_n=False)
     if cell.gaps and cell.mean is not None:
         text += rf" {{\scriptsize($n$={cell.n})}}"
-    near = r"\rlap{$^{\approx}$}" if objective in grid.near else ""  # takes no room, so that the numbers stay aligned
+    near = r"\rlap{$^{\approx}$}" if objective in grid.marked else ""  # takes no room, so that the numbers stay aligned
     return number_to_latex(text, grid, scale, objective) + near
 
 

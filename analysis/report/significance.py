@@ -217,8 +217,12 @@ def block_verdict(block: Block) -> str:
         best = max(grid.means, key=lambda key: grid.means[key])
         cell = grid.cells[best]
         mean = mean_text(grid.means[best], cell.std, always_std=False)
+        direction = DIRECTION_TITLES[metric.direction]
+        if len(grid.best()) == len(grid.means):
+            sentences.append(f"{direction}: all {len(grid.means)} objectives have the same mean R@1, {mean}.")
+            continue
         sentences.append(
-            f"{DIRECTION_TITLES[metric.direction]}: {'/'.join(best)} has the highest mean R@1, {mean} "
+            f"{direction}: {'/'.join(best)} has the highest mean R@1, {mean} "
             f"(n = {cell.n}); {_others_text(grid)}. {_from_baseline_text(grid)}".rstrip()
         )
     return f"{block.key.title}. {' '.join(sentences)}" if sentences else ""
