@@ -160,18 +160,18 @@ class Grid:
         """The cells that carry the mark of `near`: bold ones, which share the highest mean as printed, need none."""
         return self.near - self.best()
 
-    def best(self) -> set[tuple[str, str]]:
+    def best(self) -> frozenset[Objective]:
         """The cells with the highest mean as printed, to one decimal."""
         return self._ranked(0)
 
-    def second(self) -> set[tuple[str, str]]:
+    def second(self) -> frozenset[Objective]:
         """The cells with the second highest mean as printed."""
         return self._ranked(1)
 
-    def _ranked(self, rank: int) -> set[tuple[str, str]]:
+    def _ranked(self, rank: int) -> frozenset[Objective]:
         printed = {key: float(f"{mean:.1f}") for key, mean in self.means.items()}
         values = sorted(set(printed.values()), reverse=True)
-        return {key for key, value in printed.items() if value in values[rank : rank + 1]}
+        return frozenset(key for key, value in printed.items() if value in values[rank : rank + 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

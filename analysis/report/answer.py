@@ -84,9 +84,12 @@ class Answer:
         return Forest(
             title=self.block.key.title,
             metric=self.metric,
-            best=self.best,
-            level=self.grid.near,
+            best=self.grid.best(),
+            level=self.grid.marked,
             differences={key: self.grid.from_baseline.get(key) for key in requested},
+            beside=tuple(
+                found for grid in self.block.grids_of(self.metric.name) for found in grid.from_baseline.values()
+            ),
         )
 
     def best_text(self) -> str:
