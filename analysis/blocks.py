@@ -246,6 +246,23 @@ def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: b
     return f"{mean:.1f} {sign} --" if always_std else f"{mean:.1f}"
 
 
+def p_text(p: float) -> str:
+    """A p-value as printed: ``0.012``, or ``< 0.001``, below which the simulations say no more.
+
+    A fourth digit shows on which side of 0.05 it lies.
+    """
+    if p < 0.001:
+        return "< 0.001"
+    text = f"{p:.3f}"
+    return f"{p:.4f}" if text == "0.050" else text
+
+
+def p_equation(p: float) -> str:
+    """``p = 0.012`` or ``p < 0.001``."""
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def number_text(cell: CellSummary, sign: str = "±", *, with_n: bool = True) -> str:
     """A cell as printed: ``35.6 ± 0.1``, ``35.6 ± 0.1 (n=2)`` when seeds are missing, ``--`` when empty."""
     if cell.mean is None:

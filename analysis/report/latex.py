@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from analysis.blocks import NEAR, Block, BlockKey, Grid, file_stem, name_text, number_text
 from analysis.figures import WHITE, ColourScale, scale_of, text_colour
+from analysis.report.captions import own_caption, shared_caption
 from analysis.report.latex_text import latex_text, requirements
 from analysis.report.tables import TextTable, gap_lines
 from analysis.run_schema import DIRECTION_TITLES, measure_slug
@@ -129,8 +130,10 @@ def _caption(measure: str, where: str, blocks: Sequence[Block]) -> str:
 
 def protocol_notes(blocks: Sequence[Block], measure: str) -> list[str]:
     """What accompanies the numbers and has no room in the caption: protocol, marks, and missing results."""
-    notes = list(dict.fromkeys(block.caption(measure) for block in blocks))
-    return notes + [f"Missing in {block.key.title}: {line}" for block in blocks for line in gap_lines(block)]
+    notes = [shared_caption(blocks, measure), *(own_caption(block, blocks, measure) for block in blocks)]
+    return [note for note in notes if note] + [
+        f"Missing in {block.key.title}: {line}" for block in blocks for line in gap_lines(block)
+    ]
 
 
 def unit_text(measure: str) -> str:
