@@ -160,18 +160,23 @@ class Grid:
         """The highest mean minus con/con; None where con/con has no value or is the highest."""
         return None if self.highest is None else self.from_baseline.get(self.highest)
 
-    def best(self) -> set[tuple[str, str]]:
+    @property
+    def marked(self) -> frozenset[Objective]:
+        """The cells that carry the mark of `near`: bold ones, which share the highest mean as printed, need none."""
+        return self.near - self.best()
+
+    def best(self) -> frozenset[Objective]:
         """The cells with the highest mean as printed, to one decimal."""
         return self._ranked(0)
 
-    def second(self) -> set[tuple[str, str]]:
+    def second(self) -> frozenset[Objective]:
         """The cells with the second highest mean as printed."""
         return self._ranked(1)
 
-    def _ranked(self, rank: int) -> set[tuple[str, str]]:
+    def _ranked(self, rank: int) -> frozenset[Objective]:
         printed = {key: float(f"{mean:.1f}") for key, mean in self.means.items()}
         values = sorted(set(printed.values()), reverse=True)
-        return {key for key, value in printed.items() if value in values[rank : rank + 1]}
+        return frozenset(key for key, value in printed.items() if value in values[rank : rank + 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +249,23 @@ def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: b
     if std is not None and std == std:
         return f"{mean:.1f} {sign} {std:.1f}"
     return f"{mean:.1f} {sign} --" if always_std else f"{mean:.1f}"
+
+
+def p_text(p: float) -> str:
+    """A p-value as printed: ``0.012``, or ``< 0.001``, below which the simulations say no more.
+
+    A fourth digit shows on which side of 0.05 it lies.
+    """
+    if p < 0.001:
+        return "< 0.001"
+    text = f"{p:.3f}"
+    return f"{p:.4f}" if text == "0.050" else text
+
+
+def p_equation(p: float) -> str:
+    """``p = 0.012`` or ``p < 0.001``."""
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
 def number_text(cell: CellSummary, sign: str = "±", *, with_n: bool = True) -> str:

@@ -16,6 +16,7 @@ from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry, FontProperties, findSystemFonts, fontManager, get_font
 from matplotlib.text import Text
+from matplotlib.textpath import TextPath
 
 _PREFERRED = ("Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans", "Hiragino", "PingFang", "Microsoft", "Malgun")
 """Beginnings of the names of fonts that go well with matplotlib's own, best first."""
@@ -45,6 +46,12 @@ def wrapped(text: str, width: int) -> list[str]:
     return [line.replace(filler, "") for line in textwrap.wrap(wide, width)]
 
 
+def text_width(text: str, size: float) -> float:
+    """The width of a text as it can be drawn, in points of the given font size."""
+    shown = drawable(text)
+    return _width(shown, size, tuple(families([shown])))
+
+
 def families(texts: Iterable[str]) -> list[str]:
     """Font families for these texts: matplotlib's own, then others that have the characters that it lacks."""
     found = [_font(character) for character in _lacking("".join(texts))]
@@ -68,6 +75,12 @@ def make_drawable(figure: Figure) -> None:
     for text in figure.findobj(Text):
         if undrawable(text.get_text()):
             text.set_text(drawable(text.get_text()))
+
+
+@cache
+def _width(text: str, size: float, fonts: tuple[str, ...]) -> float:
+    width: float = TextPath((0, 0), text, size=size, prop=FontProperties(family=fonts)).get_extents().width
+    return width
 
 
 def _lacking(text: str) -> str:

@@ -6,7 +6,6 @@ precipice", figure 4 (rliable).
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -19,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.blocks import Difference
 from analysis.figures.colours import FAINT, INK, PALE
+from analysis.figures.fonts import drawable, text_width, wrapped
 from analysis.run_schema import BASELINE, Metric
 
 Verdict = Literal["better", "worse", "level", "unknown"]
@@ -31,7 +31,9 @@ VERDICT_COLOURS: Final[Mapping[Verdict, str]] = {
 """Colours of a row: blue and vermilion of Okabe and Ito's palette, which colour-blind readers can distinguish."""
 _OUTLIER = 3.0
 """A row that lies this many times farther out than three quarters of the rows is cut off at the axis's end."""
-_COLUMNS, _WIDTH, _ROW, _DPI = 4, 2.3, 0.17, 150
+_COLUMNS, _WIDTH, _BETWEEN, _ROW, _DPI = 4, 2.3, 0.15, 0.17, 150
+_NAME, _TITLE, _NOTE = 7.5, 7.0, 7.5
+"""Sizes of texts, in points; a letter is about 0.56 of its size wide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +42,19 @@ class Forest:
 
     title: str
     metric: Metric
-    best: tuple[str, str]
+    best: frozenset[tuple[str, str]]
+    """The highest mean as printed, or several."""
     level: frozenset[tuple[str, str]]
     """Those that cannot be told apart from the best."""
     differences: Mapping[tuple[str, str], Difference | None]
     """Objective minus con/con, in the order of the rows; None without a value, and for con/con, whose row is empty."""
+    beside: tuple[Difference, ...] = ()
+    """The differences of the block's other direction, whose panel has the same axis."""
 
     @property
     def limits(self) -> tuple[float, float]:
         """The ends of the axis, which includes 0; a few objectives far out do not flatten the others."""
-        known = [difference for difference in self.differences.values() if difference is not None]
+        known = [difference for difference in (*self.differences.values(), *self.beside) if difference is not None]
         reaches = [max(abs(end) for end in _ends(difference)) for difference in known] or [1.0]
         far = max(_OUTLIER * float(np.quantile(reaches, 0.75)), 0.1)
         low = min([0.0, *(end for difference in known for end in _ends(difference) if end >= -far)])
@@ -83,25 +88,41 @@ def draw_forest(panels: Sequence[Forest]) -> Figure:
     """
     columns, lines = min(_COLUMNS, len(panels)), -(-len(panels) // _COLUMNS)
     num_rows = max(len(panel.differences) for panel in panels)
-    left, top, between, bottom = 1.0, 0.55, 0.32, 0.62
+    names = {"/".join(objective) for panel in panels for objective in panel.differences}
+    left = 0.2 + max(text_width(name, _NAME) for name in names) / 72
+    width = left + columns * (_WIDTH + _BETWEEN) + 0.1
+    note = wrapped(
+        f"{panels[0].metric.name}: difference from {'/'.join(BASELINE)} in points, simultaneous 95 % intervals. "
+        "Diamond: best. Open circle: not told apart from the best."
+        + (" The panels of a block have the same axis." if len(panels) > 1 else ""),
+        _letters(width - 0.2, _NOTE),
+    )
+    top = 0.2 + 0.13 * max(len(_title(panel)) for panel in panels)
+    between, bottom = 0.32, 0.42 + 0.15 * len(note)
     high = num_rows * _ROW
-    width = left + columns * (_WIDTH + 0.15) + 0.1
     height = top + lines * high + (lines - 1) * (top + between) + bottom
     figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
     FigureCanvasAgg(figure)
     for index, panel in enumerate(panels):
         line, column = divmod(index, _COLUMNS)
         y = height - top - high - line * (high + top + between)
-        axes = figure.add_axes(((left + column * (_WIDTH + 0.15)) / width, y / height, _WIDTH / width, high / height))
+        x = left + column * (_WIDTH + _BETWEEN)
+        axes = figure.add_axes((x / width, y / height, _WIDTH / width, high / height))
         named = column == 0 or list(panel.differences) != list(panels[index - 1].differences)
         _draw_panel(axes, panel, with_names=named)
-    figure.text(
-        0.1 / width, 0.1 / height,
-        f"{panels[0].metric.name}: difference from {'/'.join(BASELINE)} in points, simultaneous 95 % "
-        "intervals. Diamond: best; ring: cannot be told apart from it.",
-        size=7.5, color=FAINT, ha="left", va="bottom",
-    )  # fmt: skip
+    figure.text(0.1 / width, 0.1 / height, "\n".join(note), size=_NOTE, color=FAINT, ha="left", va="bottom")
     return figure
+
+
+def _title(panel: Forest) -> list[str]:
+    best = ", ".join(map("/".join, sorted(panel.best))) if len(panel.best) <= 2 else f"{len(panel.best)} equal"
+    width = _letters(_WIDTH, _TITLE)
+    return [*wrapped(panel.title, width), *wrapped(f"{panel.metric.title}; best: {best}", width)]
+
+
+def _letters(inches: float, size: float) -> int:
+    """How many letters of a size fit."""
+    return int(inches * 72 / (0.56 * size))
 
 
 def _draw_panel(axes: Axes, panel: Forest, *, with_names: bool) -> None:
@@ -115,12 +136,9 @@ def _draw_panel(axes: Axes, panel: Forest, *, with_names: bool) -> None:
             axes.plot(0, row, marker="|", markersize=7, color=INK)
     axes.axvline(0, color=PALE, linewidth=0.8, zorder=1)
     axes.set(xlim=(low, high), ylim=(len(panel.differences) - 0.5, -0.5))
-    names = ["/".join(objective) for objective in panel.differences]
-    axes.set_yticks(range(len(names)), names if with_names else [""] * len(names), fontsize=7.5)
-    axes.set_title(
-        "\n".join([*textwrap.wrap(panel.title, 40), f"{panel.metric.title}; best: {'/'.join(panel.best)}"]),
-        fontsize=7, color=INK, loc="left",
-    )  # fmt: skip
+    names = [drawable("/".join(objective)) for objective in panel.differences]
+    axes.set_yticks(range(len(names)), names if with_names else [""] * len(names), fontsize=_NAME)
+    axes.set_title("\n".join(_title(panel)), fontsize=_TITLE, color=INK, loc="left")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
     axes.tick_params(labelsize=7.5, length=2)
     for side in ("top", "right", "left"):
@@ -146,7 +164,7 @@ def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float,
 
 
 def _mark(objective: tuple[str, str], panel: Forest) -> str:
-    return "best" if objective == panel.best else "level" if objective in panel.level else ""
+    return "best" if objective in panel.best else "level" if objective in panel.level else ""
 
 
 def _ends(difference: Difference) -> tuple[float, float]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
-from matplotlib.textpath import TextPath
 
 from analysis.blocks import NEAR, Block, CellSummary, Grid, gap_text, mean_text
 from analysis.figures.colours import FAINT, INK, WHITE, ColourScale, scale_of, text_colour
-from analysis.figures.fonts import drawable, families, wrapped
+from analysis.figures.fonts import drawable, text_width, wrapped
 from analysis.run_schema import DIRECTION_TITLES
 
 _CELL = (1.22, 0.56)
@@ -84,31 +80,32 @@ def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: 
                 _draw_empty(axes, x, y, cell)
             else:
                 fill = scale.colour(cell.mean)
-                _draw_number(axes, x, y, cell, fill, is_best=(pair, triplet) in best)
-                _draw_marks(axes, x, y, fill, second=(pair, triplet) in second, near=(pair, triplet) in grid.near)
+                rank = 1 if (pair, triplet) in best else 2 if (pair, triplet) in second else 0
+                _draw_number(axes, x, y, cell, fill, rank)
+                _draw_ring(axes, x, y, fill, is_near=(pair, triplet) in grid.marked)
 
 
-def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, *, is_best: bool) -> None:
+def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, rank: int) -> None:
     mean, std = mean_text(cell.mean or 0.0, cell.std).split(" ± ")
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=f"#{fill}", edgecolor="white", linewidth=1.6))
     ink = "white" if text_colour(fill) == WHITE else INK
-    if is_best:
+    if rank == 1:
         axes.add_patch(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, fill=False, edgecolor=ink, linewidth=1.1))
     middle = y + (0.36 if cell.gaps else 0.5)
     split = x + (0.5 if len(mean) <= 4 else 0.55)
-    weight = "bold" if is_best else "normal"
+    weight = "bold" if rank == 1 else "normal"
     axes.text(split - 0.015, middle, mean, ha="right", va="center_baseline", size=12, weight=weight, color=ink)
     axes.text(split + 0.015, middle, f"± {std}", ha="left", va="center_baseline", size=9, color=ink)
+    if rank == 2:
+        axes.plot([x + 0.14, x + 0.86], [middle + 0.2] * 2, color=ink, linewidth=0.9)
     if cell.gaps:
         note = f"n={cell.n}, {gap_text(cell)}"
         axes.text(x + 0.5, y + 0.75, _fit(note, 27), ha="center", va="center", size=6.2, style="italic", color=ink)
 
 
-def _draw_marks(axes: Axes, x: int, y: int, fill: str, *, second: bool, near: bool) -> None:
+def _draw_ring(axes: Axes, x: int, y: int, fill: str, *, is_near: bool) -> None:
     ink = "white" if text_colour(fill) == WHITE else INK
-    if second:
-        axes.plot([x + 0.14, x + 0.86], [y + 0.7, y + 0.7], color=ink, linewidth=0.9)
-    if near:
+    if is_near:
         axes.plot(x + 0.92, y + 0.16, marker="o", markersize=3.6, markerfacecolor="none", color=ink, linewidth=0)
 
 
@@ -130,20 +127,13 @@ def _draw_weight(axes: Axes, x: float, y: float, letter: str, name: str, *, cent
     """
     name = drawable(name)
     # In points; the letter is as wide in this font at size 11, and a long name is shrunk.
-    wide, raised = 7.4, _width(name, 8, tuple(families([name])))
+    wide, raised = 7.4, text_width(name, 8)
     small = 8 * min(1.0, _LONGEST / max(raised, 1.0))
     start = -(wide + raised * small / 8) / (2 if centred else 1)
     for text, offset, size, style in ((letter, (start, 0), 11, "italic"), (name, (start + wide, 4), small, "normal")):
         axes.annotate(
             text, (x, y), offset, textcoords="offset points", size=size, style=style, color=INK, annotation_clip=False
         )
-
-
-@cache
-def _width(text: str, size: float, fonts: tuple[str, ...]) -> float:
-    """The width of a text in the first of these font families that has it, in points."""
-    width: float = TextPath((0, 0), text, size=size, prop=FontProperties(family=fonts)).get_extents().width
-    return width
 
 
 def _fit(text: str, length: int) -> str:

@@ -1,4 +1,8 @@
-"""What a sweep answers: for each block and metric the best objective, its gain over con/con, and its equals."""
+"""What a sweep answers: for each block and metric the best objective, its gain over con/con, and its equals.
+
+The best is what the tables print in bold: the highest mean, or several that are equal as printed. If it has a single
+run, no difference from it can be judged; then the row also names the best of those with more.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from analysis.blocks import Block, Grid, Objective, count_text, mean_text
+from analysis.blocks import Block, Grid, Objective, count_text, list_text, mean_text
 from analysis.figures import FigureWriter, Forest, draw_forest, write_figure
 from analysis.report.document import FigureLink, ReportFolder
 from analysis.report.tables import TextTable
@@ -30,8 +34,19 @@ class Answer:
 
     @property
     def mean(self) -> str:
-        """The best objective's mean as printed."""
-        return mean_text(self.grid.means[self.best], self.grid.cells[self.best].std, always_std=False)
+        """The best objective's mean as printed, with its number of runs if seeds are missing."""
+        return _mean_text(self.grid, self.best)
+
+    @property
+    def top(self) -> tuple[Objective, ...]:
+        """The objectives with the highest mean as printed, in table order."""
+        highest = self.grid.best()
+        return tuple(key for key in self.grid.means if key in highest)
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether there are several objectives, all with the same mean as printed."""
+        return bool(self.others) and len(self.top) == len(self.grid.means)
 
     @property
     def others(self) -> tuple[Objective, ...]:
@@ -44,8 +59,10 @@ class Answer:
         return BASELINE in self.grid.means
 
     @property
-    def has_intervals(self) -> bool:
-        """Whether the seeds allow an interval for any difference from the best."""
+    def is_judged(self) -> bool:
+        """Whether the runs allow to say if the best is above con/con."""
+        if self.best != BASELINE:
+            return self.grid.gain is not None and self.grid.gain.low is not None
         return len(self.grid.without_interval) < len(self.others)
 
     @property
@@ -55,8 +72,8 @@ class Answer:
 
     @property
     def level(self) -> tuple[Objective, ...]:
-        """The objectives that cannot be told apart from the best, in table order."""
-        return tuple(key for key in self.others if key in self.grid.near)
+        """The objectives that cannot be told apart from the best, in table order; without those that share its mean."""
+        return tuple(key for key in self.others if key in self.grid.near and (self.all_equal or key not in self.top))
 
     @property
     def forest(self) -> Forest | None:
@@ -67,15 +84,24 @@ class Answer:
         return Forest(
             title=self.block.key.title,
             metric=self.metric,
-            best=self.best,
-            level=self.grid.near,
+            best=self.grid.best(),
+            level=self.grid.marked,
             differences={key: self.grid.from_baseline.get(key) for key in requested},
+            beside=tuple(
+                found for grid in self.block.grids_of(self.metric.name) for found in grid.from_baseline.values()
+            ),
         )
+
+    def best_text(self) -> str:
+        """The best objective, or those that share the highest mean as printed."""
+        if self.all_equal:
+            return "all equal"
+        return names(self.top) if len(self.top) <= 2 else f"{len(self.top)} equal"
 
     def gain_text(self) -> str:
         """The gain over con/con with its interval, in points."""
-        if self.best == BASELINE:
-            return "con/con itself"
+        if BASELINE in self.top and not self.is_gain:
+            return "con/con itself" if len(self.top) == 1 else "none: con/con is as high"
         gain = self.grid.gain
         if gain is None:
             return "no con/con to compare with"
@@ -85,18 +111,30 @@ class Answer:
 
     def level_text(self) -> str:
         """Which objectives cannot be told apart from the best, named in the shorter way."""
-        level, others = self.level, self.others
-        if not others:
+        unjudged = [key for key in self.others if key in self.grid.without_interval]
+        level = self.level
+        lower = [key for key in self.others if key not in (*unjudged, *level, *self.top)]
+        if not self.others:
             return "no other objective"
-        if not self.has_intervals:
-            return "unknown: too few seeds for an interval"
-        if not level:
-            return "none"
-        if len(level) == len(others):
-            return f"all {count_text(len(others), 'other')}" if len(others) > 1 else names(others)
-        if len(level) > len(others) / 2:
-            return f"all others but {names(key for key in others if key not in level)}"
-        return names(level)
+        if len(unjudged) == len(self.others):
+            return self._unjudged_text()
+        if unjudged:
+            return f"{names(level) or 'none'}; not judged, for lack of runs: {names(unjudged)}"
+        if len(level) < 2 or len(level) <= len(lower):
+            return names(level) or "none"
+        return f"all others but {names(lower)}" if lower else f"all {count_text(len(level), 'other')}"
+
+    def _unjudged_text(self) -> str:
+        """Why no difference from the best can be judged, and which objective is the best of those with more runs."""
+        cells = self.grid.cells
+        if cells[self.best].n > 1:
+            return "not judged: the others lack runs"
+        several = [key for key in self.others if cells[key].n > 1]
+        if not several:
+            return "not judged: single runs"
+        next_best = max(several, key=self.grid.means.__getitem__)
+        mean = _mean_text(self.grid, next_best)
+        return f"not judged: a single run; the best of several runs is {'/'.join(next_best)}, {mean}"
 
 
 def answers_of(blocks: Iterable[Block]) -> tuple[Answer, ...]:
@@ -125,20 +163,42 @@ def by_block(answers: Iterable[Answer]) -> list[list[Answer]]:
 def lead(answers: Iterable[Answer], measure: str) -> str:
     """The answers of one measure over all blocks and directions, in a sentence or two."""
     here = of_measure(answers, measure)
-    if not here:
-        return ""
-    ((most, wins),) = Counter(answer.best for answer in here).most_common(1)
-    tables = count_text(len(here), "table")
-    with_baseline = [answer for answer in here if answer.has_baseline]
-    if not with_baseline:
-        first = "con/con is not among the finished objectives, so there is no gain to state."
-    elif not any(answer.has_intervals for answer in here):
-        first = "There are too few seeds for an interval, so no difference can be called more than noise."
+    return f"{measure}: {_gains_text(here)}{_most_often_text(here)}" if here else ""
+
+
+def _gains_text(here: Sequence[Answer]) -> str:
+    """In how many tables the best objective is better than con/con, or why that cannot be said."""
+    if not any(answer.others for answer in here):
+        only = names(dict.fromkeys(answer.best for answer in here))
+        return f"Only {only} has results, so there is nothing to compare it with."
+    if all(answer.all_equal for answer in here):
+        return "All objectives have the same mean."
+    if not any(cell.n > 1 for answer in here for cell in answer.grid.cells.values()):
+        return "No objective has two seeds, so no difference can be judged."
+    if not any(answer.has_baseline for answer in here):
+        return "con/con is not among the finished objectives, so there is no gain to state."
+    judged = [answer for answer in here if answer.has_baseline and answer.is_judged]
+    if not judged:
+        return "Too many runs are missing to compare the best objective with con/con."
+    gains, rest = sum(answer.is_gain for answer in judged), len(here) - len(judged)
+    better = "better than con/con beyond noise"
+    if gains:
+        text = f"In {gains} of {count_text(len(judged), 'table')} the best objective is {better}."
     else:
-        gains = sum(answer.is_gain for answer in with_baseline)
-        first = f"The best objective is above con/con by more than noise in {gains or 'none'} of {tables}."
-    often = f" {'/'.join(most)} has the highest mean most often: {wins} of {len(here)}." if wins > 1 else ""
-    return f"{measure}: {first}{often}"
+        text = f"In no table is the best objective {better} (0 of {len(judged)})."
+    return text + (f" {count_text(rest, 'table')} cannot be judged, because runs are missing." if rest else "")
+
+
+def _most_often_text(here: Sequence[Answer]) -> str:
+    """Which objectives have the highest mean in the most tables; empty if none has it twice."""
+    wins = Counter(key for answer in here if answer.others and not answer.all_equal for key in answer.top)
+    most = max(wins.values(), default=0)
+    if most < 2:
+        return ""
+    which = ["/".join(key) for key, number in wins.items() if number == most]
+    have = "has" if len(which) == 1 else "have"
+    each = " each" if len(which) > 1 else ""
+    return f" {list_text(which)} {have} the highest mean most often: {most} of {len(here)}{each}."
 
 
 def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
@@ -147,7 +207,7 @@ def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
         (
             answer.block.key.title,
             answer.metric.title,
-            "/".join(answer.best),
+            answer.best_text(),
             answer.mean,
             answer.gain_text(),
             answer.level_text(),
@@ -162,7 +222,7 @@ def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
 def winner_table(answers: Sequence[Answer]) -> TextTable:
     """A row for each block and a column for each metric: the best objective and its gain over con/con."""
     rows = [
-        (found[0].block.key.title, *(f"{'/'.join(answer.best)} {winner_gain(answer)}".strip() for answer in found))
+        (found[0].block.key.title, *(f"{answer.best_text()} {winner_gain(answer)}".strip() for answer in found))
         for found in by_block(answers)
     ]
     head = ("block", *(metric.label for metric in METRICS.values()))
@@ -173,7 +233,7 @@ def winner_table(answers: Sequence[Answer]) -> TextTable:
 def winner_gain(answer: Answer) -> str:
     """The gain in short: ``+1.7*``; empty where there is none to state."""
     gain = answer.grid.gain
-    return "" if gain is None else signed(gain.estimate) + ("*" if answer.is_gain else "")
+    return "" if gain is None or answer.all_equal else signed(gain.estimate) + ("*" if answer.is_gain else "")
 
 
 def forest_figures(answers: Sequence[Answer], folder: ReportFolder, figures: FigureWriter) -> tuple[FigureLink, ...]:
@@ -198,6 +258,11 @@ def missing_text(block: Block) -> str:
     done = sum(cell.n for cell in next(iter(block.grids.values())).cells.values())
     counts = ", ".join(f"{gaps.count(status)} {status}" for status in dict.fromkeys(gaps))
     return f"{len(gaps)} of {len(gaps) + done} ({counts})"
+
+
+def _mean_text(grid: Grid, key: Objective) -> str:
+    cell = grid.cells[key]
+    return mean_text(grid.means[key], cell.std, always_std=False) + (f" (n = {cell.n})" if cell.gaps else "")
 
 
 def signed(value: float) -> str:

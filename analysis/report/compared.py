@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from analysis.blocks import Block, change_text, mean_text
+from analysis.blocks import Block, change_text, mean_text, p_equation
 from analysis.published import NUM_RUNS, VERDICTS, GridComparison, published_blocks, published_key
 from analysis.report.document import Section
 from analysis.report.published_tables import gradient_validation, state_of_the_art
@@ -79,7 +79,7 @@ def _rank_tables(comparisons: Sequence[GridComparison]) -> list[TextTable]:
         ]
         few = "" if "this sweep" in ranks else f" Fewer than {MIN_BLOCKS} blocks of this sweep are complete."
         differing = "; ".join(
-            f"{name}: Friedman p = {rank.p:.2g}, critical difference {rank.critical_difference:.1f}"
+            f"{name}: Friedman {p_equation(rank.p)}, critical difference {rank.critical_difference:.1f}"
             for name, rank in ranks.items()
         )
         tables.append(

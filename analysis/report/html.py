@@ -10,9 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.blocks import Block, CellSummary, Difference, gap_text, mean_text
 from analysis.figures import scale_of, text_colour, verdict
-from analysis.report.answer import by_block, lead, missing_text, signed, winner_gain
+from analysis.report.answer import by_block, lead, missing_text, names, signed, winner_gain
+from analysis.report.captions import own_caption, shared_caption
 from analysis.report.contents import Report
-from analysis.report.document import GridTable
 from analysis.run_schema import (
     BASELINE,
     DIRECTION_TITLES,
@@ -22,6 +22,7 @@ from analysis.run_schema import (
     METRICS,
     measure_slug,
 )
+from analysis.tracking import LOCAL_PAGE
 
 
 def report_to_html(report: Report, folder: Path) -> str:
@@ -42,7 +43,7 @@ def report_to_html(report: Report, folder: Path) -> str:
     def inlined(path: str) -> str:
         return f"data:image/png;base64,{base64.b64encode((folder / path).read_bytes()).decode('ascii')}"
 
-    functions = (by_block, gap_text, lead, missing_text, scale_of, signed, text_colour, verdict, winner_gain)
+    functions = (by_block, gap_text, lead, missing_text, names, scale_of, signed, text_colour, verdict, winner_gain)
     environment.globals.update({function.__name__: function for function in functions})
     environment.globals.update(
         baseline=BASELINE,
@@ -51,33 +52,23 @@ def report_to_html(report: Report, folder: Path) -> str:
         directions=DIRECTIONS,
         inlined=inlined,
         interval_text=_interval_text,
+        local_page=LOCAL_PAGE,
         mean_of=_mean_of,
         main_metrics=MAIN_METRICS,
         measures=MEASURES,
         metrics=tuple(METRICS.values()),
-        own_caption=_own_caption,
-        shared_caption=_shared_caption,
+        own_caption=own_caption,
+        shared_caption=shared_caption,
+        shown_blocks=_shown_blocks,
         slug=measure_slug,
         spread_of=_spread_of,
     )
     return environment.get_template("report.html.j2").render(report=report)
 
 
-def _shared_caption(report: Report, measure: str) -> list[str]:
-    """The sentences of the caption that hold for every block with a number."""
-    blocks = {answer.block.slug: answer.block for answer in report.answers}.values()
-    first, *others = (_sentences(block.caption(measure)) for block in blocks)
-    return [text for text in first if all(text in other for other in others)]
-
-
-def _own_caption(report: Report, table: GridTable) -> list[str]:
-    """The sentences of a table's caption that do not stand above all tables."""
-    shared = _shared_caption(report, table.measure)
-    return [text for text in _sentences(table.block.caption(table.measure)) if text not in shared]
-
-
-def _sentences(text: str) -> list[str]:
-    return re.split(r"(?<=[.]) (?=[A-Z])", text)
+def _shown_blocks(report: Report) -> list[Block]:
+    """The blocks with a number."""
+    return [answers[0].block for answers in by_block(report.answers)]
 
 
 def _cell_id(block: Block, key: tuple[str, str]) -> str:

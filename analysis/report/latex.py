@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from analysis.blocks import NEAR, Block, BlockKey, Grid, file_stem, name_text, number_text
 from analysis.figures import WHITE, ColourScale, scale_of, text_colour
+from analysis.report.captions import own_caption, shared_caption
 from analysis.report.latex_text import latex_text, requirements
 from analysis.report.tables import TextTable, gap_lines
 from analysis.run_schema import DIRECTION_TITLES, measure_slug
@@ -122,15 +123,17 @@ def float_to_latex(
 
 def _caption(measure: str, where: str, blocks: Sequence[Block]) -> str:
     grids = [grid for block in blocks for grid in block.grids_of(measure)]
-    near = f"; {NEAR}: within noise of the best" if any(grid.near for grid in grids) else ""
+    near = f"; {NEAR}: within noise of the best" if any(grid.marked for grid in grids) else ""
     briefs = ", ".join(dict.fromkeys(block.brief for block in blocks))
     return f"{measure} ({unit_text(measure)}), {where}, {briefs}. Bold: best; underlined: second{near}."
 
 
 def protocol_notes(blocks: Sequence[Block], measure: str) -> list[str]:
     """What accompanies the numbers and has no room in the caption: protocol, marks, and missing results."""
-    notes = list(dict.fromkeys(block.caption(measure) for block in blocks))
-    return notes + [f"Missing in {block.key.title}: {line}" for block in blocks for line in gap_lines(block)]
+    notes = [shared_caption(blocks, measure), *(own_caption(block, blocks, measure) for block in blocks)]
+    return [note for note in notes if note] + [
+        f"Missing in {block.key.title}: {line}" for block in blocks for line in gap_lines(block)
+    ]
 
 
 def unit_text(measure: str) -> str:
@@ -194,7 +197,7 @@ def _cell(grid: Grid, scale: ColourScale | None, objective: tuple[str, str]) -> 
     text = number_text(cell, sign=r"$\pm$", with_n=False)
     if cell.gaps and cell.mean is not None:
         text += rf" {{\scriptsize($n$={cell.n})}}"
-    near = r"\rlap{$^{\approx}$}" if objective in grid.near else ""  # takes no room, so that the numbers stay aligned
+    near = r"\rlap{$^{\approx}$}" if objective in grid.marked else ""  # takes no room, so that the numbers stay aligned
     return number_to_latex(text, grid, scale, objective) + near
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import Block, BlockKey, Grid, list_text, mean_text, number_text, seeds_text
+from analysis.blocks import Block, BlockKey, Grid, list_text, mean_text, number_text, p_text, seeds_text
 from analysis.report.document import FigureLink, GridTable, Section
 from analysis.report.tables import TextTable
 from analysis.statistics import MARGINAL_COLUMNS, MAX_EXACT, can_be_significant, counted, of_block
@@ -135,7 +135,7 @@ def _of_block(grid: Grid, frame: pd.DataFrame) -> TextTable:
     rows = []
     for row in frame.to_dict("records"):
         found = grid.from_baseline[row["pair"], row["triplet"]]
-        p = "--" if found.p is None else f"{found.p:.3f}"
+        p = "--" if found.p is None else p_text(found.p)
         name = f"{row['pair']}/{row['triplet']}"
         rows.append((name, f"{found.estimate:+.2f}", _interval(found.low, found.high), str(row["n"]), p))
     note = (
@@ -154,7 +154,7 @@ def _pooled(frame: pd.DataFrame) -> TextTable:
             f"{r['difference']:+.2f}",
             _interval(r["low"], r["high"]),
             str(r["n"]),
-            *((f"{r['p']:.3f}", f"{r['p_holm']:.3f}") if with_p else ()),
+            *((p_text(r["p"]), p_text(r["p_holm"])) if with_p else ()),
         )
         for r in frame.to_dict("records")
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import MODEL_COLUMNS, Block, Grid, count_text, mean_text
+from analysis.blocks import MODEL_COLUMNS, Block, Grid, count_text, mean_text, p_equation, p_text
 from analysis.figures import draw_rank_diagram, write_figure
 from analysis.report.document import FigureLink, ReportFolder, Section
 from analysis.report.tables import TextTable
@@ -149,7 +149,7 @@ def effect_table(title: str, effects: Mapping[Metric, Sequence[Effect]]) -> Text
             EFFECTS[e.name],
             f"{e.spread:.1f}",
             f"F({e.df:g}, {e.df_error:g}) = {e.f:.2f}",
-            f"{e.p:.2g}",
+            p_text(e.p),
             f"{e.partial_eta_squared:.2f} {_eta_interval(e)}".strip(),
             str(e.subjects),
         )
@@ -186,7 +186,7 @@ def _diagram(comparison: RankComparison, stage: str, metric: Metric, folder: Rep
 def _rank_table(comparison: RankComparison, stage: str, metric: Metric) -> TextTable:
     best = next(iter(comparison.mean_ranks))
     rows = tuple(
-        (name, f"{rank:.2f}", "--" if name == best else f"{comparison.p_between(best, name):.2g}")
+        (name, f"{rank:.2f}", "--" if name == best else p_text(comparison.p_between(best, name)))
         for name, rank in comparison.mean_ranks.items()
     )
     return TextTable(
@@ -201,7 +201,7 @@ def _friedman(comparison: RankComparison) -> str:
     k = len(comparison.mean_ranks)
     few = " With so few blocks, this p is a rough approximation." if comparison.num_blocks < 10 else ""
     return (
-        f"Friedman: chi-squared({k - 1}) = {comparison.friedman:.1f}, p = {comparison.p:.2g}, "
+        f"Friedman: chi-squared({k - 1}) = {comparison.friedman:.1f}, {p_equation(comparison.p)}, "
         f"n = {comparison.num_blocks} blocks, {k} objectives; critical difference "
         f"{comparison.critical_difference:.2f}.{few}"
     )
@@ -217,8 +217,12 @@ def block_verdict(block: Block) -> str:
         best = max(grid.means, key=lambda key: grid.means[key])
         cell = grid.cells[best]
         mean = mean_text(grid.means[best], cell.std, always_std=False)
+        direction = DIRECTION_TITLES[metric.direction]
+        if len(grid.best()) == len(grid.means):
+            sentences.append(f"{direction}: all {len(grid.means)} objectives have the same mean R@1, {mean}.")
+            continue
         sentences.append(
-            f"{DIRECTION_TITLES[metric.direction]}: {'/'.join(best)} has the highest mean R@1, {mean} "
+            f"{direction}: {'/'.join(best)} has the highest mean R@1, {mean} "
             f"(n = {cell.n}); {_others_text(grid)}. {_from_baseline_text(grid)}".rstrip()
         )
     return f"{block.key.title}. {' '.join(sentences)}" if sentences else ""
@@ -309,7 +313,9 @@ def _by_factor(title: str, effects: Mapping[Metric, Sequence[Effect]]) -> str:
 
 def _which_matter(effects: Sequence[Effect]) -> str:
     parts = [
-        f"the {EFFECTS[e.name]} matters (p = {e.p:.2g}, up to {e.spread:.1f} points)" for e in effects if e.p < LEVEL
+        f"the {EFFECTS[e.name]} matters ({p_equation(e.p)}, up to {e.spread:.1f} points)"
+        for e in effects
+        if e.p < LEVEL
     ]
     others = [EFFECTS[e.name] for e in effects if e.p >= LEVEL]
     if others:
@@ -323,10 +329,10 @@ def _over_blocks(ranks: RankComparison) -> str:
     near = [name for name, rank in ranks.mean_ranks.items() if rank <= limit]
     blocks = f"Over {ranks.num_blocks} blocks the ranks"
     if ranks.p >= LEVEL:
-        return f"{blocks} do not differ more than by chance (Friedman p = {ranks.p:.2g})."
+        return f"{blocks} do not differ more than by chance (Friedman {p_equation(ranks.p)})."
     return (
-        f"{blocks} differ (Friedman p = {ranks.p:.2g}); {best} ranks best, and {len(near) - 1} of the others do not "
-        "differ from it significantly by Nemenyi's test."
+        f"{blocks} differ (Friedman {p_equation(ranks.p)}); {best} ranks best, and {len(near) - 1} of the others do "
+        "not differ from it significantly by Nemenyi's test."
     )
 
 

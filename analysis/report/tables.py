@@ -66,7 +66,7 @@ def _markdown_cell(grid: Grid, pair: str, triplet: str) -> str:
         text = f"**{text}**"
     elif key in grid.second():
         text = f"<u>{text}</u>"
-    return f"{text} {NEAR}" if key in grid.near else text
+    return f"{text} {NEAR}" if key in grid.marked else text
 
 
 def _markdown_entry(text: str) -> str:

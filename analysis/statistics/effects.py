@@ -144,9 +144,9 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
 def p_values(values_SPT: NDArray[np.float64]) -> dict[str, float]:
     """The significance of each effect, by name.
 
-    A main effect must show in the level means, so that what a seed does to all objectives of one level counts as
-    noise, and also beside the noise of the single objectives, so that a noisy one cannot pass as an effect of its
-    level. An interaction is the deviation of any objective from the sum of its row's and column's effects.
+    A main effect counts only if it passes two tests: of the level means per seed, where a seed's effect on a whole
+    level is noise; and against the noise of single objectives, so that one noisy objective cannot pass for its level.
+    An interaction is the deviation of any objective from the sum of its row's and column's effects.
 
     Args:
         values_SPT: by subject, pair weight and triplet weight, in points; at least two subjects.

@@ -6,11 +6,12 @@ The only room that imports MLflow. Every room above may import it; it imports no
 from __future__ import annotations
 
 from analysis.tracking.fetch import SweepRuns, fetch_runs
-from analysis.tracking.mlflow_page import attach_files, publish_summary, run_url
+from analysis.tracking.mlflow_page import LOCAL_PAGE, attach_files, publish_summary, run_url
 from analysis.tracking.models import publish_models
 from analysis.tracking.training_records import TripletRecord, fetch_history, fetch_records, pooled
 
 __all__ = [
+    "LOCAL_PAGE",
     "SweepRuns",
     "TripletRecord",
     "attach_files",

@@ -1,8 +1,13 @@
 // Without scripts everything is still there: a cell leads to its runs below, and lists keep their order.
 
-// In MLflow's preview the page is a blob, from which no file can be reached: there a path is text.
+// In MLflow's preview the page is a blob, which reaches no file and opens no page: there a path is text, and so is the
+// address of a run, on the server that shows the page.
 if (location.protocol === "blob:") {
+  const [server] = location.href.match(/https?:\/\/[^/]+/) || ["{{ local_page }}"];
   for (const link of document.querySelectorAll("td.path a")) link.replaceWith(link.textContent);
+  for (const link of document.querySelectorAll("td.run a")) {
+    link.replaceWith(link.href.replace("{{ local_page }}", server));
+  }
 }
 
 // A click on a cell shows its runs beside the page instead of jumping to them.
@@ -42,7 +47,7 @@ for (const table of document.querySelectorAll("table.list:not(.runs)")) {
     button.addEventListener("click", () => {
       const upward = head.getAttribute("aria-sort") === "descending";
       const value = row => {
-        const text = row.cells[column].textContent.trim().replace("\u2212", "-");
+        const text = row.cells[column].textContent.trim().replace("\u2212", "-").replace(/^< /, "");
         const number = parseFloat(text);
         return Number.isNaN(number) ? text : number;
       };

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+from matplotlib import rc_context
+from matplotlib.text import Text
+
 from analysis.blocks import Difference
 from analysis.figures import Forest, draw_forest, verdict
+from analysis.figures.fonts import drawable, families, make_drawable
 from analysis.run_schema import METRICS
 
 FAR = Difference(estimate=-40.0, low=-41.0, high=-39.0, p=0.0)
@@ -15,7 +22,12 @@ DIFFERENCES = {
 
 
 def forest(**changes: object) -> Forest:
-    values = {"title": "block", "metric": METRICS["i2t_r1"], "best": ("con", "nca"), "differences": DIFFERENCES}
+    values = {
+        "title": "block",
+        "metric": METRICS["i2t_r1"],
+        "best": frozenset({("con", "nca")}),
+        "differences": DIFFERENCES,
+    }
     return Forest(**(values | {"level": frozenset({("sig", "nca")})} | changes))  # type: ignore[arg-type]
 
 
@@ -32,6 +44,31 @@ def test_one_objective_far_out_does_not_flatten_the_others() -> None:
     assert low > FAR.estimate
     without = {key: found for key, found in DIFFERENCES.items() if found is not FAR}
     assert forest(differences=without).limits[0] < -1.6
+
+
+def test_the_panels_of_a_block_have_the_same_axis() -> None:
+    wide = Difference(estimate=2.0, low=-3.0, high=7.0, p=0.5)
+    other = {**DIFFERENCES, ("sig", "nca"): wide}
+    both = tuple(found for rows in (DIFFERENCES, other) for found in rows.values() if found is not None)
+    one, two = forest(beside=both), forest(beside=both, differences=other)
+    assert one.limits == two.limits
+    assert one.limits != forest().limits
+
+
+@pytest.mark.parametrize("objective", [("con", "nca"), ("my_own_pair_weight<b>", "softened & 猫")])
+@pytest.mark.parametrize("num_panels", [1, 2])
+def test_no_text_lies_outside_the_figure(objective: tuple[str, str], num_panels: int) -> None:
+    panel = forest(title="猫と犬, VSE++ (vit_base_patch16_224.augreg_in21k), stage frozen, variant without-warm-up")
+    named = replace(panel, differences={**DIFFERENCES, objective: FAR}, best=frozenset({objective}))
+    with rc_context({"font.family": families(["猫と犬"])}):
+        figure = draw_forest([named] * num_panels)
+        make_drawable(figure)
+        page, texts = figure.bbox, [text for text in figure.findobj(Text) if text.get_text()]
+        assert drawable("/".join(objective)) in {text.get_text() for text in texts}
+        for text in texts:
+            box = text.get_window_extent()
+            assert page.x0 <= box.x0 <= box.x1 <= page.x1, text.get_text()
+            assert page.y0 <= box.y0 <= box.y1 <= page.y1, text.get_text()
 
 
 def test_each_objective_has_a_row_and_the_far_one_its_number() -> None:

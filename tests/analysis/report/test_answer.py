@@ -42,6 +42,16 @@ def block(means: dict[Objective, float], near: set[Objective], reach: float | No
     return replace(example(), grids=grids)
 
 
+def with_runs(found: Block, runs: dict[Objective, int]) -> Block:
+    """The same block, in which these cells have so few runs of three."""
+    gaps = (Gap(seed=9, status="failed", reason=""),)
+    grids = {}
+    for name, grid in found.grids.items():
+        few = {key: replace(grid.cells[key], n=n, std=None if n < 2 else 0.5, gaps=gaps) for key, n in runs.items()}
+        grids[name] = replace(grid, cells={**grid.cells, **few})
+    return replace(found, grids=grids)
+
+
 def first(found: Block) -> Answer:
     return answers_of([found])[0]
 
@@ -57,7 +67,7 @@ def test_the_best_its_gain_and_its_equals() -> None:
     row = answer_table(answers, "R@1").rows[0]
     assert row[1:] == ("Image → Text R@1", "sig/nca", "52.0 ± 0.5", "+2.0 (+1.0 to +3.0)", "con/nca", "nothing")
     assert lead(answers, "R@1") == (
-        "R@1: The best objective is above con/con by more than noise in 2 of 2 tables. "
+        "R@1: In 2 of 2 tables the best objective is better than con/con beyond noise. "
         "sig/nca has the highest mean most often: 2 of 2."
     )
     assert winner_table(answers).rows[0][1:] == ("sig/nca +2.0*",) * 7
@@ -66,7 +76,9 @@ def test_the_best_its_gain_and_its_equals() -> None:
 def test_a_gain_within_noise_is_not_called_one() -> None:
     answers = answers_of([block(MEANS, {("con", "nca"), BASELINE}, reach=3.0)])
     assert not answers[0].is_gain
-    assert "by more than noise in none of 2 tables" in lead(answers, "R@1")
+    assert lead(answers, "R@1").startswith(
+        "R@1: In no table is the best objective better than con/con beyond noise (0 of 2)."
+    )
     assert winner_table(answers).rows[0][1] == "sig/nca +2.0"
     assert answers[0].level_text() == "all others but sig/con"
 
@@ -84,11 +96,63 @@ def test_without_con_con_nothing_is_compared_with_it() -> None:
 
 
 def test_one_seed_allows_no_verdict() -> None:
-    answers = answers_of([block(MEANS, set(), reach=None)])
+    answers = answers_of([with_runs(block(MEANS, set(), reach=None), dict.fromkeys(MEANS, 1))])
     assert answers[0].gain_text() == "+2.0 (no interval)"
-    assert answers[0].level_text() == "unknown: too few seeds for an interval"
-    assert "too few seeds for an interval" in lead(answers, "R@1")
+    assert answers[0].level_text() == "not judged: single runs"
+    assert "No objective has two seeds, so no difference can be judged." in lead(answers, "R@1")
     assert not answers[0].is_gain
+
+
+def test_a_single_run_with_the_highest_mean_is_not_judged_and_the_best_of_several_is_named() -> None:
+    found = with_runs(block(MEANS, set(), reach=None), {WINNER: 1})
+    answer = first(found)
+    assert answer_table([answer], "R@1").rows[0][2:6] == (
+        "sig/nca",
+        "52.0 (n = 1)",
+        "+2.0 (no interval)",
+        "not judged: a single run; the best of several runs is con/nca, 51.9 ± 0.5",
+    )
+    judged = answers_of([block(MEANS, {("con", "nca")})])[0]
+    assert lead([answer], "R@1") == "R@1: Too many runs are missing to compare the best objective with con/con."
+    assert lead([judged, answer], "R@1").startswith(
+        "R@1: In 1 of 1 table the best objective is better than con/con beyond noise. "
+        "1 table cannot be judged, because runs are missing."
+    )
+
+
+def test_what_lacks_runs_is_not_said_to_be_told_apart() -> None:
+    found = with_runs(block(MEANS, {("con", "nca")}), {("sig", "con"): 1})
+    grids = {key: replace(grid, without_interval=frozenset({("sig", "con")})) for key, grid in found.grids.items()}
+    text = first(replace(found, grids=grids)).level_text()
+    assert text == "con/nca; not judged, for lack of runs: sig/con"
+
+
+def test_equal_means_are_called_equal() -> None:
+    answers = answers_of([block(dict.fromkeys(MEANS, 50.0), set(MEANS) - {BASELINE}, reach=0.0)])
+    row = answer_table(answers, "R@1").rows[0]
+    assert row[2:6] == ("all equal", "50.0 ± 0.5", "none: con/con is as high", "all 3 others")
+    assert lead(answers, "R@1") == "R@1: All objectives have the same mean."
+    assert winner_table(answers).rows[0][1] == "all equal"
+
+
+def test_objectives_that_share_the_highest_mean_are_all_named() -> None:
+    answers = answers_of([block({**MEANS, ("con", "nca"): 52.01}, {WINNER})])
+    assert answers[0].best_text() == "con/nca, sig/nca"
+    assert answers[0].level_text() == "none"
+    assert not answers[0].grid.marked
+    assert lead(answers, "R@1").endswith("con/nca, sig/nca have the highest mean most often: 2 of 2 each.")
+
+
+def test_ties_for_most_often_are_all_named() -> None:
+    other = {**MEANS, ("con", "nca"): 53.0}
+    answers = answers_of([block(MEANS, set()), block(other, set())])
+    assert lead(answers, "R@1").endswith("sig/nca, con/nca have the highest mean most often: 2 of 4 each.")
+
+
+def test_a_lone_objective_has_nothing_to_be_compared_with() -> None:
+    answers = answers_of([block({BASELINE: 50.0}, set())])
+    assert answers[0].level_text() == "no other objective"
+    assert lead(answers, "R@1") == "R@1: Only con/con has results, so there is nothing to compare it with."
 
 
 def test_what_is_missing_is_counted_by_status() -> None:

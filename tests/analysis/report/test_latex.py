@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.blocks import Block
+from analysis.blocks import Block, CellSummary
 from analysis.figures import assign_colours
 from analysis.figures.colours import GREEN, RED
 from analysis.published import published_blocks
@@ -83,6 +83,32 @@ def test_the_overview_has_every_block_and_mean_ranks() -> None:
     pooled = (sum((cell.std or 0) ** 2 for cell in grid.cells.values()) / 15) ** 0.5
     assert row.endswith(rf"& {pooled:.1f} \\")
     assert overview_to_latex([], {}) is None
+
+
+def test_what_the_blocks_share_is_said_once_in_the_comments() -> None:
+    blocks = published_blocks()
+    text = overview_to_latex(blocks, assign_colours(block.key for block in blocks)) or ""
+    comments = " ".join(line.removeprefix("% ") for line in text.splitlines() if line.startswith("%"))
+    assert comments.count("Bold: best; underlined: second") == 1
+    assert all(comments.count(f"{block.key.title}.") == 1 for block in blocks)
+    one = to_latex(blocks[0], GREEN)
+    assert blocks[0].caption("R@1") in " ".join(line.removeprefix("% ") for line in one.splitlines())
+
+
+def test_a_bold_cell_carries_no_mark_of_a_cell_near_the_best() -> None:
+    block = published_blocks()[0]
+    tied = {("con", "con"), ("sig", "nca")}
+    grids = {
+        key: replace(
+            grid,
+            cells={**grid.cells, **dict.fromkeys(tied, CellSummary(mean=90.0, std=0.1, n=3))},
+            near=frozenset({("sig", "nca"), ("sig", "cir")}),
+        )
+        for key, grid in block.grids.items()
+    }
+    text = to_latex(replace(block, grids=grids), GREEN)
+    assert text.count(r"\textbf{90.0") == 4
+    assert text.count(r"\rlap{$^{\approx}$}") == 2
 
 
 def test_the_overview_marks_what_is_missing() -> None:

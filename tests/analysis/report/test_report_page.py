@@ -6,14 +6,15 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from analysis import render_published
 from analysis.figures.colours import CIVIDIS, GREEN, ColourScale, text_colour
-from tests.helpers.analysis_cases import SweepWriter
+from tests.helpers.analysis_cases import SweepWriter, recalls
 from tests.helpers.blank_figures import blank_figures, write_texts
 from tests.helpers.chromium import CHROMIUM, Browser
 
@@ -27,6 +28,21 @@ OUTSIDE = """
     const box = e.getBoundingClientRect();
     return box.width && (box.right > innerWidth + 1 || box.left < -1);
   }).map(e => e.tagName + " " + e.textContent.trim().slice(0, 40))
+"""
+BROKEN_NUMBERS = """
+  [...document.querySelectorAll("td.num")].filter(e => {
+    const range = document.createRange();
+    range.selectNodeContents(e);
+    return e.offsetParent && !e.textContent.includes(" ") && range.getClientRects().length > 1;
+  }).map(e => e.textContent)
+"""
+OVER_THE_TRACK = """
+  [...document.querySelectorAll("table.forest tbody th")].filter(e => {
+    const range = document.createRange();
+    range.selectNodeContents(e);
+    const track = e.parentElement.querySelector(".track").getBoundingClientRect();
+    return e.offsetParent && range.getBoundingClientRect().right > track.left;
+  }).map(e => e.textContent)
 """
 WORST_CONTRAST = """(() => {
   const luminance = c => {
@@ -109,9 +125,30 @@ def test_nothing_lies_outside_the_page(browser: Browser, page: Path, width: int)
     for before in ("0", "document.querySelectorAll('details').forEach(d => d.open = true)"):
         browser.ask(before)
         assert browser.ask(OUTSIDE) == []
+    assert browser.ask(BROKEN_NUMBERS) == []
     browser.ask("document.querySelector('table.grid td a').click()")
     assert browser.ask("document.getElementById('cell').open")
     assert browser.ask(OUTSIDE) == []
+
+
+@pytest.mark.slow
+@in_a_browser
+def test_a_block_alone_fills_a_wide_page_and_long_names_leave_the_intervals_free(
+    browser: Browser, new_sweep: Callable[[str], SweepWriter], tmp_path: Path
+) -> None:
+    writer, mine = new_sweep("alone"), "my_own_pair_weight<b>/softened"
+    writer.write_parent(seeds=[1, 2], objectives=["con/con", "sig/nca", mine])
+    for objective, seed in product(("con/con", "sig/nca", mine), (1, 2)):
+        shift = 3.0 if objective == mine else 0.0
+        writer.write(objective, seed, metrics=recalls("sig/nca" if objective == mine else objective, seed, shift))
+    write_texts(writer.uri, "alone", tmp_path)
+    shown(browser, tmp_path / "report.html")
+    box = "document.getElementById('{}').getBoundingClientRect()"
+    assert browser.ask(f"{box.format('tables')}.left > {box.format('forest')}.right")
+    assert browser.ask(f"Math.abs({box.format('tables')}.top - {box.format('forest')}.top) < 1")
+    for width in (360, 600):
+        shown(browser, tmp_path / "report.html", width)
+        assert browser.ask(OVER_THE_TRACK) == []
 
 
 @pytest.mark.slow
@@ -133,7 +170,7 @@ def test_the_metric_is_switched_in_place_and_a_cell_leads_to_its_runs(browser: B
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (4, 4)
     browser.click("rsum", "label")
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
-    assert "rsum: The best objective" in browser.text()
+    assert "rsum: In " in browser.text()
     browser.click("R@5", "label")
     browser.click("Text → Image", "label")
     assert (visible(browser, "table.grid"), visible(browser, "table.forest")) == (2, 2)
@@ -185,7 +222,7 @@ def test_it_can_be_read_without_scripts(browser: Browser, page: Path, tmp_path: 
 def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path, tmp_path: Path) -> None:
     facts = (
         "document.querySelector('table.grid td a').click();"
-        "const dead = document.querySelectorAll('td.path a').length;"
+        "const dead = document.querySelectorAll('td.path a, td.run a').length;"
         f"parent.postMessage({{outside: {OUTSIDE}, dead, open: document.getElementById('cell').open}}, '*');"
     )
     text = page.read_text().replace("</body>", f"<script>{facts}</script></body>")
