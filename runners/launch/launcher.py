@@ -24,6 +24,7 @@ from runners.launch.live import LiveView, overview
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.progress import SweepProgress
+from runners.launch.sharing import start_waiting
 from runners.launch.squares import signs_of
 from runners.launch.stopping import STOPPED, StopSignals, WindDown
 from runners.store import end_attempt
@@ -86,7 +87,7 @@ def launch_sweep(
     with SweepTracking(sweep, sweep.store, live=bool(todo), warn=warn) as tracking:
         if todo:
             with sweep.store.heartbeat(sweep.config.name) as heartbeat:
-                heartbeat.start(training.key for training in todo)
+                start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
                 tracking.tell_of_edits(todo, view.note)
                 tracking.sync_all()
                 status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals).run()

@@ -16,8 +16,8 @@ from sweeps.reading.yaml_source import MAX_PROBLEMS, KeyPath, Node, Problem, Whe
 
 T = TypeVar("T")
 
-FILE_KEYS = ("extends",)
-"""Top-level keys that a file may have besides the dataclass's fields; they are gone once the files are merged."""
+FILE_KEYS = ("extends", "cluster")
+"""Top-level keys that a sweep file may have besides the dataclass's fields; they are taken out before it is checked."""
 
 _KINDS = {
     "int_type": "a whole number",
