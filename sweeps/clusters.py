@@ -28,7 +28,7 @@ _OURS = (
     *("--partition", "--account", "--qos", "--array", "--output", "--error", "--open-mode", "--signal", "--requeue"),
     *("--no-requeue", "--export", "--chdir", "--dependency", "--parsable"),
 )
-_MIN_RUN_S = 180
+_MIN_RUN_S = 120
 """Seconds before the signal that a job needs at least, or it would be requeued before it has trained anything."""
 
 

@@ -13,10 +13,12 @@ from runners.cluster.backend import Job
 from sweeps import SlurmConfig
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_WAIT_S = 180
+"""Seconds that a launch waits for its predecessor, which counts as alive for a minute if it was killed."""
 
 
 def render_sbatch(job: Job) -> str:
-    """Write the script.
+    """Write the script of a job, or of each job of an array.
 
     Args:
         job: the job.
@@ -24,6 +26,18 @@ def render_sbatch(job: Job) -> str:
     Returns:
         A bash script with its `#SBATCH` lines. It holds no secret.
     """
+    return _render("job.sbatch.j2", job, list(_options(job)))
+
+
+def render_close(job: Job) -> str:
+    """Write the script of the job that follows an array. It needs one core for some minutes."""
+    settings = job.cluster.slurm
+    options = [f"--job-name={job.id}", *_site_options(settings), "--nodes=1", "--ntasks=1", "--time=1:00:00"]
+    options += [_option("chdir", str(job.working_dir)), _output(job, "close.log"), *_environment_options(settings)]
+    return _render("close.sbatch.j2", job, options)
+
+
+def _render(template: str, job: Job, options: list[str]) -> str:
     settings = job.cluster.slurm
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
@@ -34,14 +48,15 @@ def render_sbatch(job: Job) -> str:
         autoescape=False,  # shell, in which every value goes through `quote`
     )
     templates.filters["quote"] = shlex.quote
-    return templates.get_template("job.sbatch.j2").render(
+    return templates.get_template(template).render(
         id=job.id,
         sweep=job.config.name,
-        options=list(_options(job)),
+        options=options,
         environment={**job.variables, **settings.environment, "GOAL_SWEEP_CODE": job.code},
         modules=settings.modules,
         setup=settings.setup,
         folder=str(job.folder),
+        store=str(job.store),
         python=python_command(settings),
         nodes=settings.nodes,
         cpus=settings.cpus_per_node,
@@ -49,14 +64,8 @@ def render_sbatch(job: Job) -> str:
         gpu_request=_gpu_request(settings),
         array=settings.array,
         max_requeues=settings.max_requeues,
-        launch=launch_words(job),
+        launch=["--wait", str(_WAIT_S), *job.options],
     )
-
-
-def launch_words(job: Job) -> list[str]:
-    """The words of the `goal-sweep launch` that the job runs."""
-    store = ["--store", str(job.store)]
-    return ["launch", str(job.folder / "sweep.yaml"), *store, "--wait", "180", *job.options]
 
 
 def python_command(settings: SlurmConfig) -> list[str]:
@@ -81,9 +90,7 @@ def _options(job: Job) -> Iterator[str]:
     """The options of sbatch, in the order of its manual page."""
     settings = job.cluster.slurm
     yield f"--job-name={job.id}"
-    for name in ("partition", "account", "qos"):
-        if getattr(settings, name):
-            yield _option(name, getattr(settings, name))
+    yield from _site_options(settings)
     yield f"--nodes={settings.nodes}"
     yield "--ntasks-per-node=1"
     yield f"--cpus-per-task={settings.cpus_per_node}"
@@ -96,13 +103,27 @@ def _options(job: Job) -> Iterator[str]:
     if settings.array:
         yield f"--array=0-{settings.array - 1}" + (f"%{settings.array_at_once}" if settings.array_at_once else "")
     yield _option("chdir", str(job.working_dir))
-    # In the name of the output, Slurm replaces what follows a percent sign.
-    yield _option("output", str(job.folder / "job").replace("%", "%%") + ("-%a.log" if settings.array else ".log"))
+    yield _output(job, "job-%a.log" if settings.array else "job.log")
     yield "--open-mode=append"
     yield "--requeue"
     yield f"--signal=B:USR1@{settings.save_before}"
+    yield from _environment_options(settings)
+
+
+def _site_options(settings: SlurmConfig) -> Iterator[str]:
+    for name in ("partition", "account", "qos"):
+        if getattr(settings, name):
+            yield _option(name, getattr(settings, name))
+
+
+def _environment_options(settings: SlurmConfig) -> Iterator[str]:
     yield "--export=" + (",".join(settings.pass_environment) or "NONE")
     yield from settings.options
+
+
+def _output(job: Job, name: str) -> str:
+    """Where the output goes. Slurm replaces what follows a percent sign, so those of the folder are doubled."""
+    return _option("output", f"{str(job.folder).replace('%', '%%')}/{name}")
 
 
 def _option(name: str, value: str) -> str:

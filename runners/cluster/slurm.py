@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from goal_core.atomic import replace_bytes
@@ -18,7 +18,7 @@ from runners.cluster.backend import (
     run_command,
     succeed,
 )
-from runners.cluster.sbatch import render_sbatch
+from runners.cluster.sbatch import render_close, render_sbatch
 from runners.store.submissions import Submission
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "REQUEUE_FED", "RESV_DEL_HOLD")
@@ -52,8 +52,8 @@ class Slurm:
             )
 
     def render(self, job: Job) -> str:
-        """The script that `sbatch` gets."""
-        return render_sbatch(job)
+        """The script that `sbatch` gets; for an array also that of the job that follows it."""
+        return render_sbatch(job) + (f"\n{render_close(job)}" if job.cluster.slurm.array else "")
 
     def place(self, job: Job) -> dict[str, str]:
         """The number of independent jobs; Slurm's own configuration says where the cluster is."""
@@ -61,10 +61,21 @@ class Slurm:
 
     def submit(self, job: Job) -> str:
         """Write the sweep file and the script into the submission's folder, and queue the script."""
-        script = job.folder / "job.sbatch"
         replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
-        replace_bytes(script, self.render(job).encode())
-        said = succeed(self._run(["sbatch", "--parsable", str(script)], ""), "submit to Slurm")
+        first = self._queue(job.folder / "job.sbatch", render_sbatch(job))
+        if not job.cluster.slurm.array:
+            return first
+        try:
+            after = [f"--dependency=afterany:{first}"]
+            return f"{first},{self._queue(job.folder / 'close.sbatch', render_close(job), after)}"
+        except ClusterError:
+            self._run(["scancel", first], "")
+            raise
+
+    def _queue(self, path: Path, script: str, options: Sequence[str] = ()) -> str:
+        """Write a script and queue it. Returns the job's number."""
+        replace_bytes(path, script.encode())
+        said = succeed(self._run(["sbatch", "--parsable", *options, str(path)], ""), "submit to Slurm")
         return said.strip().splitlines()[-1].split(";")[0]
 
     def state(self, submission: Submission, folder: Path) -> JobState:
@@ -84,9 +95,8 @@ class Slurm:
 
     def _ended(self, submission: Submission, folder: Path) -> JobState:
         """How a job that has left the queue ended."""
-        statuses = [
-            int(text) for path in sorted(folder.glob("status*")) if (text := path.read_text().strip()).isdigit()
-        ]
+        paths = [folder / "status"] if (folder / "status").exists() else sorted(folder.glob("status-*"))
+        statuses = [int(text) for path in paths if (text := path.read_text().strip()).isdigit()]
         status = max(statuses) if statuses else None
         known = [state for state in (self._control(submission), self._accounted(submission)) if state]
         said = known[0] if known else "ended" if statuses else "Slurm does not know it any more"
@@ -94,8 +104,9 @@ class Slurm:
 
     def _control(self, submission: Submission) -> str:
         """The state that the controller remembers for some minutes after the end."""
-        done = self._run(["scontrol", "show", "job", "--oneliner", submission.job], "")
-        return _counted(re.findall(r"\bJobState=(\w+)", done.out)).lower() if done.status == 0 else ""
+        jobs = [self._run(["scontrol", "show", "job", "--oneliner", job], "") for job in submission.job.split(",")]
+        states = [state for done in jobs if not done.status for state in re.findall(r"\bJobState=(\w+)", done.out)]
+        return _counted(states).lower()
 
     def _accounted(self, submission: Submission) -> str:
         try:
@@ -111,14 +122,14 @@ class Slurm:
         """Let Slurm end the job: SIGTERM first, at which every training saves, and SIGKILL after `KillWait`."""
         if not submission.job:
             raise ClusterError(f"{submission.id} has no job id; look for a job of this name with squeue")
-        succeed(self._run(["scancel", submission.job], ""), f"cancel Slurm job {submission.job}")
+        succeed(self._run(["scancel", *submission.job.split(",")], ""), f"cancel Slurm job {submission.job}")
 
     def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
         """The output of the job, or of all jobs of an array with their numbers before the lines."""
         seen: dict[Path, int] = {}
         asked, over = time.monotonic(), False
         while True:
-            paths = sorted(folder.glob("job*.log"))
+            paths = [*sorted(folder.glob("job*.log")), *folder.glob("close.log")]
             for path in paths:
                 with path.open("rb") as file:
                     file.seek(seen.get(path, 0))

@@ -78,13 +78,14 @@ class OpenedSweep(ResolvedSweep):
             cache=self.store.root / "features",
         )
 
-    def job(self, unit: Unit, launch_id: str, forgiven: Mapping[Training, int]) -> UnitJob:
+    def job(self, unit: Unit, launch_id: str, forgiven: Mapping[Training, int], *, shares: bool = False) -> UnitJob:
         """Turn a unit into the job that a worker takes.
 
         Args:
             unit: the unit.
             launch_id: the id of this launch.
             forgiven: number of each training's charged attempts that no longer count.
+            shares: whether other launches share the sweep.
         """
         from runners.execution.worker import UnitJob
 
@@ -97,6 +98,7 @@ class OpenedSweep(ResolvedSweep):
             code=code_digest(),
             max_attempts={one: resources.max_attempts + forgiven.get(one, 0) for one in unit.trainings},
             watchdog=resources.watchdog,
+            shares=shares,
         )
 
     def check_trainable(self) -> None:
