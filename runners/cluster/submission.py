@@ -13,6 +13,8 @@ from ruamel.yaml import YAML
 
 from goal_core.errors import GoalError
 from runners.cluster.backend import Backend, Job, RunCommand, run_command
+from runners.cluster.kubernetes import Kubernetes
+from runners.cluster.ray_jobs import RayJobs
 from runners.cluster.slurm import Slurm
 from runners.store.submissions import Submission, Submissions
 from sweeps import ClusterSweep, load_for_cluster
@@ -59,6 +61,10 @@ def backend_of(kind: str, run: RunCommand = run_command) -> Backend:
     """
     if kind == "slurm":
         return Slurm(run)
+    if kind == "kubernetes":
+        return Kubernetes(run)
+    if kind == "ray":
+        return RayJobs()
     raise SubmissionError(f"this version of goal-sweep knows no cluster of kind {kind!r}; known: {', '.join(KINDS)}")
 
 
