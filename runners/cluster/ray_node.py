@@ -69,7 +69,7 @@ def start_command(session: Path, folder: str, address: str | None, port: int) ->
         port: the head's port.
     """
     environment = os.environ
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", f"--temp-dir={folder}"]
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block", f"--temp-dir={folder}"]
     if address is None:
         command += ["--head", f"--port={port}", "--include-dashboard=false"]
         if importlib.util.find_spec("grpc"):  # with it, Ray starts a server for remote clients, on a fixed port

@@ -26,7 +26,7 @@ def render_manifest(job: Job) -> str:
     """Write the two documents of the manifest as YAML. They hold no secret, only references to secrets."""
     yaml = YAML()
     yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.width = 110
+    yaml.width = 10_000  # no command is broken into lines
     stream = io.StringIO()
     yaml.dump_all([_config_map(job), ray_job(job)], stream)
     return f"# goal-sweep {job.id}: the sweep {job.config.name}. Written by goal-sweep submit.\n{stream.getvalue()}"

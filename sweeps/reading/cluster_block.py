@@ -67,5 +67,5 @@ def read_cluster(
     for problem in found:
         inside = problem.where.source != site_source
         path = f"{BLOCK}.{problem.path}".rstrip(".") if inside else problem.path
-        problems.append(replace(problem, path=path))
+        problems.append(replace(problem, path=path, message=problem.message.replace("--set ", f"--set {BLOCK}.")))
     return config if len(problems) == already else None
