@@ -5,6 +5,7 @@
     STORE/store.json                        the layout's version
     STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.heartbeat); .stop asks one's workers to
                                             save and stop
+    STORE/submissions/                      batch jobs (runners.store.submissions)
     STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training_folder)
         log.txt  attempts/<n>.json  lease.json  result.json
