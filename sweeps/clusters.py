@@ -18,7 +18,7 @@ from sweeps.checks import SECRET_WORDS, refuse
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d))?")
+_TIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d))?")
 _MEMORY = re.compile(r"\d+[KMGT]?")
 _QUANTITY = re.compile(r"\d+(?:\.\d+)?(?:m|[kMGTPE]i?)?")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -133,9 +133,9 @@ class SlurmConfig:
     def seconds(self) -> int | None:
         """The time limit in seconds; None where the partition's default holds."""
         match = _TIME.fullmatch(self.time)
-        if match is None:
+        if match is None or (match[1] is None and match[4] is None):  # Slurm reads 90:00 as minutes and seconds
             return None
-        days, hours, minutes, seconds = (int(match[part] or 0) for part in ("days", "hours", "minutes", "seconds"))
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
     def _time_problems(self) -> list[str]:

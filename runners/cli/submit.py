@@ -47,6 +47,7 @@ def submit(
     Example: goal-sweep submit quickstart.yaml --to slurm --set cluster.slurm.time=4:00:00
     """
     from runners.cluster import submission as jobs
+    from runners.cluster.backend import NoAnswerError
     from runners.execution.inputs import code_digest
     from runners.store.submissions import Submissions
 
@@ -76,11 +77,12 @@ def submit(
     submission = records.begin(loaded.config.name, to, draft.code, backend.place(draft))
     try:
         job = backend.submit(jobs.job_of(loaded, submission.id, draft.code, options))
-    except GoalError:
-        records.withdraw(submission)
+    except GoalError as error:
+        if not isinstance(error, NoAnswerError):  # or else the job may have been taken; status tells
+            records.withdraw(submission)
         raise
     records.sent(submission, job)
-    again = SweepArguments(sweep, None, store)
+    again = SweepArguments(sweep, [one for one in set_ or () if not one.startswith("cluster.")], store)
     console.print(f"{submission.id}: submitted to {to} as job {job}", soft_wrap=True)
     for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
         console.print(f"  {again.command(verb, *words)}", soft_wrap=True)
@@ -143,12 +145,11 @@ def _chosen(found: list[Submission], job: str | None) -> list[Submission]:
 
 
 def job_lines(records: Any, found: list[Submission]) -> Iterator[str]:
-    """One line on each job that lives, and on the last one."""
-    for one, state in _states(records, found):
-        if one is found[-1] or not state.is_over:
-            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
-            ended = f", exit status {state.status}" if state.status is not None else ""
-            yield f"{one.id}: {one.to} job {one.job or '?'}, submitted {since} on {one.host}: {state.said}{ended}"
+    """A line on the newest job, the only one that may live; none where nothing was submitted."""
+    for one, state in _states(records, found[-1:]):
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
+        ended = f", exit status {state.status}" if state.status is not None else ""
+        yield f"{one.id}: {one.to} job {one.job or '?'}, submitted {since} on {one.host}: {state.said}{ended}"
 
 
 def jobs_as_json(records: Any, found: list[Submission]) -> str:

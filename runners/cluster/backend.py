@@ -20,6 +20,10 @@ class ClusterError(GoalError):
     """A cluster refused something, or cannot be reached."""
 
 
+class NoAnswerError(ClusterError):
+    """A cluster did not answer in time. It may have done what it was asked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A sweep as it is sent to a cluster."""
@@ -117,7 +121,7 @@ def run_command(command: Sequence[str], text: str = "") -> Completed:
     except FileNotFoundError as error:
         raise ClusterError(f"{command[0]} is not installed on this machine, or not on the path") from error
     except subprocess.TimeoutExpired as error:
-        raise ClusterError(f"{command[0]} does not answer (waited 120 s)") from error
+        raise NoAnswerError(f"{command[0]} does not answer (waited 120 s)") from error
     return Completed(status=done.returncode, out=done.stdout, err=done.stderr)
 
 
@@ -129,5 +133,6 @@ def succeed(done: Completed, doing: str) -> str:
     """
     if done.status:
         lines = (done.err.strip() or done.out.strip() or f"exit status {done.status}").splitlines()
-        raise ClusterError(f"cannot {doing}: {lines[-1].strip()}")
+        error = NoAnswerError if "timed out" in lines[-1].lower() else ClusterError
+        raise error(f"cannot {doing}: {lines[-1].strip()}")
     return done.out

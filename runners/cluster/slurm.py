@@ -80,9 +80,7 @@ class Slurm:
 
     def state(self, submission: Submission, folder: Path) -> JobState:
         """Ask the queue, then Slurm's accounting, then the job's own files."""
-        if not submission.job:
-            return JobState(phase="unknown", said="not known whether Slurm has taken it")
-        queued = self._run(["squeue", "--noheader", "--array", f"--jobs={submission.job}", "--format=%T|%r|%N"], "")
+        queued = self._run(["squeue", "--noheader", "--array", _which(submission), "--format=%T|%r|%N"], "")
         states = [line.split("|") for line in queued.out.splitlines() if line.count("|") == 2]
         living = [one for one in states if one[0] in _WAITING + _LIVING]
         if queued.status and "Invalid job id" not in queued.err:
@@ -91,6 +89,8 @@ class Slurm:
             running = [one for one in living if one[0] in _LIVING]
             phase: Phase = "running" if running else "pending"
             return JobState(phase=phase, said=_counted([_words(*one) for one in living]))
+        if not submission.job:
+            return JobState(phase="unknown", said="Slurm has not taken it")
         return self._ended(submission, folder)
 
     def _ended(self, submission: Submission, folder: Path) -> JobState:
@@ -120,9 +120,8 @@ class Slurm:
 
     def cancel(self, submission: Submission, folder: Path) -> None:
         """Let Slurm end the job: SIGTERM first, at which every training saves, and SIGKILL after `KillWait`."""
-        if not submission.job:
-            raise ClusterError(f"{submission.id} has no job id; look for a job of this name with squeue")
-        succeed(self._run(["scancel", *submission.job.split(",")], ""), f"cancel Slurm job {submission.job}")
+        jobs = submission.job.split(",") if submission.job else [_which(submission)]
+        succeed(self._run(["scancel", *jobs], ""), f"cancel Slurm job {submission.job or submission.id}")
 
     def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
         """The output of the job, or of all jobs of an array with their numbers before the lines."""
@@ -144,6 +143,11 @@ class Slurm:
             if time.monotonic() - asked > _ASK_EVERY_S:
                 asked = time.monotonic()
                 over = self.state(submission, folder).is_over
+
+
+def _which(submission: Submission) -> str:
+    """The option that selects a job: by its number, or by its name if its number did not reach the record."""
+    return f"--jobs={submission.job}" if submission.job else f"--name={submission.id}"
 
 
 def _words(state: str, reason: str, nodes: str) -> str:

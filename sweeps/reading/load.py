@@ -73,7 +73,7 @@ def load_for_cluster(
         path_or_name: as of `load_sweep`.
         overrides: as of `load_sweep`; `cluster.slurm.time=1:00:00` sets a setting of a cluster.
         site: the site file, a `cluster` block without its name.
-        kind: the kind of cluster whose `environment` the sweep's `${VAR}` see before `environ`; empty for none.
+        kind: the kind of cluster whose `environment` the sweep's `${VAR}` see before `environ`; empty for any.
         environ: as of `load_sweep`.
 
     Raises:
@@ -84,7 +84,11 @@ def load_for_cluster(
 
 
 def _load(
-    path_or_name: str | Path, overrides: Sequence[str], site: Path | None, environ: Mapping[str, str], kind: str = ""
+    path_or_name: str | Path,
+    overrides: Sequence[str],
+    site: Path | None,
+    environ: Mapping[str, str],
+    kind: str | None = None,
 ) -> ClusterSweep:
     problems: list[Problem] = []
     sources: list[str] = []
@@ -98,12 +102,20 @@ def _load(
     root, block = split(root)
     cluster = read_cluster(block, site, environ, problems, sources)
     plain = root.plain()
-    variables = getattr(cluster, kind).environment if cluster is not None and kind else {}
-    root = expand_environment(root, {**environ, **variables}, problems)
+    root = expand_environment(root, _variables(cluster, kind, environ), problems)
     config = validate(root, SweepConfig, problems)
     if problems or config is None or cluster is None:
         raise SweepError(problems, sources)
     return ClusterSweep(config=make_absolute(config, file.parent), cluster=cluster, plain=plain)
+
+
+def _variables(cluster: ClusterConfig | None, kind: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment that a sweep's `${VAR}` see; that of this machine alone where `kind` is None."""
+    if cluster is None or kind is None:
+        return environ
+    if kind:
+        return {**environ, **getattr(cluster, kind).environment}
+    return {**cluster.slurm.environment, **cluster.ray.environment, **cluster.kubernetes.environment, **environ}
 
 
 def list_shipped() -> list[str]:

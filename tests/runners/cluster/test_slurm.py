@@ -7,7 +7,7 @@ import pytest
 
 from goal_core.errors import ConfigError
 from runners.cluster import slurm
-from runners.cluster.backend import ClusterError, Completed
+from runners.cluster.backend import ClusterError, Completed, NoAnswerError
 from runners.cluster.slurm import Slurm
 from tests.helpers.cluster_cases import Commands, job, refusal, submission
 
@@ -83,8 +83,25 @@ def test_a_controller_that_does_not_answer_is_no_ended_job(tmp_path: Path) -> No
     down = refusal("slurm_load_jobs error: Unable to contact slurm controller (connect failure)")
     with pytest.raises(ClusterError, match="Unable to contact slurm controller"):
         Slurm(Commands(squeue=down)).state(submission("slurm"), tmp_path)
-    unsent = Slurm(Commands()).state(submission("slurm", job=""), tmp_path)
-    assert (unsent.phase, unsent.said) == ("unknown", "not known whether Slurm has taken it")
+
+
+def test_a_job_whose_number_did_not_reach_the_record_is_found_by_its_name(tmp_path: Path) -> None:
+    lost = submission("slurm", job="")
+    queue = Commands(squeue="RUNNING|None|n1\n", scancel="")
+    assert Slurm(queue).state(lost, tmp_path).phase == "running"
+    Slurm(queue).cancel(lost, tmp_path)
+    assert "--name=tiny-0a1b2c-1" in queue.given[0][0]
+    assert queue.given[1][0] == "scancel --name=tiny-0a1b2c-1"
+    state = Slurm(Commands(squeue="")).state(lost, tmp_path)
+    assert (state.phase, state.said) == ("unknown", "Slurm has not taken it")
+
+
+def test_a_submission_that_may_have_been_taken_is_no_refusal(tmp_path: Path) -> None:
+    made = job(tmp_path, store=tmp_path / "store")
+    made.folder.mkdir(parents=True)
+    said = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+    with pytest.raises(NoAnswerError):
+        Slurm(Commands(sbatch=refusal(said))).submit(made)
 
 
 def test_a_cancellation_reaches_the_array_and_the_job_after_it(tmp_path: Path) -> None:
