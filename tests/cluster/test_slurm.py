@@ -15,8 +15,9 @@ import pytest
 
 from tests.helpers.launches import attempts, check_mlflow, goal_sweep, records_of, results, sweep_in, tampered_trainer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
-END_S = 600
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
+END_S = 1500
+"""A busy machine takes long, and Slurm holds a requeued job for two minutes."""
 
 
 class Submitted:
@@ -111,7 +112,9 @@ def test_a_job_that_reaches_its_time_limit_twice_goes_on(
     bench: Mapping[str, str], unbroken: Path, tmp_path: Path
 ) -> None:
     run = Submitted(tmp_path / "run", bench, nodes=2, time="0:03:00", save_before=60, pause=1.2)
-    run.wait(lambda: run.log.count("back to the queue: the time limit is near") >= 2, "second time limit", 900)
+    run.wait(lambda: run.log.count("back to the queue: the time limit is near") >= 2, "second time limit")
+    # Both limits are reached. A longer one lets the third run come to the end, however slow this machine is.
+    run.slurm("scontrol", "update", f"JobId={run.jobs[-1]['job']}", "TimeLimit=60")
     assert run.wait_for_the_end() == 0
     assert "run 3" in run.log
     assert {one["outcome"] for of in attempts(run.folder).values() for one in of[:-1]} == {"interrupted"}
