@@ -164,8 +164,10 @@ class RayJobs:
             yield self._connect(address)
         except ImportError as error:
             raise ClusterError("Ray's Jobs API needs ray[default]: pip install 'goal-sweep[jobs]'") from error
-        except (ConnectionError, OSError, RuntimeError) as error:
-            raise ClusterError(f"Ray at {address}: {_reason(error)}") from error
+        except Exception as error:  # Ray's own errors have no base that can be named without loading Ray
+            if isinstance(error, (OSError, RuntimeError)) or type(error).__module__.startswith("ray."):
+                raise ClusterError(f"Ray at {address}: {_reason(error)}") from error
+            raise
 
 
 def _reason(error: Exception) -> str:

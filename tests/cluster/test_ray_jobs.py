@@ -121,7 +121,7 @@ def test_a_job_is_cancelled_and_submitted_again(head: Mapping[str, str], unbroke
     assert "report: 4 of 4 results" in followed
     assert results(run.folder) == results(unbroken)
     assert records_of(run.folder) == records_of(unbroken)
-    commits = {one["provenance"]["git_commit"] for of in attempts(run.folder).values() for one in of}
+    commits = {one["git_commit"] for of in attempts(run.folder).values() for one in of}
     here = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     assert commits == {here.strip()}
 
@@ -132,5 +132,5 @@ def test_a_wrong_token_is_one_line(head: Mapping[str, str], tmp_path: Path) -> N
     run = Submitted(tmp_path / "run", {**head, "token_file": str(other)})
     said = run.goal("submit", "tiny.yaml", "--to", "ray", "--site", "site.yaml", status=2).strip().splitlines()
     assert len(said) == 1
-    assert said[0].startswith(f"error: Ray at {head['address']}: ")
+    assert said[0] == f"error: Ray at {head['address']}: Authentication failed: Forbidden: Invalid authentication token"
     assert not list(run.folder.glob("goal-sweep-store/submissions/*.json"))
