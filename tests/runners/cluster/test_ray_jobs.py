@@ -12,6 +12,7 @@ from goal_core.errors import ConfigError
 from runners.cluster.backend import ClusterError, Job
 from runners.cluster.ray_jobs import RayJobs
 from runners.execution.inputs import code_digest, source_hash
+from runners.store.provenance import gather
 from tests.helpers.cluster_cases import job, submission
 
 LEAST = ("ray.address=http://head:8265", "ray.store=/shared/store")
@@ -65,7 +66,7 @@ def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Pa
     assert {"sweep.yaml", "plugins/soft.py", "analysis/__init__.py", "runners/cli/__main__.py"} <= client.sent
     assert not [name for name in client.sent if "__pycache__" in name or name.startswith("tests")]
     assert client.code == code_digest()
-    assert set(client.commit) == {"git_commit", "git_diff"}
+    assert client.commit == {"git_commit": gather().git_commit, "git_diff": gather().git_diff}
     environment = client.submitted["runtime_env"]
     assert environment["pip"] == ["timm"]
     assert environment["env_vars"] == {
