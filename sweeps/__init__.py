@@ -5,8 +5,18 @@ Only `runners` imports this package, which sees `goal_core` alone.
 
 from sweeps.cells import Block, Cell, ResolvedSweep, Training, expand
 from sweeps.checks import STAGE_ORDER
+from sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
 from sweeps.identity import cell_id, content_id, from_mapping, to_mapping
-from sweeps.reading import Problem, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
+from sweeps.reading import (
+    ClusterSweep,
+    Problem,
+    SweepError,
+    SweepNotFoundError,
+    find_sweep,
+    list_shipped,
+    load_for_cluster,
+    load_sweep,
+)
 from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
 from sweeps.units import Unit, pack
 
@@ -14,10 +24,15 @@ __all__ = [
     "STAGE_ORDER",
     "Block",
     "Cell",
+    "ClusterConfig",
+    "ClusterSweep",
     "ExecutionConfig",
+    "KubernetesConfig",
     "Problem",
+    "RayConfig",
     "ResolvedSweep",
     "ResourceConfig",
+    "SlurmConfig",
     "SweepConfig",
     "SweepError",
     "SweepModel",
@@ -31,6 +46,7 @@ __all__ = [
     "find_sweep",
     "from_mapping",
     "list_shipped",
+    "load_for_cluster",
     "load_sweep",
     "pack",
     "to_mapping",

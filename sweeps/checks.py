@@ -17,7 +17,7 @@ STAGE_ORDER: tuple[str, ...] = get_args(get_type_hints(StageConfig)["name"])
 
 _MAX_NAME = 200
 """A file system takes 255; a report's files add to the name."""
-_SECRET_WORDS = ("password", "passwd", "pwd", "token", "secret", "access_key", "api_key", "apikey")
+SECRET_WORDS = ("password", "passwd", "pwd", "token", "secret", "access_key", "api_key", "apikey")
 
 
 def check_name(name: str) -> str:
@@ -133,7 +133,7 @@ def _check_place(key: str, place: str) -> str:
         user, password = parts.username, parts.password
     except ValueError:
         raise ConfigError(f"{key} is not a valid URI") from None
-    in_query = any(word in name.lower() for name, _ in parse_qsl(parts.query) for word in _SECRET_WORDS)
+    in_query = any(word in name.lower() for name, _ in parse_qsl(parts.query) for word in SECRET_WORDS)
     if password is not None or (user and parts.scheme in ("http", "https")) or in_query:
         raise ConfigError(
             f"{key} must not carry credentials such as user:password@, because sweep files are stored and shown; "

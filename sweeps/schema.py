@@ -209,6 +209,8 @@ class SweepConfig:
     """One sweep file, complete and checked."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    FILE_KEYS: ClassVar[tuple[str, ...]] = ("extends", "cluster")
+    """Further keys of a sweep file, which are taken out before it is checked."""
 
     name: Annotated[str, AfterValidator(check_name)]
     """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""

@@ -23,6 +23,7 @@ from runners.cli.data import data
 from runners.cli.launch import launching
 from runners.cli.objectives import listing
 from runners.cli.results import results
+from runners.cli.submit import submitting
 from runners.cli.ui import page
 
 app = typer.Typer(
@@ -31,7 +32,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for group in (launching, results, page, listing, checkpoints):
+for group in (launching, submitting, results, page, listing, checkpoints):
     app.add_typer(group)
 app.add_typer(data, name="data")
 _USAGE, _BUG = 2, 70

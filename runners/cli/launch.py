@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,17 +17,21 @@ from rich.table import Table
 
 from goal_core.errors import GoalError
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
+from runners.cli.submit import Site, show_job_log, submissions_of
 
 if TYPE_CHECKING:
     from runners.launch.estimate import Basis, StagePlan
     from runners.launch.launcher import LaunchOutcome
     from runners.launch.opened_sweep import OpenedSweep
+    from runners.launch.plan import LaunchOptions
     from runners.launch.stopping import StopSignals
     from runners.store import TrainingFolder
     from sweeps import Cell, SweepConfig
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
+_SUBMITTED_CODE = "GOAL_SWEEP_CODE"
+"""Variable of a batch job: the digest of the code that submitted it."""
 
 
 @launching.command()
@@ -41,6 +46,13 @@ def launch(
     only_failed: Annotated[bool, typer.Option("--only-failed", help="Retry failed cells and nothing else.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Repeat finished cells; old results are kept.")] = False,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
+    share: Annotated[
+        str | None,
+        typer.Option("--share", help="2/4: the second of four launches that share the sweep; MLflow is left to sync."),
+    ] = None,
+    wait: Annotated[
+        int, typer.Option("--wait", min=0, help="Seconds to wait for another launch of the same cells to end.")
+    ] = 0,
 ) -> None:
     """Train what a sweep lacks, then write its report.
 
@@ -57,9 +69,15 @@ def launch(
         _print_plan(opened)
         return
     failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
+    part = _share(share, repeats=retry_failed or only_failed or force)
     with StopSignals() as signals:
         try:
-            status = _launch(arguments, address, failed, signals, force=force, fail_fast=fail_fast)
+            with signals.loading():
+                from runners.launch.plan import LaunchOptions
+            options = LaunchOptions(
+                address=address, failed=failed, force=force, fail_fast=fail_fast, share=part, wait_s=wait
+            )
+            status = _launch(arguments, options, signals)
         except (KeyboardInterrupt, Exception) as error:
             # A library may turn the interruption of its work into an error of its own.
             if signals.received is None and not isinstance(error, KeyboardInterrupt):
@@ -69,30 +87,34 @@ def launch(
     raise typer.Exit(status)
 
 
-def _launch(
-    arguments: SweepArguments,
-    address: str | None,
-    failed: Literal["keep", "retry", "only"],
-    signals: StopSignals,
-    *,
-    force: bool,
-    fail_fast: bool,
-) -> int:
+def _share(text: str | None, *, repeats: bool) -> tuple[int, int] | None:
+    """Parse `--share`: the number of this launch, from 1, and how many there are."""
+    if text is None:
+        return None
+    number, slash, total = text.partition("/")
+    if not slash or not number.isdigit() or not total.isdigit() or not 1 <= int(number) <= int(total):
+        raise GoalError(f"--share must be such as 2/4, the second of four launches, got {text!r}")
+    if repeats:
+        raise GoalError("give --share without --retry-failed, --only-failed and --force, which need one launch alone")
+    return int(number), int(total)
+
+
+def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSignals) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
     with signals.loading():
+        from runners.execution.inputs import check_code
         from runners.execution.ray_session import RayLostError, restart_command
         from runners.launch.launcher import launch_sweep
-        from runners.launch.plan import LaunchOptions
 
+        check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open()
-    options = LaunchOptions(address=address, failed=failed, force=force, fail_fast=fail_fast)
     try:
         outcome = launch_sweep(opened, options, console, arguments.command, signals)
     except RayLostError as error:
-        if address is not None:
+        if options.address is not None:
             raise
         restart_command(error)
-    if not outcome.stopped:
+    if not outcome.stopped and options.share is None:
         _report(opened, outcome, arguments)
     return outcome.status
 
@@ -220,14 +242,28 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
 
 
 @launching.command()
-def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJson = False) -> None:
-    """Show the current 5x3 grid of each block. Changes nothing.
+def status(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    as_json: AsJson = False,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Only the batch jobs; needs no data.")] = False,
+    site: Site = None,
+) -> None:
+    """Show the current 5x3 grid of each block, and the batch jobs of the sweep. Changes nothing.
 
     Example: goal-sweep status quickstart.yaml
     """
+    from runners.cli.submit import job_lines, jobs_as_json
     from runners.launch.live import overview
     from runners.launch.squares import signs_of
+    from runners.store.submissions import Submissions
 
+    if jobs:
+        records, found = submissions_of(sweep, set_, store, site)
+        shown = jobs_as_json(records, found) if as_json else "\n".join(job_lines(records, found))
+        print(shown or "nothing was submitted")
+        return
     opened = SweepArguments(sweep, set_, store).open()
     progress = opened.progress()
     if as_json:
@@ -250,6 +286,9 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
         print(json.dumps(rows, indent=2))
         return
     console.print(overview(progress, opened.config.name, signs_of(console)))
+    records = Submissions(opened.store.root)
+    for line in job_lines(records, records.of(opened.config.name)):
+        console.print(line, soft_wrap=True)
 
 
 @launching.command()
@@ -260,11 +299,18 @@ def logs(
     store: StoreDir = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only what failed last, with reason and trace.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
+    job: Annotated[bool, typer.Option("--job", help="What the batch job printed; CELL is then the job's id.")] = False,
+    site: Site = None,
 ) -> None:
-    """Print the logs of a sweep's cells.
+    """Print the logs of a sweep's cells, or of its batch job.
 
     Example: goal-sweep logs quickstart.yaml sig-ms/cir --follow
     """
+    if job:
+        if failed:
+            raise GoalError("give --job without --failed, which is about cells")
+        show_job_log(*submissions_of(sweep, set_, store, site), cell, follow=follow)
+        return
     show_logs(SweepArguments(sweep, set_, store).open(), cell, failed=failed, follow=follow, write=print)
 
 

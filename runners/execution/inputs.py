@@ -10,6 +10,7 @@ import hashlib
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import goal_core
 import runners
@@ -43,19 +44,21 @@ def code_digest() -> str:
     return _CODE
 
 
-def check_code(code: str) -> None:
-    """Compare this process's code with the driver's.
+def check_code(code: str | None, did: Literal["launched", "submitted"] = "launched") -> None:
+    """Compare this process's code with the driver's, or with that which submitted a batch job.
 
     Args:
-        code: the driver's `code_digest`.
+        code: the other's `code_digest`; None compares nothing.
+        did: what the other machine did.
 
     Raises:
         InputsDifferError: it differs.
     """
-    if code != code_digest():
+    if code is not None and code != code_digest():
+        mend = "install the same version there" + (", or submit again" if did == "submitted" else "")
         raise InputsDifferError(
             f"{socket.gethostname()} has other code of goal-sweep ({Path(str(goal_core.__file__)).parent}) than the "
-            "machine that launched the sweep; install the same version there"
+            f"machine that {did} the sweep; {mend}"
         )
 
 

@@ -59,6 +59,8 @@ class UnitJob:
     """Number of charged attempts allowed for each training, including those of earlier launches."""
     watchdog: int
     """Seconds without a sign of life after which the unit counts as hung; 0 disables the check."""
+    shares: bool = False
+    """Whether other launches may train units of the same sweep. One that another holds is then left to it whole."""
 
 
 class _SavedError(Exception):
@@ -147,11 +149,14 @@ class _Worker:
     def _claim(self, trainings: Sequence[Training]) -> dict[str, TrainingFolder]:
         """Claim the trainings that are not done and have an attempt left. Returns their folders by key."""
         folders = {training.key: self.store.folder(training) for training in trainings if self._is_open(training)}
-        shared_by = len(folders)
+        shared_by, claimed = len(folders), 0
         for key, folder in list(folders.items()):
             try:
                 folder.claim(self._job.launch_id, node=self._node, shared_by=shared_by)
-            except (AlreadyDoneError, LeaseHeldError, LeaseLostError):
+                claimed += 1
+            except (AlreadyDoneError, LeaseHeldError, LeaseLostError) as refusal:
+                if self._job.shares and not claimed and not isinstance(refusal, AlreadyDoneError):
+                    return {}  # whoever has the first has the unit; splitting it would compute its features twice
                 del folders[key]  # an earlier attempt of this trial finished it, or another launch is training it
             except OSError as error:
                 del folders[key]

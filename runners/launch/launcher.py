@@ -24,6 +24,7 @@ from runners.launch.live import LiveView, overview
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.progress import SweepProgress
+from runners.launch.sharing import Others, Untracked, start_waiting, turned
 from runners.launch.squares import signs_of
 from runners.launch.stopping import STOPPED, StopSignals, WindDown
 from runners.store import end_attempt
@@ -83,10 +84,11 @@ def launch_sweep(
         if todo:  # or else the end of the launch says it, in one line
             view.note(f"tracking: {line}")
 
-    with SweepTracking(sweep, sweep.store, live=bool(todo), warn=warn) as tracking:
+    alone = options.share is None
+    with SweepTracking(sweep, sweep.store, live=bool(todo), warn=warn) if alone else Untracked() as tracking:
         if todo:
-            with sweep.store.heartbeat(sweep.config.name) as heartbeat:
-                heartbeat.start(training.key for training in todo)
+            with sweep.store.heartbeat(sweep.config.name, shares=not alone) as heartbeat:
+                start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
                 tracking.tell_of_edits(todo, view.note)
                 tracking.sync_all()
                 status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals).run()
@@ -122,7 +124,7 @@ class Launcher:
         options: LaunchOptions,
         plan: LaunchPlan,
         view: LiveView,
-        tracking: SweepTracking,
+        tracking: SweepTracking | Untracked,
         launch_id: str,
         signals: StopSignals | None = None,
     ) -> None:
@@ -138,6 +140,7 @@ class Launcher:
         """Whether a training failed and the launch should not go on."""
         self._signals = signals or StopSignals()
         self._wind_down = WindDown(sweep.store, launch_id, self._signals, view.note)
+        self._others = None if options.share is None else Others(sweep.store, launch_id, plan)
 
     @property
     def stopping(self) -> bool:
@@ -166,6 +169,8 @@ class Launcher:
             self._end_running("another training failed (--fail-fast)")
             self._view.note("stopped at the first failure (--fail-fast)")
         _finish(self._view, self._tracking)
+        if self._others is not None:
+            self._view.note(self._others.left_to_them)
         return _exit_status(self._plan, self._options)
 
     def _stopped(self) -> int:
@@ -201,6 +206,9 @@ class Launcher:
                 )
             for number in range(len(self._sweep.by_stage)):
                 self._train_stage(ray, number)
+            while self._others and not self._is_over() and self._others.left_something(self._sweep.trainings):
+                for number in range(len(self._sweep.by_stage)):
+                    self._train_stage(ray, number)
 
     def _train_stage(self, ray: RayUnits, number: int) -> None:
         """Run rounds of units until every training of a stage is done or given up.
@@ -209,19 +217,26 @@ class Launcher:
         worker was lost. Damaged weights of the stage before are trained again first.
         """
         trainings = self._sweep.by_stage[number]
-        while not self._is_over() and (chosen := self._plan.startable(trainings, ahead=False)):
+        while not self._is_over() and (chosen := self._startable(trainings)):
             if damaged := self._plan.set_aside_damaged(chosen, self._refused):
                 self._view.note(f"the weights of {len(damaged)} finished trainings are damaged; they are trained again")
                 self._train_stage(ray, number - 1)
                 continue
-            units = pack(chosen, self._sweep.config.execution)
-            jobs = [self._sweep.job(unit, self._launch_id, self._plan.forgiven) for unit in units]
+            units = turned(pack(chosen, self._sweep.config.execution), self._options.share)
+            shares = self._others is not None
+            jobs = [self._sweep.job(unit, self._launch_id, self._plan.forgiven, shares=shares) for unit in units]
             self._announce(trainings, len(chosen), len(units))
             before = {training: self._num_attempts(training) for training in chosen}
             with self._signals.gentle():
                 ray.run(jobs, self)
             for training in () if self._is_over() else chosen:
                 self._settle(training, tried=self._num_attempts(training) > before[training])
+
+    def _startable(self, trainings: Sequence[Training]) -> list[Training]:
+        if self._others is not None:
+            self._others.look(self._sweep.trainings)
+        chosen = self._plan.startable(trainings, ahead=False)
+        return chosen if self._others is None else [one for one in chosen if not self._others.hold(one)]
 
     def _is_over(self) -> bool:
         return self._failed_fast or self._signals.received is not None
@@ -256,6 +271,8 @@ class Launcher:
             self._done(training, status.result)
         elif status.state == "failed":
             self._failed(training, status.reason)
+        elif self._others is not None and not message and self._others.leaves_alone(training, status.state, tried):
+            self._progress.waiting(training)
         elif not tried or training in self._plan.given_up:
             self._plan.given_up.add(training)
             self._failed(training, (reason if message else status.reason) or "no worker started it")
@@ -349,7 +366,7 @@ class Launcher:
                 self._progress.waiting(training)
 
 
-def _finish(view: LiveView, tracking: SweepTracking, *, patient: bool = True) -> None:
+def _finish(view: LiveView, tracking: SweepTracking | Untracked, *, patient: bool = True) -> None:
     """Bring tracking up to date, and show the state of the sweep."""
     tracking.sync_all(wait=CATCH_UP_S, patient=patient)
     if tracking.trouble:
@@ -363,5 +380,7 @@ def _exit_status(plan: LaunchPlan, options: LaunchOptions) -> int:
     counts = plan.progress.counts()
     if counts["failed"]:
         return SOME_FAILED
+    if options.share is not None:  # it ends when others hold what is left
+        return DONE
     # --only-failed leaves the others waiting.
     return STOPPED if counts["waiting"] and options.failed != "only" else DONE

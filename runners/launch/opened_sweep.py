@@ -14,7 +14,7 @@ from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.progress import SweepProgress
 from runners.store import BEST, Store, TrainingStatus
 from runners.tracking.uri import resolve_uri
-from sweeps import ResolvedSweep, Training, Unit, load_sweep
+from sweeps import ResolvedSweep, SweepConfig, Training, Unit, load_sweep
 
 if TYPE_CHECKING:
     from goal_core.training import UnitPlan
@@ -78,13 +78,14 @@ class OpenedSweep(ResolvedSweep):
             cache=self.store.root / "features",
         )
 
-    def job(self, unit: Unit, launch_id: str, forgiven: Mapping[Training, int]) -> UnitJob:
+    def job(self, unit: Unit, launch_id: str, forgiven: Mapping[Training, int], *, shares: bool = False) -> UnitJob:
         """Turn a unit into the job that a worker takes.
 
         Args:
             unit: the unit.
             launch_id: the id of this launch.
             forgiven: number of each training's charged attempts that no longer count.
+            shares: whether other launches share the sweep.
         """
         from runners.execution.worker import UnitJob
 
@@ -97,6 +98,7 @@ class OpenedSweep(ResolvedSweep):
             code=code_digest(),
             max_attempts={one: resources.max_attempts + forgiven.get(one, 0) for one in unit.trainings},
             watchdog=resources.watchdog,
+            shares=shares,
         )
 
     def check_trainable(self) -> None:
@@ -131,7 +133,11 @@ def open_sweep(sweep: str, overrides: Sequence[str] = ()) -> OpenedSweep:
     Raises:
         GoalError: the sweep file is invalid, or the data or weights are missing or invalid.
     """
-    config = load_sweep(sweep, overrides)
+    return open_config(load_sweep(sweep, overrides))
+
+
+def open_config(config: SweepConfig) -> OpenedSweep:
+    """Open a sweep that is loaded already; see `open_sweep`."""
     results = Store(config.store)
     resolve_uri(config.tracking, results.root)  # an unsupported URI shows here, before anything is trained
     dataset = open_dataset(config.data)

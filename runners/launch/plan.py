@@ -23,6 +23,11 @@ class LaunchOptions:
     """Repeat finished trainings; their old results are set aside."""
     fail_fast: bool = False
     """Stop at the first failed training."""
+    share: tuple[int, int] | None = None
+    """Which of how many launches that share the sweep this one is, from 1; None is the only one. A launch that shares
+    begins with its part of the units, then takes what nobody holds, and leaves MLflow to `goal-sweep sync`."""
+    wait_s: float = 0.0
+    """Seconds to wait for another launch of the same trainings to end."""
 
 
 class LaunchPlan:

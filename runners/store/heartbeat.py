@@ -159,6 +159,8 @@ class DriverState:
     alive: bool
     age: float
     """Seconds since its last sign of life."""
+    shares: bool = False
+    """Whether it shares its trainings with other drivers that share."""
 
     def describe(self) -> str:
         """Describe the driver in a message: user, machine, process, sweep and last sign of life."""
@@ -197,7 +199,12 @@ class DriverRecords:
         exists = process.exists()
         alive = abs(age) <= float(record.get("ttl", 60)) if exists is None else exists
         return DriverState(
-            launch_id=launch_id, process=process, sweep=str(record.get("sweep", "?")), alive=alive, age=age
+            launch_id=launch_id,
+            process=process,
+            sweep=str(record.get("sweep", "?")),
+            alive=alive,
+            age=age,
+            shares=record.get("shares") is True,
         )
 
     def all(self, *, now: float | None = None) -> list[DriverState]:
@@ -256,9 +263,12 @@ class Heartbeat:
         sweep: the sweep's name, shown to other drivers.
         ttl: seconds without a heartbeat after which other machines may take over.
         renew: seconds between heartbeats.
+        shares: whether this driver shares its trainings with others that share; leases divide them.
     """
 
-    def __init__(self, folder: Path, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> None:
+    def __init__(
+        self, folder: Path, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False
+    ) -> None:
         self._drivers = DriverRecords(folder)
         self._process = ProcessIdentity.of_this_process()
         self._content: dict[str, Any] = {
@@ -266,8 +276,9 @@ class Heartbeat:
             "sweep": sweep,
             "ttl": ttl,
             "started": time.time(),
+            **({"shares": True} if shares else {}),
         }
-        self._renew = renew
+        self._renew, self._shares = renew, shares
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="goal-sweep heartbeat", daemon=True)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -320,7 +331,7 @@ class Heartbeat:
             if not other.alive:
                 # Only its own machine sees at once that a driver is dead. Without the record, all machines do.
                 self._drivers.bury(other.launch_id)
-            elif keys & self._drivers.planned(other.launch_id):
+            elif not (self._shares and other.shares) and keys & self._drivers.planned(other.launch_id):
                 return other
         return None
 

@@ -5,6 +5,7 @@
     STORE/store.json                        the layout's version
     STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.heartbeat); .stop asks one's workers to
                                             save and stop
+    STORE/submissions/                      batch jobs (runners.store.submissions)
     STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training_folder)
         log.txt  attempts/<n>.json  lease.json  result.json
@@ -87,10 +88,10 @@ class Store:
         if self._version() < _VERSION:
             replace_bytes(self.root / "store.json", json_bytes({"version": _VERSION}))
 
-    def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0) -> Heartbeat:
+    def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False) -> Heartbeat:
         """Make a heartbeat for this process; see `runners.store.heartbeat.Heartbeat`."""
         self.prepare()
-        return Heartbeat(self.drivers.folder, sweep, ttl=ttl, renew=renew)
+        return Heartbeat(self.drivers.folder, sweep, ttl=ttl, renew=renew, shares=shares)
 
     def folder(self, training: Training) -> TrainingFolder:
         """The folder of a training, for reading, and for writing after `TrainingFolder.claim`."""

@@ -3,7 +3,23 @@
 Only `sweeps` itself imports this room. Other packages import `load_sweep` and its errors from `sweeps`.
 """
 
-from sweeps.reading.load import SweepNotFoundError, find_sweep, list_shipped, load_sweep
+from sweeps.reading.load import (
+    ClusterSweep,
+    SweepNotFoundError,
+    find_sweep,
+    list_shipped,
+    load_for_cluster,
+    load_sweep,
+)
 from sweeps.reading.yaml_source import Problem, SweepError
 
-__all__ = ["Problem", "SweepError", "SweepNotFoundError", "find_sweep", "list_shipped", "load_sweep"]
+__all__ = [
+    "ClusterSweep",
+    "Problem",
+    "SweepError",
+    "SweepNotFoundError",
+    "find_sweep",
+    "list_shipped",
+    "load_for_cluster",
+    "load_sweep",
+]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from goal_core.errors import GoalError, nearest
 from goal_core.objectives import pair_weights, triplet_weights
+from sweeps.clusters import ClusterConfig
+from sweeps.reading.cluster_block import read_cluster, split
 from sweeps.reading.merging import apply_override, as_named, merge
 from sweeps.reading.paths import expand_environment, make_absolute
 from sweeps.reading.validation import validate
-from sweeps.reading.yaml_source import MAX_BYTES, TOO_LARGE, Node, Problem, SweepError, Where, parse_yaml
+from sweeps.reading.yaml_file import read_mapping
+from sweeps.reading.yaml_source import Node, Problem, SweepError
 from sweeps.schema import SweepConfig
 
 _FOLDER = Path(__file__).parent.parent
@@ -39,6 +44,52 @@ def load_sweep(
         SweepNotFoundError: there is no such sweep.
         SweepError: the sweep has mistakes; lists all of them, each as `file:line: key.path: message`.
     """
+    return _load(path_or_name, overrides, None, os.environ if environ is None else environ).config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSweep:
+    """A sweep with the settings of the clusters that it can be submitted to."""
+
+    config: SweepConfig
+    """The sweep, with paths as this machine sees them."""
+    cluster: ClusterConfig
+    """The site's settings, and the sweep's own on top of them."""
+    plain: Mapping[str, Any]
+    """The sweep file after `extends` and `--set`, with environment variables unexpanded and without `cluster`."""
+
+
+def load_for_cluster(
+    path_or_name: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    site: Path | None = None,
+    kind: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> ClusterSweep:
+    """Read and check a sweep as `load_sweep` does, with its `cluster` block over a site file.
+
+    Args:
+        path_or_name: as of `load_sweep`.
+        overrides: as of `load_sweep`; `cluster.slurm.time=1:00:00` sets a setting of a cluster.
+        site: the site file, a `cluster` block without its name.
+        kind: the kind of cluster whose `environment` the sweep's `${VAR}` see before `environ`; empty for any.
+        environ: as of `load_sweep`.
+
+    Raises:
+        SweepNotFoundError: there is no such sweep.
+        SweepError: the sweep or the site file has mistakes; lists all of them.
+    """
+    return _load(path_or_name, overrides, site, os.environ if environ is None else environ, kind)
+
+
+def _load(
+    path_or_name: str | Path,
+    overrides: Sequence[str],
+    site: Path | None,
+    environ: Mapping[str, str],
+    kind: str | None = None,
+) -> ClusterSweep:
     problems: list[Problem] = []
     sources: list[str] = []
     file = find_sweep(path_or_name)
@@ -48,11 +99,23 @@ def load_sweep(
     root = _spell_out(root)
     for override in overrides:
         root = _spell_out(apply_override(root, override, problems))
-    root = expand_environment(root, os.environ if environ is None else environ, problems)
+    root, block = split(root)
+    cluster = read_cluster(block, site, environ, problems, sources)
+    plain = root.plain()
+    root = expand_environment(root, _variables(cluster, kind, environ), problems)
     config = validate(root, SweepConfig, problems)
-    if problems or config is None:
+    if problems or config is None or cluster is None:
         raise SweepError(problems, sources)
-    return make_absolute(config, file.parent)
+    return ClusterSweep(config=make_absolute(config, file.parent), cluster=cluster, plain=plain)
+
+
+def _variables(cluster: ClusterConfig | None, kind: str | None, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment that a sweep's `${VAR}` see; that of this machine alone where `kind` is None."""
+    if cluster is None or kind is None:
+        return environ
+    if kind:
+        return {**environ, **getattr(cluster, kind).environment}
+    return {**cluster.slurm.environment, **cluster.ray.environment, **cluster.kubernetes.environment, **environ}
 
 
 def list_shipped() -> list[str]:
@@ -87,28 +150,10 @@ def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
 
 def _read(path: Path, above: tuple[Path, ...], problems: list[Problem], sources: list[str]) -> Node | None:
     """Read a file and merge it over what it extends; report a problem and return None when one cannot be read."""
-    source = _shown(path)
-    sources.append(source)
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            problems.append(Problem(Where(source), "", TOO_LARGE))
-            return None
-        text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        problems.append(Problem(Where(source), "", f"cannot be read: {reason}"))
-        return None
-    already = len(problems)
-    root = parse_yaml(text, source, problems)
+    root = read_mapping(path, "a sweep file", problems, sources)
     if root is None:
-        if len(problems) == already:
-            problems.append(Problem(Where(source), "", "the file is empty"))
         return None
-    if not isinstance(root.value, dict):
-        problems.append(Problem(root.where, "", "a sweep file is a mapping of keys to values"))
-        return None
+    assert isinstance(root.value, dict)
     own = {key: child for key, child in root.value.items() if key != "extends"}
     if "extends" not in root.value:
         return Node(own, root.where)
@@ -138,12 +183,6 @@ def _read_base(
         problems.append(Problem(extends.where, "extends", f"the files extend each other in a circle: {names}"))
         return None
     return _read(base, chain, problems, sources)
-
-
-def _shown(path: Path) -> str:
-    """The path for messages, relative if it lies below the current directory."""
-    absolute = path.absolute()
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
 
 
 def _spell_out(root: Node) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,19 @@ _MAX_PATH = 4096
 _PLACES_IN_WORDS = "data.root, data.annotations, weights of a backbone, store and tracking"
 
 
-def expand_environment(root: Node, environ: Mapping[str, str], problems: list[Problem]) -> Node:
+def is_place(path: str) -> bool:
+    """Whether a value of a sweep file may hold environment variables, by its key path with list items by index."""
+    return _PLACES.fullmatch(path) is not None
+
+
+def expand_environment(
+    root: Node,
+    environ: Mapping[str, str],
+    problems: list[Problem],
+    *,
+    allowed: Callable[[str], bool] = is_place,
+    strict: bool = True,
+) -> Node:
     """Replace `${VAR}` and `${VAR:-default}` in the path-like values of the tree.
 
     All other values must be the same on every machine, or a cell's id would depend on where it is computed.
@@ -29,36 +41,36 @@ def expand_environment(root: Node, environ: Mapping[str, str], problems: list[Pr
         root: the sweep file, after `extends` and `--set` (the variable of an overridden value need not be set).
         environ: the environment; an empty variable counts as unset.
         problems: receives unset variables, and variables in places where none is allowed.
+        allowed: whether the value at a key path may hold variables.
+        strict: report variables where none is allowed; otherwise they stay as they are.
 
     Returns:
         The new tree.
     """
-    return _expand(root, (), "", environ, problems)
 
+    def expand(node: Node, path: KeyPath, shown: str) -> Node:
+        if isinstance(node.value, dict):
+            return Node(
+                {key: expand(child, (*path, key), f"{shown}.{key}".lstrip(".")) for key, child in node.value.items()},
+                node.where,
+            )
+        if isinstance(node.value, list):
+            return Node(
+                [
+                    expand(child, (*path, index), f"{shown}.{child.item_name or index}")
+                    for index, child in enumerate(node.value)
+                ],
+                node.where,
+            )
+        if not isinstance(node.value, str) or "${" not in node.value:
+            return node
+        if allowed(".".join(map(str, path))):
+            return Node(_substitute(node, shown, environ, problems), node.where)
+        if strict:
+            problems.append(Problem(node.where, shown, f"environment variables are allowed only in {_PLACES_IN_WORDS}"))
+        return node
 
-def _expand(node: Node, path: KeyPath, shown: str, environ: Mapping[str, str], problems: list[Problem]) -> Node:
-    if isinstance(node.value, dict):
-        return Node(
-            {
-                key: _expand(child, (*path, key), f"{shown}.{key}".lstrip("."), environ, problems)
-                for key, child in node.value.items()
-            },
-            node.where,
-        )
-    if isinstance(node.value, list):
-        return Node(
-            [
-                _expand(child, (*path, index), f"{shown}.{child.item_name or index}", environ, problems)
-                for index, child in enumerate(node.value)
-            ],
-            node.where,
-        )
-    if not isinstance(node.value, str) or "${" not in node.value:
-        return node
-    if not _PLACES.fullmatch(".".join(map(str, path))):
-        problems.append(Problem(node.where, shown, f"environment variables are allowed only in {_PLACES_IN_WORDS}"))
-        return node
-    return Node(_substitute(node, shown, environ, problems), node.where)
+    return expand(root, (), "")
 
 
 def _substitute(node: Node, shown: str, environ: Mapping[str, str], problems: list[Problem]) -> str:

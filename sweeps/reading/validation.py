@@ -16,9 +16,6 @@ from sweeps.reading.yaml_source import MAX_PROBLEMS, KeyPath, Node, Problem, Whe
 
 T = TypeVar("T")
 
-FILE_KEYS = ("extends",)
-"""Top-level keys that a file may have besides the dataclass's fields; they are gone once the files are merged."""
-
 _KINDS = {
     "int_type": "a whole number",
     "int_parsing_size": "a smaller whole number",
@@ -145,7 +142,7 @@ def _message(error: ErrorDetails, node: Node) -> str:
 
 
 def _unknown_key(kind: type[Any], root: Node, path: KeyPath) -> str:
-    keys = [*_keys_at(kind, root, path[:-1]), *(FILE_KEYS if len(path) == 1 else ())]
+    keys = [*_keys_at(kind, root, path[:-1]), *(getattr(kind, "FILE_KEYS", ()) if len(path) == 1 else ())]
     return f"unknown key{nearest(str(path[-1]), keys)}; valid here: {', '.join(keys)}"
 
 

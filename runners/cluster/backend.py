@@ -1,0 +1,138 @@
+"""What all kinds of clusters have in common: a job as it is sent, its state, and the protocol of a backend."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from goal_core.errors import GoalError
+from runners.store.submissions import Submission
+from sweeps import ClusterConfig, SweepConfig
+
+Phase = Literal["pending", "running", "ended", "unknown"]
+"""Where a job is in its life; `unknown`: the cluster does not know it (any more)."""
+
+
+class ClusterError(GoalError):
+    """A cluster refused something, or cannot be reached."""
+
+
+class NoAnswerError(ClusterError):
+    """A cluster did not answer in time. It may have done what it was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A sweep as it is sent to a cluster."""
+
+    id: str
+    """The submission's id."""
+    config: SweepConfig
+    cluster: ClusterConfig
+    sweep_text: str
+    """The sweep file that the job launches: one YAML file without `extends`."""
+    store: Path
+    """The results folder as this machine sees it."""
+    folder: Path
+    """The folder of the submission, in the store."""
+    working_dir: Path
+    """Where the command was given; relative paths of the sweep start there."""
+    code: str
+    """Digest of the code that submits."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that the sweep file names, with their values here."""
+    options: tuple[str, ...] = ()
+    """Options of `goal-sweep launch`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """What a cluster says of a job."""
+
+    phase: Phase
+    said: str
+    """The state in the cluster's own words, with its reason."""
+    status: int | None = None
+    """The exit status of the launch, where it is known."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the job runs or waits any more."""
+        return self.phase in ("ended", "unknown")
+
+
+class Backend(Protocol):
+    """One kind of cluster."""
+
+    def check(self, job: Job) -> None:
+        """Refuse settings with which the job could not run.
+
+        Raises:
+            GoalError: a setting is missing or does not fit the sweep.
+        """
+
+    def render(self, job: Job) -> str:
+        """Write what would be sent, exactly. Needs no cluster."""
+
+    def place(self, job: Job) -> dict[str, str]:
+        """What finds the cluster again from another shell. No secrets."""
+
+    def submit(self, job: Job) -> str:
+        """Send the job. Returns the cluster's id of it.
+
+        Raises:
+            ClusterError: the cluster refused it, or cannot be reached.
+        """
+
+    def state(self, submission: Submission, folder: Path) -> JobState:
+        """Ask the cluster for the state of a job. Changes nothing."""
+
+    def cancel(self, submission: Submission, folder: Path) -> None:
+        """End a job. Its trainings save first."""
+
+    def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
+        """The lines that the job has printed; with ``follow``, new ones until it ends. Changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+RunCommand = Callable[[Sequence[str], str], Completed]
+"""Runs a command with some text as its input."""
+
+
+def run_command(command: Sequence[str], text: str = "") -> Completed:
+    """Run a command of a cluster.
+
+    Raises:
+        ClusterError: it is not installed here, or does not answer.
+    """
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+    except FileNotFoundError as error:
+        raise ClusterError(f"{command[0]} is not installed on this machine, or not on the path") from error
+    except subprocess.TimeoutExpired as error:
+        raise NoAnswerError(f"{command[0]} does not answer (waited 120 s)") from error
+    return Completed(status=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def succeed(done: Completed, doing: str) -> str:
+    """The output of a command.
+
+    Raises:
+        ClusterError: it failed; the message has the line in which it says why.
+    """
+    if done.status:
+        lines = (done.err.strip() or done.out.strip() or f"exit status {done.status}").splitlines()
+        error = NoAnswerError if "timed out" in lines[-1].lower() else ClusterError
+        raise error(f"cannot {doing}: {lines[-1].strip()}")
+    return done.out

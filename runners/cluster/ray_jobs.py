@@ -1,0 +1,221 @@
+"""A running Ray cluster, through Ray's Jobs API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import goal_core
+import runners
+import sweeps
+from goal_core.atomic import replace_bytes
+from goal_core.errors import ConfigError, first_line
+from goal_core.sealed_json import json_bytes
+from runners.cluster.backend import ClusterError, Job, JobState, Phase
+from runners.cluster.named import check_named
+from runners.store.provenance import BUILT_FROM, gather
+from runners.store.submissions import Submission
+from sweeps import RayConfig
+
+_PACKAGES = (goal_core, sweeps, runners)
+_READING = "analysis"
+"""The fourth package. Only the command line knows it, so it is shipped by its place beside the others."""
+_SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".venv", "node_modules")
+_MAX_BYTES = 100 * 1024 * 1024
+"""What Ray's dashboard accepts in one upload."""
+_PHASES: Mapping[str, Phase] = {
+    "PENDING": "pending",
+    "RUNNING": "running",
+    "STOPPED": "ended",
+    "SUCCEEDED": "ended",
+    "FAILED": "ended",
+}
+_STOP_S = 30
+"""Seconds that Ray waits after SIGTERM: a launch takes 20 to save and 5 for tracking."""
+
+
+def connect(address: str) -> Any:
+    """Ray's client for jobs."""
+    from ray.job_submission import JobSubmissionClient
+
+    return JobSubmissionClient(address)
+
+
+class RayJobs:
+    """Jobs of a running Ray cluster.
+
+    Args:
+        connect: makes the client from the dashboard's address.
+    """
+
+    def __init__(self, connect: Callable[[str], Any] = connect) -> None:
+        self._connect = connect
+
+    def check(self, job: Job) -> None:
+        """Refuse a job without an address, and one whose variables or files are missing."""
+        settings = job.cluster.ray
+        if not settings.address:
+            raise ConfigError("cluster.ray.address is needed: that of Ray's dashboard, such as http://head:8265")
+        check_named(job, "ray", settings.environment)
+        for name in settings.files:
+            if not (job.working_dir / name).exists():
+                raise ConfigError(f"cluster.ray.files: {name} does not exist")
+        names = [Path(name).name for name in settings.files]
+        if taken := {"sweep.yaml", _READING, *(package.__name__ for package in _PACKAGES)} & set(names):
+            raise ConfigError(
+                f"cluster.ray.files: {', '.join(sorted(taken))} is the name of something else that is sent"
+            )
+
+    def render(self, job: Job) -> str:
+        """What the Jobs API gets, as JSON, and the sweep file."""
+        request = {"address": job.cluster.ray.address, **self._request(job, "<the files below>")}
+        sent = ["sweep.yaml", *job.cluster.ray.files]
+        if job.cluster.ray.code == "ship":
+            sent += [f"{name}/" for name in (*(package.__name__ for package in _PACKAGES), _READING)]
+        shown = json_bytes({**request, "files": sent}, seal=False).decode()
+        return f"{shown}\n# sweep.yaml\n{job.sweep_text}"
+
+    def place(self, job: Job) -> dict[str, str]:
+        """The dashboard's address, and where the token is."""
+        token = job.cluster.ray.token_file
+        return {"address": job.cluster.ray.address, "token_file": str(Path(token).expanduser()) if token else ""}
+
+    def _request(self, job: Job, working_dir: str) -> dict[str, Any]:
+        settings = job.cluster.ray
+        words = ["python", "-m", "runners.cli", "launch", "sweep.yaml", "--address", "auto"]
+        words += ["--store", settings.store or str(job.store)]
+        words += ["--tracking-uri", settings.tracking] if settings.tracking else []
+        environment: dict[str, Any] = {"working_dir": working_dir, "env_vars": _variables(job, settings)}
+        environment |= {"pip": list(settings.pip)} if settings.pip else {}
+        environment |= {"conda": settings.conda} if settings.conda else {}
+        return {
+            "submission_id": job.id,
+            "entrypoint": shlex.join([*words, "--wait", "180", *job.options]),
+            "runtime_env": environment,
+            "metadata": {"sweep": job.config.name},
+        }
+
+    def submit(self, job: Job) -> str:
+        """Upload what the job needs, and start it."""
+        replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
+        with _working_dir(job) as folder, self._client(self.place(job)) as client:
+            return str(client.submit_job(**self._request(job, str(folder))))
+
+    def state(self, submission: Submission, folder: Path) -> JobState:
+        """Ask for the job's status."""
+        with self._client(submission.place) as client:
+            try:
+                info = client.get_job_info(submission.id)
+            except RuntimeError as error:
+                if "404" not in str(error) and "does not exist" not in str(error):
+                    raise
+                return JobState(phase="unknown", said="Ray does not know it (any more)")
+        state = str(getattr(info.status, "value", info.status))
+        phase = _PHASES.get(state, "unknown")
+        message = " ".join(str(info.message or "").split())
+        said = f"{state.lower()}: {message}" if message and state in ("PENDING", "FAILED") else state.lower()
+        code = getattr(info, "driver_exit_code", None)
+        return JobState(phase=phase, said=said, status=code if phase == "ended" else None)
+
+    def cancel(self, submission: Submission, folder: Path) -> None:
+        """Let Ray stop the driver: SIGTERM first, at which every training saves, and SIGKILL after 30 seconds."""
+        with self._client(submission.place) as client:
+            client.stop_job(submission.id)
+
+    def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
+        """The driver's output."""
+        with self._client(submission.place) as client:
+            if not follow:
+                yield from client.get_job_logs(submission.id).splitlines()
+                return
+            loop, lines = asyncio.new_event_loop(), client.tail_job_logs(submission.id)
+            try:
+                while True:
+                    try:
+                        text = loop.run_until_complete(anext(lines))
+                    except StopAsyncIteration:
+                        return
+                    yield from text.splitlines()
+            finally:
+                loop.run_until_complete(lines.aclose())
+                loop.close()
+
+    @contextmanager
+    def _client(self, place: Mapping[str, str]) -> Iterator[Any]:
+        """The client, with errors of Ray in one line.
+
+        Raises:
+            ClusterError: the cluster cannot be reached, or refuses.
+        """
+        address, token = place.get("address", ""), place.get("token_file", "")
+        if token:
+            if not Path(token).is_file():
+                raise ClusterError(f"the token file {token} does not exist (cluster.ray.token_file)")
+            os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
+        try:
+            yield self._connect(address)
+        except ImportError as error:
+            raise ClusterError("Ray's Jobs API needs ray[default]: pip install 'goal-sweep[jobs]'") from error
+        except Exception as error:  # Ray's own errors have no base that can be named without loading Ray
+            if isinstance(error, (OSError, RuntimeError)) or type(error).__module__.startswith("ray."):
+                raise ClusterError(f"Ray at {address}: {_reason(error)}") from error
+            raise
+
+
+def _reason(error: Exception) -> str:
+    """Why Ray refused: of a traceback in an answer, the last line."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    if any("Traceback" in line for line in lines):
+        return lines[-1].rstrip(".\"'")
+    return first_line(error)
+
+
+def _variables(job: Job, settings: RayConfig) -> dict[str, str]:
+    return {
+        **settings.environment,
+        "GOAL_SWEEP_CODE": job.code,
+        # The driver sets variables of its workers again; without this, Ray takes that for a contradiction.
+        "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
+        "RAY_JOB_STOP_SIGNAL": "SIGTERM",
+        "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S),
+    }
+
+
+@contextmanager
+def _working_dir(job: Job) -> Iterator[Path]:
+    """A folder with all that is sent.
+
+    Raises:
+        ClusterError: it is larger than Ray accepts.
+    """
+    with tempfile.TemporaryDirectory(prefix="goal-sweep-submit-") as name:
+        folder = Path(name)
+        (folder / "sweep.yaml").write_text(job.sweep_text)
+        sources = [job.working_dir / one for one in job.cluster.ray.files]
+        if job.cluster.ray.code == "ship":
+            places = [Path(str(package.__file__)).parent for package in _PACKAGES]
+            sources += [*places, places[-1].parent / _READING]
+        for source in sources:
+            if source.is_dir():
+                shutil.copytree(source, folder / source.name, ignore=_SKIPPED)
+            else:
+                shutil.copy2(source, folder / source.name)
+        if job.cluster.ray.code == "ship":
+            here = gather()
+            record = {"git_commit": here.git_commit, "git_diff": here.git_diff}
+            (folder / "runners" / "store" / BUILT_FROM).write_text(json.dumps(record), encoding="utf-8")
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        if size > _MAX_BYTES:
+            raise ClusterError(
+                f"what would be sent has {size / 1e6:,.0f} MB, more than Ray's 100; put large files where the nodes "
+                "see them (cluster.ray.files)"
+            )
+        yield folder

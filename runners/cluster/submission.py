@@ -1,0 +1,128 @@
+"""From a command line to a job: read the sweep with its cluster settings, and freeze what the job will launch."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ruamel.yaml import YAML
+
+from goal_core.errors import GoalError
+from runners.cluster.backend import Backend, Job, RunCommand, run_command
+from runners.cluster.kubernetes import Kubernetes
+from runners.cluster.ray_jobs import RayJobs
+from runners.cluster.slurm import Slurm
+from runners.store.submissions import Submission, Submissions
+from sweeps import ClusterSweep, load_for_cluster
+
+Kind = Literal["ray", "slurm", "kubernetes"]
+KINDS: tuple[str, ...] = get_args(Kind)
+_EXAMPLES = Path(__file__).parent / "sites"
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
+
+
+class SubmissionError(GoalError):
+    """A sweep cannot be submitted, or nothing was submitted that could be looked at."""
+
+
+def site_file(given: Path | None, environ: Mapping[str, str] | None = None) -> Path | None:
+    """The site file: the given one, or the user's own; None where there is neither.
+
+    Raises:
+        SubmissionError: the given file does not exist.
+    """
+    environ = os.environ if environ is None else environ
+    if given is not None:
+        if not given.expanduser().is_file():
+            raise SubmissionError(f"site file {given} does not exist; goal-sweep submit --example slurm prints one")
+        return given.expanduser()
+    own = Path(environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "goal-sweep" / "site.yaml"
+    return own if own.is_file() else None
+
+
+def example_site(kind: str) -> str:
+    """The example of a site file that ships for a kind of cluster."""
+    return (_EXAMPLES / f"{kind}.yaml").read_text()
+
+
+def backend_of(kind: str, run: RunCommand = run_command) -> Backend:
+    """The backend of a kind of cluster.
+
+    Args:
+        kind: one of `KINDS`.
+        run: runs the cluster's commands.
+
+    Raises:
+        SubmissionError: a later version submitted to a kind that this one does not know.
+    """
+    if kind == "slurm":
+        return Slurm(run)
+    if kind == "kubernetes":
+        return Kubernetes(run)
+    if kind == "ray":
+        return RayJobs()
+    raise SubmissionError(f"this version of goal-sweep knows no cluster of kind {kind!r}; known: {', '.join(KINDS)}")
+
+
+def load(sweep: str, overrides: Sequence[str], site: Path | None, kind: str) -> ClusterSweep:
+    """Read a sweep with the settings of its clusters.
+
+    Raises:
+        SweepError: the sweep or the site file has mistakes; lists all of them.
+    """
+    return load_for_cluster(sweep, overrides, site=site, kind=kind)
+
+
+def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequence[str]) -> Job:
+    """Freeze a sweep into a job, so that edits after the submission do not reach it.
+
+    Args:
+        loaded: the sweep.
+        submission_id: the id of the submission.
+        code: digest of the code that submits.
+        options: options of `goal-sweep launch`.
+    """
+    store = Path(loaded.config.store)
+    named = sorted({name for text in _texts(loaded.plain) for name in _VARIABLE.findall(text)})
+    return Job(
+        id=submission_id,
+        config=loaded.config,
+        cluster=loaded.cluster,
+        sweep_text=sweep_text(loaded.plain),
+        store=store,
+        folder=Submissions(store).files(submission_id),
+        working_dir=Path.cwd(),
+        code=code,
+        variables={name: os.environ[name] for name in named if name in os.environ},
+        options=tuple(options),
+    )
+
+
+def sweep_text(plain: Mapping[str, Any]) -> str:
+    """Write a merged sweep as one YAML file."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.version = (1, 2)
+    yaml.width = 110
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel states no type but None
+    stream = io.StringIO()
+    yaml.dump(dict(plain), stream)
+    text = stream.getvalue().removeprefix("%YAML 1.2\n---\n")
+    return f"# The sweep as it was submitted, with what it extends and --set.\n{text}"
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [text for item in value.values() for text in _texts(item)]
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def living(submissions: Sequence[Submission], root: Path, run: RunCommand = run_command) -> list[Submission]:
+    """Those submissions of which something waits or runs."""
+    records = Submissions(root)
+    return [one for one in submissions if not backend_of(one.to, run).state(one, records.files(one.id)).is_over]

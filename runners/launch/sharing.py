@@ -1,0 +1,134 @@
+"""How launches of the same sweep get along: one waits for another, or several share the sweep."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from types import SimpleNamespace
+
+from runners.launch.plan import LaunchPlan
+from runners.store import Heartbeat, LeaseHeldError, State, Store
+from sweeps import Training, Unit
+
+_LOOK_S = 2.0
+"""Seconds between looks at whether another launch has ended."""
+_MAX_UNTRIED = 3
+"""Rounds in which nobody holds a training and yet no worker tries it; then this launch gives it up."""
+
+
+def start_waiting(heartbeat: Heartbeat, keys: Collection[str], wait_s: float, note: Callable[[str], None]) -> None:
+    """Announce the trainings of a launch, and wait for another launch that does some of them already.
+
+    Args:
+        heartbeat: the heartbeat of this launch.
+        keys: the keys of its trainings.
+        wait_s: seconds to wait; a batch job that was killed counts as alive for a minute.
+        note: shows a line to the user.
+
+    Raises:
+        LeaseHeldError: the other launch still lives after that time.
+    """
+    deadline, told = time.monotonic() + wait_s, False
+    while True:
+        try:
+            heartbeat.start(keys)
+        except LeaseHeldError as error:
+            if time.monotonic() >= deadline:
+                raise
+            if not told:
+                note(f"waiting for another launch: {error}")
+            told = True
+            time.sleep(_LOOK_S)
+        else:
+            return
+
+
+def turned(units: Sequence[Unit], share: tuple[int, int] | None) -> list[Unit]:
+    """The units in the order in which one of several launches takes them: each begins with a part of its own.
+
+    Args:
+        units: all units that nobody holds.
+        share: the launch's number, from 1, and how many there are; None for a launch alone.
+    """
+    first = 0 if share is None else len(units) * (share[0] - 1) // share[1]
+    return [*units[first:], *units[:first]]
+
+
+class Others:
+    """The other launches that share a sweep, as the store shows them.
+
+    Args:
+        store: the store.
+        launch_id: this launch.
+        plan: the plan of this launch; what others finish is noted in it.
+    """
+
+    def __init__(self, store: Store, launch_id: str, plan: LaunchPlan) -> None:
+        self._store, self._launch_id, self._plan = store, launch_id, plan
+        self._held: set[Training] = set()
+        self._untried: Counter[Training] = Counter()
+
+    def look(self, trainings: Iterable[Training]) -> None:
+        """See what others have finished or hold now."""
+        progress = self._plan.progress
+        open_ones = [one for one in trainings if progress[one].state in ("waiting", "running")]
+        self._held.clear()
+        for training, status in self._store.status(open_ones).items():
+            if status.state == "done":
+                progress.done(training, status.result)
+            elif status.state == "running":
+                newest = self._store.folder(training).attempts.newest()
+                if newest is not None and newest.launch_id != self._launch_id:
+                    self._held.add(training)
+                    progress.running(training, status.epochs, status.best_rsum)
+
+    def hold(self, training: Training) -> bool:
+        """Whether another launch held a training at the last look."""
+        return training in self._held
+
+    def leaves_alone(self, training: Training, state: State, tried: bool) -> bool:
+        """Whether a training that a round has not finished stays open: others hold it, or did a moment ago."""
+        if state == "waiting" and not tried:
+            self._untried[training] += 1
+        return not tried and training not in self._plan.given_up and self._untried[training] < _MAX_UNTRIED
+
+    def left_something(self, trainings: Sequence[Training]) -> bool:
+        """Whether something can be trained that nobody holds, as after the end of another launch."""
+        self.look(trainings)
+        return any(not self.hold(one) for one in self._plan.startable(trainings, ahead=False))
+
+    @property
+    def left_to_them(self) -> str:
+        """What a launch that ends says of the rest."""
+        counts = self._plan.progress.counts()
+        left = counts["running"] + counts["waiting"]
+        rest = f"{left} trainings are left to the other launches; " if left else ""
+        return f"{rest}MLflow is left to goal-sweep sync"
+
+
+class Untracked:
+    """Stands for tracking in launches that share a sweep: MLflow has one writer, `goal-sweep sync` afterwards."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.tracking = SimpleNamespace(wait_open=lambda: True)
+
+    def __enter__(self) -> Untracked:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
+
+    def sync(self, training: Training) -> None:
+        """Do nothing, as all methods here."""
+
+    def sync_all(self, *, wait: float = 0.0, patient: bool = True) -> bool:
+        """Do nothing."""
+        return True
+
+    def tell_of_edits(self, todo: Collection[Training], tell: Callable[[str], None]) -> None:
+        """Do nothing."""
+
+    def limit(self, seconds: float) -> None:
+        """Do nothing."""

@@ -1,0 +1,187 @@
+"""Sweeps as jobs of a real Slurm: whatever happens to a job, it ends with the numbers of an unbroken launch."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.helpers.launches import attempts, check_mlflow, goal_sweep, records_of, results, sweep_in, tampered_trainer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
+END_S = 1500
+"""A busy machine takes long, and Slurm holds a requeued job for two minutes."""
+
+
+class Submitted:
+    """A sweep in a folder, and what a shell can do with it. Every command is a process of its own."""
+
+    def __init__(self, folder: Path, bench: Mapping[str, str], **settings: Any) -> None:
+        self.folder, self.bench = folder, bench
+        sweep_in(folder)
+        slow = tampered_trainer(folder / "slow", f"time.sleep({settings.pop('pause', 0.2)})")
+        variables = {"PYTHONPATH": slow["PYTHONPATH"].rstrip(":"), "OMP_NUM_THREADS": "1"}
+        site = {"slurm": {"time": "0:20:00", "environment": variables, **settings}}
+        (folder / "site.yaml").write_text(json.dumps(site))
+        self.goal("submit", "tiny.yaml", "--to", "slurm", "--site", "site.yaml")
+
+    def goal(self, *words: str, status: int = 0) -> str:
+        done = goal_sweep(self.folder, *words, environment=self.bench)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def slurm(self, *words: str) -> str:
+        return subprocess.run(words, env=self.bench, capture_output=True, text=True, check=True).stdout
+
+    @property
+    def jobs(self) -> list[dict[str, Any]]:
+        return json.loads(self.goal("status", "tiny.yaml", "--jobs", "--json"))
+
+    @property
+    def log(self) -> str:
+        return self.goal("logs", "tiny.yaml", "--job")
+
+    def wait(self, ready: Callable[[], object], what: str, seconds: float = END_S) -> None:
+        deadline = time.monotonic() + seconds
+        while not ready():
+            assert time.monotonic() < deadline, f"no {what} within {seconds:.0f} s\n{self.log}"
+            time.sleep(1.0)
+
+    def wait_for_an_epoch(self) -> None:
+        self.wait(lambda: len(self.epochs()) >= 2, "epoch")
+
+    def epochs(self) -> list[Path]:
+        return list(self.folder.glob("goal-sweep-store/cells/*/frozen-*/metrics.*jsonl"))
+
+    def wait_for_the_end(self) -> int:
+        self.wait(lambda: self.jobs[-1]["phase"] == "ended", "end")
+        return int(self.jobs[-1]["status"])
+
+
+def check_equal(folder: Path, unbroken: Path) -> None:
+    assert results(folder) == results(unbroken)
+    assert len(results(folder)) == 4
+    assert records_of(folder) == records_of(unbroken)
+
+
+def processes_of(job: str) -> list[str]:
+    """Command lines of the Ray processes of a job."""
+    lines = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or ())
+        if f"goal-sweep-{job}-" in line:
+            lines.append(line)
+    return lines
+
+
+def test_a_job_of_two_nodes_survives_a_requeue(bench: Mapping[str, str], unbroken: Path, tmp_path: Path) -> None:
+    run = Submitted(tmp_path / "run", bench, nodes=2)
+    run.wait_for_an_epoch()
+    job = run.jobs[-1]["job"]
+    assert run.jobs[-1]["phase"] == "running"
+    (token_file,) = run.folder.glob("goal-sweep-store/submissions/*/run-*/token")
+    token = token_file.read_text()
+    assert (token_file.stat().st_mode & 0o777, token_file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert len(processes_of(job)) > 4
+    assert not [process for process in psutil.process_iter(["cmdline"]) if token in str(process.info["cmdline"])]
+    texts = [path for path in run.folder.rglob("*") if path.is_file() and path != token_file]
+    texts += [path for path in Path("/tmp").glob(f"goal-sweep-{job}-*/session_*/logs/**/*") if path.is_file()]
+    assert not [path for path in texts if token.encode() in path.read_bytes()]
+
+    run.slurm("scontrol", "requeue", job)
+
+    assert run.wait_for_the_end() == 0
+    assert f"{run.jobs[-1]['id']} begins on n[1-2], run 2" in run.log
+    assert "stopped by SIGTERM" in run.log
+    assert [one["outcome"] for one in next(iter(attempts(run.folder).values()))][:1] == ["interrupted"]
+    check_equal(run.folder, unbroken)
+    check_mlflow(run.folder)
+    assert not processes_of(job)
+    assert not list(Path("/tmp").glob(f"goal-sweep-{job}-*"))
+    assert not token_file.parent.exists()
+
+
+def test_a_job_that_reaches_its_time_limit_twice_goes_on(
+    bench: Mapping[str, str], unbroken: Path, tmp_path: Path
+) -> None:
+    run = Submitted(tmp_path / "run", bench, nodes=2, time="0:03:00", save_before=60, pause=1.2)
+    run.wait(lambda: run.log.count("back to the queue: the time limit is near") >= 2, "second time limit")
+    # Both limits are reached. A longer one lets the third run come to the end, however slow this machine is.
+    run.slurm("scontrol", "update", f"JobId={run.jobs[-1]['job']}", "TimeLimit=60")
+    assert run.wait_for_the_end() == 0
+    assert "run 3" in run.log
+    assert {one["outcome"] for of in attempts(run.folder).values() for one in of[:-1]} == {"interrupted"}
+    check_equal(run.folder, unbroken)
+    check_mlflow(run.folder)
+
+
+def test_a_cancelled_job_is_continued_by_the_next(bench: Mapping[str, str], unbroken: Path, tmp_path: Path) -> None:
+    run = Submitted(tmp_path / "run", bench, nodes=2)
+    run.wait_for_an_epoch()
+    refused = run.goal("submit", "tiny.yaml", "--to", "slurm", "--site", "site.yaml", status=2)
+    assert "is still in the queue or running; goal-sweep cancel tiny.yaml ends it" in refused
+    run.goal("cancel", "tiny.yaml")
+    run.wait(lambda: run.jobs[-1]["phase"] == "ended", "end", 60)
+    assert run.jobs[-1]["state"].startswith("cancelled")
+    assert "no job of tiny.yaml is in a queue or running" in run.goal("cancel", "tiny.yaml", status=2)
+    assert {one["outcome"] for of in attempts(run.folder).values() for one in of} == {"interrupted"}
+    assert "back to the queue" not in run.log
+
+    run.goal("submit", "tiny.yaml", "--to", "slurm", "--site", "site.yaml")
+
+    assert run.wait_for_the_end() == 0
+    assert [one["job"] for one in run.jobs] == sorted({one["job"] for one in run.jobs}, key=int)
+    check_equal(run.folder, unbroken)
+
+
+def test_two_sweeps_share_the_same_nodes(bench: Mapping[str, str], unbroken: Path, tmp_path: Path) -> None:
+    one, other = (Submitted(tmp_path / name, bench, nodes=2) for name in ("one", "other"))
+    one.wait_for_an_epoch()
+    other.wait_for_an_epoch()
+    assert [run.jobs[-1]["phase"] for run in (one, other)] == ["running", "running"]
+    heads = [
+        next(re.search(r"--port=(\d+)", line) for line in processes_of(run.jobs[-1]["job"]) if "--head" in line)
+        for run in (one, other)
+    ]
+    assert heads[0][1] != heads[1][1]
+    for run in (one, other):
+        assert run.wait_for_the_end() == 0
+        check_equal(run.folder, unbroken)
+
+
+def test_an_array_shares_the_store_and_takes_over_what_a_cancelled_job_leaves(
+    bench: Mapping[str, str], tmp_path: Path
+) -> None:
+    text = "objectives: {only: [con/con, sig-ms/cir]}"
+    alone = sweep_in(tmp_path / "alone")
+    seeds = ["--set", "seeds=[1,2,3]"]
+    assert goal_sweep(alone, "launch", "tiny.yaml", *seeds).returncode == 0
+    folder = tmp_path / "run"
+    run = Submitted(folder, bench, array=3, cpus_per_node=1, pause=0.5)
+    run.goal("cancel", "tiny.yaml")
+    (folder / "tiny.yaml").write_text((folder / "tiny.yaml").read_text().replace("seeds: [1]", "seeds: [1, 2, 3]"))
+    assert text in (folder / "tiny.yaml").read_text()
+    run.wait(lambda: run.jobs[-1]["phase"] == "ended", "end", 90)
+    run.goal("submit", "tiny.yaml", "--to", "slurm", "--site", "site.yaml")
+    run.wait(lambda: len(run.epochs()) >= 6, "epoch of every cell")
+    owners = {one["launch_id"] for of in attempts(folder).values() for one in of}
+    assert len(owners) == 3
+    run.slurm("scancel", f"{run.jobs[-1]['job'].split(',')[0]}_1")
+
+    status = run.wait_for_the_end()
+
+    assert status == 75  # of the cancelled job; the others have done its share
+    assert results(folder) == results(alone)
+    assert len(results(folder)) == 12
+    assert records_of(folder) == records_of(alone)
+    done = [[one["outcome"] for one in of] for of in attempts(folder).values()]
+    assert sorted(map(len, done))[-1] == 2
+    assert "report: 12 of 12 results" in run.log
+    assert "MLflow is left to goal-sweep sync" in run.log

@@ -1,0 +1,159 @@
+"""`submit`, `status --jobs`, `logs --job` and `cancel`, with programs in place of Slurm's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runners.cli.app import run
+from runners.execution.inputs import code_digest
+from tests.helpers.launches import SWEEP
+
+SBATCH = '#!/bin/sh\necho "sbatch $@" >> "$LOG"\ncat answer >&2 2>/dev/null && exit 1\necho 12\n'
+SQUEUE = '#!/bin/sh\necho "squeue $@" >> "$LOG"\ncat queue 2>/dev/null || true\n'
+SCANCEL = '#!/bin/sh\necho "scancel $@" >> "$LOG"\nrm -f queue\n'
+SCONTROL = '#!/bin/sh\necho "JobState=CANCELLED"\n'
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "tiny.yaml").write_text(SWEEP.replace("EPOCHS", "2"))
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(folder)
+    (tmp_path / "log").touch()
+    return folder
+
+
+def asked(folder: Path) -> list[str]:
+    return [line.split()[0] for line in (folder.parent / "log").read_text().splitlines()]
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_sweep_is_submitted_seen_cancelled_and_submitted_again(here: Path, capsys) -> None:
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    (record,) = (here / "goal-sweep-store" / "submissions").glob("*.json")
+    assert said[0] == f"{record.stem}: submitted to slurm as job 12"
+    assert said[1:] == [
+        "  goal-sweep status tiny.yaml",
+        "  goal-sweep logs tiny.yaml --job --follow",
+        "  goal-sweep cancel tiny.yaml",
+    ]
+    content = json.loads(record.read_text())
+    assert (content["sweep"], content["to"], content["job"], content["code"]) == ("tiny", "slurm", "12", code_digest())
+
+    (here / "queue").write_text("RUNNING|None|n1\n")
+    before = everything(here)
+    assert run(["status", "tiny.yaml"]) == 0
+    assert f"{record.stem}: slurm job 12, submitted" in capsys.readouterr().out
+    assert run(["status", "tiny.yaml", "--jobs", "--json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)
+    assert (job["id"], job["phase"], job["state"]) == (record.stem, "running", "running on n1")
+    (record.parent / record.stem / "job.log").write_text("hello\n")
+    before |= {str(record.parent / record.stem / "job.log"): b"hello\n"}
+    assert run(["logs", "tiny.yaml", "--job"]) == 0
+    assert capsys.readouterr().out == "hello\n"
+    assert everything(here) == before
+
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 2
+    assert "still in the queue or running; goal-sweep cancel tiny.yaml ends it" in capsys.readouterr().err
+    assert run(["cancel", "tiny.yaml"]) == 0
+    assert "is being cancelled; its running cells save" in capsys.readouterr().out
+    assert asked(here)[-1] == "scancel"
+    assert run(["cancel", "tiny.yaml"]) == 2
+    assert "no job of tiny.yaml is in a queue or running" in capsys.readouterr().err
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
+    assert len(list(record.parent.glob("*.json"))) == 2
+
+
+def test_an_edit_after_the_submission_does_not_reach_the_job(here: Path, capsys) -> None:
+    assert run(["submit", "tiny.yaml", "--to", "slurm", "--set", "seeds=[4]"]) == 0
+    (here / "tiny.yaml").write_text("name: other\n")
+    (frozen,) = (here / "goal-sweep-store").glob("submissions/*/sweep.yaml")
+    capsys.readouterr()
+    assert run(["status", str(frozen), "--json"]) == 0
+    assert {row["name"] for row in json.loads(capsys.readouterr().out)} >= {"con/con test_resnet seed 4 (frozen)"}
+
+
+def test_printing_changes_nothing_and_asks_nobody(here: Path, capsys) -> None:
+    before = everything(here)
+    assert run(["submit", "tiny.yaml", "--to", "slurm", "--print", "--array", "2"]) == 0
+    assert "#SBATCH --array=0-1" in capsys.readouterr().out
+    assert (everything(here), asked(here)) == (before, [])
+
+
+def test_a_refusal_of_the_cluster_is_one_line_and_leaves_no_record(here: Path, capsys) -> None:
+    (here / "answer").write_text("sbatch: error: invalid partition specified: gpu\n")
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 2
+    assert capsys.readouterr().err == (
+        "error: cannot submit to Slurm: sbatch: error: invalid partition specified: gpu\n"
+    )
+    assert not list((here / "goal-sweep-store" / "submissions").glob("*.json"))
+
+
+def test_the_user_s_site_file_counts(here: Path, capsys) -> None:
+    own = here.parent / "config" / "goal-sweep" / "site.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("slurm: {partition: gpu7}\n")
+    assert run(["submit", "tiny.yaml", "--to", "slurm", "--print"]) == 0
+    assert "#SBATCH --partition=gpu7" in capsys.readouterr().out
+    own.write_text("slurm: {partion: gpu7}\n")
+    assert run(["submit", "tiny.yaml", "--to", "slurm", "--print"]) == 2
+    assert f"error: {own}:1: slurm.partion: unknown key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["slurm", "ray", "kubernetes"])
+def test_each_kind_has_an_example_that_can_be_used(kind: str, here: Path, capsys) -> None:
+    assert run(["submit", "--example", kind]) == 0
+    (here / "site.yaml").write_text(capsys.readouterr().out)
+    assert run(["submit", "tiny.yaml", "--to", kind, "--site", "site.yaml", "--print"]) == 0
+    assert "tiny" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("submit", "give a sweep and --to ray, slurm or kubernetes"),
+        ("submit tiny.yaml", "give a sweep and --to ray, slurm or kubernetes"),
+        ("submit tiny.yaml --to pbs", "Invalid value for '--to'"),
+        ("submit tiny.yaml --to ray --array 2", "--array is a form of Slurm jobs"),
+        ("submit tiny.yaml --to ray", "cluster.ray.address is needed"),
+        ("submit tiny.yaml --to kubernetes", "cluster.kubernetes.image is needed"),
+        ("submit tiny.yaml --to slurm --site nowhere.yaml", "site file nowhere.yaml does not exist"),
+        ("submit tiny.yaml --to slurm --set cluster.slurm.nodes=0", "nodes must be at least 1, got 0"),
+        ("submit tiny.yaml --to slurm --set resources.cpus=9", "a unit needs 9 CPUs"),
+        ("submit tiny.yaml --to slurm --set stages.frozen.batch_size=900", "batch_size must be at most"),
+        ("cancel tiny.yaml", "nothing was submitted for this sweep"),
+        ("logs tiny.yaml --job", "nothing was submitted for this sweep"),
+        ("logs tiny.yaml --job --failed", "give --job without --failed"),
+        ("launch tiny.yaml --share 3/2", "--share must be such as 2/4"),
+        ("launch tiny.yaml --share 1/2 --retry-failed", "give --share without --retry-failed"),
+    ],
+)
+def test_a_mistake_is_one_line(line: str, said: str, here: Path, capsys) -> None:
+    assert run(line.split()) == 2
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") == 1
+    assert said in printed.err
+    assert asked(here) == []
+
+
+def test_a_job_with_other_code_than_submitted_is_refused(here: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("GOAL_SWEEP_CODE", "0" * 16)
+    assert run(["launch", "tiny.yaml"]) == 2
+    assert "has other code of goal-sweep" in (said := capsys.readouterr().err)
+    assert "than the machine that submitted the sweep; install the same version there, or submit again" in said

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from goal_core.errors import ConfigError
+from runners.cluster.backend import ClusterError, Job
+from runners.cluster.ray_jobs import RayJobs
+from runners.execution.inputs import code_digest, source_hash
+from runners.store.provenance import gather
+from tests.helpers.cluster_cases import job, submission
+
+LEAST = ("ray.address=http://head:8265", "ray.store=/shared/store")
+
+
+class Client:
+    """Stands for Ray's client: keeps what is submitted, with the names and the code digest of what is sent."""
+
+    def __init__(self, info: Any = None) -> None:
+        self.info, self.submitted, self.stopped = info, {}, []
+
+    def submit_job(self, **request: Any) -> str:
+        folder = Path(request["runtime_env"]["working_dir"])
+        self.submitted = request
+        self.sent = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+        packages = [folder / name for name in ("goal_core", "sweeps", "runners")]
+        self.code = source_hash(packages) if packages[0].exists() else ""
+        self.commit = {}
+        if (record := folder / "runners/store/built_from.json").exists():
+            self.commit = json.loads(record.read_text())
+        return str(request["submission_id"])
+
+    def get_job_info(self, job: str) -> Any:
+        if isinstance(self.info, Exception):
+            raise self.info
+        return self.info
+
+    def stop_job(self, job: str) -> None:
+        self.stopped.append(job)
+
+    def get_job_logs(self, job: str) -> str:
+        return "one\ntwo\n"
+
+    async def tail_job_logs(self, job: str) -> Any:
+        for chunk in ("one\n", "two\nthree\n"):
+            yield chunk
+
+
+def made(tmp_path: Path, *more: str) -> Job:
+    found = job(tmp_path, *LEAST, *more, store=tmp_path / "store")
+    found.folder.mkdir(parents=True, exist_ok=True)
+    return replace(found, working_dir=tmp_path)
+
+
+def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Path) -> None:
+    client = Client()
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "soft.py").write_text("x = 1\n")
+    sent = made(tmp_path, "ray.files=[plugins]", "ray.environment={GOAL_DATA: /data}", "ray.pip=[timm]")
+    assert RayJobs(lambda address: client).submit(sent) == sent.id
+    assert {"sweep.yaml", "plugins/soft.py", "analysis/__init__.py", "runners/cli/__main__.py"} <= client.sent
+    assert not [name for name in client.sent if "__pycache__" in name or name.startswith("tests")]
+    assert client.code == code_digest()
+    assert client.commit == {"git_commit": gather().git_commit, "git_diff": gather().git_diff}
+    environment = client.submitted["runtime_env"]
+    assert environment["pip"] == ["timm"]
+    assert environment["env_vars"] == {
+        "GOAL_DATA": "/data",
+        "GOAL_SWEEP_CODE": sent.code,
+        "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
+        "RAY_JOB_STOP_SIGNAL": "SIGTERM",
+        "RAY_JOB_STOP_WAIT_TIME_S": "30",
+    }
+    assert client.submitted["entrypoint"].startswith(
+        "python -m runners.cli launch sweep.yaml --address auto --store /shared/store"
+    )
+
+
+def test_installed_code_is_not_sent(tmp_path: Path) -> None:
+    client = Client()
+    RayJobs(lambda address: client).submit(made(tmp_path, "ray.code=installed"))
+    assert client.sent == {"sweep.yaml"}
+
+
+def test_what_is_printed_is_what_is_sent(tmp_path: Path) -> None:
+    client, sent = Client(), made(tmp_path)
+    RayJobs(lambda address: client).submit(sent)
+    shown, _, sweep = RayJobs().render(sent).partition("\n# sweep.yaml\n")
+    request = json.loads(shown)
+    assert sweep == sent.sweep_text
+    assert set(request.pop("files")) == {name if "." in name else f"{name}/" for name in client.sent if "/" not in name}
+    assert request.pop("address") == "http://head:8265"
+    client.submitted["runtime_env"]["working_dir"] = request["runtime_env"]["working_dir"]
+    assert request == client.submitted
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        ("PENDING", None, ("pending", "pending: waiting", None)),
+        ("RUNNING", None, ("running", "running", None)),
+        ("SUCCEEDED", 0, ("ended", "succeeded", 0)),
+        ("FAILED", 1, ("ended", "failed: waiting", 1)),
+        ("STOPPED", None, ("ended", "stopped", None)),
+    ],
+)
+def test_the_state_is_that_of_the_job(status: str, code: int | None, expected: tuple, tmp_path: Path) -> None:
+    info = SimpleNamespace(status=SimpleNamespace(value=status), message="waiting", driver_exit_code=code)
+    state = RayJobs(lambda address: Client(info)).state(submission("ray", address="http://head:8265"), tmp_path)
+    assert (state.phase, state.said, state.status) == expected
+
+
+def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(tmp_path: Path) -> None:
+    asked = submission("ray", address="http://head:8265")
+    gone = RuntimeError("Request failed with status code 404: job tiny does not exist")
+    assert RayJobs(lambda address: Client(gone)).state(asked, tmp_path).phase == "unknown"
+
+    def refuse(address: str) -> Any:
+        raise ConnectionError("Failed to connect to Ray at address: http://head:8265.\nTry again")
+
+    with pytest.raises(ClusterError) as refused:
+        RayJobs(refuse).state(asked, tmp_path)
+    assert str(refused.value) == "Ray at http://head:8265: Failed to connect to Ray at address: http://head:8265."
+
+
+def test_logs_and_cancellation(tmp_path: Path) -> None:
+    client, asked = Client(), submission("ray", address="http://head:8265")
+    backend = RayJobs(lambda address: client)
+    assert list(backend.logs(asked, tmp_path, follow=False)) == ["one", "two"]
+    assert list(backend.logs(asked, tmp_path, follow=True)) == ["one", "two", "three"]
+    backend.cancel(asked, tmp_path)
+    assert client.stopped == ["tiny-0a1b2c-1"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("ray.address=''",), "cluster.ray.address is needed"),
+        (("ray.files=[nowhere.py]",), "nowhere.py does not exist"),
+        (("ray.files=[sweep.yaml]",), "sweep.yaml is the name of something else that is sent"),
+    ],
+)
+def test_a_job_that_could_not_run_is_refused(settings: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").touch()
+    RayJobs().check(made(tmp_path))
+    with pytest.raises(ConfigError, match=said):
+        RayJobs().check(made(tmp_path, *settings))
+
+
+def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    sent = made(tmp_path, "ray.token_file=/nowhere/token")
+    with pytest.raises(ClusterError, match="the token file /nowhere/token does not exist"):
+        RayJobs(lambda address: Client()).submit(sent)

@@ -1,0 +1,136 @@
+"""One Ray node of a batch job, with a program in place of Ray that notes its signals."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from goal_core.errors import GoalError, UnfinishedError
+from runners.cluster import ray_node
+from runners.cluster.ray_node import RayNode, is_free, ports, run_head, start_command, wait_for_address
+
+RAY = """
+import signal, socket, subprocess, sys, time
+port = int(sys.argv[1])
+if port:
+    server = socket.create_server(("127.0.0.1", port))
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print("Ray runtime started.", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def command(session: Path, folder: str, address: str | None, port: int) -> list[str]:
+        return [sys.executable, "-c", RAY, str(port)]
+
+    monkeypatch.setattr(ray_node, "start_command", command)
+    monkeypatch.setattr(ray_node, "own_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(ray_node, "_END_S", 3.0)
+    return tmp_path
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_two_jobs_begin_at_different_ports() -> None:
+    first = {job: next(ports(job)) for job in range(1000, 1100)}
+    assert len(set(first.values())) == 100
+    for job in (1, 123456, 2**31):
+        tried = list(ports(job))
+        assert len(set(tried)) == len(tried) == 20
+        assert all(20000 <= port < 32000 for port in tried)
+
+
+def test_a_port_in_use_is_not_free() -> None:
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_free(port)
+    assert is_free(port)
+
+
+def test_the_command_names_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "3")
+    monkeypatch.setenv("GOAL_SWEEP_GPUS", "2")
+    (tmp_path / "token").write_text("secret")
+    head, worker = (start_command(tmp_path, "/tmp/x", address, 20001) for address in (None, "10.0.0.1:20001"))
+    assert {"--head", "--port=20001", "--num-cpus=3", "--num-gpus=2", "--block"} <= set(head)
+    assert "--address=10.0.0.1:20001" in worker
+    assert "secret" not in " ".join([*head, *worker])
+
+
+def test_a_head_takes_a_free_port_and_ends_alone(session: Path) -> None:
+    node = RayNode(session, "head.log")
+    with socket.create_server(("", next(ports(7)))):
+        taken = next(itertools.islice(ports(7), 1, None))
+        signal.signal(signal.SIGALRM, lambda *_: node.ask_to_end())
+        signal.setitimer(signal.ITIMER_REAL, 4.0)
+        other = subprocess.Popen(["sleep", "60"])
+        try:
+            assert run_head(node, session, "/tmp/x", 7) == 0
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            left = children()
+            other.kill()
+            other.wait()
+    assert (session / "address").read_text() == f"127.0.0.1:{taken}"
+    assert [process.pid for process in left] == [other.pid]
+    token = session / "token"
+    assert (len(token.read_text()), stat.S_IMODE(token.stat().st_mode)) == (64, 0o600)
+
+
+def test_ray_does_not_hear_the_signals_with_which_a_job_is_asked_to_save(session: Path) -> None:
+    node = RayNode(session, "head.log")
+    node.start("/tmp/x")
+    try:
+        while len(children()) < 2:
+            time.sleep(0.05)
+        for process in children():
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+        assert len(children()) == 2
+        assert node.is_running()
+    finally:
+        node.end()
+    assert children() == []
+
+
+def test_a_head_that_does_not_start_says_why_to_all_nodes(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = [sys.executable, "-c", "raise SystemExit('no space left on device')"]
+    monkeypatch.setattr(ray_node, "start_command", lambda *arguments: failing)
+    monkeypatch.setattr(ray_node, "_PORT_TRIES", 2)
+    assert run_head(RayNode(session, "head.log"), session, "/tmp/x", 7) == 75
+    with pytest.raises(UnfinishedError, match="no space left on device"):
+        wait_for_address(session)
+
+
+def test_a_worker_that_loses_ray_is_not_taken_for_ended(session: Path) -> None:
+    node = RayNode(session, "worker.log")
+    node.start("/tmp/x")
+    children()[0].kill()
+    assert node.wait() == 1
+    node.end()
+    for process in children():
+        process.kill()
+
+
+def test_a_folder_of_another_user_is_refused(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_node.os, "getuid", lambda: 12345)
+    folder = Path("/tmp") / f"goal-sweep-7-{session.name[-6:]}"
+    try:
+        with pytest.raises(GoalError, match="belongs to another user"):
+            ray_node._own_folder(session, 7)
+    finally:
+        folder.rmdir()

@@ -1,0 +1,135 @@
+"""The manifest against the schema that KubeRay publishes, and against what a cluster would make of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from runners.cluster.rayjob import render_manifest
+from runners.cluster.submission import example_site
+from tests.helpers.cluster_cases import job
+
+SCHEMA = Path(__file__).parent / "kuberay" / "rayjob-v1.schema.json.gz"
+LEAST = ("kubernetes.image=i:1", "kubernetes.store=/r/s", "kubernetes.volumes=[{path: /r, claim: results}]")
+FULL = json.dumps(YAML(typ="safe").load(example_site("kubernetes"))["kubernetes"])
+
+
+def closed(schema: Any) -> Any:
+    """The schema with unknown keys refused where Kubernetes would drop them in silence."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(value) for key, value in schema.items()}
+    if isinstance(made.get("properties"), dict) and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        made.setdefault("additionalProperties", False)
+    if schema.get("x-kubernetes-int-or-string"):
+        made.pop("anyOf", None)
+        made["type"] = ["integer", "string"]
+    return made
+
+
+@pytest.fixture(scope="module")
+def schema() -> jsonschema.Draft202012Validator:
+    content = closed(json.loads(gzip.decompress(SCHEMA.read_bytes())))
+    content["properties"]["metadata"] = {"type": "object"}
+    return jsonschema.Draft202012Validator(content)
+
+
+def documents(tmp_path: Path, *overrides: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    config_map, ray_job = YAML(typ="safe").load_all(render_manifest(job(tmp_path, *overrides, **more)))
+    return config_map, ray_job
+
+
+@pytest.mark.parametrize("settings", [LEAST, (f"kubernetes={FULL}",)], ids=["least", "full"])
+def test_the_manifest_is_valid(settings: tuple[str, ...], schema: Any, tmp_path: Path) -> None:
+    _, ray_job = documents(tmp_path, *settings)
+    assert [error.message for error in schema.iter_errors(ray_job)] == []
+    assert (ray_job["apiVersion"], ray_job["kind"]) == ("ray.io/v1", "RayJob")
+
+
+def test_the_schema_finds_mistakes(schema: Any, tmp_path: Path) -> None:
+    _, ray_job = documents(tmp_path, *LEAST)
+    head = ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    head["tolerationss"] = []
+    ray_job["spec"]["backoffLimit"] = "two"
+    del ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]
+    found = [error.message for error in schema.iter_errors(ray_job)]
+    assert len(found) == 2
+    assert any("'template' is a required property" in one for one in found)
+
+
+def test_the_sweep_file_arrives_unchanged(tmp_path: Path) -> None:
+    config_map, ray_job = documents(tmp_path, *LEAST)
+    assert config_map["data"]["sweep.yaml"] == job(tmp_path, *LEAST).sweep_text
+    head = ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    assert {"name": "sweep", "configMap": {"name": config_map["metadata"]["name"]}} in head["volumes"]
+    assert {"name": "sweep", "mountPath": "/goal-sweep", "readOnly": True} in head["containers"][0]["volumeMounts"]
+
+
+def test_only_workers_run_on_spot_nodes_and_have_gpus(tmp_path: Path) -> None:
+    spec = documents(tmp_path, f"kubernetes={FULL}")[1]["spec"]["rayClusterSpec"]
+    head, worker = spec["headGroupSpec"]["template"]["spec"], spec["workerGroupSpecs"][0]["template"]["spec"]
+    assert "nodeSelector" not in head
+    assert worker["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
+    assert [one["key"] for one in head["tolerations"]] == ["nvidia.com/gpu"]
+    assert [one["key"] for one in worker["tolerations"]] == ["nvidia.com/gpu", "cloud.google.com/gke-spot"]
+    assert "nvidia.com/gpu" not in head["containers"][0]["resources"]["limits"]
+    assert worker["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert (spec["enableInTreeAutoscaling"], spec["workerGroupSpecs"][0]["maxReplicas"]) == (True, 8)
+    assert spec["authOptions"] == {"mode": "token"}
+
+
+def test_secrets_are_references(tmp_path: Path) -> None:
+    spec = documents(tmp_path, f"kubernetes={FULL}")[1]["spec"]["rayClusterSpec"]
+    variables = {one["name"]: one for one in spec["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]}
+    reference = {"secretKeyRef": {"name": "mlflow", "key": "password"}}
+    assert variables["MLFLOW_TRACKING_PASSWORD"] == {"name": "MLFLOW_TRACKING_PASSWORD", "valueFrom": reference}
+    assert variables["GOAL_SWEEP_CODE"]["value"] == "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected", "runs"), [([0], 0, 1), ([1], 1, 1), ([75, 75, 0], 0, 3), ([75] * 9, 75, 5)]
+)
+def test_a_driver_that_stopped_before_the_end_starts_again(
+    statuses: list[int], expected: int, runs: int, tmp_path: Path
+) -> None:
+    entrypoint = documents(tmp_path, *LEAST)[1]["spec"]["entrypoint"]
+    script = '#!/bin/sh\necho x >> runs; sed -n "$(wc -l < runs)p" statuses > now; exit $(cat now)\n'
+    for name, text in (("python", script), ("sleep", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "statuses").write_text("".join(f"{status}\n" for status in statuses))
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(shlex.split(entrypoint), cwd=tmp_path, env=environment, check=False)
+    assert (done.returncode, (tmp_path / "runs").read_text().count("x")) == (expected, runs)
+
+
+def test_a_pod_that_must_go_lets_the_driver_save(tmp_path: Path) -> None:
+    """The command of the head's preStop hook ends the driver, and neither itself nor anything else."""
+    spec = documents(tmp_path, *LEAST)[1]["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    shown = command[2].replace("sleep 25", "echo waited").replace("runners.cli", f"runners.cli-{tmp_path.name}")
+    driver = subprocess.Popen(["sh", "-c", "exec sleep 60", f"runners.cli-{tmp_path.name}"])
+    named = subprocess.Popen(["bash", "-c", f"exec -a runners.cli-{tmp_path.name} sleep 60"])
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        subprocess.run(["sleep", "0.3"], check=True)
+        done = subprocess.run([command[0], command[1], shown], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "waited\n")
+        assert named.wait(timeout=10) == -15
+        assert other.poll() is None
+    finally:
+        for process in (driver, named, other):
+            process.kill()
+            process.wait()

@@ -1,0 +1,149 @@
+"""The scripts as whole texts, and what bash makes of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from runners.cluster.sbatch import python_command, render_close, render_sbatch
+from sweeps import SlurmConfig
+from sweeps.clusters import ContainerConfig
+from tests.helpers.cluster_cases import job
+
+GOLDEN = Path(__file__).parent / "golden"
+SITE = ("slurm.python=/opt/goal/bin/python", "slurm.partition=gpu", 'slurm.time="24:00:00"', "slurm.cpus_per_node=8")
+CASES = {
+    "one-node": (*SITE, "slurm.gpus_per_node=1", "slurm.environment={GOAL_DATA: /data/it's here}"),
+    "two-nodes": (*SITE, "slurm.nodes=2", "slurm.gpus_per_node=4", "slurm.gpu_type=a100", "slurm.modules=[cuda/12.4]"),
+    "array": (*SITE, "slurm.array=4", "slurm.array_at_once=2", "slurm.account=p1", "slurm.setup=[ulimit -n 65536]"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_script_is_the_golden_one(name: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    path, made = GOLDEN / f"{name}.sbatch", job(tmp_path, *CASES[name])
+    text = render_sbatch(made) + (render_close(made) if "array" in name else "")
+    if pytestconfig.getoption("--update-golden"):
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.exists(), f"no golden script {name}; write it with --update-golden"
+    assert text == path.read_text(), f"another script for {name}; if that is meant, run with --update-golden"
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+def test_no_value_can_add_a_line_or_a_command(tmp_path: Path) -> None:
+    store = Path("/shared/$(touch pwned)/100% 'mine'")
+    text = render_sbatch(job(tmp_path, "slurm.environment={A: $(touch pwned)}", store=store))
+    assert "export A='$(touch pwned)'" in text
+    assert (
+        "#SBATCH --output='/shared/$(touch pwned)/100%% '\"'\"'mine'\"'\"'/submissions/tiny-0a1b2c-1/job.log'" in text
+    )
+    folder = next(line for line in text.splitlines() if line.startswith("folder="))
+    done = subprocess.run(["bash", "-c", f'{folder}; echo "$folder"'], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"{store}/submissions/tiny-0a1b2c-1\n"
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (SlurmConfig(python="/p"), ["/p"]),
+        (
+            SlurmConfig(gpus_per_node=1, container=ContainerConfig(image="g.sif", mounts=("/a", "/b:/c"))),
+            ["apptainer", "exec", "--nv", "--bind", "/a", "--bind", "/b:/c", "g.sif", "python3"],
+        ),
+        (
+            SlurmConfig(
+                python="/p", container=ContainerConfig(runtime="enroot", image="g", mounts=("/a",), options=("--rw",))
+            ),
+            ["enroot", "start", "--mount", "/a:/a", "--rw", "g", "/p"],
+        ),
+    ],
+)
+def test_python_runs_in_the_container(settings: SlurmConfig, expected: list[str]) -> None:
+    assert python_command(settings) == expected
+
+
+STATUS = """
+import os, signal, sys, time
+told = os.environ["TOLD"]
+def stop(number, frame):
+    open(told, "a").write(signal.Signals(number).name)
+    sys.exit(75)
+signal.signal(signal.SIGUSR1, stop)
+signal.signal(signal.SIGTERM, stop)
+if {status} is not None:
+    sys.exit({status})
+open(told + ".up", "w").close()
+time.sleep(60)
+"""
+
+
+def started(tmp_path: Path, status: int | None, restarts: int = 0) -> subprocess.Popen[str]:
+    """The script of one node, run by bash, with a launch that ends with a status or waits for a signal."""
+    package = tmp_path / "path" / "runners"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "cli.py").write_text(STATUS.format(status=status))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "scontrol").write_text('#!/bin/sh\necho "$@" >> "$TOLD"\n')
+    (programs / "scontrol").chmod(0o755)
+    store = tmp_path / "store"
+    made = job(tmp_path, "slurm.max_requeues=3", store=store)
+    made.folder.mkdir(parents=True)
+    variables = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(tmp_path / "path"),
+        "TOLD": str(tmp_path / "told"),
+        **{"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_CPUS_ON_NODE": "1"},
+        "SLURM_RESTART_COUNT": str(restarts),
+    }
+    return subprocess.Popen(
+        ["bash", "-c", render_sbatch(made)], cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(200):
+        if path.exists():
+            return
+        subprocess.run(["sleep", "0.05"], check=True)
+    raise AssertionError(f"no {path}")
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_a_final_status_ends_the_job(status: int, tmp_path: Path) -> None:
+    run = started(tmp_path, status)
+    assert (run.communicate()[0].count("back to the queue"), run.returncode) == (0, status)
+    assert (tmp_path / "store/submissions/tiny-0a1b2c-1/status").read_text() == f"{status}\n"
+
+
+@pytest.mark.parametrize(
+    ("signal", "restarts", "told", "said"),
+    [
+        ("USR1", 0, "SIGUSR1requeue 7\n", "back to the queue: the time limit is near"),
+        ("USR1", 3, "SIGUSR1", "not done after 3 requeues"),
+        ("TERM", 0, "SIGTERM", ""),
+    ],
+)
+def test_the_time_limit_requeues_the_job_and_a_cancellation_ends_it(
+    signal: str, restarts: int, told: str, said: str, tmp_path: Path
+) -> None:
+    run = started(tmp_path, None, restarts)
+    wait_for(tmp_path / "told.up")
+    subprocess.run(["kill", f"-{signal}", str(run.pid)], check=True)
+    out = run.communicate()[0]
+    assert run.returncode == 75
+    assert (tmp_path / "told").read_text() == told
+    assert said in out
+
+
+def test_a_launch_that_stops_at_once_does_not_go_round_in_circles(tmp_path: Path) -> None:
+    run = started(tmp_path, 75)
+    assert "stopped within a minute" in run.communicate()[0]
+    assert run.returncode == 75
+    assert not (tmp_path / "told").exists()
