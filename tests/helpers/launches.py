@@ -22,6 +22,7 @@ from mlflow import MlflowClient
 
 from goal_core.checkpoints.file import read_checkpoint, write_checkpoint
 from runners.cli import app
+from tests.helpers.blank_figures import blank_figures
 from tests.helpers.paths import ROOT
 
 SWEEP = """
@@ -51,9 +52,9 @@ def goal_sweep(
 
 
 def goal_sweep_here(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process. One that trains needs a stand-in for Ray; see `tests.helpers.in_process`."""
+    """Run a command in this process, with blank figures. What trains needs a stand-in for Ray, as `InProcess`."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), blank_figures():
         status = app.run(list(arguments))
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from runners.launch import launcher
-from tests.helpers.blank_figures import blank_figures
 from tests.helpers.in_process import InProcess
 from tests.helpers.launches import check_mlflow, goal_sweep_here, results
 
@@ -43,21 +42,18 @@ def test_only_what_is_new_is_trained(unbroken: Path, tmp_path: Path, monkeypatch
     folder = tmp_path / "run"
     shutil.copytree(unbroken, folder)
     before = results(folder)
-    with blank_figures():
-        faster = goal_sweep_here(folder, "launch", "tiny.yaml", "--set", "stages.finetune.lr=1e-3")
+    faster = goal_sweep_here(folder, "launch", "tiny.yaml", "--set", "stages.finetune.lr=1e-3")
     assert "cells to train" in faster.stdout
     assert not any(line.startswith("frozen: ") for line in faster.stdout.splitlines())
     assert "finetune: 2 of 2 cells to train" in faster.stdout
-    with blank_figures():
-        seeds = goal_sweep_here(folder, "launch", "tiny.yaml", "--set", "seeds=[1,2]")
+    seeds = goal_sweep_here(folder, "launch", "tiny.yaml", "--set", "seeds=[1,2]")
     assert "frozen: 2 of 4 cells to train" in seeds.stdout
     assert "finetune: 2 of 4 cells to train" in seeds.stdout
     after = results(folder)
     assert len(after) == 4 + 2 + 4
     assert before.items() <= after.items()
     # The report in the store now covers two seeds, so a launch with one seed writes it again.
-    with blank_figures():
-        one = goal_sweep_here(folder, "launch", "tiny.yaml")
+    one = goal_sweep_here(folder, "launch", "tiny.yaml")
     assert "cells to train" not in one.stdout
     assert "report: 4 of 4 results" in one.stdout
 
