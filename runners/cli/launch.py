@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from goal_core.errors import GoalError
+from goal_core.errors import ConfigError, GoalError
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
 
 if TYPE_CHECKING:
@@ -211,6 +211,8 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
     """
     opened = SweepArguments(sweep, set_).open()
     opened.check_trainable()
+    if unlike := opened.unlike_published():
+        raise ConfigError(unlike)
     splits = ", ".join(
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
     )

@@ -77,6 +77,8 @@ def launch_sweep(
     todo = plan.startable(sweep.trainings, ahead=True)
     if todo:
         sweep.check_trainable()
+        if unlike := sweep.unlike_published():
+            view.note(f"warning: {unlike}")
     sweep.store.prepare()
 
     def warn(line: str) -> None:

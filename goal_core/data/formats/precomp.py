@@ -101,8 +101,14 @@ class Precomp(DatasetFormat[PrecompConfig]):
         report.attempt("ids", lambda: _check_apart(read))
 
     def published_counts(self, config: PrecompConfig) -> Mapping[str, SplitCounts]:
-        """The counts of Karpathy's splits."""
-        return first_val(published_files(config), config.max_val_images)
+        """The counts of Karpathy's splits, with as many captions as the settings allow."""
+        counts = published_files(config)
+        if 0 < config.max_captions < _CAPTIONS:
+            counts = {
+                split: SplitCounts(images=one.images, captions=one.images * config.max_captions)
+                for split, one in counts.items()
+            }
+        return first_val(counts, config.max_val_images)
 
     def how_to_obtain(self, config: PrecompConfig) -> tuple[str, ...]:
         """Where published features come from, and how to compute others."""

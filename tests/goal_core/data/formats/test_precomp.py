@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_core.data import Dataset, PrecompConfig, check_data, open_dataset
+from goal_core.data import Dataset, PrecompConfig, check_data, open_dataset, published_counts
 from goal_core.errors import ConfigError, DataError, MissingDataError
 from tests.helpers.vector_files import vectors, write_vectors
 
@@ -201,6 +201,13 @@ def test_the_check_lists_every_split_and_what_is_missing(tmp_path: Path) -> None
     states = {finding.item: finding.state for finding in report.findings}
     assert states == {"train_ims.npy": "ok", "train": "wrong", "dev": "missing", "test": "wrong"}
     assert any("vsepp/data.tar" in line for line in report.obtain)
+
+
+def test_the_published_counts_have_as_many_captions_as_the_settings_allow() -> None:
+    counted = published_counts(PrecompConfig(name="f30k", root="x", max_captions=2, max_val_images=10))
+    assert {name: (one.images, one.captions) for name, one in counted.items()} == {
+        "train": (29_000, 58_000), "val": (10, 20), "test": (1_000, 2_000)
+    }  # fmt: skip
 
 
 def test_shipped_datasets_are_named_where_there_is_none() -> None:
