@@ -20,8 +20,10 @@ from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingF
 from runners.execution.ray_session import RayLostError, Resources
 from runners.execution.ray_tune import RayUnits
 from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
+from runners.launch.estimate import epoch_prices, lanes
 from runners.launch.live import LiveView, overview
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.pace import Pace
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.progress import SweepProgress
 from runners.launch.squares import signs_of
@@ -79,6 +81,7 @@ def launch_sweep(
         sweep.check_trainable()
         if unlike := sweep.unlike_published():
             view.note(f"warning: {unlike}")
+        plan.progress.pace = Pace(epoch_prices(sweep), 1 if options.address else lanes(sweep, todo))
     sweep.store.prepare()
 
     def warn(line: str) -> None:
@@ -269,6 +272,7 @@ class Launcher:
     def started(self, job: UnitJob) -> None:
         """Note that a worker has begun a unit."""
         self._wind_down.started(job)
+        self._progress.pace.begin(at_once=self._wind_down.num_running)
         for training in job.unit.trainings:
             self._progress.running(training, self._progress[training].epoch)
             self._tracking.sync(training)

@@ -19,6 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from runners.launch.pace import TimeLeft
 from runners.launch.progress import GridCell, SweepProgress
 from runners.launch.squares import LABEL, RICH, SQUARE, Signs, block_title, legend, shown_names, signs_of, square_grid
 from sweeps import Block, Training
@@ -105,11 +106,18 @@ def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
     )
     if not live:
         return Text.assemble((name, "bold"), f"  {states}")
-    left = progress.eta_seconds()
-    end = "" if left is None else f", until {datetime.now() + timedelta(seconds=left):{_clock(left)}}"
-    times = f"elapsed {format_duration(time.monotonic() - progress.started)}, left about {format_duration(left)}{end}"
+    left = progress.left()
+    end = "" if left is None else f", until {datetime.now() + timedelta(seconds=left.seconds):{_clock(left.seconds)}}"
+    times = f"elapsed {format_duration(time.monotonic() - progress.started)}, left {_left_text(left)}{end}"
     line = Text.assemble((name, "bold"), f"  {states}\n{times}", no_wrap=True, overflow="ellipsis")
     return Group(line, ProgressBar(total=1.0, completed=progress.share_done()), Text())  # the bar does not end its line
+
+
+def _left_text(left: TimeLeft | None) -> str:
+    """The time left; `~` says, as in `plan`, that it rests on a price and not on this launch's speed."""
+    if left is None:
+        return "about --"
+    return f"{'~' if left.priced else 'about '}{format_duration(left.seconds)}"
 
 
 def _clock(left: float) -> str:
@@ -254,10 +262,10 @@ class LiveView:
     def epoch(self, training: Training) -> None:
         """Print a line for a finished epoch, unless the view redraws itself."""
         if not self._interactive:
-            standing, left = self.progress[training], format_duration(self.progress.eta_seconds())
+            standing, left = self.progress[training], _left_text(self.progress.left())
             self.note(
                 f"{training.name}: epoch {standing.epoch}/{standing.epochs}, val rsum {standing.val_rsum:.1f} "
-                f"(left about {left})"
+                f"(left {left})"
             )
 
     def done(self, training: Training) -> None:
