@@ -80,6 +80,7 @@ def _launch(
 ) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
     with signals.loading():
+        from runners.cli.noise import judge
         from runners.execution.ray_session import RayLostError, restart_command
         from runners.launch.launcher import launch_sweep
         from runners.launch.plan import LaunchOptions
@@ -87,7 +88,7 @@ def _launch(
         opened = arguments.open()
     options = LaunchOptions(address=address, failed=failed, force=force, fail_fast=fail_fast)
     try:
-        outcome = launch_sweep(opened, options, console, arguments.command, signals)
+        outcome = launch_sweep(opened, options, console, arguments.command, signals, judge)
     except RayLostError as error:
         if address is not None:
             raise
@@ -227,6 +228,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
 
     Example: goal-sweep status quickstart.yaml
     """
+    from runners.cli.noise import judge
     from runners.launch.live import overview
     from runners.launch.squares import signs_of
 
@@ -251,7 +253,7 @@ def status(sweep: Sweep, set_: Set = None, store: StoreDir = None, as_json: AsJs
         ]
         print(json.dumps(rows, indent=2))
         return
-    console.print(overview(progress, opened.config.name, signs_of(console)))
+    console.print(overview(progress, opened.config.name, signs_of(console), judge))
 
 
 @launching.command()

@@ -21,7 +21,7 @@ from runners.execution.ray_session import RayLostError, Resources
 from runners.execution.ray_tune import RayUnits
 from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
 from runners.launch.estimate import epoch_prices, lanes
-from runners.launch.live import LiveView, overview
+from runners.launch.live import Judge, LiveView, overview
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.pace import Pace
 from runners.launch.plan import LaunchOptions, LaunchPlan
@@ -60,6 +60,7 @@ def launch_sweep(
     console: Console,
     command: Callable[..., str],
     signals: StopSignals | None = None,
+    judge: Judge | None = None,
 ) -> LaunchOutcome:
     """Train what a sweep lacks.
 
@@ -69,13 +70,14 @@ def launch_sweep(
         console: where to show progress.
         command: writes another command on the same sweep, from the verb and its arguments.
         signals: handles the signals that stop the launch; it must be entered already.
+        judge: the rule for "within noise", for the grids at the end.
 
     Raises:
         RayLostError: Ray has no machine left. Finished epochs are kept, and a new launch continues from them.
         GoalError: nothing can be trained; the message says why.
     """
     plan, signals = LaunchPlan(sweep, options), signals or StopSignals()
-    view = LiveView(plan.progress, sweep.config.name, console, command)
+    view = LiveView(plan.progress, sweep.config.name, console, command, judge)
     todo = plan.startable(sweep.trainings, ahead=True)
     if todo:
         sweep.check_trainable()
@@ -362,7 +364,7 @@ def _finish(view: LiveView, tracking: SweepTracking, *, patient: bool = True) ->
         # It had its time.
         tracking.limit(0)
         view.note(f"tracking: {tracking.trouble} ({view.command('sync', with_tracking=True)} brings it up to date)")
-    view.console.print(overview(view.progress, view.name, signs_of(view.console)))
+    view.console.print(overview(view.progress, view.name, signs_of(view.console), view.judge))
 
 
 def _exit_status(plan: LaunchPlan, options: LaunchOptions) -> int:

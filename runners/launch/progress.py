@@ -159,6 +159,14 @@ class SweepProgress:
         """
         return {objective: _grid_cell(standings, metric) for objective, standings in self.seeds(block).items()}
 
+    def points(self, block: Block, metric: str) -> dict[tuple[str, str], dict[int, float]]:
+        """A final metric of each seed that is done, of each objective of a block that has one."""
+        points = {
+            objective: {one.training.cell.seed: one.test[metric] for one in standings if one.state == "done"}
+            for objective, standings in self.seeds(block).items()
+        }
+        return {objective: of_seed for objective, of_seed in points.items() if of_seed}
+
     def seeds(self, block: Block) -> dict[tuple[str, str], list[Standing]]:
         """The state of each seed of each objective of a block, by (pair, triplet)."""
         seeds: dict[tuple[str, str], list[Standing]] = {}
