@@ -86,7 +86,8 @@ def epoch_prices(sweep: OpenedSweep) -> dict[str, float]:
 
     Stages with a backbone that the calibration lacks are left out.
     """
-    statuses, size, prices = sweep.statuses(), _data_size(sweep.dataset), {}
+    statuses, size = sweep.statuses(), _data_size(sweep.dataset)
+    prices: dict[str, float] = {}
     for trainings in sweep.by_stage:
         stage, done = trainings[0].stage, [one for one in trainings if statuses[one].state == "done"]
         seconds = [float(statuses[one].result["seconds"]) for one in done]
