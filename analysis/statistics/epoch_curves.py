@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
 from analysis.blocks import BLOCK_COLUMNS
 from analysis.statistics.aggregation import counted
-from analysis.tracking import SweepRuns
+
+if TYPE_CHECKING:
+    from analysis.tracking import SweepRuns
 
 CURVES: Final[dict[str, str]] = {
     "val/rsum": "val rsum",

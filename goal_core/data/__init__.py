@@ -21,7 +21,14 @@ if TYPE_CHECKING:
         XvlmJsonConfig,
     )
     from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, num_batches
-    from goal_core.data.formats import DataReport, SplitCounts, check_data, open_dataset, published_counts
+    from goal_core.data.formats import (
+        DataReport,
+        SplitCounts,
+        check_data,
+        check_origin,
+        open_dataset,
+        published_counts,
+    )
     from goal_core.data.images import DecodedImages, transform_of
     from goal_core.data.text import EncodedCaptions, Tokenizer, Vocabulary, tokenize
 else:
@@ -48,6 +55,7 @@ __all__ = [
     "Vocabulary",
     "XvlmJsonConfig",
     "check_data",
+    "check_origin",
     "num_batches",
     "open_dataset",
     "published_counts",

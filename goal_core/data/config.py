@@ -121,9 +121,9 @@ class PrecompConfig:
     """One precomputed vector of F numbers for each image, in the layout of VSE++'s `*_precomp` folders.
 
     For each of train, dev (which is val) and test: `{split}_ims.npy` (N, F), and `{split}_caps.txt` with one caption
-    per line, the captions of an image one after the other. `{split}_ids.txt` may give one id per image, or one per
-    caption; with the latter, images may have different numbers of captions. Text files may be compressed
-    (`.txt.gz`).
+    per line, the captions of an image one after the other. Instead of one row for each image there may be one for each
+    caption, as in VSE++'s own files. `{split}_ids.txt` may give one id per image, or one per caption; with the latter,
+    images may have different numbers of captions. Text files may be compressed (`.txt.gz`).
     """
 
     image: ClassVar[None] = None

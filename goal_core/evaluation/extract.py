@@ -19,7 +19,7 @@ from torch import Tensor
 
 from goal_core.atomic import remove_leftovers, replace_bytes, storage_errors
 from goal_core.data import Dataset, DecodedImages, ImageConfig, Split
-from goal_core.data.formats import FeatureFile, read_region_header, split_files
+from goal_core.data.formats import DESCRIPTION, FeatureFile, read_region_header, split_files
 from goal_core.data.images import NUM_WINDOWS, window_pixels
 from goal_core.errors import DataError, DeviceError
 from goal_core.evaluation.embedding import CHUNK
@@ -32,8 +32,6 @@ _AXES: dict[Kind, tuple[str, ...]] = {
     "vectors": ("images", "features"),
 }
 """The axes of a feature file."""
-DESCRIPTION = "features.json"
-"""Describes the features of a folder; a folder contains features of one kind."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the split's name, the images done and all images of the split."""

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.atomic import replace_bytes, replace_with, storage_errors
-from goal_core.data.formats import read_region_header, split_files
+from goal_core.data.formats import DESCRIPTION, read_region_header, split_files
 from goal_core.errors import ConfigError, DataError
-from goal_core.evaluation.extract import DESCRIPTION
 from goal_core.sealed_json import json_bytes, read_json
 
 _AXES = ("images", "features")

@@ -39,7 +39,7 @@ def check(
 
     Example: goal-sweep data check emoji_vsepp.yaml --set data.root=/data/emoji
     """
-    from goal_core.data import check_data
+    from goal_core.data import check_data, check_origin
     from sweeps import load_sweep
 
     config = load_sweep(sweep, set_ or [])
@@ -48,6 +48,9 @@ def check(
         report = check_data(
             config.data, quick=quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
+    names = [backbone.name for backbone in config.model.backbones]
+    if report.complete:
+        report.attempt("features.json", lambda: check_origin(config.data, names))
     # A cell's id contains the fingerprint of the data, so its results can only be found if the data is complete.
     damaged = _damaged_results(sweep, set_ or []) if store and report.complete else None
     if as_json:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from goal_core.errors import GoalError
+from goal_core.errors import ConfigError, GoalError
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
 from runners.cli.submit import Site, show_job_log, submissions_of
 
@@ -102,6 +102,7 @@ def _share(text: str | None, *, repeats: bool) -> tuple[int, int] | None:
 def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSignals) -> int:
     """Launch a sweep and write its report. Returns the exit status."""
     with signals.loading():
+        from runners.cli.noise import judge
         from runners.execution.inputs import check_code
         from runners.execution.ray_session import RayLostError, restart_command
         from runners.launch.launcher import launch_sweep
@@ -109,7 +110,7 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open()
     try:
-        outcome = launch_sweep(opened, options, console, arguments.command, signals)
+        outcome = launch_sweep(opened, options, console, arguments.command, signals, judge)
     except RayLostError as error:
         if options.address is not None:
             raise
@@ -233,6 +234,8 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
     """
     opened = SweepArguments(sweep, set_).open()
     opened.check_trainable()
+    if unlike := opened.unlike_published():
+        raise ConfigError(unlike)
     splits = ", ".join(
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
     )
@@ -254,6 +257,7 @@ def status(
 
     Example: goal-sweep status quickstart.yaml
     """
+    from runners.cli.noise import judge
     from runners.cli.submit import job_lines, jobs_as_json
     from runners.launch.live import overview
     from runners.launch.squares import signs_of
@@ -285,7 +289,7 @@ def status(
         ]
         print(json.dumps(rows, indent=2))
         return
-    console.print(overview(progress, opened.config.name, signs_of(console)))
+    console.print(overview(progress, opened.config.name, signs_of(console), judge))
     records = Submissions(opened.store.root)
     for line in job_lines(records, records.of(opened.config.name)):
         console.print(line, soft_wrap=True)

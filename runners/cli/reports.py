@@ -29,7 +29,7 @@ from goal_core.errors import GoalError
 from runners.cli.options import Scale
 from runners.store import Store
 from runners.tracking.moved import correct_moved
-from runners.tracking.uri import read_only, resolve_uri
+from runners.tracking.uri import read_only, resolve_uri, sqlite_file
 from sweeps import SweepConfig, load_sweep
 
 
@@ -72,6 +72,17 @@ def report_targets(sweeps: Sequence[str], overrides: Sequence[str]) -> list[Repo
     return targets
 
 
+def require_database(target: ReportTarget) -> None:
+    """Check that a sweep that is tracked in a file of this machine has been launched.
+
+    Raises:
+        GoalError: there is no such file.
+    """
+    database = sqlite_file(target.uri)
+    if database is not None and not (database.is_file() and database.stat().st_size):
+        raise GoalError(f"no tracking database at {database}; launch the sweep first, or give its --store")
+
+
 def report(
     targets: Sequence[ReportTarget], out: Path | None, compare: Literal["published"] | None, scale: Scale
 ) -> ReportResult:
@@ -84,6 +95,8 @@ def report(
     """
     first, *others = targets
     folder = out or first.folder
+    for target in targets:
+        require_database(target)
     _require_writable(folder)
     writable = not read_only(first.uri)
     if writable:
@@ -141,13 +154,16 @@ def warnings(targets: Sequence[ReportTarget], result: ReportResult) -> list[str]
     there = set(result.seeds)
     absent = [seed for seed in targets[0].seeds if seed not in there]
     beyond = [seed for seed in result.seeds if seed not in targets[0].seeds]
-    shown = f"the report shows the sweep as it was last launched, with {seeds_text(result.seeds)}"
+    shown = f"The report shows the sweep as last launched, with {seeds_text(result.seeds)}."
     found = []
     if absent:
-        found.append(f"{seeds_text(absent)} asked for, but not there; launch with the same settings first. {shown}")
+        has, them = ("has", "it") if len(absent) == 1 else ("have", "them")
+        again = f"Launch with the same settings to train {them}."
+        found.append(f"{seeds_text(absent).capitalize()} {has} no results. {again} {shown}")
     if beyond:
-        found.append(f"{seeds_text(beyond)} not asked for; {shown}")
-    return [line[0].upper() + line[1:] for line in found]
+        are = "is" if len(beyond) == 1 else "are"
+        found.append(f"{seeds_text(beyond).capitalize()} {are} in the report, but not in the settings. {shown}")
+    return found
 
 
 def as_json(result: ReportResult, warned: Sequence[str]) -> dict[str, Any]:

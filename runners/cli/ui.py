@@ -37,7 +37,7 @@ def ui(
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
-    from runners.cli.reports import report_targets
+    from runners.cli.reports import report_targets, require_database
     from runners.tracking.uri import sqlite_file
 
     (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
@@ -45,8 +45,7 @@ def ui(
         _print(_links(target.uri, target.name, target.uri.rstrip("/")))
         return
     database = sqlite_file(target.uri)
-    if database is not None and not (database.is_file() and database.stat().st_size):
-        raise GoalError(f"no tracking database at {database}; launch the sweep first, or give its --store")
+    require_database(target)
     _require_free(port)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
     address = f"http://127.0.0.1:{port}"

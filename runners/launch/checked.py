@@ -18,6 +18,7 @@ from sweeps import content_id, to_mapping
 
 FOLDER = "GOAL_SWEEP_CACHE"
 """The environment variable that names another folder than ``~/.cache/goal-sweep``."""
+_NAME = "weights-that-fit"
 _BY_NAME = ("timm:", "hub:")
 _LIBRARIES = ("torch", "timm", "transformers")
 
@@ -39,17 +40,18 @@ def check_key(model: ModelConfig, weights_id: str, data: object, fingerprint: st
 
 def was_checked(key: str) -> bool:
     """Whether a check with this key has passed on this machine."""
-    return bool(key) and (_folder() / key).exists()
+    return bool(key) and (cache_folder(_NAME) / key).exists()
 
 
 def remember(key: str) -> None:
     """Note that a check has passed. Where nothing can be written, the next command checks again."""
     if key:
         with contextlib.suppress(OSError):
-            _folder().mkdir(parents=True, exist_ok=True)
-            (_folder() / key).touch()
+            cache_folder(_NAME).mkdir(parents=True, exist_ok=True)
+            (cache_folder(_NAME) / key).touch()
 
 
-def _folder() -> Path:
+def cache_folder(name: str) -> Path:
+    """A folder for answers that can be found again; it may not exist yet."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get(FOLDER) or f"{cache}/goal-sweep").expanduser() / "weights-that-fit"
+    return Path(os.environ.get(FOLDER) or f"{cache}/goal-sweep").expanduser() / name

@@ -6,6 +6,7 @@ few measured steps.
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -78,6 +79,33 @@ def plan_stages(sweep: OpenedSweep, *, measure: bool = False) -> list[StagePlan]
             known = replace(known, hours=hours, hours_from="measured")
         plans.append(_plan(sweep.config, trainings, left, size, known))
     return plans
+
+
+def epoch_prices(sweep: OpenedSweep) -> dict[str, float]:
+    """Device seconds of an epoch of one cell, by stage: of its finished trainings, or else from the calibration.
+
+    Stages with a backbone that the calibration lacks are left out.
+    """
+    statuses, size = sweep.statuses(), _data_size(sweep.dataset)
+    prices: dict[str, float] = {}
+    for trainings in sweep.by_stage:
+        stage, done = trainings[0].stage, [one for one in trainings if statuses[one].state == "done"]
+        seconds = [float(statuses[one].result["seconds"]) for one in done]
+        hours = device_hours(pack(trainings, sweep.config.execution), sweep.config, size)
+        if seconds:
+            prices[stage.name] = statistics.fmean(seconds) / stage.epochs
+        elif hours is not None:
+            prices[stage.name] = 3600 * hours / len(trainings) / stage.epochs
+    return prices
+
+
+def lanes(sweep: OpenedSweep, todo: Sequence[Training]) -> int:
+    """How many units of some trainings this machine can train at the same time."""
+    if sweep.config.resources.gpus:
+        return 1  # or more, which shows when they start
+    left = [[one for one in trainings if one in todo] for trainings in sweep.by_stage]
+    units = max(len(pack(trainings, sweep.config.execution)) for trainings in left)
+    return max(1, min(units, (os.cpu_count() or 1) // sweep.config.resources.cpus))
 
 
 def plan_published(config: SweepConfig, splits: Mapping[str, SplitCounts]) -> list[StagePlan]:

@@ -20,8 +20,10 @@ from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingF
 from runners.execution.ray_session import RayLostError, Resources
 from runners.execution.ray_tune import RayUnits
 from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
-from runners.launch.live import LiveView, overview
+from runners.launch.estimate import epoch_prices, lanes
+from runners.launch.live import Judge, LiveView, overview
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.pace import Pace
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.progress import SweepProgress
 from runners.launch.sharing import Others, Untracked, start_waiting, turned
@@ -59,6 +61,7 @@ def launch_sweep(
     console: Console,
     command: Callable[..., str],
     signals: StopSignals | None = None,
+    judge: Judge | None = None,
 ) -> LaunchOutcome:
     """Train what a sweep lacks.
 
@@ -68,16 +71,20 @@ def launch_sweep(
         console: where to show progress.
         command: writes another command on the same sweep, from the verb and its arguments.
         signals: handles the signals that stop the launch; it must be entered already.
+        judge: the rule for "within noise", for the grids at the end.
 
     Raises:
         RayLostError: Ray has no machine left. Finished epochs are kept, and a new launch continues from them.
         GoalError: nothing can be trained; the message says why.
     """
     plan, signals = LaunchPlan(sweep, options), signals or StopSignals()
-    view = LiveView(plan.progress, sweep.config.name, console, command)
+    view = LiveView(plan.progress, sweep.config.name, console, command, judge)
     todo = plan.startable(sweep.trainings, ahead=True)
     if todo:
         sweep.check_trainable()
+        if unlike := sweep.unlike_published():
+            view.note(f"warning: {unlike}")
+        plan.progress.pace = Pace(epoch_prices(sweep), 1 if options.address else lanes(sweep, todo))
     sweep.store.prepare()
 
     def warn(line: str) -> None:
@@ -284,6 +291,7 @@ class Launcher:
     def started(self, job: UnitJob) -> None:
         """Note that a worker has begun a unit."""
         self._wind_down.started(job)
+        self._progress.pace.begin(at_once=self._wind_down.num_running)
         for training in job.unit.trainings:
             self._progress.running(training, self._progress[training].epoch)
             self._tracking.sync(training)
@@ -373,7 +381,7 @@ def _finish(view: LiveView, tracking: SweepTracking | Untracked, *, patient: boo
         # It had its time.
         tracking.limit(0)
         view.note(f"tracking: {tracking.trouble} ({view.command('sync', with_tracking=True)} brings it up to date)")
-    view.console.print(overview(view.progress, view.name, signs_of(view.console)))
+    view.console.print(overview(view.progress, view.name, signs_of(view.console), view.judge))
 
 
 def _exit_status(plan: LaunchPlan, options: LaunchOptions) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -19,6 +20,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from runners.launch.pace import TimeLeft
 from runners.launch.progress import GridCell, SweepProgress
 from runners.launch.squares import LABEL, RICH, SQUARE, Signs, block_title, legend, shown_names, signs_of, square_grid
 from sweeps import Block, Training
@@ -28,6 +30,10 @@ MAX_FAILURES = 10
 """Failed trainings that the view names."""
 _HEADER, _LEGEND = 3, 4
 """Lines of the header, and of the legend with the line above it."""
+Objective = tuple[str, str]
+"""A pair weight and a triplet weight."""
+Judge = Callable[[Mapping[Objective, Mapping[int, float]]], "Judgement | None"]
+"""Judges a grid by the points of each seed of each objective; None where there are too few."""
 MARKS = {"waiting": ".", "running": "~", "failed": "x"}
 
 
@@ -42,32 +48,49 @@ def format_duration(seconds: float | None) -> str:
     return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
 
 
-def cell_text(cell: GridCell | None, sign: str = "±", *, best: bool = False) -> str:
+class Judgement(NamedTuple):
+    """What the one rule for "within noise" says of a grid."""
+
+    best: Objective
+    level: frozenset[Objective]
+    """Those within noise of the best, without the best itself."""
+
+
+def cell_text(cell: GridCell | None, signs: Signs = RICH, *, best: bool = False, near: bool = False) -> str:
     """Write one cell of a grid: `56.6 ± 0.3`, with `(2/3)` while seeds are missing and `i` if some were imported.
 
     Before the first, a mark per seed.
 
     Args:
         cell: the cell; None gives an empty text.
-        sign: between mean and standard deviation.
+        signs: the characters that the console can show.
         best: mark the cell as the best of its grid.
+        near: mark the cell as within noise of the best.
     """
     if cell is None:
         return ""
     if cell.done:
-        spread = f" {sign} {cell.std:.1f}" if not math.isnan(cell.std) else ""
+        spread = f" {signs.spread} {cell.std:.1f}" if not math.isnan(cell.std) else ""
         missing = f" ({cell.done}/{cell.asked})" if cell.done < cell.asked else ""
         failed = " x" if cell.failed else ""
         imported = " i" if cell.imported else ""
-        return f"{'*' if best else ''}{cell.mean:.1f}{spread}{missing}{failed}{imported}"
+        noise = f" {signs.near}" if near and not best else ""
+        return f"{'*' if best else ''}{cell.mean:.1f}{spread}{noise}{missing}{failed}{imported}"
     waiting = cell.asked - cell.running - cell.failed
     return MARKS["failed"] * cell.failed + MARKS["running"] * cell.running + MARKS["waiting"] * waiting
 
 
-def block_table(progress: SweepProgress, block: Block, metric: str, label: str, sign: str = "±") -> Group:
+def block_table(
+    progress: SweepProgress,
+    block: Block,
+    metric: str,
+    label: str,
+    signs: Signs = RICH,
+    judged: Judgement | None = None,
+) -> Group:
     """Draw one block and direction: pair weights as rows, triplet weights as columns, mean ± std over seeds.
 
-    A star marks the best cell among those whose seeds are all finished.
+    A star marks the best cell by the judgement, or without one, the best of those whose seeds are all finished.
     """
     grid = progress.grid(block, metric)
     pairs, triplets = shown_names(grid)
@@ -75,25 +98,28 @@ def block_table(progress: SweepProgress, block: Block, metric: str, label: str, 
     table.add_column("", style="bold", min_width=7)
     for triplet in triplets:
         table.add_column(triplet, justify="right", min_width=16)
-    best = max((c.mean for c in grid.values() if c.done and c.done == c.asked), default=math.inf)
+    if judged is None:
+        top = max((c.mean for c in grid.values() if c.done and c.done == c.asked), default=math.inf)
+        best = {name for name, c in grid.items() if c.done == c.asked and c.mean >= top}
+    else:
+        best = {judged.best} | {name for name in judged.level if grid[name].mean == grid[judged.best].mean}
+    level = frozenset() if judged is None else judged.level
     for pair in pairs:
-        cells = [grid.get((pair, triplet)) for triplet in triplets]
-        texts = [cell_text(c, sign, best=_is_best(c, best)) for c in cells]
-        table.add_row(pair, *(Text(t, style=_style(c, best)) for t, c in zip(texts, cells, strict=True)))
+        texts = []
+        for name in ((pair, triplet) for triplet in triplets):
+            text = cell_text(grid.get(name), signs, best=name in best, near=name in level)
+            texts.append(Text(text, style=_style(grid.get(name), best=name in best)))
+        table.add_row(pair, *texts)
     return Group(Text(f"{block_title(block)}: {label}", style="bold"), table)
 
 
-def _is_best(cell: GridCell | None, best: float) -> bool:
-    return cell is not None and cell.done == cell.asked and cell.mean >= best
-
-
-def _style(cell: GridCell | None, best: float) -> str:
+def _style(cell: GridCell | None, *, best: bool) -> str:
     if cell is None:
         return ""
     if cell.failed:
         return "red"
     if cell.done:
-        return "bold" if _is_best(cell, best) else ""
+        return "bold" if best else ""
     return "yellow" if cell.running else "dim"
 
 
@@ -105,11 +131,18 @@ def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
     )
     if not live:
         return Text.assemble((name, "bold"), f"  {states}")
-    left = progress.eta_seconds()
-    end = "" if left is None else f", until {datetime.now() + timedelta(seconds=left):{_clock(left)}}"
-    times = f"elapsed {format_duration(time.monotonic() - progress.started)}, left about {format_duration(left)}{end}"
+    left = progress.left()
+    end = "" if left is None else f", until {datetime.now() + timedelta(seconds=left.seconds):{_clock(left.seconds)}}"
+    times = f"elapsed {format_duration(time.monotonic() - progress.started)}, left {_left_text(left)}{end}"
     line = Text.assemble((name, "bold"), f"  {states}\n{times}", no_wrap=True, overflow="ellipsis")
     return Group(line, ProgressBar(total=1.0, completed=progress.share_done()), Text())  # the bar does not end its line
+
+
+def _left_text(left: TimeLeft | None) -> str:
+    """The time left; `~` says, as in `plan`, that it rests on a price and not on this launch's speed."""
+    if left is None:
+        return "about --"
+    return f"{'~' if left.priced else 'about '}{format_duration(left.seconds)}"
 
 
 def _clock(left: float) -> str:
@@ -129,8 +162,16 @@ def origins(progress: SweepProgress) -> list[str]:
     return [f"i imported: {count} from {archive}, not trained here" for archive, count in archives.items()]
 
 
-def overview(progress: SweepProgress, name: str, signs: Signs = RICH) -> Group:
-    """Draw the state of a sweep in full: what trains as squares, results as tables."""
+def overview(progress: SweepProgress, name: str, signs: Signs = RICH, judge: Judge | None = None) -> Group:
+    """Draw the state of a sweep in full: what trains as squares, results as tables.
+
+    Args:
+        progress: the sweep.
+        name: its name.
+        signs: from `signs_of`.
+        judge: the rule for "within noise"; None marks nothing by it.
+    """
+    judged = False
     parts: list[RenderableType] = [header(progress, name, live=False)]
     squares = False
     for block in progress.blocks():
@@ -140,7 +181,9 @@ def overview(progress: SweepProgress, name: str, signs: Signs = RICH) -> Group:
             parts += [Text(), _titled(progress, block, signs)]
         if counts["done"] or not counts["running"]:
             for metric, label in METRICS:
-                parts += [Text(), block_table(progress, block, metric, label, signs.spread)]
+                found = judge(progress.points(block, metric)) if judge else None
+                judged |= found is not None
+                parts += [Text(), block_table(progress, block, metric, label, signs, found)]
     lost = failures(progress)
     if lost:
         more = [f"and {len(lost) - MAX_FAILURES} more"] if len(lost) > MAX_FAILURES else []
@@ -153,6 +196,9 @@ def overview(progress: SweepProgress, name: str, signs: Signs = RICH) -> Group:
     parts += [Text(), *(Text(line, style="yellow") for line in origins(progress))]
     parts += [legend(signs), Text()] if squares else []
     parts += [Text(". waiting   ~ running   x failed   * highest mean   (n/m): n of m seeds are in", style="dim")]
+    if judged:
+        rule = "within noise of the highest (at 5 %, corrected for all comparisons)"
+        parts.append(Text(f"{signs.near} {rule}", style="dim"))
     return Group(*parts)
 
 
@@ -226,9 +272,18 @@ class LiveView:
         name: the sweep's name.
         console: where to show it.
         command: writes another command on the same sweep, from the verb and its arguments.
+        judge: the rule for "within noise", for the grids at the end.
     """
 
-    def __init__(self, progress: SweepProgress, name: str, console: Console, command: Callable[..., str]) -> None:
+    def __init__(
+        self,
+        progress: SweepProgress,
+        name: str,
+        console: Console,
+        command: Callable[..., str],
+        judge: Judge | None = None,
+    ) -> None:
+        self.judge = judge
         self.progress, self.name, self.console, self.command = progress, name, console, command
         self._live = Live(get_renderable=lambda: self._view(), console=console, refresh_per_second=2, transient=True)
         self._interactive = console.is_terminal
@@ -254,10 +309,10 @@ class LiveView:
     def epoch(self, training: Training) -> None:
         """Print a line for a finished epoch, unless the view redraws itself."""
         if not self._interactive:
-            standing, left = self.progress[training], format_duration(self.progress.eta_seconds())
+            standing, left = self.progress[training], _left_text(self.progress.left())
             self.note(
                 f"{training.name}: epoch {standing.epoch}/{standing.epochs}, val rsum {standing.val_rsum:.1f} "
-                f"(left about {left})"
+                f"(left {left})"
             )
 
     def done(self, training: Training) -> None:

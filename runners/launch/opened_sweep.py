@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from goal_core import checkpoints
-from goal_core.data import Dataset, open_dataset
+from goal_core.data import Dataset, SplitCounts, check_origin, open_dataset, published_counts
 from goal_core.errors import ConfigError
 from runners.execution.inputs import code_digest
 from runners.launch.checked import check_key, remember, was_checked
@@ -101,6 +101,18 @@ class OpenedSweep(ResolvedSweep):
             shares=shares,
         )
 
+    def unlike_published(self) -> str:
+        """Which splits have not the published size of the data that `data.name` names; empty if all have."""
+        published, lines = published_counts(self.config.data), []
+        if not published:
+            return ""
+        for name, split in self.dataset.splits.items():
+            found = SplitCounts(images=split.num_images, captions=split.num_captions)
+            if found != published.get(name, found):
+                lines.append(f"{name} has {found}, but {self.dataset.name} as published has {published[name]}")
+        name_it = "if no file is missing, give the data a name of its own, such as --set data.name=mine"
+        return f"{'; '.join(lines)}; {name_it}" if lines else ""
+
     def check_trainable(self) -> None:
         """Check what would otherwise fail only in training: batch sizes against the data, weights against the model.
 
@@ -141,6 +153,7 @@ def open_config(config: SweepConfig) -> OpenedSweep:
     results = Store(config.store)
     resolve_uri(config.tracking, results.root)  # an unsupported URI shows here, before anything is trained
     dataset = open_dataset(config.data)
+    check_origin(config.data, [backbone.name for backbone in config.model.backbones])
     weights = {model.backbone.name: checkpoints.initial_weights_id(model) for model in config.model.models}
     return OpenedSweep(
         config=config, data_fingerprint=dataset.fingerprint, weights=weights, dataset=dataset, store=results

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from runners.launch.pace import Pace, TimeLeft
 from runners.store import State
 from sweeps import Block, Training, content_id
 
@@ -66,7 +68,7 @@ class SweepProgress:
     def __init__(self, trainings: Sequence[Training]) -> None:
         self._standings = {training: Standing(training) for training in trainings}
         self.started = time.monotonic()
-        self._epochs_here = 0
+        self.pace = Pace()
 
     def __getitem__(self, training: Training) -> Standing:
         """The state of a training."""
@@ -86,7 +88,8 @@ class SweepProgress:
     def epoch_done(self, training: Training, epoch: int, metrics: Mapping[str, float]) -> None:
         """Note that a training finished an epoch."""
         standing = self[training]
-        self._epochs_here += epoch > standing.epoch  # one, also where the training continues an earlier launch's
+        if epoch > standing.epoch:  # one epoch, also where the training continues an earlier launch's
+            self.pace.epoch_done(training.stage.name)
         standing.state, standing.epoch, standing.val_rsum = "running", epoch, metrics.get("val/rsum", float("nan"))
         standing.best_rsum = _higher(standing.best_rsum, standing.val_rsum)
 
@@ -130,17 +133,13 @@ class SweepProgress:
         gone = sum(one.epochs if one.state == "failed" else one.epoch for one in self.standings)
         return gone / total if total else 1.0
 
-    def eta_seconds(self) -> float | None:
-        """Seconds left if epochs keep the pace of this launch; None before its first epoch.
-
-        Epochs of different stages may take different times. The estimate improves as epochs of each stage finish.
-        """
-        left = sum(one.epochs - one.epoch for one in self.standings if one.state in ("waiting", "running"))
-        if not left:
-            return 0.0
-        if not self._epochs_here:
-            return None
-        return (time.monotonic() - self.started) / self._epochs_here * left
+    def left(self) -> TimeLeft | None:
+        """The time left; None if it is not known yet."""
+        epochs: Counter[str] = Counter()
+        for one in self.standings:
+            if one.state in ("waiting", "running"):
+                epochs[one.training.stage.name] += one.epochs - one.epoch
+        return self.pace.left(epochs, self.counts()["running"])
 
     def blocks(self) -> list[Block]:
         """The blocks, ordered by stage, then by cell."""
@@ -159,6 +158,14 @@ class SweepProgress:
             metric: name of a final metric, such as ``test/i2t_r1``.
         """
         return {objective: _grid_cell(standings, metric) for objective, standings in self.seeds(block).items()}
+
+    def points(self, block: Block, metric: str) -> dict[tuple[str, str], dict[int, float]]:
+        """A final metric of each seed that is done, of each objective of a block that has one."""
+        points = {
+            objective: {one.training.cell.seed: one.test[metric] for one in standings if one.state == "done"}
+            for objective, standings in self.seeds(block).items()
+        }
+        return {objective: of_seed for objective, of_seed in points.items() if of_seed}
 
     def seeds(self, block: Block) -> dict[tuple[str, str], list[Standing]]:
         """The state of each seed of each objective of a block, by (pair, triplet)."""

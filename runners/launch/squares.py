@@ -33,6 +33,8 @@ class Signs:
 
     spread: str
     """Between mean and standard deviation."""
+    near: str
+    """After a mean within noise of the best."""
     waiting: str
     epochs: str
     """Shares of a seed's epochs, from the first to the last."""
@@ -42,8 +44,8 @@ class Signs:
     """A patch of a colour in the legend; empty where there are no colours."""
 
 
-RICH = Signs(spread="±", waiting="·", epochs="▁▂▃▄▅▆▇", done="█", failed="x", shade="█")
-ASCII = Signs(spread="+-", waiting=".", epochs="0123456789", done="#", failed="x", shade="")
+RICH = Signs(spread="±", near="≈", waiting="·", epochs="▁▂▃▄▅▆▇", done="█", failed="x", shade="█")
+ASCII = Signs(spread="+-", near="=", waiting=".", epochs="0123456789", done="#", failed="x", shade="")
 
 
 def signs_of(console: Console) -> Signs:

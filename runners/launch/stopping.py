@@ -134,6 +134,11 @@ class WindDown:
         """Note that a unit does not run any more."""
         self._running.discard(job.unit.trainings[0].key)
 
+    @property
+    def num_running(self) -> int:
+        """How many units run."""
+        return len(self._running)
+
     def step(self) -> None:
         """Look for a signal, and ask the units to stop after the first. Call this often, in the main thread."""
         self._signals.install()

@@ -152,7 +152,7 @@ def _problems(split: Split) -> Iterator[tuple[int, list[str]]]:
             yield len(part), [text for text in pool.map(problem, part.tolist()) if text]
 
 
-_SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
+SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 
 
 def dataset_folder(root: str) -> Path:
@@ -162,10 +162,10 @@ def dataset_folder(root: str) -> Path:
         MissingDataError: it does not exist.
     """
     if root.startswith(SHIPPED):
-        names = sorted(path.name for path in _SHIPPED_FOLDER.iterdir() if path.is_dir())
+        names = sorted(path.name for path in SHIPPED_FOLDER.iterdir() if path.is_dir())
         if root.removeprefix(SHIPPED) not in names:
             raise MissingDataError(f"no dataset {root!r} ships with goal-sweep; there is {SHIPPED}{', '.join(names)}")
-        return _SHIPPED_FOLDER / root.removeprefix(SHIPPED)
+        return SHIPPED_FOLDER / root.removeprefix(SHIPPED)
     folder = Path(root).expanduser()
     if not folder.is_dir():
         raise MissingDataError(f"dataset folder not found: {folder}")

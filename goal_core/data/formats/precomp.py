@@ -1,19 +1,22 @@
 """One precomputed vector for each image, with captions, in the layout of VSE++'s `*_precomp` folders.
 
 Source: `PrecompDataset` in the published code of VSE++ (Faghri et al., BMVC 2018), which SCAN's layout extends by ids.
-It expects five captions for each image; here any number will do.
+There it is five captions for each image; here it is any number, the same for all images unless an ids file gives each
+its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from goal_core.data.config import PrecompConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of, split_of
@@ -24,6 +27,8 @@ from goal_core.errors import DataError
 
 _BLOCK = 4096
 """Rows that are read at a time."""
+_CAPTIONS = 5
+"""Captions of an image in the published datasets."""
 
 _OWN_FEATURES = (
     "vectors of any timm backbone can be computed from the images: "
@@ -96,8 +101,14 @@ class Precomp(DatasetFormat[PrecompConfig]):
         report.attempt("ids", lambda: _check_apart(read))
 
     def published_counts(self, config: PrecompConfig) -> Mapping[str, SplitCounts]:
-        """The counts of Karpathy's splits."""
-        return first_val(published_files(config), config.max_val_images)
+        """The counts of Karpathy's splits, with as many captions as the settings allow."""
+        counts = published_files(config)
+        if 0 < config.max_captions < _CAPTIONS:
+            counts = {
+                split: SplitCounts(images=one.images, captions=one.images * config.max_captions)
+                for split, one in counts.items()
+            }
+        return first_val(counts, config.max_val_images)
 
     def how_to_obtain(self, config: PrecompConfig) -> tuple[str, ...]:
         """Where published features come from, and how to compute others."""
@@ -117,12 +128,11 @@ def _read_split(folder: Path, word: str) -> _Files:
     if has_ids:
         names, counts = _images_of(ids, texts.read_lines(ids), caps, len(captions))
     else:
-        num_images = _distinct_rows(file) if file.shape[0] == len(captions) else file.shape[0]
-        counts = [texts.captions_per_image(caps, len(captions), num_images)] * num_images
-        names = tuple(map(str, range(num_images)))
+        counts = _counts_without_ids(file, caps, len(captions), ids)
+        names = tuple(map(str, range(len(counts))))
     line = iter(captions)
     return _Files(
-        reader=RegionRows(file=file, ids=names, step=_rows_per_image(file, counts, caps)),
+        reader=RegionRows(file=file, ids=names, starts=_first_rows(file, counts, caps)),
         captions=tuple(tuple(itertools.islice(line, count)) for count in counts),
         has_ids=has_ids,
     )
@@ -134,38 +144,87 @@ def _images_of(path: Path, listed: list[str], caps: Path, num_captions: int) -> 
         runs = [(name, len(list(lines))) for name, lines in itertools.groupby(listed)]
         names, counts = tuple(name for name, _ in runs), [count for _, count in runs]
     else:
-        names, counts = tuple(listed), [texts.captions_per_image(caps, num_captions, len(listed))] * len(listed)
+        names, counts = tuple(listed), _equal_counts(caps, num_captions, len(listed), path)
     texts.check_distinct(path, names)
     return names, counts
 
 
-def _distinct_rows(file: RegionFile) -> int:
-    """How many runs of equal rows a file has: one row per caption repeats the vector of its image."""
-    rows = file.mapped()
-    changes = 0
+def _equal_counts(caps: Path, num_captions: int, num_images: int, ids: Path) -> list[int]:
+    """The same number of captions for each image."""
+    try:
+        return [texts.captions_per_image(caps, num_captions, num_images)] * num_images
+    except DataError as error:
+        raise DataError(f"{error}; {_remedy(caps, ids)}") from None
+
+
+def _remedy(caps: Path, ids: Path) -> str:
+    return f"if images have different numbers of captions, give the image's id for each line of {caps.name} in {ids}"
+
+
+def _counts_without_ids(file: RegionFile, caps: Path, num_captions: int, ids: Path) -> list[int]:
+    """How many captions each image has, by the number of rows and by which rows are equal.
+
+    Where each caption has a row, equal neighbours are one image or several with equal rows. Rows that all repeat
+    equally often are one image each; rows that repeat in multiples of five have the five captions of VSE++.
+
+    Raises:
+        DataError: the captions are not a multiple of the rows, or the rows repeat in another way.
+    """
+    rows = file.shape[0]
+    if rows != num_captions:
+        return _equal_counts(caps, num_captions, rows, ids)
+    runs = _runs_of_equal_rows(file)
+    step = math.gcd(*runs)
+    if len(set(runs)) > 1 and step % _CAPTIONS:
+        raise DataError(
+            f"{file.path} has a row for each line of {caps.name}, and the rows repeat {min(runs)} to {max(runs)} "
+            "times; equal neighbours may be one image or several that look the same, which only ids can tell: "
+            f"give the image's id for each line of {caps.name} in {ids}"
+        )
+    return [step] * (rows // step)
+
+
+def _runs_of_equal_rows(file: RegionFile) -> list[int]:
+    """How many equal rows follow each other, in the order of the file."""
+    rows, starts = file.mapped(), [0]
     for start in range(0, len(rows), _BLOCK):
         block = rows[start : start + _BLOCK + 1]
-        changes += int((block[1:] != block[:-1]).any(axis=1).sum())
-    return changes + 1
+        starts += (start + 1 + np.flatnonzero(_differ(block[1:], block[:-1]))).tolist()
+    return [end - start for start, end in itertools.pairwise([*starts, len(rows)])]
 
 
-def _rows_per_image(file: RegionFile, counts: list[int], caps: Path) -> int:
-    """1, or the number of captions of each image where the file repeats its vector for every caption."""
-    rows, num_images, step = file.shape[0], len(counts), counts[0]
-    if rows == num_images:
-        return 1
-    if rows != sum(counts) or set(counts) != {step}:
-        raise DataError(f"{file.path} has {rows} rows, but the captions in {caps} belong to {num_images} images")
-    for start in range(0, num_images, _BLOCK):
-        block = file.mapped()[start * step : (start + _BLOCK) * step].reshape(-1, step, file.shape[1])
-        odd = (block != block[:, :1]).any(axis=(1, 2))
+def _differ(one: NDArray[np.floating], other: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which rows differ, (B,); a number that is not finite is found later, and equals itself here."""
+    differs: NDArray[np.bool_] = ((one != other) & ~(np.isnan(one) & np.isnan(other))).any(axis=1)
+    return differs
+
+
+def _first_rows(file: RegionFile, counts: list[int], caps: Path) -> tuple[int, ...]:
+    """The first row of each image where the file repeats it for every caption; empty where it has one row per image.
+
+    Raises:
+        DataError: the file has neither, or the rows of an image differ.
+    """
+    num_rows = file.shape[0]
+    if num_rows == len(counts):
+        return ()
+    if num_rows != sum(counts):
+        raise DataError(
+            f"{file.path} has {num_rows} rows, but must have one for each of the {len(counts)} images or for each of "
+            f"the {sum(counts)} captions in {caps}"
+        )
+    rows, starts = file.mapped(), np.cumsum([0, *counts[:-1]])
+    first = np.repeat(starts, counts)
+    for start in range(0, num_rows, _BLOCK):
+        here = slice(start, start + _BLOCK)
+        odd = _differ(rows[here], rows[first[here]])
         if odd.any():
-            image = start + int(np.argmax(odd))
+            image = int(np.searchsorted(starts, start + np.argmax(odd), side="right")) - 1
             raise DataError(
-                f"rows {image * step} to {image * step + step - 1} of {file.path} belong to the {step} captions of one "
-                "image, but are not equal"
+                f"rows {starts[image]} to {starts[image] + counts[image] - 1} of {file.path} belong to the "
+                f"{counts[image]} captions of one image, but are not equal"
             )
-    return step
+    return tuple(starts.tolist())
 
 
 def _check_same_width(read: Mapping[str, _Files]) -> None:
@@ -203,5 +262,5 @@ def _digest(reader: RegionRows) -> str:
     rows, digest = reader.file.mapped(), hashlib.sha256()
     for start in range(0, len(reader), _BLOCK):
         images = np.arange(start, min(start + _BLOCK, len(reader)))
-        digest.update(np.ascontiguousarray(rows[images * reader.step]).tobytes())
+        digest.update(np.ascontiguousarray(rows[reader.rows_of(images)]).tobytes())
     return digest.hexdigest()

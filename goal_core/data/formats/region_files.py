@@ -55,8 +55,8 @@ class RegionRows:
     file: RegionFile
     ids: tuple[str, ...]
     """Ids of the file's first images; later rows are not part of the split."""
-    step: int = 1
-    """Rows from one image to the next: more than 1 where the file repeats an image's row for each of its captions."""
+    starts: tuple[int, ...] = ()
+    """The first row of each image where the file repeats an image's row for each of its captions; else empty."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,13 +66,17 @@ class RegionRows:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The file's row of each of some images, (B,)."""
+        return np.array([self.starts[index] for index in indices], np.int64) if self.starts else indices
+
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Features of some images, (B, ..., F) float32.
 
         Raises:
             DataError: a number is not finite; the message names the image.
         """
-        features = self.file.mapped()[indices * self.step].astype(np.float32, copy=False)
+        features = self.file.mapped()[self.rows_of(indices)].astype(np.float32, copy=False)
         finite = np.isfinite(features.reshape(len(features), -1)).all(axis=1)
         if not finite.all():
             image = int(indices[np.argmin(finite)])
@@ -81,11 +85,12 @@ class RegionRows:
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""
-        return f"image {self.ids[index]} (row {index * self.step} of {self.file.path})"
+        row = self.starts[index] if self.starts else index
+        return f"image {self.ids[index]} (row {row} of {self.file.path})"
 
     def first(self, num_images: int) -> Self:
         """A reader of the first rows only."""
-        return replace(self, ids=self.ids[:num_images])
+        return replace(self, ids=self.ids[:num_images], starts=self.starts[:num_images])
 
 
 def read_region_header(path: Path, axes: tuple[str, ...] = ("images", "regions", "features")) -> RegionFile:

@@ -11,6 +11,7 @@ from goal_core.evaluation import evaluate_ensemble
 from runners.cli.app import run
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import trained_cell
+from tests.helpers.vector_files import write_vectors
 
 SWEEP = """
 name: tiny
@@ -68,6 +69,35 @@ def test_vectors_are_written_whitened_and_trained_on(
     assert "at most the 96 features" in capsys.readouterr().err
     assert run(["data", "features", sweep, "--out", raw, *given]) == 2
     assert "already trains on features (data.format: precomp)" in capsys.readouterr().err
+
+
+def test_own_vectors_do_not_appear_under_the_name_of_the_shipped_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_vectors(tmp_path)
+    own = ["--set", f"data.root={root}", "--set", "data.name=mine", "--set", "stages.frozen.batch_size=8"]
+    for command in (["validate"], ["status"], ["data", "check"]):
+        assert run([*command, "quickstart", *own]) == 2
+        printed = capsys.readouterr()
+        assert "so nothing says that its features are those of tf_efficientnet_lite0" in printed.out + printed.err
+    for command in (["validate"], ["data", "check"]):
+        assert run([*command, "quickstart", *own, "--set", "model.backbones.0.name=vgg19"]) == 0
+    monkeypatch.setenv("GOAL_DATA", str(root))
+    assert run(["validate", "precomp_vsepp", "--set", "stages.frozen.batch_size=8"]) == 0
+    assert "precomp: train 6 images 30 captions" in capsys.readouterr().out
+
+
+def test_validate_and_check_refuse_data_that_only_have_the_name_of_published_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOAL_DATA", str(write_vectors(tmp_path)))
+    given = ["precomp_vsepp", "--set", "data.name=f30k", "--set", "stages.frozen.batch_size=8"]
+    assert run(["data", "check", *given]) == 2
+    assert "[published: 29,000 images, 145,000 captions]" in capsys.readouterr().out
+    assert run(["validate", *given]) == 2
+    said = capsys.readouterr().err
+    assert "train has 6 images, 30 captions, but f30k as published has 29,000 images, 145,000 captions; val has" in said
+    assert "--set data.name=mine" in said
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,12 @@ def test_a_script_reads_the_report_and_is_warned_of_seeds_that_are_not_there(
     (best,) = frozen["best"]["i2t_r1"]
     assert (best["objective"], best["mean"], best["std"], best["seeds"]) == ("sig/cir", 11.0, None, 1)
     absent, beyond = told["warnings"]
-    assert absent.startswith("Seeds 2, 3 asked for, but not there; launch with the same settings first")
-    assert beyond.startswith("Seed 1 not asked for; the report shows the sweep as it was last launched, with seed 1")
+    assert absent.startswith(
+        "Seeds 2, 3 have no results. Launch with the same settings to train them. The report shows"
+    )
+    assert beyond.startswith(
+        "Seed 1 is in the report, but not in the settings. The report shows the sweep as last launched, with seed 1."
+    )
 
 
 def test_the_log_and_the_weights_of_a_training_are_found_if_they_exist(tmp_path: Path) -> None:
@@ -227,3 +231,9 @@ def test_nothing_is_imported_while_mlflow_does_not_answer(
     assert len(err.splitlines()) == 1
     assert out == ""
     assert not (store / "cells").exists()
+
+
+def test_a_report_of_nothing_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", "quickstart", "--store", str(tmp_path / "none")]) == 2
+    assert "launch the sweep first, or give its --store" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

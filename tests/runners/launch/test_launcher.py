@@ -56,6 +56,7 @@ def test_the_time_left_is_the_same_for_all_cells_that_report_an_epoch_together(
     plan = LaunchPlan(sweep, LaunchOptions())
     view = LiveView(plan.progress, "s", console, lambda *words: " ".join(words))
     launcher = Launcher(sweep, LaunchOptions(), plan, view, NoTracking(), "L")  # type: ignore[arg-type]
+    plan.progress.pace.begin()
     monkeypatch.setattr(time, "monotonic", lambda now=plan.progress.started + 60: now)
 
     launcher.events(
@@ -141,6 +142,7 @@ def test_force_moves_nothing_before_ray_and_tracking_are_ready(tmp_path: Path, m
     sweep = opened_in(tmp_path / "store")
     finish(sweep, sweep.trainings)
     monkeypatch.setattr(OpenedSweep, "check_trainable", lambda self: None)
+    monkeypatch.setattr("runners.launch.launcher.epoch_prices", lambda sweep: {})
 
     class NoRay(NoTracking):
         def __init__(self, *arguments: object) -> None:

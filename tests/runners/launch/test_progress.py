@@ -49,15 +49,17 @@ def test_a_cell_of_the_grid_shows_mean_and_std_and_says_which_seeds_are_missing(
 def test_progress_and_time_left_follow_the_epochs() -> None:
     frozen, finetune = scenes("objectives.only=[con/con]", "seeds=[1]").trainings
     progress = SweepProgress([frozen, finetune])
-    assert progress.eta_seconds() is None
+    assert progress.left() is None
     progress.running(frozen, 0)
     progress.epoch_done(frozen, 1, {"val/rsum": 12.0})
     assert progress.share_done() == pytest.approx(1 / (frozen.stage.epochs + finetune.stage.epochs))
-    assert progress.eta_seconds() is not None
+    left = progress.left()
+    assert left is not None
+    assert not left.priced
     for training in (frozen, finetune):
         progress.done(training, result(50.0))
     assert progress.share_done() == 1.0
-    assert progress.eta_seconds() == 0.0
+    assert progress.left() == (0.0, False)
     progress.restart(frozen)
     assert progress.counts() == {"done": 1, "running": 0, "waiting": 1, "failed": 0}
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_core.data import Dataset, PrecompConfig, check_data, open_dataset
+from goal_core.data import Dataset, PrecompConfig, check_data, open_dataset, published_counts
 from goal_core.errors import ConfigError, DataError, MissingDataError
 from tests.helpers.vector_files import vectors, write_vectors
 
@@ -47,6 +47,51 @@ def test_ids_per_caption_allow_a_different_number_of_captions_for_each_image(tmp
     val = opened(tmp_path).splits["val"]
     assert val.caption_image.tolist() == [0, 1, 1, 2]
     assert val.reader.label(1) == f"image b (row 1 of {tmp_path / 'dev_ims.npy'})"
+
+
+@pytest.mark.parametrize("images", [(0, 1, 1, 2, 3, 4), (0, 0, 0, 1, 2, 3)])
+def test_equal_neighbours_are_images_of_five_captions_as_in_vsepp(tmp_path: Path, images: tuple[int, ...]) -> None:
+    write_vectors(tmp_path, repeat=True)
+    np.save(tmp_path / "train_ims.npy", vectors("train")[list(images)].repeat(5, axis=0))
+    train = opened(tmp_path).splits["train"]
+    assert train.caption_image.tolist() == [image for image in range(6) for _ in range(5)]
+    assert np.array_equal(train.load_regions(np.arange(6)), vectors("train")[list(images)])
+
+
+def test_rows_that_all_repeat_ten_times_are_images_of_ten_captions(tmp_path: Path) -> None:
+    assert opened(write_vectors(tmp_path, captions=10, repeat=True)).splits["test"].num_images == 3
+
+
+@pytest.mark.parametrize("repeats", [(2, 1, 3), (1, 2, 1), (2, 4, 2)])
+def test_a_row_per_caption_with_different_numbers_needs_ids(tmp_path: Path, repeats: tuple[int, ...]) -> None:
+    write_vectors(tmp_path, captions=1)
+    rows, names = vectors("dev").repeat(repeats, axis=0), np.array(["a", "b", "c"]).repeat(repeats)
+    np.save(tmp_path / "dev_ims.npy", rows)
+    (tmp_path / "dev_caps.txt").write_text("".join(f"caption {line}\n" for line in range(len(rows))))
+    refuse(tmp_path, r"rows repeat . to . times; .* only ids can tell: give the image's id .* in .*dev_ids\.txt")
+
+    (tmp_path / "dev_ids.txt").write_text("".join(f"{name}\n" for name in names))
+    val = opened(tmp_path).splits["val"]
+    assert val.caption_image.tolist() == np.arange(3).repeat(repeats).tolist()
+    assert np.array_equal(val.load_regions(np.arange(3)), vectors("dev"))
+    assert val.reader.label(2) == f"image c (row {repeats[0] + repeats[1]} of {tmp_path / 'dev_ims.npy'})"
+    assert np.array_equal(
+        opened(tmp_path, max_val_images=2).splits["val"].load_regions(np.array([1])), vectors("dev")[1:2]
+    )
+
+    np.save(tmp_path / "dev_ims.npy", vectors("dev"))
+    assert opened(tmp_path).splits["val"].caption_image.tolist() == val.caption_image.tolist()
+    rows[repeats[0] + repeats[1] - 1, 0] += 1
+    if repeats[1] > 1:
+        np.save(tmp_path / "dev_ims.npy", rows)
+        refuse(tmp_path, r"rows \d to \d of .*dev_ims\.npy belong to the . captions of one image, but are not equal")
+
+
+def test_one_row_per_image_with_different_numbers_of_captions_says_that_ids_help(tmp_path: Path) -> None:
+    write_vectors(tmp_path)
+    with (tmp_path / "dev_caps.txt").open("a") as file:
+        file.write("one more\n")
+    refuse(tmp_path, r"16 captions, not a multiple of the 3 images; if images have .* in .*dev_ids\.txt")
 
 
 def test_ids_may_be_one_per_image(tmp_path: Path) -> None:
@@ -102,7 +147,7 @@ def test_rows_that_do_not_fit_the_captions_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "dev_ims.npy", vectors("train")[:4])
     refuse(tmp_path, r"dev_caps\.txt has 15 captions, not a multiple of the 4 images")
     (tmp_path / "dev_ids.txt").write_text("a\nb\nc\n")
-    refuse(tmp_path, r"dev_ims\.npy has 4 rows, but the captions in .*dev_caps\.txt belong to 3 images")
+    refuse(tmp_path, r"dev_ims\.npy has 4 rows, but must have one for each of the 3 images or .* the 15 captions in")
     np.save(tmp_path / "dev_ims.npy", np.arange(120, dtype=np.float32).reshape(15, 8))
     refuse(tmp_path, r"rows 0 to 4 of .*dev_ims\.npy belong to the 5 captions of one image, but are not equal")
 
@@ -156,6 +201,13 @@ def test_the_check_lists_every_split_and_what_is_missing(tmp_path: Path) -> None
     states = {finding.item: finding.state for finding in report.findings}
     assert states == {"train_ims.npy": "ok", "train": "wrong", "dev": "missing", "test": "wrong"}
     assert any("vsepp/data.tar" in line for line in report.obtain)
+
+
+def test_the_published_counts_have_as_many_captions_as_the_settings_allow() -> None:
+    counted = published_counts(PrecompConfig(name="f30k", root="x", max_captions=2, max_val_images=10))
+    assert {name: (one.images, one.captions) for name, one in counted.items()} == {
+        "train": (29_000, 58_000), "val": (10, 20), "test": (1_000, 2_000)
+    }  # fmt: skip
 
 
 def test_shipped_datasets_are_named_where_there_is_none() -> None:

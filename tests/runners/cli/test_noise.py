@@ -1,0 +1,71 @@
+"""The grids in the terminal carry the report's mark, and the answer is remembered."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from analysis.statistics import compare
+from runners.cli import noise
+from runners.launch.live import Judgement, overview
+from runners.launch.progress import SweepProgress
+from runners.launch.squares import ASCII
+from tests.helpers.sweep_cases import resolved
+
+POINTS = {
+    ("con", "con"): {1: 50.0, 2: 50.4, 3: 50.2},
+    ("con", "nca"): {1: 50.6, 2: 50.1, 3: 50.6},
+    ("con", "cir"): {1: 41.0, 2: 41.3, 3: 41.1},
+    ("lin", "con"): {1: 47.0},
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOAL_SWEEP_CACHE", str(tmp_path / "cache"))
+
+
+def test_the_judgement_is_that_of_the_report_and_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = noise.judge(POINTS)
+    compared = compare(pd.DataFrame({name: pd.Series(points) for name, points in POINTS.items()}))
+    assert found == Judgement(best=compared.best, level=compared.level)
+    assert ("con", "cir") not in found.level
+    (remembered,) = (tmp_path / "cache").rglob("within-noise/*")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(noise, "_compared", lambda values: pytest.fail("not remembered"))
+        assert noise.judge(POINTS) == found
+    remembered.write_text("damaged")
+    assert noise.judge(POINTS) == found
+    changed = POINTS | {("con", "cir"): {1: 60.0, 2: 60.2, 3: 60.4}}
+    assert noise.judge(changed).best == ("con", "cir")
+
+
+def test_one_seed_each_is_not_judged() -> None:
+    assert noise.judge({name: {1: points[1]} for name, points in POINTS.items()}) is None
+    assert noise.judge({}) is None
+
+
+def test_the_grids_carry_the_mark_and_its_legend() -> None:
+    sweep = resolved("con/con", "con/nca", "con/cir", seeds=(1, 2, 3))
+    progress = SweepProgress(sweep.trainings)
+    for one in sweep.trainings:
+        objective = one.cell.objective
+        value = POINTS[objective.pair, objective.triplet][one.cell.seed]
+        progress.done(one, {"metrics": {"test/i2t_r1": value, "test/t2i_r1": 3.0}})
+    console = Console(file=io.StringIO(), width=80)
+    console.print(overview(progress, "sweep", judge=noise.judge))
+    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert "con 50.2 ± 0.2 ≈ *50.4 ± 0.3 41.1 ± 0.2" in lines
+    assert "con *3.0 ± 0.0 *3.0 ± 0.0 *3.0 ± 0.0" in lines
+    assert lines[-1].startswith("≈ within noise of the highest")
+    with console.capture() as capture:
+        console.print(overview(progress, "sweep", ASCII, noise.judge))
+    assert "50.2 +- 0.2 =" in capture.get()
+    with console.capture() as capture:
+        console.print(overview(progress, "sweep"))
+    assert "≈" not in capture.get()
