@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -33,7 +33,19 @@ _POLL_SECONDS = 0.5
 def launch(
     sweep: Sweep,
     set_: Set = None,
-    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster; default: this machine.")] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Ray cluster to train on, as host:port of its head, or auto; default: this machine."),
+    ] = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help="Minutes to wait for a machine with room, on a cluster that has none; then exit 75."
+        ),
+    ] = None,
+    ship_code: Annotated[
+        bool, typer.Option("--ship-code", help="Send this machine's code of goal-sweep to the cluster's workers.")
+    ] = False,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; train nothing.")] = False,
@@ -56,10 +68,11 @@ def launch(
         opened.check_trainable()
         _print_plan(opened)
         return
-    failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
+    failed = "retry" if retry_failed else "only" if only_failed else "keep"
+    options = {"address": address, "wait": wait, "ship_code": ship_code, "failed": failed}
     with StopSignals() as signals:
         try:
-            status = _launch(arguments, address, failed, signals, force=force, fail_fast=fail_fast)
+            status = _launch(arguments, signals, **options, force=force, fail_fast=fail_fast)
         except (KeyboardInterrupt, Exception) as error:
             # A library may turn the interruption of its work into an error of its own.
             if signals.received is None and not isinstance(error, KeyboardInterrupt):
@@ -69,27 +82,19 @@ def launch(
     raise typer.Exit(status)
 
 
-def _launch(
-    arguments: SweepArguments,
-    address: str | None,
-    failed: Literal["keep", "retry", "only"],
-    signals: StopSignals,
-    *,
-    force: bool,
-    fail_fast: bool,
-) -> int:
-    """Launch a sweep and write its report. Returns the exit status."""
+def _launch(arguments: SweepArguments, signals: StopSignals, **chosen: Any) -> int:
+    """Launch a sweep with the chosen `LaunchOptions`, and write its report. Returns the exit status."""
     with signals.loading():
         from runners.execution.ray_session import RayLostError, restart_command
         from runners.launch.launcher import launch_sweep
         from runners.launch.plan import LaunchOptions
 
         opened = arguments.open()
-    options = LaunchOptions(address=address, failed=failed, force=force, fail_fast=fail_fast)
+    options = LaunchOptions(**chosen)
     try:
         outcome = launch_sweep(opened, options, console, arguments.command, signals)
     except RayLostError as error:
-        if address is not None:
+        if options.address is not None:
             raise
         restart_command(error)
     if not outcome.stopped:
