@@ -7,7 +7,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from goal_core.errors import GoalError, UnfinishedError
@@ -26,58 +26,62 @@ class ClusterGoneError(UnfinishedError):
     """Nothing answers at the address of the cluster, now."""
 
 
-def token_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The setting with which Ray uses a token that this user has.
-
-    With an explicit address, Ray does not use its token unless the mode says so. A cluster that asks for none accepts a
-    caller that has one.
-
-    Args:
-        environment: of this process.
-
-    Returns:
-        Environment variables to add; none if the mode is set, or if there is no token.
+def _token_source() -> str:
+    """Where the token comes from, in the order in which Ray looks; empty without one.
 
     Raises:
-        GoalError: the file that should hold the token cannot be read.
+        GoalError: the file that should hold it cannot be read.
     """
-    if MODE in environment:
-        return {}
-    path = environment.get(TOKEN_PATH)
-    if path and TOKEN not in environment and not os.access(Path(path).expanduser(), os.R_OK):
-        raise GoalError(f"{TOKEN_PATH} names {path}, which cannot be read; it must hold the token of the cluster")
-    return {MODE: "token"} if _token_source(environment) else {}
-
-
-def _token_source(environment: Mapping[str, str]) -> str:
-    """Where the token comes from, in the order in which Ray looks; empty without one."""
-    if environment.get(TOKEN):
+    if os.environ.get(TOKEN):
         return TOKEN
-    if environment.get(TOKEN_PATH):
-        return environment[TOKEN_PATH]
+    if path := os.environ.get(TOKEN_PATH):
+        if not os.access(Path(path).expanduser(), os.R_OK):
+            raise GoalError(f"{TOKEN_PATH} names {path}, which cannot be read; it must hold the token of the cluster")
+        return path
     return TOKEN_FILE if Path(TOKEN_FILE).expanduser().is_file() else ""
 
 
-def check_reachable(address: str) -> None:
-    """Check that a cluster can be joined from here, within a quarter of a minute.
+@cache
+def reach(address: str) -> dict[str, str]:
+    """Find out how a cluster can be joined from here, within half a minute. The answer is remembered.
+
+    With an explicit address Ray does not use the token that it finds, unless the mode says so. With a token, it refuses
+    the calls of a head that has none, and takes every worker for dead. So the head is asked first without a token.
 
     Args:
         address: ``host:port`` of the head process, or ``auto`` for the cluster that this machine belongs to.
+
+    Returns:
+        Environment variables with which Ray joins it.
 
     Raises:
         ClusterGoneError: nothing answers there.
         GoalError: the address is not that of a head process, the token is missing or wrong, or Ray's versions differ.
     """
-    settings = token_settings(os.environ)
+    mode = os.environ.get(MODE, "").lower()
     if address != "auto":
         _connect(*_host_and_port(address))
+    said = _ask(address, "disabled")
+    if not said and mode == "token":
+        raise GoalError(
+            f"the Ray cluster at {address} asks for no token, but {MODE} is token here, and Ray needs the same on both "
+            f"sides; start the head with a token, or unset {MODE} ({HELP})"
+        )
+    if said and _REFUSED.search(said) and mode != "disabled" and _token_source():
+        said, mode = _ask(address, "token"), "token"
+    if said:
+        raise _explained(address, said)
+    return {MODE: "token" if mode == "token" else "disabled"}
+
+
+def _ask(address: str, mode: str) -> str:
+    """Ask the head process for its version. Returns what Ray says against it; empty if it answers."""
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
-    command += [] if address == "auto" else ["--address", address]
     try:
         # In a process of its own: Ray prints a line for every try, from C++, and cannot be told to give up earlier.
         asked = subprocess.run(
-            command,
-            env={**os.environ, **settings},
+            command if address == "auto" else [*command, "--address", address],
+            env={**os.environ, MODE: mode},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -86,8 +90,7 @@ def check_reachable(address: str) -> None:
         )
     except subprocess.TimeoutExpired:
         raise ClusterGoneError(_silent(address)) from None
-    if asked.returncode:
-        raise _explained(address, asked.stderr, {**os.environ, **settings})
+    return (asked.stderr.strip() or f"status {asked.returncode}") if asked.returncode else ""
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
@@ -126,11 +129,11 @@ def _silent(address: str) -> str:
     )
 
 
-def _explained(address: str, said: str, environment: Mapping[str, str]) -> GoalError:
+def _explained(address: str, said: str) -> GoalError:
     """The error for what Ray said."""
     last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "no reason given")
     if _REFUSED.search(said):
-        return GoalError(_token_advice(address, environment))
+        return GoalError(_token_advice(address))
     if "ersion" in last:
         return GoalError(f"the Ray cluster at {address} has another version of Ray: {last.partition(': ')[2] or last}")
     if "find any running Ray" in said:
@@ -140,9 +143,9 @@ def _explained(address: str, said: str, environment: Mapping[str, str]) -> GoalE
     return ClusterGoneError(f"the Ray cluster at {address} does not answer: {last}")
 
 
-def _token_advice(address: str, environment: Mapping[str, str]) -> str:
-    source = _token_source(environment)
-    if environment.get(MODE, "").lower() == "disabled":
+def _token_advice(address: str) -> str:
+    source = _token_source()
+    if os.environ.get(MODE, "").lower() == "disabled":
         return f"the Ray cluster at {address} asks for a token, but {MODE} is disabled here; unset it ({HELP})"
     if source:
         return f"the Ray cluster at {address} refuses the token in {source}; it must be the one of its head ({HELP})"

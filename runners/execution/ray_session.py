@@ -19,7 +19,7 @@ from goal_core.errors import GoalError, UnfinishedError, first_line
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import Machine, Resources, check_possible, has_autoscaler
 from runners.execution.head_watch import HeadWatch, end_children, end_process
-from runners.execution.joining import TOKEN, TOKEN_PATH, check_reachable, token_settings
+from runners.execution.joining import TOKEN, TOKEN_PATH, reach
 
 # ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
 # loggers (which write every report to disk again), make Ctrl-C an exception in the driver, and prevent the usage report
@@ -87,9 +87,7 @@ class RaySession:
             GoalError: the cluster refuses this machine.
             KeyboardInterrupt: SIGTERM came while Ray started.
         """
-        if self.address:
-            check_reachable(self.address)
-        settings = QUIET | (token_settings(os.environ) if self.address else {**LOOPBACK, **_own_token()})
+        settings = QUIET | (reach(self.address) if self.address else {**LOOPBACK, **_own_token()})
         os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
         # Batch systems may signal every process of a job. Ray's own inherit this mask and go on while the cells save.
         signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_SIGNALS)

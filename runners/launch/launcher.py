@@ -19,7 +19,7 @@ from goal_core.atomic import DamagedError
 from goal_core.errors import UnfinishedError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.capacity import Resources
-from runners.execution.joining import check_reachable
+from runners.execution.joining import reach
 from runners.execution.ray_session import RayLostError
 from runners.execution.ray_tune import RayUnits
 from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
@@ -81,7 +81,7 @@ def launch_sweep(
     if todo:
         sweep.check_trainable()
         if options.address:
-            check_reachable(options.address)
+            reach(options.address)
     sweep.store.prepare()
 
     def warn(line: str) -> None:
