@@ -143,6 +143,7 @@ class CapacityWatch:
         """Since when there has been no room."""
         self._said: float | None = None
         self._idle_since = clock()
+        """Since when no unit has run although there is a machine for one."""
 
     def check(self, machines: Sequence[Machine], *, running: int, avoided: Collection[str] = ()) -> None:
         """Look at the cluster; call this every few seconds while units are left.
@@ -156,7 +157,7 @@ class CapacityWatch:
             NoCapacityError: there has been no room for as long as the user wanted to wait.
         """
         now = self._clock()
-        if running:
+        if running or not any(machine.fits(self._need) for machine in machines):
             self._idle_since = now
         problem = self._problem(machines, avoided, idle=now - self._idle_since)
         if not problem:
