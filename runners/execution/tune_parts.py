@@ -190,10 +190,11 @@ def without_habits() -> Iterator[None]:
 
     original = getattr(RayActorManager, "_actor_task_failed", None)
 
-    def task_failed(self: Any, task: Any, error: Exception) -> Any:
-        if isinstance(error, RayError) and not isinstance(error, RayActorError | RayTaskError):
-            error = RayActorError(error_msg=f"{type(error).__name__}: {error}")
-        return original(self, task, error) if original is not None else None
+    def task_failed(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        if isinstance(exception, RayError) and not isinstance(exception, RayActorError | RayTaskError):
+            exception = RayActorError(error_msg=f"{type(exception).__name__}: {exception}")
+        if original is not None:
+            original(self, tracked_actor_task, exception)
 
     snapshot = getattr(TuneController, "checkpoint", None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -16,9 +17,11 @@ from tests.helpers.launches import (
     command,
     records_of,
     results,
+    run_by_every_process,
     sweep_in,
     tampered_trainer,
 )
+from tests.helpers.paths import ROOT
 from tests.helpers.ray_nodes import RayCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
@@ -107,3 +110,117 @@ def test_a_wait_has_an_end_where_the_user_wants_one_and_none_begins_where_nothin
     launch = Launch(folder, "--address", cluster.address, "--set", "resources.cpus=64")
     launch.ends(2)
     assert launch.said.splitlines()[-1].startswith("error: a unit needs 64 CPU and 0 GPU (resources.*), but no machine")
+
+
+def test_a_worker_that_ray_ends_for_want_of_memory_is_started_again_later_and_costs_nothing(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    folder = sweep_in(tmp_path / "run")
+    full = {"RAY_memory_usage_threshold": "0.01", "RAY_memory_monitor_refresh_ms": "100"}
+    starved = cluster.add("starved", **full)
+    launch = Launch(folder, "--address", cluster.address)
+    ended = "Ray ended its worker, because the memory of the machine was nearly full"
+    launch.says(f"{ended}; restarting from the last checkpoints in 10 s")
+    launch.says(f"{ended}; restarting from the last checkpoints in 20 s")
+    starved.kill()
+    cluster.add("second")
+    launch.ends()
+    assert "internal error" not in launch.said
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+
+
+def test_machines_that_lack_the_store_the_code_or_the_versions_are_left_alone(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    """They see another disk: what the driver finds at a path is not there, or is something else."""
+    folder = sweep_in(tmp_path / "run")
+    other = run_by_every_process(tmp_path / "site", OTHER_TORCH)["PYTHONPATH"]
+    blind = run_by_every_process(tmp_path / "blind", BLIND.replace("STORE", str(folder / "goal-sweep-store")))[
+        "PYTHONPATH"
+    ]
+    cluster.add("other", PYTHONPATH=other)
+    cluster.add("blind", PYTHONPATH=blind)
+    launch = Launch(folder, "--address", cluster.address)
+    launch.ends(2)
+    last = launch.said.splitlines()[-1]
+    assert last.startswith("error: no machine of the cluster can train this sweep: "), launch.said
+    assert "has other versions than the machine that launched the sweep: torch 0.1, not " in last
+    assert f"does not see the store of the launch at {folder / 'goal-sweep-store'}" in last
+    cluster.add("fit")
+    launch = Launch(folder, "--address", cluster.address)
+    launch.ends()
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+
+
+OTHER_TORCH = """
+import importlib.metadata
+version = importlib.metadata.version
+importlib.metadata.version = lambda name: "0.1" if name == "torch" else version(name)
+"""
+BLIND = """
+import pathlib
+stat = pathlib.Path.stat
+def blind(self, **options):
+    if str(self).startswith("STORE"):
+        raise FileNotFoundError(2, "No such file or directory", str(self))
+    return stat(self, **options)
+pathlib.Path.stat = blind
+"""
+
+
+def test_code_that_was_changed_is_sent_along_when_asked_and_refused_otherwise(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    for package in ("goal_core", "sweeps", "runners"):
+        shutil.copytree(ROOT / package, old / package)
+    (old / "runners" / "added.py").write_text("# another version")
+    cluster.add("old", PYTHONPATH=str(old))
+    folder = sweep_in(tmp_path / "run")
+    launch = Launch(folder, "--address", cluster.address)
+    launch.ends(2)
+    assert "has other code of goal-sweep" in launch.said.splitlines()[-1]
+    launch = Launch(folder, "--address", cluster.address, "--ship-code")
+    launch.ends()
+    check_equal(folder, unbroken)
+
+
+def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    folder = sweep_in(tmp_path / "run")
+    cluster.add("first", PYTHONPATH=tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"])
+    launch = Launch(folder, "--address", cluster.address)
+    launch.says("epoch 2/")
+    cluster.head.kill()
+    launch.ends(75, within=120)
+    assert "Ray's head process does not answer; run the same command again to continue" in launch.said.splitlines()[-1]
+    with RayCluster(tmp_path / "again", cpus=1) as again:
+        launch = Launch(folder, "--address", again.address)
+        launch.ends()
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+
+
+def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    folder = sweep_in(tmp_path / "run")
+    slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
+    node = cluster.add("first", PYTHONPATH=slow)
+    launch = Launch(folder, "--address", cluster.address)
+    launch.says("epoch 2/")
+    launch.process.kill()
+    launch.process.wait()
+    deadline = time.monotonic() + 60
+    while node.processes("ray::Implicit") and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert not node.processes("ray::Implicit")
+    node.kill()
+    cluster.add("second")
+    launch = Launch(folder, "--address", cluster.address)
+    launch.ends()
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
