@@ -36,9 +36,12 @@ class RayNode:
         folder: for its home and its log; created.
         options: of ``ray start``.
         environment: added to this process's.
+        prefix: a command that runs it elsewhere, as in a network namespace.
     """
 
-    def __init__(self, folder: Path, options: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, options: list[str], environment: Mapping[str, str], prefix: tuple[str, ...] = ()
+    ) -> None:
         self.home = folder / "home"
         self.home.mkdir(parents=True, exist_ok=True)
         self.log = folder / "ray.log"
@@ -51,7 +54,7 @@ class RayNode:
         }
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*RAY, "start", *options, "--object-store-memory=100000000", "--block"],
+                [*prefix, *RAY, "start", *options, "--object-store-memory=100000000", "--block"],
                 cwd=self.home,
                 env={**own, **environment},
                 stdin=subprocess.DEVNULL,
@@ -88,6 +91,51 @@ class RayNode:
         self.process.wait(timeout=30)
 
 
+class Cable:
+    """A network of two machines on this one: this one, and a network namespace for a node. A context manager; for root.
+
+    Args:
+        name: of the namespace, at most 8 letters.
+    """
+
+    here, there = "10.213.7.1", "10.213.7.2"
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """Runs a command in the namespace."""
+        return ("ip", "netns", "exec", self._name)
+
+    def __enter__(self) -> Cable:
+        name = self._name
+        for line in (
+            f"netns add {name}",
+            f"link add {name}-a type veth peer name {name}-b",
+            f"link set {name}-b netns {name}",
+            f"addr add {self.here}/30 dev {name}-a",
+            f"link set {name}-a up",
+            f"-n {name} addr add {self.there}/30 dev {name}-b",
+            f"-n {name} link set {name}-b up",
+            f"-n {name} link set lo up",
+        ):
+            subprocess.run(["ip", *line.split()], check=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        subprocess.run(["ip", "link", "del", f"{self._name}-a"], check=False)
+        subprocess.run(["ip", "netns", "del", self._name], check=False)
+
+    def cut(self) -> None:
+        """Let nothing through."""
+        subprocess.run(["ip", "link", "set", f"{self._name}-a", "down"], check=True)
+
+    def mend(self) -> None:
+        """Let everything through again."""
+        subprocess.run(["ip", "link", "set", f"{self._name}-a", "up"], check=True)
+
+
 class RayCluster:
     """A head and its workers; a context manager.
 
@@ -95,31 +143,36 @@ class RayCluster:
         folder: for the nodes' homes and logs.
         cpus: of the head.
         environment: added to each node's.
-        options: more options of the head's ``ray start``.
+        ip: the address of the head; this machine's own if not given.
     """
 
     def __init__(
-        self, folder: Path, cpus: int = 0, environment: Mapping[str, str] | None = None, options: tuple[str, ...] = ()
+        self, folder: Path, cpus: int = 0, environment: Mapping[str, str] | None = None, ip: str | None = None
     ) -> None:
         self._folder, self._environment = folder, dict(environment or {})
         # Ray's sockets need short paths.
         self._scratch = Path(tempfile.mkdtemp(prefix="ray-"))
         self.port = free_port()
         self.nodes: dict[str, RayNode] = {}
-        head = ["--head", f"--port={self.port}", f"--num-cpus={cpus}", "--include-dashboard=false", *options]
-        self.address = f"{_own_address()}:{self.port}"
+        head = ["--head", f"--port={self.port}", f"--num-cpus={cpus}", "--include-dashboard=false"]
+        head += [f"--node-ip-address={ip}"] if ip else []
+        self.address = f"{ip or _own_address()}:{self.port}"
         try:
             self.head = self._start("head", [*head, f"--temp-dir={self._scratch / 'h'}"], {})
         except BaseException:
             self.close()
             raise
 
-    def add(self, name: str, cpus: int = 1, *options: str, **environment: str) -> RayNode:
-        """Start a worker node."""
-        return self._start(name, [f"--address={self.address}", f"--num-cpus={cpus}", *options], environment)
+    def add(self, name: str, cpus: int = 1, cable: Cable | None = None, **environment: str) -> RayNode:
+        """Start a worker node, on the other side of a cable if given."""
+        there = [f"--node-ip-address={cable.there}"] if cable else []
+        options = [f"--address={self.address}", f"--num-cpus={cpus}", *there]
+        return self._start(name, options, environment, cable.prefix if cable else ())
 
-    def _start(self, name: str, options: list[str], environment: Mapping[str, str]) -> RayNode:
-        self.nodes[name] = RayNode(self._folder / name, options, {**self._environment, **environment})
+    def _start(
+        self, name: str, options: list[str], environment: Mapping[str, str], prefix: tuple[str, ...] = ()
+    ) -> RayNode:
+        self.nodes[name] = RayNode(self._folder / name, options, {**self._environment, **environment}, prefix)
         return self.nodes[name]
 
     def close(self) -> None:

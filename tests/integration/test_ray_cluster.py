@@ -22,7 +22,7 @@ from tests.helpers.launches import (
     tampered_trainer,
 )
 from tests.helpers.paths import ROOT
-from tests.helpers.ray_nodes import RayCluster
+from tests.helpers.ray_nodes import Cable, RayCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 SLOWLY = "time.sleep(0.5)"
@@ -44,10 +44,10 @@ class Launch:
     def said(self) -> str:
         return self._log.read_text()
 
-    def says(self, text: str, within: float = 180) -> None:
-        """Wait until it has said something."""
+    def says(self, text: str, within: float = 180, times: int = 1) -> None:
+        """Wait until it has said something so many times."""
         deadline = time.monotonic() + within
-        while text not in self.said:
+        while self.said.count(text) < times:
             assert self.process.poll() is None, (
                 f"it ended with {self.process.returncode} without {text!r}:\n{self.said}"
             )
@@ -90,8 +90,7 @@ def test_a_cluster_without_workers_is_waited_for_and_so_is_one_that_loses_its_on
     launch.says("there is room for a unit again")
     first.kill()
     launch.says("its worker died")
-    time.sleep(5)
-    assert launch.said.count("waiting for capacity") == 2
+    launch.says("waiting for capacity", times=2)
     cluster.add("second")
     launch.ends()
     assert launch.said.count("waiting for capacity") == 2
@@ -224,3 +223,28 @@ def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(
     launch.ends()
     check_equal(folder, unbroken)
     assert charged(folder) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and the package iproute2")
+def test_a_machine_that_is_cut_off_and_comes_back_writes_nothing_late(unbroken: Path, tmp_path: Path) -> None:
+    folder = sweep_in(tmp_path / "run")
+    slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
+    noticed_soon = {
+        "RAY_health_check_period_ms": "1000",
+        "RAY_health_check_timeout_ms": "1000",
+        "RAY_health_check_failure_threshold": "3",
+    }
+    with Cable("goalcut") as cable, RayCluster(tmp_path / "cluster", 0, noticed_soon, cable.here) as cluster:
+        cluster.add("far", 1, cable, PYTHONPATH=slow)
+        launch = Launch(folder, "--address", cluster.address)
+        launch.says("epoch 2/")
+        cluster.add("near", PYTHONPATH=slow)
+        cable.cut()
+        launch.says("its worker died", within=120)
+        launch.says("epoch 4/")
+        cable.mend()
+        launch.ends()
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+    frozen = attempts(folder)
+    assert [[one["outcome"] for one in all_] for all_ in frozen.values()] == [["lost", "done"]] * 2
