@@ -61,7 +61,11 @@ class RayNode:
                 stdout=log,
                 stderr=log,
             )
-        self._wait()
+        try:
+            self._wait()
+        except BaseException:
+            self.kill()
+            raise
 
     def _wait(self) -> None:
         deadline = time.monotonic() + 90
