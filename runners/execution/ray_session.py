@@ -42,6 +42,8 @@ LOCAL_HEAD_S, CLUSTER_HEAD_S = 3.0, 35.0
 # services of a local Ray accept connections from the network. `_node_ip_address="127.0.0.1"` does not do it, because
 # Ray replaces that address by the machine's own.
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# In a Ray job, this process passes on variables that the job was given. Ray would call that a conflict.
+IN_JOB = {"RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
 _JOB_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 MAX_RESTARTS = 3
 """How often a command restarts itself after its local Ray died."""
@@ -87,7 +89,7 @@ class RaySession:
             GoalError: the cluster refuses this machine.
             KeyboardInterrupt: SIGTERM came while Ray started.
         """
-        settings = QUIET | (reach(self.address) if self.address else {**LOOPBACK, **_own_token()})
+        settings = QUIET | (IN_JOB | reach(self.address) if self.address else LOOPBACK | _own_token())
         os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
         # Batch systems may signal every process of a job. Ray's own inherit this mask and go on while the cells save.
         signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_SIGNALS)

@@ -55,7 +55,7 @@ class RayUnits(RaySession):
         )
         while left := [unit for unit in range(len(jobs)) if unit not in watch.finished]:
             self._run(jobs, left, watch, observer)
-            if observer.stopping:
+            if observer.stopping or not watch.is_stuck:
                 return
 
     def _run(self, jobs: Sequence[UnitJob], left: Sequence[int], watch: UnitWatch, observer: UnitObserver) -> None:
