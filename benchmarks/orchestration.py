@@ -48,7 +48,9 @@ class Simulated:
             Machine(id=f"{number:056x}", host=f"node{number}", address=f"10.0.0.{number}", resources={"CPU": 1.0})
             for number in range(machines)
         ]
-        self.seconds, self.events, self.began = 0.0, 0, 0.0
+        self.seconds = 0.0
+        self.times: list[float] = []
+        """CPU seconds of the driver alone, at each event."""
         self.store: Store | None = None
 
     def actors(self, resource_manager: Any) -> SimulatedActors:
@@ -90,8 +92,7 @@ class SimulatedActors:
         if not self._tasks:
             return False
         actor, method, on_result = self._tasks.popleft()
-        self._cluster.began = self._cluster.began or time.process_time()
-        self._cluster.events += 1
+        self._cluster.times.append(time.process_time() - self._cluster.seconds)
         if method == "start":
             actor._on_start(actor)
         elif method == "train":
@@ -209,13 +210,17 @@ def measure(trainings: int, machines: int, profile: bool) -> None:
             profiler.enable()
         outcome = launching.launch_sweep(sweep, LaunchOptions(), console, lambda *words, **named: " ".join(words))
         profiler.disable()
-        seconds = time.process_time() - cluster.began - cluster.seconds
+        events, tenth = len(cluster.times), len(cluster.times) // 10
+        seconds = time.process_time() - cluster.seconds - cluster.times[0]
+        first, last = (
+            1000 * (cluster.times[end - 1] - cluster.times[end - tenth]) / tenth for end in (3 * tenth, 7 * tenth)
+        )
         assert outcome.status == 0, console.file.getvalue()[-2000:]  # type: ignore[attr-defined]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
-            f"{number:6,} trainings, {cluster.events:6,} events: {1000 * seconds / cluster.events:6.2f} ms per event, "
-            f"{seconds:6.1f} s in all; Tune's state {sum(sizes) / 1e6:.1f} MB in {len(sizes)} writes; the driver's "
-            f"peak so far {memory:,.0f} MB",
+            f"{number:6,} trainings, {events:6,} events: {1000 * seconds / events:.2f} ms per event with the end "
+            f"({first:.2f} in the third tenth, {last:.2f} in the seventh), {seconds:.1f} s in all; Tune's state "
+            f"{sum(sizes) / 1e6:.2f} MB in {len(sizes)} writes; the driver's peak so far {memory:,.0f} MB",
             flush=True,
         )
         if profile:

@@ -181,8 +181,8 @@ def without_habits() -> Iterator[None]:
     """Keep Tune from three of its habits, as far as this version has them.
 
     Its handler for SIGUSR1 would end the units before they have saved. It takes the end of a worker for want of memory
-    for a mistake of its own, and ends everything. It writes the state of all trials to disk again and again, although
-    nobody reads it before the end.
+    for a mistake of its own, and ends everything. It writes the state of all trials to disk again and again, which
+    nobody reads.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.tune import tune as module
@@ -196,17 +196,11 @@ def without_habits() -> Iterator[None]:
         if original is not None:
             original(self, tracked_actor_task, exception)
 
-    snapshot = getattr(TuneController, "checkpoint", None)
-
-    def checkpoint(self: Any, force: bool = False, wait: bool = False) -> None:
-        if force and snapshot is not None:  # at the end, when Tune reads it itself
-            snapshot(self, force=force, wait=wait)
-
     replaced = {
         # If a later version of Tune has no such function, the handlers that `UnitObserver.step` sets replace Tune's.
         (module, "_setup_signal_catching"): threading.Event,
         (RayActorManager, "_actor_task_failed"): task_failed,
-        (TuneController, "checkpoint"): checkpoint,
+        (TuneController, "_get_trial_checkpoints"): lambda self: {},
     }
     before = {place: getattr(*place) for place in replaced if hasattr(*place)}
     for place in before:

@@ -42,15 +42,13 @@ def test_a_worker_that_ray_ends_for_want_of_memory_has_died_and_nothing_else_end
         manager._actor_task_failed(tracked_actor_task=task, exception=error)
 
 
-def test_tunes_state_is_written_only_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[bool] = []
-    monkeypatch.setattr(TuneController, "checkpoint", lambda self, force=False, wait=False: written.append(force))
+def test_tunes_state_holds_no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    state: dict[str, Any] = {"0001": "all of a trial"}
+    monkeypatch.setattr(TuneController, "_get_trial_checkpoints", lambda self: state)
     controller = TuneController.__new__(TuneController)
     with without_habits():
-        controller.checkpoint()
-        controller.checkpoint(force=True, wait=True)
-    controller.checkpoint()
-    assert written == [True, False]
+        assert controller._get_trial_checkpoints() == {}
+    assert controller._get_trial_checkpoints() == state
 
 
 def test_a_trial_carries_its_own_job_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
