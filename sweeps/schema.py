@@ -183,6 +183,8 @@ class ResourceConfig:
     """CPU cores of one unit."""
     gpus: float = 0.0
     """GPUs of one unit, 0 to 1; a fraction lets units share a GPU, 0 trains on the CPU."""
+    accelerator: str = ""
+    """Kind of GPU that a unit needs, as Ray names it (`A100`, `H100`); empty takes any. Needs `gpus`."""
     loader_workers: int = 0
     """Extra processes that decode each unit's images; 0 decodes in the unit's process. Results do not depend on it."""
     max_attempts: int = 3
@@ -199,6 +201,8 @@ class ResourceConfig:
         for name in ("gpus", "loader_workers", "watchdog"):
             if getattr(self, name) < 0:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.accelerator and not self.gpus:
+            problems.append(f"accelerator: {self.accelerator} needs gpus above 0, such as gpus: 1")
         if self.gpus > 1:
             problems.append(f"gpus must be at most 1, because a unit trains on one GPU; got {self.gpus:g}")
         refuse(problems)

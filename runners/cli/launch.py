@@ -38,7 +38,19 @@ _SUBMITTED_CODE = "GOAL_SWEEP_CODE"
 def launch(
     sweep: Sweep,
     set_: Set = None,
-    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster; default: this machine.")] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Ray cluster to train on, as host:port of its head, or auto; default: this machine."),
+    ] = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help="Minutes to wait for a machine with room, on a cluster that has none; then exit 75."
+        ),
+    ] = None,
+    ship_code: Annotated[
+        bool, typer.Option("--ship-code", help="Send this machine's code of goal-sweep to the cluster's workers.")
+    ] = False,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; train nothing.")] = False,
@@ -50,8 +62,9 @@ def launch(
         str | None,
         typer.Option("--share", help="2/4: the second of four launches that share the sweep; MLflow is left to sync."),
     ] = None,
-    wait: Annotated[
-        int, typer.Option("--wait", min=0, help="Seconds to wait for another launch of the same cells to end.")
+    wait_for_launch: Annotated[
+        int,
+        typer.Option("--wait-for-launch", min=0, help="Seconds to wait for another launch of the same cells to end."),
     ] = 0,
 ) -> None:
     """Train what a sweep lacks, then write its report.
@@ -75,7 +88,14 @@ def launch(
             with signals.loading():
                 from runners.launch.plan import LaunchOptions
             options = LaunchOptions(
-                address=address, failed=failed, force=force, fail_fast=fail_fast, share=part, wait_s=wait
+                address=address,
+                wait=wait,
+                ship_code=ship_code,
+                failed=failed,
+                force=force,
+                fail_fast=fail_fast,
+                share=part,
+                wait_s=wait_for_launch,
             )
             status = _launch(arguments, options, signals)
         except (KeyboardInterrupt, Exception) as error:

@@ -98,7 +98,7 @@ class RayJobs:
         environment |= {"conda": settings.conda} if settings.conda else {}
         return {
             "submission_id": job.id,
-            "entrypoint": shlex.join([*words, "--wait", "180", *job.options]),
+            "entrypoint": shlex.join([*words, "--wait-for-launch", "180", *job.options]),
             "runtime_env": environment,
             "metadata": {"sweep": job.config.name},
         }

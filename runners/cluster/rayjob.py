@@ -93,7 +93,7 @@ def _entrypoint(job: Job) -> str:
     words = ["python", "-m", "runners.cli", "launch", f"{_SWEEP_FOLDER}/sweep.yaml", "--address", "auto"]
     words += ["--store", settings.store or str(job.store)]
     words += ["--tracking-uri", settings.tracking] if settings.tracking else []
-    words += ["--wait", "180", *job.options]
+    words += ["--wait-for-launch", "180", *job.options]
     once = f"{shlex.join(words)}; status=$?; [ $status -eq 75 ] || break; sleep 10"
     return f"sh -c {shlex.quote(f'for run in $(seq {_MAX_RESTARTS}); do {once}; done; exit $status')}"
 

@@ -64,7 +64,7 @@ def _render(template: str, job: Job, options: list[str]) -> str:
         gpu_request=_gpu_request(settings),
         array=settings.array,
         max_requeues=settings.max_requeues,
-        launch=["--wait", str(_WAIT_S), *job.options],
+        launch=["--wait-for-launch", str(_WAIT_S), *job.options],
     )
 
 

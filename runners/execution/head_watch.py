@@ -33,6 +33,8 @@ class HeadWatch:
         self._over = threading.Event()
         self.lost = False
         """Whether the head process has not answered for too long."""
+        self.answers_lately = True
+        """Whether it answered the last attempt, so that a call to Ray does not block."""
 
     def start(self) -> None:
         """Start watching."""
@@ -45,7 +47,8 @@ class HeadWatch:
     def _watch(self) -> None:
         answered = time.monotonic()
         while not self._over.wait(PERIOD_S):
-            if self.answers():
+            self.answers_lately = self.answers()
+            if self.answers_lately:
                 answered, self.lost = time.monotonic(), False
             silent = time.monotonic() - answered
             self.lost = silent > self._patience

@@ -7,8 +7,12 @@ them would stand under an id that says otherwise.
 from __future__ import annotations
 
 import hashlib
+import platform
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
@@ -19,11 +23,22 @@ from goal_core.atomic import retried
 from goal_core.checkpoints import initial_weights_id
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import GoalError
+from runners.store import Store
 from sweeps import Cell, Unit, cell_id
 
 
 class InputsDifferError(GoalError):
     """This machine would train with other code, data or weights than the ids of its unit state."""
+
+
+class UnfitMachineError(GoalError):
+    """This machine lacks what a unit needs, and another one may have it."""
+
+
+_PACKAGES = ("torch", "torchvision", "timm", "transformers", "tokenizers", "numpy", "pillow")
+"""Packages that numbers depend on. Ray itself refuses machines with another Python or Ray."""
+_VISIBLE_S = 10.0
+"""Seconds that a network file system may take to show a new file."""
 
 
 def source_hash(folders: Sequence[Path]) -> str:
@@ -44,6 +59,68 @@ def code_digest() -> str:
     return _CODE
 
 
+@cache
+def software() -> dict[str, str]:
+    """The versions of Python and of the packages that numbers depend on, without what a build adds (``+cu128``)."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package).partition("+")[0]
+        except PackageNotFoundError:
+            found[package] = "missing"
+    return found
+
+
+def check_machine(store: Store, launch_id: str, device: str) -> None:
+    """Check that this machine sees the driver's store and has the device of a unit.
+
+    Args:
+        store: the store, as this machine sees it.
+        launch_id: the driver's launch, whose record the driver has written there.
+        device: ``cuda`` or ``cpu``.
+
+    Raises:
+        UnfitMachineError: it does not; nothing was written but a probe.
+    """
+    host, deadline = socket.gethostname(), time.monotonic() + _VISIBLE_S
+    while store.drivers.state(launch_id) is None:
+        if time.monotonic() > deadline:
+            raise UnfitMachineError(
+                f"{host} does not see the store of the launch at {store.root}; every machine must see it under this "
+                "path, on a shared file system"
+            )
+        time.sleep(0.5)
+    try:
+        store.drivers.file_time()
+    except OSError as error:
+        raise UnfitMachineError(f"{host} cannot write the store {store.root}: {error}") from error
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UnfitMachineError(f"{host} has no GPU that torch {torch.__version__} can use (resources.gpus)")
+
+
+def check_software(expected: Mapping[str, str]) -> None:
+    """Compare this machine's versions with the driver's.
+
+    Args:
+        expected: the driver's `software`; packages that it does not name are not compared.
+
+    Raises:
+        InputsDifferError: some differ.
+    """
+    here = software()
+    different = [
+        f"{name} {here.get(name)}, not {wanted}" for name, wanted in expected.items() if here.get(name) != wanted
+    ]
+    if different:
+        raise InputsDifferError(
+            f"{socket.gethostname()} has other versions than the machine that launched the sweep: "
+            f"{'; '.join(different)}"
+        )
+
+
 def check_code(code: str | None, did: Literal["launched", "submitted"] = "launched") -> None:
     """Compare this process's code with the driver's, or with that which submitted a batch job.
 
@@ -55,7 +132,8 @@ def check_code(code: str | None, did: Literal["launched", "submitted"] = "launch
         InputsDifferError: it differs.
     """
     if code is not None and code != code_digest():
-        mend = "install the same version there" + (", or submit again" if did == "submitted" else "")
+        other = "submit again" if did == "submitted" else "launch with --ship-code"
+        mend = f"install the same version there, or {other}"
         raise InputsDifferError(
             f"{socket.gethostname()} has other code of goal-sweep ({Path(str(goal_core.__file__)).parent}) than the "
             f"machine that {did} the sweep; {mend}"

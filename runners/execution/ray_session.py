@@ -8,13 +8,18 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
-from goal_core.errors import DeviceError, GoalError, UnfinishedError, first_line
+import goal_core
+import runners
+import sweeps
+from goal_core.errors import GoalError, UnfinishedError, first_line
+from runners.execution.avoided import AvoidedMachines
+from runners.execution.capacity import Machine, Resources, check_possible, has_autoscaler
 from runners.execution.head_watch import HeadWatch, end_children, end_process
+from runners.execution.joining import TOKEN, TOKEN_PATH, reach
 
 # ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
 # loggers (which write every report to disk again), make Ctrl-C an exception in the driver, and prevent the usage report
@@ -37,7 +42,8 @@ LOCAL_HEAD_S, CLUSTER_HEAD_S = 3.0, 35.0
 # services of a local Ray accept connections from the network. `_node_ip_address="127.0.0.1"` does not do it, because
 # Ray replaces that address by the machine's own.
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-_TOKEN, _TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+# In a Ray job, this process passes on variables that the job was given. Ray would call that a conflict.
+IN_JOB = {"RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
 _JOB_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 MAX_RESTARTS = 3
 """How often a command restarts itself after its local Ray died."""
@@ -50,14 +56,6 @@ class RayLostError(UnfinishedError):
     """Ray has no machine left: its node process was killed, or the whole cluster is gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
-    """The resources of one unit."""
-
-    cpus: int
-    gpus: float
-
-
 class RaySession:
     """A running Ray: a local one, or a cluster that was joined.
 
@@ -65,22 +63,33 @@ class RaySession:
         address: the cluster's address; None starts a local Ray on this machine.
         resources: the resources of each unit.
         before_restart: called before this process is replaced although its main thread hangs in a call to Ray.
+        wait: seconds to wait on a cluster without room for a unit; None waits as long as it takes.
+        ship_code: send this machine's code of goal-sweep to the cluster's workers.
     """
 
     def __init__(
-        self, address: str | None, resources: Resources, before_restart: Callable[[], None] = lambda: None
+        self,
+        address: str | None,
+        resources: Resources,
+        before_restart: Callable[[], None] = lambda: None,
+        *,
+        wait: float | None = None,
+        ship_code: bool = False,
     ) -> None:
         self.address, self.resources, self._before_restart = address, resources, before_restart
+        self.wait, self._ship_code = wait, ship_code
+        self._avoided: AvoidedMachines | None = None
 
     def __enter__(self) -> Self:
-        """Start or join Ray, and check that some machine has room for a unit.
+        """Start or join Ray, and check that a unit may fit.
 
         Raises:
-            DeviceError: no machine of the cluster has the resources of a unit.
-            GoalError: the cluster cannot be reached.
+            DeviceError: no machine of the cluster has the resources of a unit, and none may come.
+            UnfinishedError: the cluster does not answer, or Ray did not start.
+            GoalError: the cluster refuses this machine.
             KeyboardInterrupt: SIGTERM came while Ray started.
         """
-        settings = QUIET if self.address else {**QUIET, **LOOPBACK, **_own_token()}
+        settings = QUIET | (IN_JOB | reach(self.address) if self.address else LOOPBACK | _own_token())
         os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
         # Batch systems may signal every process of a job. Ray's own inherit this mask and go on while the cells save.
         signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_SIGNALS)
@@ -93,18 +102,18 @@ class RaySession:
                 log_to_driver=False,
                 logging_level="error",
                 include_dashboard=False if self.address is None else None,
-                **({"runtime_env": {"env_vars": _passed_on()}} if self.address else {}),
+                **({"runtime_env": self._environment()} if self.address else {}),
             )
         except SystemExit:  # from Ray's own handler of SIGTERM
             raise KeyboardInterrupt from None
         except Exception as error:  # Ray raises bare exceptions too, as when a node process does not come up in time
             if self.address is None:  # one of its processes was killed while it started
                 raise RayLostError(f"Ray did not start on this machine: {first_line(error)}; {AGAIN}") from error
-            raise GoalError(f"cannot reach Ray at {self.address}: {first_line(error)}") from error
+            raise GoalError(f"cannot join Ray at {self.address}: {' '.join(str(error).split())}") from error
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _JOB_SIGNALS)
         try:
-            self._check_fit([node["Resources"] for node in ray.nodes() if node["Alive"]])
+            self._check_fit([Machine.of_ray(node) for node in ray.nodes() if node["Alive"]])
         except BaseException:
             ray.shutdown()
             raise
@@ -137,15 +146,31 @@ class RaySession:
                 restart_command(lost)
         end_process(f"error: {lost}", lost.status)
 
-    def _check_fit(self, nodes: list[dict[str, float]]) -> None:
-        need = self.resources
-        if any(node.get("CPU", 0) >= need.cpus and node.get("GPU", 0) >= need.gpus for node in nodes):
+    def _check_fit(self, machines: Sequence[Machine]) -> None:
+        if self.address is None:
+            check_possible(machines, self.resources, grows=False, wait=None)
             return
-        machines = {f"{node.get('CPU', 0):g} CPU and {node.get('GPU', 0):g} GPU" for node in nodes}
-        raise DeviceError(
-            f"a unit needs {need.cpus} CPU and {need.gpus:g} GPU (resources.cpus, resources.gpus), but no machine has "
-            f"both; they have {'; '.join(sorted(machines)) or 'nothing'}"
-        )
+        import ray
+        from ray.experimental.internal_kv import _internal_kv_get
+
+        status = second = None
+        with contextlib.suppress(Exception):  # of an interface that may change; then the machines alone decide
+            status = _internal_kv_get("__autoscaling_status")
+            place = ray._raylet.GCS_AUTOSCALER_STATE_NAMESPACE
+            second = _internal_kv_get(ray._raylet.GCS_AUTOSCALER_V2_ENABLED_KEY, namespace=place)
+        grows = has_autoscaler(status, second == b"1")
+        check_possible(machines, self.resources, grows=grows, wait=self.wait)
+
+    def avoided(self, say: Callable[[str], None]) -> AvoidedMachines:
+        """The machines that this session leaves alone."""
+        if self._avoided is None:
+            self._avoided = AvoidedMachines(self.resources, say)
+        return self._avoided
+
+    def _environment(self) -> dict[str, Any]:
+        """What the workers of a cluster get from this machine: some variables and, if asked, the code."""
+        packages = [str(Path(str(package.__file__)).parent) for package in (goal_core, sweeps, runners)]
+        return {"env_vars": _passed_on()} | ({"py_modules": packages} if self._ship_code else {})
 
 
 def _own_token() -> dict[str, str]:
@@ -158,7 +183,7 @@ def _own_token() -> dict[str, str]:
     with contextlib.suppress(OSError):  # an earlier launch may have let Ray write it
         if written.stat().st_mode & 0o077:
             written.chmod(0o600)
-    return {} if {_TOKEN, _TOKEN_PATH} & os.environ.keys() else {_TOKEN: secrets.token_hex(32)}
+    return {} if {TOKEN, TOKEN_PATH} & os.environ.keys() else {TOKEN: secrets.token_hex(32)}
 
 
 def _passed_on() -> dict[str, str]:

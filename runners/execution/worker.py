@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +13,9 @@ from functools import partial
 
 from goal_core.atomic import DamagedError
 from goal_core.data import Dataset
-from goal_core.errors import FencedError
+from goal_core.errors import FencedError, GoalError
 from goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed, UnitPlan, train_unit
-from runners.execution.inputs import InputsDifferError, open_inputs
+from runners.execution.inputs import InputsDifferError, UnfitMachineError, check_machine, check_software, open_inputs
 from runners.execution.verdict import judge
 from runners.store import (
     AlreadyDoneError,
@@ -55,6 +56,8 @@ class UnitJob:
     launch_id: str
     code: str
     """Hash of the driver's code; see `runners.execution.inputs.code_digest`."""
+    software: Mapping[str, str]
+    """The driver's versions; see `runners.execution.inputs.software`."""
     max_attempts: Mapping[Training, int]
     """Number of charged attempts allowed for each training, including those of earlier launches."""
     watchdog: int
@@ -73,6 +76,7 @@ def run_unit(
     *,
     node: str = "",
     node_lost: Callable[[str], bool] = lambda node: False,
+    elsewhere: bool = False,
 ) -> None:
     """Run the trainings of a unit that are not done yet.
 
@@ -87,13 +91,28 @@ def run_unit(
         send: passes events on to the driver.
         node: Ray's id of this machine.
         node_lost: whether the machine of a given id is gone.
+        elsewhere: whether another machine may train the unit if this one lacks something.
+
+    Raises:
+        UnfitMachineError: this machine lacks something, and another may train the unit. Nothing was claimed.
     """
     dataset: Dataset | Exception
     try:
+        if elsewhere:
+            check_machine(Store(job.store), job.launch_id, job.plan.device)
+            check_software(job.software)
         dataset = open_inputs(job.unit, job.code)
-    except InputsDifferError as error:
-        send([TrainingFailed(key=one.key, kind="inputs", reason=str(error), trace="") for one in job.unit.trainings])
-        return
+    except UnfitMachineError:
+        raise
+    except (GoalError, OSError) as error:
+        if elsewhere:
+            host = socket.gethostname()
+            raise UnfitMachineError(str(error) if host in str(error) else f"{host}: {error}") from error
+        if isinstance(error, InputsDifferError):
+            reason = str(error)
+            send([TrainingFailed(key=one.key, kind="inputs", reason=reason, trace="") for one in job.unit.trainings])
+            return
+        dataset = error
     except Exception as error:
         dataset = error  # of which each training fails, with an attempt that records it
     worker = _Worker(job, send, node, dataset)

@@ -16,8 +16,11 @@ from typing import Any
 from rich.console import Console
 
 from goal_core.atomic import DamagedError
+from goal_core.errors import UnfinishedError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
-from runners.execution.ray_session import RayLostError, Resources
+from runners.execution.capacity import Resources
+from runners.execution.joining import reach
+from runners.execution.ray_session import RayLostError
 from runners.execution.ray_tune import RayUnits
 from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
 from runners.launch.estimate import epoch_prices, lanes
@@ -82,6 +85,8 @@ def launch_sweep(
     todo = plan.startable(sweep.trainings, ahead=True)
     if todo:
         sweep.check_trainable()
+        if options.address:
+            reach(options.address)
         if unlike := sweep.unlike_published():
             view.note(f"warning: {unlike}")
         plan.progress.pace = Pace(epoch_prices(sweep), 1 if options.address else lanes(sweep, todo))
@@ -158,14 +163,15 @@ class Launcher:
         """Train, and return the exit status.
 
         Raises:
-            RayLostError: Ray has no machine left.
+            UnfinishedError: Ray has no machine left, or none with room for a unit.
         """
         self._write_cells()
         try:
             self._train()
-        except RayLostError:
+        except UnfinishedError as error:
             if self._signals.received is None:
-                self._end_running("Ray died")
+                lost = isinstance(error, RayLostError)
+                self._end_running("Ray died" if lost else "the cluster had no room for it")
                 raise
         except KeyboardInterrupt:  # a second signal, or one that came while no unit was running
             if self._signals.received is None:
@@ -199,9 +205,11 @@ class Launcher:
 
     def _train(self) -> None:
         resources = self._sweep.config.resources
-        needs = Resources(cpus=resources.cpus, gpus=resources.gpus)
+        needs = Resources(cpus=resources.cpus, gpus=resources.gpus, accelerator=resources.accelerator)
         withdraw = partial(self._sweep.store.drivers.bury, self._launch_id)
-        with self._view, RayUnits(self._options.address, needs, withdraw) as ray:
+        wait = None if self._options.wait is None else 60 * self._options.wait
+        units = RayUnits(self._options.address, needs, withdraw, wait=wait, ship_code=self._options.ship_code)
+        with self._view, units as ray:
             self._signals.install()
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
@@ -325,14 +333,15 @@ class Launcher:
         """Show a line to the user."""
         self._view.note(line)
 
-    def lost(self, job: UnitJob, error: str) -> None:
-        """Note that a worker died. Its trainings continue when Ray restarts the trial, or else in the next round."""
-        self._wind_down.ended(job)
-        if error:
-            self._abandoned.update(dict.fromkeys(job.unit.trainings, error))
-            self._view.note(f"{job.unit.label}: given up for this round: {error}")
-        else:
-            self._view.note(f"{job.unit.label}: its worker died; restarting from the last checkpoints")
+    def restarts(self, job: UnitJob, why: str, pause: float) -> None:
+        """Note that a worker died. Its trainings continue when Ray restarts the trial."""
+        when = f" in {pause:.0f} s" if pause else ""
+        self._view.note(f"{job.unit.label}: {why}; restarting from the last checkpoints{when}")
+
+    def given_up(self, job: UnitJob, error: str) -> None:
+        """Note that a unit's workers died too often. What is left of it may be tried again in the next round."""
+        self._abandoned.update(dict.fromkeys(job.unit.trainings, error))
+        self._view.note(f"{job.unit.label}: given up for this round: {error}")
 
     def _evicted(self, training: Training, kind: str, reason: str) -> None:
         if self._progress[training].state == "done":

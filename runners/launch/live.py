@@ -175,7 +175,7 @@ def overview(progress: SweepProgress, name: str, signs: Signs = RICH, judge: Jud
     parts: list[RenderableType] = [header(progress, name, live=False)]
     squares = False
     for block in progress.blocks():
-        counts = progress.counts(one.training for one in progress.standings if one.training.block == block)
+        counts = progress.counts_of(block)
         if counts["running"]:
             squares = True
             parts += [Text(), _titled(progress, block, signs)]
@@ -259,7 +259,7 @@ def _others(progress: SweepProgress, blocks: Sequence[Block], room: int) -> list
 
 
 def _counts(progress: SweepProgress, block: Block) -> str:
-    counts = progress.counts(one.training for one in progress.standings if one.training.block == block)
+    counts = progress.counts_of(block)
     rest = "".join(f", {counts[state]} {state}" for state in ("running", "failed") if counts[state])
     return f"{counts['done']} of {sum(counts.values())} done{rest}"
 

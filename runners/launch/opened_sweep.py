@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from goal_core import checkpoints
 from goal_core.data import Dataset, SplitCounts, check_origin, open_dataset, published_counts
 from goal_core.errors import ConfigError
-from runners.execution.inputs import code_digest
+from runners.execution.inputs import code_digest, software
 from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.progress import SweepProgress
 from runners.store import BEST, Store, TrainingStatus
@@ -96,6 +96,7 @@ class OpenedSweep(ResolvedSweep):
             store=str(self.store.root),
             launch_id=launch_id,
             code=code_digest(),
+            software=software(),
             max_attempts={one: resources.max_attempts + forgiven.get(one, 0) for one in unit.trainings},
             watchdog=resources.watchdog,
             shares=shares,

@@ -17,6 +17,10 @@ class LaunchOptions:
 
     address: str | None = None
     """Address of a Ray cluster; None trains on this machine."""
+    wait: float | None = None
+    """Minutes to wait on a cluster without room for a unit; None waits as long as it takes where room may come."""
+    ship_code: bool = False
+    """Send this machine's code of goal-sweep to the workers of a cluster."""
     failed: Literal["keep", "retry", "only"] = "keep"
     """Trainings without attempts left: keep them failed, also retry them, or retry only them."""
     force: bool = False

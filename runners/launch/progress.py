@@ -7,7 +7,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from runners.launch.pace import Pace, TimeLeft
@@ -41,6 +41,11 @@ class Standing:
         """Epochs of the stage."""
         return self.training.stage.epochs
 
+    @property
+    def left(self) -> int:
+        """Epochs still to do: none once it is done or has failed."""
+        return self.epochs - self.epoch if self.state in ("waiting", "running") else 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridCell:
@@ -59,7 +64,7 @@ class GridCell:
 
 
 class SweepProgress:
-    """The state of every training of one sweep.
+    """The state of every training of one sweep. What is asked at every event costs the same however many there are.
 
     Args:
         trainings: all trainings, in the sweep's order.
@@ -67,6 +72,20 @@ class SweepProgress:
 
     def __init__(self, trainings: Sequence[Training]) -> None:
         self._standings = {training: Standing(training) for training in trainings}
+        self._blocks: dict[Block, list[Standing]] = {}
+        self._later: dict[Training, list[Training]] = {}
+        """The trainings that start from each training's weights."""
+        self._counts = Counter[State]({"waiting": len(self._standings)})
+        self._total = 0
+        """Epochs in all."""
+        self._left = Counter[str]()
+        """Epochs that waiting and running trainings still have to do, by stage."""
+        for standing in self._standings.values():
+            self._blocks.setdefault(standing.training.block, []).append(standing)
+            if standing.training.before is not None:
+                self._later.setdefault(standing.training.before, []).append(standing.training)
+            self._total += standing.epochs
+            self._left[standing.training.stage.name] += standing.left
         self.started = time.monotonic()
         self.pace = Pace()
 
@@ -79,10 +98,19 @@ class SweepProgress:
         """The state of every training, in the sweep's order."""
         return list(self._standings.values())
 
+    def _move(self, standing: Standing, state: State, epoch: int | None = None) -> None:
+        """Give a training another state and, if given, another number of epochs done."""
+        self._counts[standing.state] -= 1
+        stage = standing.training.stage.name
+        self._left[stage] -= standing.left
+        standing.state, standing.epoch = state, standing.epoch if epoch is None else epoch
+        self._counts[state] += 1
+        self._left[stage] += standing.left
+
     def running(self, training: Training, epoch: int, best_rsum: float = float("nan")) -> None:
         """Note that a training runs, with some epochs done already, the best of which had this val/rsum."""
         standing = self[training]
-        standing.state, standing.epoch = "running", epoch
+        self._move(standing, "running", epoch)
         standing.best_rsum = _higher(standing.best_rsum, best_rsum)
 
     def epoch_done(self, training: Training, epoch: int, metrics: Mapping[str, float]) -> None:
@@ -90,23 +118,24 @@ class SweepProgress:
         standing = self[training]
         if epoch > standing.epoch:  # one epoch, also where the training continues an earlier launch's
             self.pace.epoch_done(training.stage.name)
-        standing.state, standing.epoch, standing.val_rsum = "running", epoch, metrics.get("val/rsum", float("nan"))
+        self._move(standing, "running", epoch)
+        standing.val_rsum = metrics.get("val/rsum", float("nan"))
         standing.best_rsum = _higher(standing.best_rsum, standing.val_rsum)
 
     def done(self, training: Training, result: Mapping[str, Any], imported: str = "") -> None:
         """Note that a training is done, here or in the store that an archive came from."""
         standing = self[training]
-        standing.imported = imported
-        standing.state, standing.epoch, standing.test = "done", standing.epochs, result["metrics"]
+        self._move(standing, "done", standing.epochs)
+        standing.imported, standing.test = imported, result["metrics"]
         standing.best_rsum = standing.test.get("val/rsum", standing.best_rsum)
 
     def failed(self, training: Training, reason: str) -> None:
         """Note that a training failed. The stages after it cannot start and fail too."""
         standing = self[training]
-        standing.state, standing.reason = "failed", reason
-        for later in self._standings.values():
-            if later.training.before == training:
-                self.failed(later.training, f"its {training.stage.name} stage failed")
+        self._move(standing, "failed")
+        standing.reason = reason
+        for later in self._later.get(training, ()):
+            self.failed(later, f"its {training.stage.name} stage failed")
 
     def damaged(self, training: Training, reason: str) -> None:
         """Note that a file of a finished training is damaged, so that it must be trained again."""
@@ -115,35 +144,36 @@ class SweepProgress:
 
     def waiting(self, training: Training) -> None:
         """Note that a training will be tried again."""
-        self[training].state = "waiting"
+        self._move(self[training], "waiting")
 
     def restart(self, training: Training) -> None:
         """Note that a finished training will be repeated from its first epoch."""
-        self._standings[training] = Standing(training)
+        standing, fresh = self[training], Standing(training)
+        self._move(standing, "waiting", 0)
+        for item in fields(Standing):
+            setattr(standing, item.name, getattr(fresh, item.name))
 
     def counts(self, trainings: Iterable[Training] | None = None) -> dict[State, int]:
         """Count the trainings in each state."""
-        chosen = [self[training].state for training in (self._standings if trainings is None else trainings)]
+        chosen = self._counts if trainings is None else Counter(self[training].state for training in trainings)
         states: tuple[State, ...] = ("done", "running", "waiting", "failed")
-        return {state: chosen.count(state) for state in states}
+        return {state: chosen[state] for state in states}
+
+    def counts_of(self, block: Block) -> dict[State, int]:
+        """Count the trainings of a block in each state."""
+        return self.counts(one.training for one in self._blocks[block])
 
     def share_done(self) -> float:
         """Share of the epochs that are done, 0 to 1. All epochs of a failed training count as done."""
-        total = sum(standing.epochs for standing in self.standings)
-        gone = sum(one.epochs if one.state == "failed" else one.epoch for one in self.standings)
-        return gone / total if total else 1.0
+        return 1 - self._left.total() / self._total if self._total else 1.0
 
     def left(self) -> TimeLeft | None:
         """The time left; None if it is not known yet."""
-        epochs: Counter[str] = Counter()
-        for one in self.standings:
-            if one.state in ("waiting", "running"):
-                epochs[one.training.stage.name] += one.epochs - one.epoch
-        return self.pace.left(epochs, self.counts()["running"])
+        return self.pace.left(self._left, self.counts()["running"])
 
     def blocks(self) -> list[Block]:
         """The blocks, ordered by stage, then by cell."""
-        return list(dict.fromkeys(training.block for training in self._standings))
+        return list(self._blocks)
 
     def digest(self) -> str:
         """16 hex digits that change when the set of trainings changes, or the state or result of any of them."""
@@ -170,10 +200,9 @@ class SweepProgress:
     def seeds(self, block: Block) -> dict[tuple[str, str], list[Standing]]:
         """The state of each seed of each objective of a block, by (pair, triplet)."""
         seeds: dict[tuple[str, str], list[Standing]] = {}
-        for standing in self.standings:
+        for standing in self._blocks[block]:
             objective = standing.training.cell.objective
-            if standing.training.block == block:
-                seeds.setdefault((objective.pair, objective.triplet), []).append(standing)
+            seeds.setdefault((objective.pair, objective.triplet), []).append(standing)
         return seeds
 
 

@@ -10,7 +10,7 @@ from runners.store.lease import LeaseLostError
 from runners.store.result_content import METRICS, RESULT
 from runners.store.status import State, TrainingStatus
 from runners.store.store import Store
-from runners.store.training_folder import AlreadyDoneError, TrainingFolder, end_attempt
+from runners.store.training_folder import AlreadyDoneError, TrainingFolder, end_attempt, forgive
 from runners.store.versions import digest
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "charged_failures",
     "digest",
     "end_attempt",
+    "forgive",
     "was_cut_off",
 ]

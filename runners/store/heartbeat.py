@@ -305,7 +305,7 @@ class Heartbeat:
             self._drivers.bury(self.id)
             # Two drivers that start at the same moment see each other and both step back. Each then tries again after a
             # random time.
-            if not tries_left or time.time() - self._started(rival) > 5:
+            if not tries_left or self._runs_for(rival) > 5:
                 raise LeaseHeldError(self._refusal(rival, wanted))
             time.sleep(random.uniform(0.1, 1.5))
 
@@ -342,8 +342,10 @@ class Heartbeat:
             f"wait until it ends, or stop it there with: kill {rival.process.pid}"
         )
 
-    def _started(self, other: DriverState) -> float:
-        return float((_record(self._drivers.folder / f"{other.launch_id}.json") or {}).get("started", 0))
+    def _runs_for(self, other: DriverState) -> float:
+        """Seconds since another driver started: until its last sign of life by its own clock, and since then."""
+        record = _record(self._drivers.folder / f"{other.launch_id}.json") or {}
+        return other.age + float(record.get("renewed", 0)) - float(record.get("started", 0))
 
     def _beat(self) -> None:
         failing = False

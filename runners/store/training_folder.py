@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,19 @@ def end_attempt(
     )
     folder.attempts.update(ending)
     return True
+
+
+def forgive(folder: TrainingFolder, launch_id: str, node: str) -> None:
+    """Stop charging a training for its attempts on a machine that turned out to be at fault.
+
+    Args:
+        folder: the training's folder.
+        launch_id: the driver's launch; attempts of other launches are not changed.
+        node: Ray's id of the machine.
+    """
+    for record in folder.attempts.all():
+        if record.launch_id == launch_id and record.node == node and record.charged:
+            folder.attempts.update(replace(record, charged=False))
 
 
 def _remove(path: Path) -> None:

@@ -37,7 +37,7 @@ execution: {sharing: trunk}
 class InProcess:
     """Stands for Ray: runs the units one after the other in this process."""
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, *arguments: object, **options: object) -> None:
         self.arguments = arguments
 
     def __enter__(self) -> InProcess:

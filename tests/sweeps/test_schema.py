@@ -106,11 +106,13 @@ def test_models_are_one_for_each_backbone() -> None:
         SweepModel(backbones=())
 
 
-@pytest.mark.parametrize("wrong", [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 2}, {"max_attempts": 0}, {"watchdog": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 2}, {"max_attempts": 0}, {"watchdog": -1}, {"accelerator": "A100"}]
+)
 def test_resources(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ResourceConfig(**wrong)  # type: ignore[arg-type]
-    assert ResourceConfig(gpus=0.25).gpus == 0.25
+    assert ResourceConfig(gpus=0.25, accelerator="A100").accelerator == "A100"
 
 
 def test_limit_without_sharing() -> None:

@@ -15,7 +15,7 @@ from tests.helpers.paths import ROOT
 
 _LAUNCH = """
 import json, os, psutil
-from runners.execution.ray_session import Resources
+from runners.execution.capacity import Resources
 from runners.execution.ray_tune import RayUnits
 
 with RayUnits(None, Resources(cpus=1, gpus=0)):

@@ -145,7 +145,7 @@ def test_force_moves_nothing_before_ray_and_tracking_are_ready(tmp_path: Path, m
     monkeypatch.setattr("runners.launch.launcher.epoch_prices", lambda sweep: {})
 
     class NoRay(NoTracking):
-        def __init__(self, *arguments: object) -> None:
+        def __init__(self, *arguments: object, **options: object) -> None:
             raise GoalError("cannot reach Ray")
 
     monkeypatch.setattr("runners.launch.launcher.RayUnits", NoRay)
@@ -196,7 +196,7 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
     class OneRound(NoTracking):
         """Stands in for Ray and trains what is ready, once, in this process."""
 
-        def __init__(self, *arguments: object) -> None:
+        def __init__(self, *arguments: object, **options: object) -> None:
             pass
 
         def __enter__(self) -> OneRound:

@@ -85,6 +85,16 @@ def test_drivers_started_in_the_same_instant_do_not_both_run(store):
         launch.close()
 
 
+@pytest.mark.parametrize("clock", [-600, 0, 600])
+def test_a_driver_that_starts_in_the_same_instant_may_have_another_clock(store, clock):
+    """Both step back. The other one does not come again here, so this one must try again."""
+    theirs = time.time() + clock
+    path = foreign_launch(store, "F", keys=["k"], started=theirs, renewed=theirs)
+    threading.Timer(0.05, path.unlink).start()
+    with store.heartbeat("s") as launch:
+        launch.start(["k"])
+
+
 @pytest.mark.parametrize(
     ("age", "taken_over"), [(0, False), (50, False), (70, True), (-50, False), (-86_400, True), (86_400, True)]
 )

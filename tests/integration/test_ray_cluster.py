@@ -1,0 +1,250 @@
+"""Launches on real Ray clusters of several nodes: room that comes and goes, memory, and machines that are unfit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.launches import (
+    attempts,
+    check_mlflow,
+    command,
+    records_of,
+    results,
+    run_by_every_process,
+    sweep_in,
+    tampered_trainer,
+)
+from tests.helpers.paths import ROOT
+from tests.helpers.ray_nodes import Cable, RayCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+SLOWLY = "time.sleep(0.5)"
+
+
+class Launch:
+    """A launch in a process of its own, and what it has said."""
+
+    def __init__(self, folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        self._log = folder / f"launch-{time.monotonic_ns()}.log"
+        own = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command("launch", "tiny.yaml", *arguments), cwd=folder, env={**own, **(environment or {})},
+                stdout=log, stderr=log,
+            )  # fmt: skip
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def says(self, text: str, within: float = 180, times: int = 1) -> None:
+        """Wait until it has said something so many times."""
+        deadline = time.monotonic() + within
+        while self.said.count(text) < times:
+            assert self.process.poll() is None, (
+                f"it ended with {self.process.returncode} without {text!r}:\n{self.said}"
+            )
+            assert time.monotonic() < deadline, f"no {text!r} within {within} s:\n{self.said}"
+            time.sleep(0.1)
+
+    def ends(self, status: int = 0, within: float = 600) -> None:
+        """Wait for its end."""
+        assert self.process.wait(timeout=within) == status, self.said
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RayCluster]:
+    """A head without a CPU and without a worker."""
+    with RayCluster(tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+def charged(folder: Path) -> int:
+    return sum(
+        one["charged"] for stage in ("frozen", "finetune") for all_ in attempts(folder, stage).values() for one in all_
+    )
+
+
+def check_equal(folder: Path, unbroken: Path) -> None:
+    assert results(folder) == results(unbroken)
+    assert records_of(folder) == records_of(unbroken)
+    check_mlflow(folder)
+
+
+def test_a_cluster_without_workers_is_waited_for_and_so_is_one_that_loses_its_only_worker(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    folder = sweep_in(tmp_path / "run")
+    slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
+    launch = Launch(folder, "--address", cluster.address)
+    launch.says("waiting for capacity: a unit needs 1 CPU and 0 GPU, and the cluster has 0 CPU and 0 GPU now")
+    first = cluster.add("first", PYTHONPATH=slow)
+    launch.says("epoch 1/")
+    launch.says("there is room for a unit again")
+    first.kill()
+    launch.says("its worker died")
+    launch.says("waiting for capacity", times=2)
+    cluster.add("second")
+    launch.ends()
+    assert launch.said.count("waiting for capacity") == 2
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+
+
+def test_a_wait_has_an_end_where_the_user_wants_one_and_none_begins_where_nothing_can_come(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    folder = sweep_in(tmp_path / "run")
+    launch = Launch(folder, "--address", cluster.address, "--wait", "0.2")
+    launch.ends(75)
+    assert "no room for a unit for 0.2 min (--wait)" in launch.said.splitlines()[-1]
+    cluster.add("small")
+    launch = Launch(folder, "--address", cluster.address, "--set", "resources.cpus=64")
+    launch.ends(2)
+    assert launch.said.splitlines()[-1].startswith("error: a unit needs 64 CPU and 0 GPU (resources.*), but no machine")
+
+
+def test_a_worker_that_ray_ends_for_want_of_memory_is_started_again_later_and_costs_nothing(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    folder = sweep_in(tmp_path / "run")
+    full = {"RAY_memory_usage_threshold": "0.01", "RAY_memory_monitor_refresh_ms": "100"}
+    starved = cluster.add("starved", **full)
+    launch = Launch(folder, "--address", cluster.address)
+    ended = "Ray ended its worker, because the memory of the machine was nearly full"
+    launch.says(f"{ended}; restarting from the last checkpoints in 10 s")
+    launch.says(f"{ended}; restarting from the last checkpoints in 20 s")
+    starved.kill()
+    cluster.add("second")
+    launch.ends()
+    assert "internal error" not in launch.said
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+
+
+def test_machines_that_lack_the_store_the_code_or_the_versions_are_left_alone(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    """They see another disk: what the driver finds at a path is not there, or is something else."""
+    folder = sweep_in(tmp_path / "run")
+    other = run_by_every_process(tmp_path / "site", OTHER_TORCH)["PYTHONPATH"]
+    blind = run_by_every_process(tmp_path / "blind", BLIND.replace("STORE", str(folder / "goal-sweep-store")))[
+        "PYTHONPATH"
+    ]
+    cluster.add("other", PYTHONPATH=other)
+    cluster.add("blind", PYTHONPATH=blind)
+    launch = Launch(folder, "--address", cluster.address)
+    launch.ends(2)
+    last = launch.said.splitlines()[-1]
+    assert last.startswith("error: no machine of the cluster can train this sweep: "), launch.said
+    assert "has other versions than the machine that launched the sweep: torch 0.1, not " in last
+    assert f"does not see the store of the launch at {folder / 'goal-sweep-store'}" in last
+    cluster.add("fit")
+    launch = Launch(folder, "--address", cluster.address)
+    launch.ends()
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+
+
+OTHER_TORCH = """
+import importlib.metadata
+version = importlib.metadata.version
+importlib.metadata.version = lambda name: "0.1" if name == "torch" else version(name)
+"""
+BLIND = """
+import pathlib
+stat = pathlib.Path.stat
+def blind(self, **options):
+    if str(self).startswith("STORE"):
+        raise FileNotFoundError(2, "No such file or directory", str(self))
+    return stat(self, **options)
+pathlib.Path.stat = blind
+"""
+
+
+def test_code_that_was_changed_is_sent_along_when_asked_and_refused_otherwise(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    for package in ("goal_core", "sweeps", "runners"):
+        shutil.copytree(ROOT / package, old / package)
+    (old / "runners" / "added.py").write_text("# another version")
+    cluster.add("old", PYTHONPATH=str(old))
+    folder = sweep_in(tmp_path / "run")
+    launch = Launch(folder, "--address", cluster.address)
+    launch.ends(2)
+    assert "has other code of goal-sweep" in launch.said.splitlines()[-1]
+    launch = Launch(folder, "--address", cluster.address, "--ship-code")
+    launch.ends()
+    check_equal(folder, unbroken)
+
+
+def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    folder = sweep_in(tmp_path / "run")
+    cluster.add("first", PYTHONPATH=tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"])
+    launch = Launch(folder, "--address", cluster.address)
+    launch.says("epoch 2/")
+    cluster.head.kill()
+    launch.ends(75, within=120)
+    assert "Ray's head process does not answer; run the same command again to continue" in launch.said.splitlines()[-1]
+    with RayCluster(tmp_path / "again", cpus=1) as again:
+        launch = Launch(folder, "--address", again.address)
+        launch.ends()
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+
+
+def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(
+    cluster: RayCluster, unbroken: Path, tmp_path: Path
+) -> None:
+    folder = sweep_in(tmp_path / "run")
+    slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
+    node = cluster.add("first", PYTHONPATH=slow)
+    launch = Launch(folder, "--address", cluster.address)
+    launch.says("epoch 2/")
+    launch.process.kill()
+    launch.process.wait()
+    deadline = time.monotonic() + 60
+    while node.processes("ray::Implicit") and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert not node.processes("ray::Implicit")
+    node.kill()
+    cluster.add("second")
+    launch = Launch(folder, "--address", cluster.address)
+    launch.ends()
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and the package iproute2")
+def test_a_machine_that_is_cut_off_and_comes_back_writes_nothing_late(unbroken: Path, tmp_path: Path) -> None:
+    folder = sweep_in(tmp_path / "run")
+    slow = tampered_trainer(tmp_path / "site", SLOWLY)["PYTHONPATH"]
+    noticed_soon = {
+        "RAY_health_check_period_ms": "1000",
+        "RAY_health_check_timeout_ms": "1000",
+        "RAY_health_check_failure_threshold": "3",
+    }
+    with Cable("goalcut") as cable, RayCluster(tmp_path / "cluster", 0, noticed_soon, cable.here) as cluster:
+        cluster.add("far", 1, cable, PYTHONPATH=slow)
+        launch = Launch(folder, "--address", cluster.address)
+        launch.says("epoch 2/")
+        cluster.add("near", PYTHONPATH=slow)
+        cable.cut()
+        launch.says("its worker died", within=120)
+        launch.says("epoch 4/")
+        cable.mend()
+        launch.ends()
+    check_equal(folder, unbroken)
+    assert charged(folder) == 0
+    frozen = attempts(folder)
+    assert [[one["outcome"] for one in all_] for all_ in frozen.values()] == [["lost", "done"]] * 2

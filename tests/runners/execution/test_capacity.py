@@ -1,0 +1,118 @@
+"""When a launch waits for room on a cluster, what it says, and when it does not wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from goal_core.errors import DeviceError
+from runners.execution.capacity import (
+    BUSY_S,
+    REPEAT_S,
+    CapacityWatch,
+    Machine,
+    NoCapacityError,
+    Resources,
+    check_possible,
+    has_autoscaler,
+)
+
+NEED = Resources(cpus=2, gpus=0.5, accelerator="A100")
+
+
+def machine(name: str, cpus: float = 0, gpus: float = 0, kind: str = "") -> Machine:
+    resources = {"CPU": cpus, "GPU": gpus} | ({f"accelerator_type:{kind}": 1.0} if kind else {})
+    return Machine(id=name, host=name, address="10.0.0.1", resources=resources)
+
+
+HEAD, SMALL, OTHER = machine("head"), machine("small", 8, 0), machine("other", 8, 1, "T4")
+RIGHT = machine("right", 8, 1, "A100")
+
+
+def test_a_unit_asks_for_its_part_of_a_gpu_of_its_kind() -> None:
+    assert NEED.bundle == {"CPU": 2.0, "GPU": 0.5, "accelerator_type:A100": 0.001}
+    assert Resources(cpus=1, gpus=0).bundle == {"CPU": 1.0}
+    assert [one.fits(NEED) for one in (HEAD, SMALL, OTHER, RIGHT)] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("machines", "grows", "wait", "refused"),
+    [
+        ([HEAD], False, None, False),  # no worker yet
+        ([HEAD, RIGHT], False, None, False),
+        ([HEAD, SMALL, OTHER], False, None, True),
+        ([HEAD, SMALL, OTHER], True, None, False),
+        ([HEAD, SMALL, OTHER], False, 60.0, False),
+    ],
+)
+def test_only_what_can_never_come_is_refused(
+    machines: Sequence[Machine], grows: bool, wait: float | None, refused: bool
+) -> None:
+    if not refused:
+        check_possible(machines, NEED, grows=grows, wait=wait)
+        return
+    with pytest.raises(DeviceError) as raised:
+        check_possible(machines, NEED, grows=grows, wait=wait)
+    assert "a unit needs 2 CPU and 0.5 GPU of type A100" in str(raised.value)
+    assert "its machines have 8 CPU and 0 GPU; 8 CPU and 1 GPU (T4)" in str(raised.value)
+
+
+def test_an_autoscaler_shows_in_the_kinds_of_its_machines() -> None:
+    def status(kind: str) -> bytes:
+        return json.dumps({"autoscaler_report": {"node_type_mapping": {"abc": kind}}}).encode()
+
+    assert has_autoscaler(status("gpu_worker"), is_version_2=False)
+    assert not has_autoscaler(status("node_abc"), is_version_2=False)
+    assert has_autoscaler(None, is_version_2=True)
+    for broken in (None, b"", b"not json", b"[]", b'{"autoscaler_report": null}'):
+        assert not has_autoscaler(broken, is_version_2=False)
+
+
+class Cluster:
+    """A watch with a clock of its own."""
+
+    def __init__(self, wait: float | None = None) -> None:
+        self.now, self.said = 0.0, list[str]()
+        self.watch = CapacityWatch(NEED, self.said.append, wait, clock=lambda: self.now)
+
+    def waits(self, seconds: float, machines: Sequence[Machine], running: int = 0) -> None:
+        for _ in range(round(seconds)):
+            self.now += 1
+            self.watch.check(machines, running=running)
+
+
+def test_no_room_is_said_at_once_repeated_rarely_and_its_end_is_said_too() -> None:
+    cluster = Cluster()
+    cluster.waits(1, [HEAD])
+    assert cluster.said == [
+        "waiting for capacity: a unit needs 2 CPU and 0.5 GPU of type A100, and the cluster has 0 CPU and 0 GPU now"
+    ]
+    cluster.waits(REPEAT_S - 2, [HEAD])
+    assert len(cluster.said) == 1
+    cluster.waits(3, [HEAD])
+    assert len(cluster.said) == 2
+    cluster.waits(5, [HEAD, RIGHT])
+    assert cluster.said[2:] == ["there is room for a unit again"]
+    cluster.waits(5, [HEAD, RIGHT], running=1)
+    cluster.waits(1, [HEAD])  # the machine is lost
+    assert cluster.said[3].startswith("waiting for capacity")
+
+
+def test_machines_that_others_use_are_waited_for_too() -> None:
+    cluster = Cluster()
+    cluster.waits(BUSY_S - 1, [RIGHT])
+    assert cluster.said == []
+    cluster.waits(2, [RIGHT])
+    assert "1 machines of that size are taken by others, or starting" in cluster.said[0]
+
+
+def test_a_wait_ends_when_the_user_wanted_it_to_end() -> None:
+    cluster = Cluster(wait=120)
+    cluster.waits(119, [HEAD])
+    cluster.waits(100, [RIGHT], running=1)
+    cluster.waits(120, [HEAD])
+    with pytest.raises(NoCapacityError, match=r"no room for a unit for 2 min \(--wait\): a unit needs"):
+        cluster.waits(2, [HEAD])
+    assert NoCapacityError.status == 75

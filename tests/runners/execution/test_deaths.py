@@ -1,0 +1,81 @@
+"""What ended a worker, how long its unit waits, and when it is given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from runners.execution.deaths import (
+    IDLE_DEATHS,
+    LONGEST_MEMORY_PAUSE_S,
+    LONGEST_PAUSE_S,
+    MEMORY_DEATHS,
+    Death,
+    Deaths,
+    Kind,
+    read_death,
+)
+
+ID = "ab" * 28
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("ray.exceptions.RayActorError: OutOfMemoryError: killed due to the node running low on memory", "memory"),
+        ("ray.exceptions.ActorDiedError: The actor died because its node has died. Node Id: x", "machine"),
+        ("runners.execution.inputs.UnfitMachineError: host: no such folder", "unfit"),
+        ("ray.exceptions.ActorDiedError: The actor died unexpectedly. Worker exit type: SYSTEM_ERROR", "died"),
+        ("", "died"),
+    ],
+)  # fmt: skip
+def test_rays_words_are_told_apart(text: str, kind: Kind) -> None:
+    death = read_death(f"Traceback\n  line\n{text} {ID}\n")
+    assert death.kind == kind
+    assert death.ids == {ID}
+
+
+def pauses(kind: Kind, number: int, *, began: bool = False) -> tuple[list[float], list[bool]]:
+    deaths, death = Deaths(), Death(kind=kind, line="")
+    seconds, hopeless = [], []
+    for _ in range(number):
+        seconds.append(deaths.pause(1, death, began=began, progressed=False))
+        hopeless.append(deaths.is_hopeless(1))
+    return seconds, hopeless
+
+
+def test_workers_that_die_before_they_begin_wait_longer_each_time_and_are_given_up_after_minutes() -> None:
+    seconds, hopeless = pauses("died", IDLE_DEATHS - 1)
+    assert seconds == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE_S]
+    assert hopeless == [False] * (IDLE_DEATHS - 2) + [True]
+
+
+def test_a_full_memory_is_waited_for_much_longer() -> None:
+    seconds, hopeless = pauses("memory", MEMORY_DEATHS - 1)
+    assert seconds[:4] == [10, 20, 40, 80]
+    assert max(seconds) == LONGEST_MEMORY_PAUSE_S
+    assert sum(seconds) > 1800
+    assert hopeless == [False] * (MEMORY_DEATHS - 2) + [True]
+
+
+@pytest.mark.parametrize("kind", ["unfit", "machine"])
+def test_what_a_machine_does_neither_waits_nor_counts(kind: Kind) -> None:
+    assert pauses(kind, 50) == ([0.0] * 50, [False] * 50)
+
+
+def test_deaths_after_an_attempt_began_are_left_to_the_store() -> None:
+    assert pauses("died", 50, began=True) == ([0.0] * 50, [False] * 50)
+
+
+def test_progress_forgets_the_deaths_before_it() -> None:
+    deaths, death = Deaths(), Death(kind="memory", line="")
+    assert [deaths.pause(1, death, began=True, progressed=at == 3) for at in range(5)] == [10, 20, 40, 10, 20]
+
+
+def test_memory_that_neighbours_may_have_filled_is_blamed_on_nobody_but_not_for_ever() -> None:
+    deaths, memory, other = Deaths(), Death(kind="memory", line=""), Death(kind="died", line="")
+    assert deaths.is_blameless(1, memory, neighbours=1)
+    assert not deaths.is_blameless(1, memory, neighbours=0)
+    assert not deaths.is_blameless(1, other, neighbours=1)
+    for _ in range(MEMORY_DEATHS):
+        deaths.pause(1, memory, began=True, progressed=False)
+    assert not deaths.is_blameless(1, memory, neighbours=1)

@@ -1,0 +1,146 @@
+"""What a user hears when a Ray cluster cannot be joined: one line, soon, and what to do."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from goal_core.errors import GoalError, UnfinishedError
+from runners.execution import joining
+from runners.execution.joining import MODE, TOKEN, TOKEN_PATH, reach
+
+REFUSED = "Traceback\nray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: Authentication token is missing"
+Head = Callable[[str], str]
+
+
+@pytest.fixture(autouse=True)
+def _without_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (MODE, TOKEN, TOKEN_PATH):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(joining, "TOKEN_FILE", str(tmp_path / "auth_token"))
+    reach.cache_clear()
+
+
+def a_head(monkeypatch: pytest.MonkeyPatch, answer: Head) -> list[str]:
+    """A head process that answers a mode with what Ray says, or with nothing. Returns the modes it was asked in."""
+    asked: list[str] = []
+
+    def run(command: list[str], *, env: dict[str, str], **options: object) -> SimpleNamespace:
+        asked.append(env[MODE])
+        said = answer(env[MODE])
+        return SimpleNamespace(returncode=bool(said), stderr=said)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(joining, "_connect", lambda host, port: None)
+    return asked
+
+
+def an_open_head(mode: str) -> str:
+    return ""
+
+
+def a_guarded_head(mode: str) -> str:
+    return "" if mode == "token" else REFUSED
+
+
+def test_a_head_without_a_token_is_joined_without_one_also_by_a_user_who_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(TOKEN, "a" * 32)
+    assert a_head(monkeypatch, an_open_head) == []
+    assert reach("head:6379") == {MODE: "disabled"}
+    # To one who insists on it, the head's own calls would look like those of a stranger.
+    reach.cache_clear()
+    monkeypatch.setenv(MODE, "token")
+    with pytest.raises(GoalError, match="asks for no token, but RAY_AUTH_MODE is token here"):
+        reach("head:6379")
+
+
+@pytest.mark.parametrize("where", ["variable", "named file", "usual file"])
+def test_a_token_is_used_wherever_the_user_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    file = tmp_path / ("auth_token" if where == "usual file" else "elsewhere")
+    if where == "variable":
+        monkeypatch.setenv(TOKEN, "a" * 32)
+    else:
+        file.write_text("a" * 32)
+        if where == "named file":
+            monkeypatch.setenv(TOKEN_PATH, str(file))
+    asked = a_head(monkeypatch, a_guarded_head)
+    assert reach("head:6379") == {MODE: "token"}
+    assert reach("head:6379") == {MODE: "token"}
+    assert asked == ["disabled", "token"]  # and the answer is remembered
+
+
+def test_a_missing_a_wrong_and_a_disabled_token_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    a_head(monkeypatch, lambda mode: REFUSED)
+    with pytest.raises(GoalError, match="asks for a token, and there is none here: set RAY_AUTH_TOKEN or"):
+        reach("head:6379")
+    monkeypatch.setenv(TOKEN, "a" * 32)
+    with pytest.raises(GoalError, match="refuses the token in RAY_AUTH_TOKEN; it must be"):
+        reach("head:6379")
+    monkeypatch.setenv(MODE, "disabled")
+    with pytest.raises(GoalError, match="asks for a token, but RAY_AUTH_MODE is disabled here"):
+        reach("head:6379")
+    monkeypatch.delenv(MODE)
+    monkeypatch.delenv(TOKEN)
+    monkeypatch.setenv(TOKEN_PATH, str(tmp_path / "gone"))
+    with pytest.raises(GoalError, match=r"RAY_AUTH_TOKEN_PATH names .*gone, which cannot be read"):
+        reach("head:6379")
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "line"),
+    [
+        (
+            "RuntimeError: Ray version mismatch: cluster has Ray version 2.50.0, not 2.60.0",
+            GoalError,
+            "another version",
+        ),
+        ("ConnectionError: Could not find any running Ray instance. Please", UnfinishedError, "no Ray runs on this"),
+        ("x: Found multiple active Ray instances: {'a:1', 'b:2'}.", GoalError, "multiple active Ray instances: {'a:1'"),
+        (
+            "ray.exceptions.RpcError: http2 header with status: 404",
+            UnfinishedError,
+            "does not answer: ray.exceptions.Rpc",
+        ),
+    ],
+)
+def test_what_ray_says_becomes_one_line(
+    monkeypatch: pytest.MonkeyPatch, said: str, error: type[GoalError], line: str
+) -> None:
+    a_head(monkeypatch, lambda mode: f"Traceback\n  some file\n{said}\n")
+    with pytest.raises(GoalError) as raised:
+        reach("auto")
+    assert line in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert isinstance(raised.value, UnfinishedError) is (error is UnfinishedError)
+
+
+def test_a_dead_address_ends_at_once_and_the_same_command_may_succeed_later() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    began = time.monotonic()
+    with pytest.raises(UnfinishedError, match=rf"no Ray cluster at 127.0.0.1:{port} \(Connection refused\)"):
+        reach(f"127.0.0.1:{port}")
+    assert time.monotonic() - began < 2
+
+
+def test_a_port_that_does_not_speak_rays_language_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        with pytest.raises(UnfinishedError, match="takes connections, but does not answer as a Ray head process does"):
+            reach(f"127.0.0.1:{mute.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("address", ["ray://head:10001", "http://head:8265", "head", "head:", ":6379", "head:x"])
+def test_an_address_of_something_else_is_refused_with_the_form_that_it_must_have(address: str) -> None:
+    with pytest.raises(GoalError, match="host:port of the head process"):
+        reach(address)

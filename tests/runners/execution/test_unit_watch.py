@@ -1,0 +1,158 @@
+"""What the driver makes of starts, reports and deaths on a cluster, without Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goal_core.errors import DeviceError
+from goal_core.training import EpochDone, TrainingFailed
+from runners.execution.capacity import Machine, Resources
+from runners.execution.unit_watch import LOOK_S, UnitWatch
+from runners.launch.opened_sweep import OpenedSweep
+from runners.store import Attempt, charged_failures
+from sweeps import pack
+from tests.helpers.sweep_cases import opened_in
+
+DIED = "ray.exceptions.ActorDiedError: The actor died unexpectedly"
+MEMORY = "ray.exceptions.RayActorError: OutOfMemoryError: node running low on memory"
+
+
+class Observer:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.stopping = False
+
+    def note(self, line: str) -> None:
+        self.said.append(line)
+
+    def restarts(self, job: Any, why: str, pause: float) -> None:
+        self.said.append(f"{why} ({pause:g} s)")
+
+    def given_up(self, job: Any, error: str) -> None:
+        self.said.append(f"given up: {error}")
+
+    def started(self, *arguments: object) -> None:
+        pass
+
+    ended = events = step = started
+
+
+class Cluster:
+    """A watch on the units of a sweep, one for each training, on two machines."""
+
+    def __init__(self, sweep: OpenedSweep) -> None:
+        self.sweep, self.observer, self.now = sweep, Observer(), 0.0
+        self.machines = [
+            Machine(id=name, host=name, address="10.0.0.1", resources={"CPU": 9.0}) for name in ("good", "bad")
+        ]
+        self.jobs = [sweep.job(unit, "L", {}) for unit in pack(sweep.by_stage[0], sweep.config.execution)]
+        need = Resources(cpus=1, gpus=0)
+        self.watch = UnitWatch(
+            self.jobs, self.observer, need, lambda: self.machines, is_cluster=True, clock=lambda: self.now
+        )
+        self.look()
+
+    def look(self) -> None:
+        self.now += LOOK_S
+        self.watch.step()
+
+    def begins(self, unit: int, machine: str) -> None:
+        """A worker starts a unit and claims its training."""
+        self.watch.avoid(unit)
+        self.watch.started(unit)
+        self.watch.reported(unit, {"node": machine, "events": []})
+        self.folder(unit).claim("L", node=machine)
+
+    def fails(self, unit: int, machine: str) -> None:
+        """A worker starts a unit and records an error."""
+        self.begins(unit, machine)
+        (training,) = self.jobs[unit].unit.trainings
+        folder = self.sweep.store.folder(training)
+        folder.claim("L", node=machine)
+        folder.fail("no driver")
+        failed = TrainingFailed(key=training.key, kind="error", reason="no driver", trace="")
+        self.watch.reported(unit, {"node": machine, "events": [failed]})
+        self.watch.completed(unit)
+
+    def folder(self, unit: int) -> Any:
+        return self.sweep.store.folder(self.jobs[unit].unit.trainings[0])
+
+    def attempts(self, unit: int) -> list[Attempt]:
+        return self.folder(unit).attempts.all()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    objectives = "objectives={only: [con/con, sig/cir, lin/nca, sig-ms/cir]}"
+    return Cluster(opened_in(tmp_path / "store", objectives, "execution={sharing: none, cells_per_unit: 0}"))
+
+
+def test_a_machine_on_which_everything_fails_is_left_alone_and_its_cells_are_not_charged(cluster: Cluster) -> None:
+    for unit in range(3):
+        assert cluster.watch.avoid(unit) == ()
+        cluster.fails(unit, "bad")
+    assert cluster.watch.avoid(3) == ("bad",)
+    assert [charged_failures(cluster.attempts(unit)) for unit in range(3)] == [0, 0, 0]
+    assert cluster.watch.finished == {0, 1, 2}
+    assert "machine bad (10.0.0.1) is left alone for 30 min" in cluster.observer.said[0]
+
+
+def test_errors_on_a_machine_where_others_succeed_are_charged(cluster: Cluster) -> None:
+    cluster.begins(3, "bad")
+    for unit in range(3):
+        cluster.fails(unit, "bad")
+        epoch = EpochDone(key=cluster.jobs[3].unit.trainings[0].key, record={})
+        cluster.watch.reported(3, {"node": "bad", "events": [epoch]})
+    assert cluster.watch.avoid(0) == ()
+    assert [charged_failures(cluster.attempts(unit)) for unit in range(3)] == [1, 1, 1]
+
+
+def test_a_unit_whose_worker_died_starts_elsewhere_where_it_can(cluster: Cluster) -> None:
+    cluster.begins(0, "bad")
+    assert cluster.watch.died(0, DIED) == 0.0
+    assert cluster.watch.avoid(0) == ("bad",)
+    assert cluster.watch.avoid(1) == ()
+    cluster.machines = cluster.machines[1:]
+    cluster.look()
+    assert cluster.watch.avoid(0) == ()
+
+
+@pytest.mark.parametrize("neighbours", [True, False])
+def test_an_end_for_want_of_memory_is_the_cells_own_only_where_it_was_alone(cluster: Cluster, neighbours: bool) -> None:
+    cluster.begins(0, "bad")
+    cluster.begins(1, "bad" if neighbours else "good")
+    assert cluster.watch.died(0, MEMORY) == 10.0
+    (attempt,) = cluster.attempts(0)
+    # What died alone is judged when it starts again, and then charged.
+    assert (attempt.outcome, attempt.died, attempt.charged) == ("lost", not neighbours, False)
+    assert attempt.reason == "Ray ended its worker, because the memory of the machine was nearly full"
+    assert cluster.observer.said == [f"{attempt.reason} (10 s)"]
+    assert cluster.attempts(1)[0].outcome == "running"
+
+
+def test_a_launch_ends_when_every_machine_lacks_what_its_units_need(cluster: Cluster) -> None:
+    for unit, machine in enumerate(("bad", "good")):
+        cluster.watch.started(unit)
+        cluster.watch.reported(unit, {"node": machine, "events": [], "unfit": f"{machine}: no such folder /data"})
+        cluster.watch.died(unit, "UnfitMachineError")
+    with pytest.raises(
+        DeviceError, match="no machine of the cluster can train this sweep: good: no such folder /data; b"
+    ):
+        cluster.look()
+    assert not any("restart" in line or "worker" in line for line in cluster.observer.said)
+
+
+def test_a_launch_whose_units_may_start_nowhere_any_more_begins_anew(cluster: Cluster) -> None:
+    cluster.begins(0, "bad")
+    cluster.watch.died(0, DIED)
+    assert cluster.watch.avoid(0) == ("bad",)
+    cluster.look()
+    assert not cluster.watch.is_stuck
+    cluster.machines = cluster.machines[1:]  # only the one to avoid is left
+    cluster.look()
+    assert cluster.watch.is_stuck
