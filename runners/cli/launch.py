@@ -33,7 +33,9 @@ _POLL_SECONDS = 0.5
 def launch(
     sweep: Sweep,
     set_: Set = None,
-    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster; default: this machine.")] = None,
+    address: Annotated[
+        str | None, typer.Option(envvar="GOAL_SWEEP_ADDRESS", help="Address of a Ray cluster; default: this machine.")
+    ] = None,
     store: StoreDir = None,
     tracking_uri: Uri = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and plan; train nothing.")] = False,

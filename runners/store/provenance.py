@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import platform
 import subprocess
 import sys
@@ -16,6 +17,8 @@ _PACKAGES = ("goal-sweep", "torch", "torchvision", "timm", "numpy", "ray", "mlfl
 _SOURCE = ("goal_core", "sweeps", "runners")
 """Packages whose uncommitted changes can change a result; changes to documents and tests cannot."""
 _MAX_DIFF = 60_000
+BUILT_FROM = "built_from.json"
+"""Beside this module in a wheel: the state of the checkout that it was built from (`hatch_build.py` writes it)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,7 @@ class Provenance:
     versions: Mapping[str, str]
     """Versions of Python and of the packages that are installed."""
     git_commit: str
-    """Commit of the goal-sweep checkout that runs; empty if goal-sweep does not run from a git checkout."""
+    """Commit of the checkout that goal-sweep runs from or was built from; empty if there is none."""
     git_diff: str
     """Uncommitted changes to its source, cut after 60,000 characters; empty if there are none."""
     git_diff_sha256: str
@@ -61,7 +64,22 @@ def _versions() -> Mapping[str, str]:
 @functools.cache
 def _checkout() -> tuple[str, str]:
     this = Path(__file__).resolve()
-    return checkout_state(this, [str(this.parents[2] / package) for package in _SOURCE])
+    commit, diff = checkout_state(this, source_folders(this.parents[2]))
+    return (commit, diff) if commit else built_from(this.with_name(BUILT_FROM))
+
+
+def source_folders(root: Path) -> list[str]:
+    """The folders of a checkout whose uncommitted changes can change a result."""
+    return [str(root / package) for package in _SOURCE]
+
+
+def built_from(record: Path) -> tuple[str, str]:
+    """The commit and the uncommitted changes that a wheel was built from; both empty if there is no record."""
+    try:
+        content = json.loads(record.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return "", ""
+    return str(content["git_commit"]), str(content["git_diff"])
 
 
 def checkout_state(file: Path, within: Sequence[str] = ()) -> tuple[str, str]:
