@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench chaos faults clean
+.PHONY: demo test lint bench chaos faults cluster-test clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,10 @@ chaos: $(STAMP)
 # many operations of each kind.
 faults: $(STAMP)
 	$(BIN)/python -m pytest -m exhaustive -n 2
+
+# Real clusters: half an hour. Skips what this machine has no daemons for, and says so.
+cluster-test: $(STAMP)
+	$(BIN)/python -m pytest -m cluster -rA tests/cluster
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -74,6 +74,7 @@ def main() -> None:
     os.environ["PGPASSFILE"] = write_private("pgpass", f"postgres:5432:mlflow:mlflow:{secret('postgres_password')}\n")
     os.environ["MLFLOW_AUTH_CONFIG_PATH"] = write_users()
     os.environ["MLFLOW_FLASK_SERVER_SECRET_KEY"] = secret("mlflow_session_key")
+    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # MLflow's own batch jobs, which nothing here uses
     make_bucket()
     command = ["mlflow", "server", "--host", "0.0.0.0", "--port", "5000", "--workers", "2", "--app-name", "basic-auth"]
     command += ["--allowed-hosts", ",".join(HOSTS), "--backend-store-uri", DATABASE]

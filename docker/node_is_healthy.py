@@ -1,6 +1,6 @@
 """Exit with 0 if Ray's head counts this container among its living nodes.
 
-    python node_is_healthy.py HOST:PORT
+python node_is_healthy.py HOST:PORT
 """
 
 import socket
