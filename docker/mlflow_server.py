@@ -42,6 +42,7 @@ def write_users() -> str:
         "database_uri": DATABASE,
         "admin_username": "admin",
         "admin_password": secret("mlflow_password"),
+        "auth_cache_ttl_seconds": "60",  # a password is hashed slowly on purpose, and a report asks hundreds of times
     }
     path = write_private("basic_auth.ini", "")
     with open(path, "w", encoding="utf-8") as file:

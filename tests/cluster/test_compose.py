@@ -15,7 +15,18 @@ import urllib.request
 
 import pytest
 
-from tests.helpers.compose import HERE, IMAGES, PORTS, PROJECT, Launch, Stack, docker_daemon, make_images, run
+from tests.helpers.compose import (
+    HERE,
+    IMAGES,
+    PORTS,
+    PROJECT,
+    READ_RESULTS,
+    Launch,
+    Stack,
+    docker_daemon,
+    make_images,
+    run,
+)
 from tests.helpers.paths import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
@@ -49,11 +60,8 @@ def stack(tmp_path_factory):
 @pytest.fixture(scope="module")
 def unbroken(stack):
     """The numbers of one launch in one container, which starts a Ray of its own."""
-    script = (
-        f"goal-sweep launch {SWEEP} {' '.join(SMALL)} --store /tmp/store >&2 && cd /tmp/store && python -c 'import json,"
-        ' pathlib; print(json.dumps({"/".join(p.parts[-3:-1]): json.loads(p.read_text())["metrics"]'
-        ' for p in pathlib.Path(".").absolute().glob("cells/*/*/result.json")}))\''
-    )
+    launch = f"goal-sweep launch {SWEEP} {' '.join(SMALL)} --store /tmp/store >&2"
+    script = f"{launch} && python -c '{READ_RESULTS}' /tmp/store"
     numbers = json.loads(
         run("docker", "run", "--rm", "--init", "--shm-size", "2g", IMAGES["GOAL_IMAGE"], "sh", "-c", script)
     )
@@ -86,7 +94,12 @@ def start(stack: Stack, name: str, folder: str = "store") -> Launch:
 
 
 def check(stack: Stack, name: str, unbroken: dict, folder: str = "store") -> None:
-    """Every training is done once, with the unbroken numbers, in the store and in MLflow."""
+    """Every training is done once, with the unbroken numbers, in the store and in MLflow.
+
+    A launch waits a minute for MLflow and then leaves the rest to `sync`, so `sync` is what makes MLflow complete.
+    """
+    stack.compose("run", "--rm", "goal-sweep", "sync", SWEEP, "--store", f"/work/{folder}/{name}",
+                  "--set", f"name={name}", *SMALL)  # fmt: skip
     assert stack.results(f"{folder}/{name}") == unbroken
     keys = {training.rpartition("-")[2] for training in unbroken}
     assert trainings_in_mlflow(name) == dict.fromkeys(keys, "FINISHED")
@@ -127,7 +140,9 @@ def test_a_sweep_to_its_end(stack, unbroken):
     commit = run("git", "-C", str(ROOT), "rev-parse", "HEAD").strip()
     script = "cat /work/store/calm/cells/*/*/attempts/1.json | head -c 100000"
     assert commit in run("docker", "exec", stack.container("ray-head"), "sh", "-c", script)
-    assert start(stack, "calm").end() == 0  # there is nothing left to do
+    again = start(stack, "calm")
+    assert again.end() == 0
+    assert not again.says("to train in"), "a finished sweep was trained again"
     check(stack, "calm", unbroken)
 
 

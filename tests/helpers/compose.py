@@ -26,6 +26,12 @@ PROJECT = "goal-sweep-test"
 PYTHON, DEBIAN_POSTGRES = "local/python:bookworm", "local/postgres-base:bookworm"
 IMAGES = {"GOAL_IMAGE": "goal-sweep:test", "POSTGRES_IMAGE": "local/postgres:test", "S3_IMAGE": "local/s3:test"}
 PORTS = {"MLFLOW_PORT": "5055", "RAY_PORT": "8277"}
+READ_RESULTS = """
+import json, pathlib, sys
+results = pathlib.Path(sys.argv[1]).glob("cells/*/*/result.json")
+print(json.dumps({"/".join(path.parts[-3:-1]): json.loads(path.read_text())["metrics"] for path in results}))
+"""
+"""Prints the final metrics of each finished training of a store."""
 PACKAGES = {PYTHON: "python3,python3-venv,python3-pip,ca-certificates,git", DEBIAN_POSTGRES: "postgresql"}
 
 
@@ -192,9 +198,5 @@ class Stack:
 
     def results(self, store: str) -> dict[str, dict[str, float]]:
         """Final metrics of each finished training, from the store."""
-        script = (
-            "import json, pathlib, sys; print(json.dumps({'/'.join(p.parts[-3:-1]): json.loads(p.read_text())['metrics']"
-            " for p in pathlib.Path(sys.argv[1]).glob('cells/*/*/result.json')}))"
-        )
         head = self.container("ray-head")
-        return dict(json.loads(run("docker", "exec", head, "python", "-c", script, f"/work/{store}")))
+        return dict(json.loads(run("docker", "exec", head, "python", "-c", READ_RESULTS, f"/work/{store}")))
