@@ -1,4 +1,4 @@
-"""A pickle can run any program. None is unpickled, be it in the store, an archive, a checkpoint, a cache or a dataset."""
+"""A pickle can run any program. None is unpickled, be it in a store, an archive, a checkpoint, a cache, a dataset."""
 
 from __future__ import annotations
 

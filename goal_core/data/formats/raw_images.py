@@ -163,7 +163,8 @@ def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
         try:
             with os.scandir(path) as entries:
                 files = [entry for entry in entries if entry.name in names and entry.is_file()]
-                _check_links(root, [path, *(file.path for file in files if file.is_symlink())] if files else [])
+                if files:
+                    _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
                 there = {file.name: ImageFile(path=file.path, size=file.stat().st_size) for file in files}
         except OSError as error:
             raise DataError(f"cannot list image folder {path}: {error.strerror or error}") from error
@@ -172,15 +173,15 @@ def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
     return {}
 
 
-def _check_links(root: Path, paths: Iterable[str | os.PathLike[str]]) -> None:
+def _check_links(root: Path, paths: Iterable[str]) -> None:
     """Check that paths below the root lie in it, or in a folder that `GOAL_LINKED_DATA` lists, with links followed."""
     listed = [folder for folder in os.environ.get(LINKED_DATA, "").split(os.pathsep) if folder]
-    allowed = [Path(os.path.realpath(folder)) for folder in (root, *listed)]
+    allowed = [Path(os.path.realpath(folder)) for folder in (str(root), *listed)]
     for path in paths:
         real = Path(os.path.realpath(path))
         if not any(real.is_relative_to(folder) for folder in allowed):
             raise DataError(
-                f"{os.fspath(path)} is a link to {real}, outside the folder of the dataset; if you trust it, add "
+                f"{path} is a link to {real}, outside the folder of the dataset; if you trust it, add "
                 f"{real if real.is_dir() else real.parent} to the environment variable {LINKED_DATA}"
             )
 
