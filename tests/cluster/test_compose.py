@@ -115,6 +115,8 @@ def test_no_secret_shows_and_nothing_runs_as_root(stack):
         shown += run("docker", "exec", one, "sh", "-c", "cat /tmp/ray/session_latest/logs/* 2>/dev/null || true")
         assert not [secret for secret in secrets if secret in shown]
         assert "root" not in {line.split()[0] for line in processes.splitlines()[1:]}
+    modes = run("docker", "exec", stack.container("mlflow"), "sh", "-c", "stat -c %a /run/goal/*")
+    assert set(modes.split()) == {"600"}
 
 
 def test_mlflow_and_ray_ask_who_it_is(stack):

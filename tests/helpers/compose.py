@@ -1,7 +1,7 @@
 """The containers of docker-compose.yml for tests: images made on this machine, a daemon if none runs, and launches.
 
-Where no registry can be reached, the base images are made from Debian's packages with debootstrap. Everything that is
-made has the project's name or the tag `test`, and is removed again.
+No registry is needed: the base images are made from Debian's packages with debootstrap. Containers, networks, volumes
+are removed again. Images are kept in a daemon that ran before, so that the next run builds only what has changed.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def docker_daemon(folder: Path) -> Iterator[None]:
     finally:
         daemon.terminate()
         daemon.wait(60)
+        shutil.rmtree(folder / "data", ignore_errors=True)  # 15 GB
 
 
 def compose_command() -> list[str]:
