@@ -29,7 +29,7 @@ from tests.helpers.compose import (
 )
 from tests.helpers.paths import ROOT
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(7200)]
 SECRETS = ROOT / "docker" / "secrets"
 SWEEP = "quickstart.yaml"
 SMALL = ("--set", "seeds=[1]", "--set", "data.max_captions=2", "--set", "stages.frozen.epochs=6")

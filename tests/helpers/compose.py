@@ -143,14 +143,14 @@ class Launch:
     def says(self, pattern: str) -> bool:
         return re.search(pattern, self.log.read_text(errors="replace")) is not None
 
-    def wait_for(self, pattern: str, seconds: float = 600) -> float:
+    def wait_for(self, pattern: str, seconds: float = 1800) -> float:
         def ready() -> bool:
             assert self.process.poll() is None, f"the launch ended: {self.log.read_text(errors='replace')[-3000:]}"
             return self.says(pattern)
 
         return wait(ready, seconds, pattern)
 
-    def end(self, seconds: float = 900) -> int:
+    def end(self, seconds: float = 2700) -> int:
         return self.process.wait(seconds)
 
 
@@ -169,7 +169,7 @@ class Stack:
         self._environment = {**os.environ, **IMAGES, **PORTS}
 
     def compose(self, *arguments: str, check: bool = True) -> str:
-        return run(*self._command, *arguments, cwd=ROOT, env=self._environment, timeout=900, check=check)
+        return run(*self._command, *arguments, cwd=ROOT, env=self._environment, timeout=1800, check=check)
 
     def container(self, service: str, number: int = 1) -> str:
         """The id of a service's container."""
@@ -181,7 +181,7 @@ class Stack:
     def network(self, name: str) -> str:
         return f"{PROJECT}_{name}"
 
-    def wait_healthy(self, service: str, number: int = 1, seconds: float = 300) -> float:
+    def wait_healthy(self, service: str, number: int = 1, seconds: float = 900) -> float:
         one = self.container(service, number)
         state = ("docker", "inspect", "-f", "{{.State.Health.Status}}", one)
         return wait(lambda: run(*state).strip() == "healthy", seconds, f"{service} is healthy")
