@@ -30,9 +30,9 @@ chaos: $(STAMP)
 faults: $(STAMP)
 	$(BIN)/python -m pytest -m exhaustive -n 2
 
-# Real clusters on this machine, about half an hour. What is not installed is skipped, with a line that says so.
+# Real clusters on this machine, about an hour. Skips what is not installed, and says so.
 cluster-test: $(STAMP)
-	$(BIN)/python -m pytest -m cluster tests/cluster
+	$(BIN)/python -m pytest -m cluster -rA tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -40,7 +40,10 @@ def launch(
     set_: Set = None,
     address: Annotated[
         str | None,
-        typer.Option(help="Ray cluster to train on, as host:port of its head, or auto; default: this machine."),
+        typer.Option(
+            envvar="GOAL_SWEEP_ADDRESS",
+            help="Ray cluster to train on, as host:port of its head, or auto; default: this machine.",
+        ),
     ] = None,
     wait: Annotated[
         float | None,

@@ -31,8 +31,16 @@ def local_path(text: str) -> Path:
 
 Sweep = Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
-StoreDir = Annotated[str | None, typer.Option("--store", help="Results folder; default: that of the sweep file.")]
-Uri = Annotated[str | None, typer.Option("--tracking-uri", help="MLflow tracking URI; default: that of the sweep.")]
+StoreDir = Annotated[
+    str | None,
+    typer.Option("--store", envvar="GOAL_SWEEP_STORE", help="Results folder; default: that of the sweep file."),
+]
+Uri = Annotated[
+    str | None,
+    typer.Option(
+        "--tracking-uri", envvar="GOAL_SWEEP_TRACKING_URI", help="MLflow tracking URI; default: that of the sweep."
+    ),
+]
 Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute.")]
 Scale = Literal["paper", "colour-blind"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISLNK, S_ISREG
 from typing import Any, BinaryIO
 
 from goal_core.checkpoints import TRIPLETS
@@ -159,6 +159,8 @@ def _unpack(zipped: zipfile.ZipFile) -> dict[str, bytes]:
             raise ContentError(f"{name} is encrypted")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ContentError(f"{name} is compressed in a way that no export uses")
+        if S_ISLNK(member.external_attr >> 16):
+            raise ContentError(f"{name} is a link")
     if sum(member.file_size for member in members) > MAX_TOTAL:
         raise ContentError(f"its files have more than {MAX_TOTAL // _MIB} MiB together")
     return {member.filename: _read(zipped, member) for member in members}

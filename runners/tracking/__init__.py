@@ -10,3 +10,6 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 # The queue retries calls itself. The client's own retries, four minutes per call, would only delay the first warning.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+# Files go through the server, which may be the only one that reaches the object storage behind it.
+os.environ.setdefault("MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD", "false")
+os.environ.setdefault("MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD", "false")

@@ -21,6 +21,7 @@ from sweeps.schema import SweepConfig
 
 _FOLDER = Path(__file__).parent.parent
 _MAX_CHAIN = 16
+_OUTSIDE = "lies outside the folder of the sweep and the current directory; copy it there, or start from a folder above"
 
 
 class SweepNotFoundError(GoalError):
@@ -176,6 +177,9 @@ def _read_base(
     if len(chain) > _MAX_CHAIN:
         message = f"more than {_MAX_CHAIN} files extend each other in a row"
         problems.append(Problem(extends.where, "extends", message))
+        return None
+    if not any(base.resolve().is_relative_to(folder.resolve()) for folder in (chain[0].parent, Path.cwd(), _FOLDER)):
+        problems.append(Problem(extends.where, "extends", f"{base} {_OUTSIDE}"))
         return None
     if base.resolve() in chain:
         circle = chain[chain.index(base.resolve()) :]

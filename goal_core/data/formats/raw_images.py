@@ -25,6 +25,8 @@ WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
 WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 """Where an image name without a folder is looked for, relative to the root, the root itself last."""
+LINKED_DATA = "GOAL_LINKED_DATA"
+"""Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
 _NAMES_SHOWN = 3
 
 
@@ -123,7 +125,9 @@ def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
     """Locate image files by listing each folder once; no image is opened.
 
     Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
-    of the folder's images is used for all of them.
+    of the folder's images is used for all of them. A link that leads out of the root is refused, unless it leads into
+    one of the folders that `GOAL_LINKED_DATA` lists: a dataset may come from anybody, and its links could name any
+    file of this machine.
 
     Args:
         root: folder of the dataset.
@@ -133,7 +137,7 @@ def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
         One entry per name, in order.
 
     Raises:
-        DataError: a folder is not found, or files are missing; the message counts them and names a few.
+        DataError: a folder is not found, files are missing, or a link leads out of the root.
     """
     parts = [name.rpartition("/") for name in names]
     wanted: dict[str, set[str]] = defaultdict(set)
@@ -159,12 +163,27 @@ def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
         try:
             with os.scandir(path) as entries:
                 files = [entry for entry in entries if entry.name in names and entry.is_file()]
+                if files:
+                    _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
                 there = {file.name: ImageFile(path=file.path, size=file.stat().st_size) for file in files}
         except OSError as error:
             raise DataError(f"cannot list image folder {path}: {error.strerror or error}") from error
         if there:
             return there
     return {}
+
+
+def _check_links(root: Path, paths: Iterable[str]) -> None:
+    """Check that paths below the root lie in it, or in a folder that `GOAL_LINKED_DATA` lists, with links followed."""
+    listed = [folder for folder in os.environ.get(LINKED_DATA, "").split(os.pathsep) if folder]
+    allowed = [Path(os.path.realpath(folder)) for folder in (str(root), *listed)]
+    for path in paths:
+        real = Path(os.path.realpath(path))
+        if not any(real.is_relative_to(folder) for folder in allowed):
+            raise DataError(
+                f"{path} is a link to {real}, outside the folder of the dataset; if you trust it, add "
+                f"{real if real.is_dir() else real.parent} to the environment variable {LINKED_DATA}"
+            )
 
 
 def check_images(root: Path, names: Iterable[str], report: DataReport) -> None:

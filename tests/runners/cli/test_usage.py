@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from goal_core.errors import GoalError, UnfinishedError
 from runners.cli import launch
-from runners.cli.app import run
+from runners.cli.app import app, run
 from runners.execution import ray_session
 from runners.launch import launcher
 
@@ -101,3 +102,14 @@ def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
     assert capsys.readouterr().err == (
         "error: Ray has no machine left to train on; run the same command again to continue\n"
     )
+
+
+def test_the_environment_says_where_if_the_command_line_does_not(monkeypatch):
+    """A container knows its cluster, store and tracking, so that nobody has to write them."""
+    given = {"address": "head:6379", "store": "/work/store", "tracking_uri": "http://mlflow:5000"}
+    for name, value in given.items():
+        monkeypatch.setenv(f"GOAL_SWEEP_{name.upper()}", value)
+    command = get_command(app).commands["launch"]
+    params = command.make_context("launch", ["quickstart"]).params
+    assert {name: params[name] for name in given} == given
+    assert command.make_context("launch", ["quickstart", "--store", "here"]).params["store"] == "here"

@@ -144,6 +144,18 @@ def test_a_name_that_no_export_writes(archive: Path, name: str, capsys: pytest.C
     refused(forged(archive, add), "does not belong in an archive", capsys)
 
 
+def test_a_link_in_an_archive(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No member is unpacked to a file, so a link would lead nowhere; but no export writes one."""
+    with zipfile.ZipFile(archive) as zipped:
+        members = {member: zipped.read(member) for member in zipped.infolist()}
+    with zipfile.ZipFile(archive, "w") as zipped:
+        for member, content in members.items():
+            if member.filename.endswith("log.txt"):
+                member.external_attr = 0o120777 << 16
+            zipped.writestr(member, content)
+    refused(archive, "log.txt is a link", capsys)
+
+
 def test_parts_of_another_sweep(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def add(files: Files) -> None:
         files["cells/0000000000000000/cell.json"] = b"{}"

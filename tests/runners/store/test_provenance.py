@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import json
 import platform
+import shutil
 import subprocess
+import zipfile
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 from runners.store import provenance
-from runners.store.provenance import checkout_state, gather
+from runners.store.provenance import BUILT_FROM, built_from, checkout_state, gather
+from tests.helpers.paths import ROOT
 
 
 @pytest.fixture
@@ -63,3 +68,34 @@ def test_versions_and_device():
     assert found.versions["python"] == platform.python_version()
     assert "torch" in found.versions
     assert found.device
+
+
+def test_a_wheel_says_what_it_was_built_from(checkout, tmp_path):
+    """Where the code runs from no checkout, its record says which one it came from."""
+    assert built_from(tmp_path / BUILT_FROM) == ("", "")
+    (tmp_path / BUILT_FROM).write_text('{"git_commit": "abc", "git_diff": "+x"}')
+    assert built_from(tmp_path / BUILT_FROM) == ("abc", "+x")
+
+
+@pytest.mark.parametrize("state", ["clean", "changed", "no checkout"])
+def test_the_build_writes_that_record(tmp_path, monkeypatch, state):
+    source = tmp_path / "source"
+    names = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "sweeps", "goal_core", "runners", "analysis")
+    source.mkdir()
+    for name in names:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    monkeypatch.setenv("GOAL_GIT_COMMIT", "" if state != "no checkout" else "f" * 40)
+    commit, diff = "f" * 40, ""
+    if state != "no checkout":
+        git = ["git", "-C", str(source), "-c", "user.name=a", "-c", "user.email=a@b"]
+        for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"]):
+            subprocess.run([*git, *arguments], check=True)
+        if state == "changed":
+            (source / "runners" / "store" / "store.py").write_text("changed\n")
+        commit, diff = checkout_state(source / "runners" / "store" / "provenance.py")
+    (wheel,) = WheelBuilder(str(source)).build(directory=str(tmp_path))
+    with zipfile.ZipFile(wheel) as file:
+        record = json.loads(file.read(f"runners/store/{BUILT_FROM}"))
+    assert record == {"git_commit": commit, "git_diff": diff}
+    assert ("+changed" in diff) == (state == "changed")

@@ -75,6 +75,23 @@ def test_chain_of_files_in_other_folders(write: Write) -> None:
     assert (config.name, config.seeds, config.data) == ("middle", (3,), ScenesConfig(num_train=20, num_val=9))
 
 
+@pytest.mark.parametrize("how", ["above", "absolute", "link"])
+def test_a_file_outside_the_folders_of_the_sweep_is_not_read(
+    write: Write, errors_of: Errors, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("outside/secret.yaml", "password: hunter2\n")
+    outside = tmp_path / "outside" / "secret.yaml"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "linked.yaml").symlink_to(outside)
+    named = {"above": "../outside/secret.yaml", "absolute": str(outside), "link": "linked.yaml"}[how]
+    write("mine/top.yaml", f"extends: {named}\n")
+    monkeypatch.chdir(tmp_path / "mine")
+    (line,) = errors_of("top.yaml")
+    assert line.startswith("top.yaml:1: extends: ")
+    assert "lies outside the folder of the sweep and the current directory" in line
+    assert "hunter2" not in line
+
+
 def test_a_shipped_sweep_can_be_extended(write: Write) -> None:
     for name in ("quickstart", "quickstart.yaml"):
         config = load_sweep(write("a.yaml", f"extends: {name}\nname: mine\nseeds: [8]\n"))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,33 @@ def test_a_dangling_link_is_a_missing_file(tmp_path: Path) -> None:
     (root / "pictures" / "0002.png").unlink()
     (root / "pictures" / "0002.png").symlink_to(root / "gone.png")
     refuse(root, r"1 of 14 images are missing under .*: pictures/0002\.png$")
+
+
+@pytest.mark.parametrize("linked", ["0002.png", "."], ids=["a file", "the folder"])
+def test_a_link_out_of_the_dataset_is_refused_unless_its_folder_is_listed(
+    tmp_path: Path, linked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, elsewhere = write_dataset(tmp_path / "data"), tmp_path / "elsewhere"
+    (root / "pictures").rename(elsewhere)
+    if linked == ".":
+        (root / "pictures").symlink_to(elsewhere)
+    else:
+        shutil.copytree(elsewhere, root / "pictures")
+        (root / "pictures" / linked).unlink()
+        (root / "pictures" / linked).symlink_to(elsewhere / linked)
+    refuse(
+        root, rf"is a link to {elsewhere}.*outside the folder of the dataset; .* add {elsewhere} to .*GOAL_LINKED_DATA"
+    )
+    monkeypatch.setenv("GOAL_LINKED_DATA", f"/nowhere:{elsewhere}")
+    assert opened(root).splits["val"].num_images == 3
+
+
+def test_links_within_the_dataset_and_to_the_dataset_are_followed(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    (root / "pictures").rename(root / "moved")
+    (root / "pictures").symlink_to("moved")
+    (tmp_path / "link").symlink_to(root)
+    assert opened(tmp_path / "link").splits["val"].num_images == 3
 
 
 def test_a_missing_image_folder_says_where_it_was_looked_for(tmp_path: Path) -> None:

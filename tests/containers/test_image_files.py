@@ -1,0 +1,63 @@
+"""The files that go into the image, or make what its containers need."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers.paths import ROOT
+
+
+@pytest.fixture
+def secrets(tmp_path):
+    shutil.copy(ROOT / "docker" / "make-secrets", tmp_path)
+    subprocess.run([tmp_path / "make-secrets"], check=True, capture_output=True)
+    return tmp_path / "secrets"
+
+
+def test_secrets_are_random_and_closed_to_others(secrets):
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
+    words = [path.read_text() for path in sorted(secrets.iterdir()) if not path.suffix]
+    assert [len(bytes.fromhex(word)) for word in words] == [32] * 4
+    assert len(set(words)) == 4
+
+
+def test_both_sides_of_the_object_storage_have_the_same_key(secrets):
+    identity = json.loads((secrets / "s3_server.json").read_text())["identities"][0]
+    client = (secrets / "s3_client.ini").read_text()
+    assert identity["credentials"][0]["secretKey"] in client
+    assert len(identity["credentials"][0]["secretKey"]) == 64
+
+
+def test_existing_secrets_are_kept_and_a_deleted_one_is_made_anew(secrets):
+    before = {path.name: path.read_text() for path in secrets.iterdir()}
+    (secrets / "ray_token").unlink()
+    (secrets / "s3_client.ini").unlink()
+    subprocess.run([secrets.parent / "make-secrets"], check=True, capture_output=True)
+    after = {path.name: path.read_text() for path in secrets.iterdir()}
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"ray_token", "s3_client.ini", "s3_server.json"}
+
+
+def test_the_image_installs_what_the_project_needs():
+    script = ROOT / "docker" / "requirements.py"
+    printed = subprocess.run(
+        [sys.executable, script, ROOT / "pyproject.toml", "server"], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    names = {line.partition(">")[0] for line in printed}
+    assert {"torch", "ray[tune]", "ray[default]", "mlflow[auth]", "psycopg[binary]", "boto3"} <= names
+    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert {name.partition("[")[0].lower() for name in names} - pinned == set()
+
+
+@pytest.mark.parametrize("script", ["make-secrets", "goal-sweep.sh"])
+def test_a_script_can_be_run_and_is_plain_sh(script):
+    path = ROOT / "docker" / script
+    assert os.access(path, os.X_OK)
+    subprocess.run(["sh", "-n", path], check=True)
