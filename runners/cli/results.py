@@ -151,7 +151,7 @@ def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callab
         path = add_results(archive, outcome, target, uri)
         say(f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already")
         if outcome.begun:
-            left = f"begun in {target.root} and not finished; a launch continues them"
+            left = f"begun in {target.location} and not finished; a launch continues them"
             say(f"  {len(outcome.begun)} not imported: {left}")
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import goal_core
 import runners
@@ -18,7 +20,11 @@ from goal_core.atomic import retried
 from goal_core.checkpoints import initial_weights_id
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import GoalError
+from runners.store import BEST, Store
 from sweeps import Cell, Unit, cell_id
+
+if TYPE_CHECKING:
+    from goal_core.training import TrainingPlan, UnitPlan
 
 
 class InputsDifferError(GoalError):
@@ -57,6 +63,21 @@ def check_code(code: str) -> None:
             f"{socket.gethostname()} has other code of goal-sweep ({Path(str(goal_core.__file__)).parent}) than the "
             "machine that launched the sweep; install the same version there"
         )
+
+
+def on_this_machine(plan: UnitPlan, unit: Unit, store: Store) -> UnitPlan:
+    """A plan whose first weights and cached features are files of this machine.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    before = {training.key: training.before for training in unit.trainings}
+
+    def local(one: TrainingPlan) -> TrainingPlan:
+        first = before[one.key]
+        return one if first is None else replace(one, init=store.folder(first).path(BEST))
+
+    return replace(plan, trainings=tuple(map(local, plan.trainings)), cache=store.features)
 
 
 def open_inputs(unit: Unit, code: str) -> Dataset:

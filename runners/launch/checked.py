@@ -8,16 +8,14 @@ make the key under which it is remembered. Nothing is remembered of weights that
 from __future__ import annotations
 
 import contextlib
-import os
 from importlib.metadata import version
 from pathlib import Path
 
 from goal_core.models.config import ModelConfig
 from runners.execution.inputs import code_digest
+from runners.store.storage import cache_folder
 from sweeps import content_id, to_mapping
 
-FOLDER = "GOAL_SWEEP_CACHE"
-"""The environment variable that names another folder than ``~/.cache/goal-sweep``."""
 _BY_NAME = ("timm:", "hub:")
 _LIBRARIES = ("torch", "timm", "transformers")
 
@@ -51,5 +49,4 @@ def remember(key: str) -> None:
 
 
 def _folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get(FOLDER) or f"{cache}/goal-sweep").expanduser() / "weights-that-fit"
+    return cache_folder() / "weights-that-fit"

@@ -14,6 +14,7 @@ from typing import Literal
 
 import goal_core.training
 from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches, published_counts
+from runners.execution.inputs import on_this_machine
 from runners.launch.calibration import NUM_WORDS
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.price import DataSize, device_hours, disk_mb
@@ -163,9 +164,10 @@ def _plan(
 def _sizes(sweep: OpenedSweep, trainings: Sequence[Training]) -> Iterator[int]:
     """Bytes of each training's best weights; imported results have none and are left out."""
     for training in trainings:
-        path = sweep.store.folder(training).path(BEST)
-        if path.exists():
-            yield path.stat().st_size
+        folder = sweep.store.folder(training)
+        written = folder.storage.written(folder.place(BEST))
+        if written is not None:
+            yield written.bytes
 
 
 def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) -> float:
@@ -177,7 +179,9 @@ def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) ->
     for unit in units:
         kind = (unit.trainings[0].cell.model, len(unit.trainings))
         if kind not in speeds:
-            speeds[kind] = goal_core.training.measure_speed(sweep.plan_unit(unit), sweep.dataset)
+            speeds[kind] = goal_core.training.measure_speed(
+                on_this_machine(sweep.plan_unit(unit), unit, sweep.store), sweep.dataset
+            )
             # The units of one backbone compute its features once; the store keeps them.
             seconds += speeds[kind].feature_image_s * images
         speed = speeds[kind]

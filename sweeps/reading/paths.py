@@ -106,7 +106,8 @@ def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
             init_from=_absolute(config.model.init_from) if config.model.init_from else "",
         ),
         store=store,
-        tracking=_absolute_tracking(config.tracking.replace("{store}", store)),
+        # Of a store in a bucket, `{store}` stands for a folder that each machine chooses.
+        tracking=_absolute_tracking(config.tracking if "://" in store else config.tracking.replace("{store}", store)),
     )
 
 
