@@ -104,6 +104,7 @@ def run_unit(
     worker.train([training for training in job.unit.trainings if training not in verdict.alone])
     for training in verdict.alone:
         worker.train([training])
+    worker.store.storage.close()
 
 
 class _Worker:

@@ -64,7 +64,7 @@ class Storage(Protocol):
         """Whether there is a file, or a folder with something in it."""
 
     def appeared(self, path: Path) -> bool:
-        """Whether a file of another process is there. Asks once; no if the storage cannot be read now."""
+        """Whether a file of another process is there. Never waits: the answer may be that of the call before."""
 
     def entries(self, folder: Path) -> list[Path]:
         """The files and folders in a folder; empty if there is no such folder."""
@@ -146,6 +146,9 @@ class Storage(Protocol):
         Returns:
             A path that does not exist if there is no such file.
         """
+
+    def close(self) -> None:
+        """Remove what this process keeps on its machine for the storage, after everything has arrived."""
 
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function that reads a little for each of many items, side by side where reading takes long."""

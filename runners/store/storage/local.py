@@ -150,6 +150,9 @@ class LocalStorage:
     def fetch(self, path: Path) -> Path:
         return path
 
+    def close(self) -> None:
+        pass
+
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [act(item) for item in items]
 

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from runners.store.storage.bucket import Bucket
 from runners.store.storage.interface import Storage, Task, Written
 from runners.store.storage.requests import RefusedError
 from runners.store.storage.uploads import Uploads
+from runners.store.storage.working_copies import WorkingCopies
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,14 +35,16 @@ class ObjectStorage:
         bucket: the bucket.
         prefix: what the keys of all objects begin with, without a slash at its end.
         base: the path that stands for the prefix.
-        own: makes the folder of this process's working copies, which lies at or above ``base``.
+        copies: the folder of this process's working copies, at or above ``base``.
     """
 
-    def __init__(self, bucket: Bucket, prefix: str, base: Path, own: Task) -> None:
-        self._bucket, self._base, self._own = bucket, base, own
+    def __init__(self, bucket: Bucket, prefix: str, base: Path, copies: WorkingCopies) -> None:
+        self._bucket, self._base, self._copies = bucket, base, copies
         self._prefix = f"{prefix}/" if prefix else ""
         self._uploads = Uploads()
         self._checked = False
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep asking")
+        self._asked: dict[Path, Future[bool]] = {}
 
     @property
     def is_waiting(self) -> bool:
@@ -84,7 +87,11 @@ class ObjectStorage:
         return any(one.key == key or one.key.startswith(f"{key}/") for one in self._bucket.list(key))
 
     def appeared(self, path: Path) -> bool:
-        return self._bucket.appeared(self.key(path))
+        asked = self._asked.get(path)
+        if asked is not None and not asked.done():
+            return False
+        self._asked[path] = self._asking.submit(self._bucket.appeared, self.key(path))
+        return asked is not None and asked.result()
 
     def entries(self, folder: Path) -> list[Path]:
         kept = [folder / name.rstrip("/") for name in self._bucket.names(f"{self.key(folder)}/")]
@@ -195,6 +202,10 @@ class ObjectStorage:
             fresh.unlink(missing_ok=True)
         return path
 
+    def close(self) -> None:
+        self._uploads.wait_all()
+        self._copies.remove()
+
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         if len(items) < 2:
             return [act(item) for item in items]
@@ -216,7 +227,7 @@ class ObjectStorage:
         return []
 
     def _make(self, folder: Path) -> None:
-        self._own()
+        self._copies.make()
         folder.mkdir(parents=True, exist_ok=True)
 
 

@@ -160,7 +160,7 @@ def _file_system(endpoint: str) -> Any:
     settings = {"max_pool_connections": 32, "retries": {"max_attempts": 0}}
     fs = s3fs.S3FileSystem(
         endpoint_url=endpoint or None,
-        config_kwargs={**settings, "connect_timeout": 5, "read_timeout": 60},
+        config_kwargs={**settings, "connect_timeout": 5, "read_timeout": 30},
         skip_instance_cache=True,
     )
     fs.retries = 1  # this module repeats requests itself, because it knows which and for how long

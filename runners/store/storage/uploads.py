@@ -79,6 +79,11 @@ class Uploads:
             if lane.error is not None:
                 raise lane.error
 
+    def wait_all(self) -> None:
+        """Wait until every task is done, or has failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: not any(lane.tasks for lane in self._lanes.values()))
+
     def forget(self, folder: Path) -> None:
         """Forget an error, because another attempt begins in the folder."""
         with self._changed:
