@@ -14,7 +14,6 @@ from typing import Literal
 
 import goal_core.training
 from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches, published_counts
-from runners.execution.inputs import on_this_machine
 from runners.launch.calibration import NUM_WORDS
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.price import DataSize, device_hours, disk_mb
@@ -179,9 +178,7 @@ def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) ->
     for unit in units:
         kind = (unit.trainings[0].cell.model, len(unit.trainings))
         if kind not in speeds:
-            speeds[kind] = goal_core.training.measure_speed(
-                on_this_machine(sweep.plan_unit(unit), unit, sweep.store), sweep.dataset
-            )
+            speeds[kind] = goal_core.training.measure_speed(sweep.plan_unit(unit), sweep.dataset)
             # The units of one backbone compute its features once; the store keeps them.
             seconds += speeds[kind].feature_image_s * images
         speed = speeds[kind]

@@ -100,6 +100,10 @@ class Store:
         """The folder of a training that is known only by its cell id, stage and key."""
         return TrainingFolder(self._cell_folder(cell_id) / f"{stage}-{key}", self.drivers)
 
+    def cell_folders(self) -> list[Path]:
+        """The folder of every cell that the store knows."""
+        return self.storage.entries(self._base / "cells")
+
     def _cell_folder(self, cell_id: str) -> Path:
         return self._base / "cells" / cell_id
 

@@ -17,11 +17,19 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl
 
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
+from runners.store.storage.bucket import Bucket
+
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
 _FAULTS = ("busy", "lost", "slow")
+_LASTING = {
+    "denied": b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>",
+    "skewed": b"<Error><Code>RequestTimeTooSkewed</Code><Message>too far</Message></Error>",
+}
 
 
 class _QuietHandler(WSGIRequestHandler):
@@ -52,6 +60,14 @@ class FaultyServer:
         """Called with each method and path; may name the fault of this request."""
         self._random = random.Random(7)
 
+    def without_faults(self) -> None:
+        """Answer every request as a server should."""
+        self.shares, self.away_until = dict.fromkeys(_FAULTS, 0.0), 0.0
+        self.before = lambda method, path: ""
+
+    def make_bucket(self, name: str) -> None:
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
+
     def serve(self) -> None:
         """Answer requests until `close`."""
         self._server.serve_forever()
@@ -74,12 +90,20 @@ class FaultyServer:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionAbortedError
         if fault == "busy":
-            return _refuse(environ, start, "503 Slow Down", b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>")
+            return _refuse(
+                environ, start, "503 Slow Down", b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>"
+            )
+        if fault in _LASTING:
+            return _refuse(environ, start, "403 Forbidden", _LASTING[fault])
+        if fault == "unconditional":
+            environ.pop("HTTP_IF_NONE_MATCH", None)
         if fault == "slow":
             time.sleep(1.0)
         if fault == "lost":
             list(self._app(environ, lambda *given: None))
-            return _refuse(environ, start, "500 Error", b"<Error><Code>InternalError</Code><Message>lost</Message></Error>")
+            return _refuse(
+                environ, start, "500 Error", b"<Error><Code>InternalError</Code><Message>lost</Message></Error>"
+            )
         answer: Iterable[bytes] = self._app(environ, start)
         return answer
 
@@ -88,10 +112,19 @@ class FaultyServer:
 
 
 def _refuse(environ: dict[str, Any], start: Callable[..., Any], status: str, body: bytes) -> list[bytes]:
-    if status.startswith("503"):  # what is not read would be taken for the next request
+    if not status.startswith("500"):  # what is not read would be taken for the next request
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
     return [body]
+
+
+def flip(bucket: Bucket, key: str) -> None:
+    """Change a bit in the middle of an object, and nothing else of it."""
+    ask = bucket._requests.once
+    held = ask("get_object", Key=key)
+    content = bytearray(held["Body"])
+    content[len(content) // 2] ^= 1
+    ask("put_object", Key=key, Body=bytes(content), Metadata=held["Metadata"])
 
 
 @contextmanager

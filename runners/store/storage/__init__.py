@@ -3,8 +3,19 @@
 The rest of `runners.store` reads and writes through a `Storage`, so nothing else asks which of the two it is.
 """
 
-from runners.store.storage.interface import PATIENCE_S, Storage, Task, Written, read_json
+from runners.store.storage.interface import ALIVE, PATIENCE_S, Storage, Task, Written, read_json
 from runners.store.storage.local import LOCAL
 from runners.store.storage.place import Place, cache_folder, local_root
 
-__all__ = ["LOCAL", "PATIENCE_S", "Place", "Storage", "Task", "Written", "cache_folder", "local_root", "read_json"]
+__all__ = [
+    "ALIVE",
+    "LOCAL",
+    "PATIENCE_S",
+    "Place",
+    "Storage",
+    "Task",
+    "Written",
+    "cache_folder",
+    "local_root",
+    "read_json",
+]

@@ -12,6 +12,8 @@ from goal_core.sealed_json import parse_json
 T = TypeVar("T")
 R = TypeVar("R")
 Task = Callable[[], None]
+ALIVE = ".alive"
+"""Ends the name of a file beside another, whose time says when the other was last touched."""
 PATIENCE_S = 300.0
 """Seconds that a launch waits for a storage that does not answer."""
 
@@ -69,6 +71,9 @@ class Storage(Protocol):
     def entries(self, folder: Path) -> list[Path]:
         """The files and folders in a folder; empty if there is no such folder."""
 
+    def listed(self, folder: Path) -> dict[Path, Written]:
+        """All files in a folder and in those within it."""
+
     def touch(self, path: Path) -> None:
         """Give a sign of life that `seen` shows; the content stays."""
 
@@ -106,6 +111,9 @@ class Storage(Protocol):
 
     def remove_leftovers(self, folder: Path) -> None:
         """Remove what writes of dead processes left in a folder."""
+
+    def is_leftover(self, path: Path) -> bool:
+        """Whether a file is what a write of a dead process left."""
 
     def save_with(self, path: Path, write: Callable[[Path], None], *, guard: Task) -> None:
         """Let a library write a file. It may arrive in the storage later; see `flush`.

@@ -72,6 +72,10 @@ class LocalStorage:
 
         return perform("list", folder, read)
 
+    def listed(self, folder: Path) -> dict[Path, Written]:
+        found = ((path, self.written(path)) for path in folder.rglob("*") if path.is_file())
+        return {path: written for path, written in found if written is not None}
+
     def touch(self, path: Path) -> None:
         os.utime(path)
 
@@ -115,6 +119,9 @@ class LocalStorage:
 
     def remove_leftovers(self, folder: Path) -> None:
         atomic.remove_leftovers(folder)
+
+    def is_leftover(self, path: Path) -> bool:
+        return atomic.is_leftover(path)
 
     def save_with(self, path: Path, write: Callable[[Path], None], *, guard: Task) -> None:
         try:

@@ -16,15 +16,13 @@ from typing import TypeVar
 
 from goal_core.atomic import StorageError, perform, read_bytes, replace_with
 from runners.store.storage.bucket import Bucket
-from runners.store.storage.interface import Storage, Task, Written
+from runners.store.storage.interface import ALIVE, Storage, Task, Written
 from runners.store.storage.requests import RefusedError
 from runners.store.storage.uploads import Uploads
 from runners.store.storage.working_copies import WorkingCopies
 
 T = TypeVar("T")
 R = TypeVar("R")
-ALIVE = ".alive"
-"""Ends the name of the object beside a file whose time says when the file was last touched."""
 _SIDE_BY_SIDE = 16
 
 
@@ -97,6 +95,10 @@ class ObjectStorage:
         kept = [folder / name.rstrip("/") for name in self._bucket.names(f"{self.key(folder)}/")]
         return list(dict.fromkeys([*kept, *self._on_their_way(folder)]))
 
+    def listed(self, folder: Path) -> dict[Path, Written]:
+        start = f"{self.key(folder)}/"
+        return {folder / one.key.removeprefix(start): one.written for one in self._bucket.list(start)}
+
     def touch(self, path: Path) -> None:
         self._bucket.put(f"{self.key(path)}{ALIVE}", b"")
 
@@ -146,6 +148,9 @@ class ObjectStorage:
 
     def remove_leftovers(self, folder: Path) -> None:
         """Nothing: a write that fails leaves no object."""
+
+    def is_leftover(self, path: Path) -> bool:
+        return False
 
     def save_with(self, path: Path, write: Callable[[Path], None], *, guard: Task) -> None:
         self._uploads.wait(path.parent, path)
@@ -214,11 +219,6 @@ class ObjectStorage:
 
     def view(self, folder: Path) -> Storage:
         return FolderView(self, folder)
-
-    def listed(self, folder: Path) -> dict[Path, Written]:
-        """All files in a folder and in those within it."""
-        start = f"{self.key(folder)}/"
-        return {folder / one.key.removeprefix(start): one.written for one in self._bucket.list(start)}
 
     def _on_their_way(self, folder: Path) -> list[Path]:
         """What this process has saved in a folder, as a listing that comes too early would miss it."""

@@ -19,6 +19,8 @@ from runners.store.storage.interface import PATIENCE_S
 T = TypeVar("T")
 FIRST_S = 15.0
 """Seconds that a command repeats requests until the server has answered once; after that, `PATIENCE_S`."""
+PAUSE = wait_random_exponential(multiplier=0.2, max=10)
+"""Seconds between two tries: random, so that many processes do not come back at the same moment."""
 _BUSY = frozenset({"RequestTimeout", "SlowDown", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"})
 _CONFLICT = "ConditionalRequestConflict"
 _ADVICE = {
@@ -114,7 +116,7 @@ class Requests:
             patience = PATIENCE_S if self._answered else self._first
         retrying = Retrying(
             retry=retry_if_exception_type(AwayError),
-            wait=wait_random_exponential(multiplier=0.2, max=10),
+            wait=PAUSE,
             stop=stop_after_delay(patience),
             reraise=True,
         )
