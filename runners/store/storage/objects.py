@@ -38,7 +38,7 @@ class ObjectStorage:
 
     def __init__(self, bucket: Bucket, prefix: str, base: Path, copies: WorkingCopies) -> None:
         self._bucket, self._base, self._copies = bucket, base, copies
-        self._prefix = f"{prefix}/" if prefix else ""
+        self._prefix = [prefix] if prefix else []
         self._uploads = Uploads()
         self._checked = False
         self._asking = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep asking")
@@ -50,7 +50,12 @@ class ObjectStorage:
 
     def key(self, path: Path) -> str:
         """The key of the object that a path stands for."""
-        return f"{self._prefix}{path.relative_to(self._base).as_posix()}"
+        return "/".join([*self._prefix, *path.relative_to(self._base).parts])
+
+    def _start(self, folder: Path) -> str:
+        """What the keys of everything in a folder begin with."""
+        key = self.key(folder)
+        return f"{key}/" if key else ""
 
     def prepare(self, folders: Iterable[Path]) -> None:
         if not self._checked:
@@ -92,11 +97,11 @@ class ObjectStorage:
         return asked is not None and asked.result()
 
     def entries(self, folder: Path) -> list[Path]:
-        kept = [folder / name.rstrip("/") for name in self._bucket.names(f"{self.key(folder)}/")]
+        kept = [folder / name.rstrip("/") for name in self._bucket.names(self._start(folder))]
         return list(dict.fromkeys([*kept, *self._on_their_way(folder)]))
 
     def listed(self, folder: Path) -> dict[Path, Written]:
-        start = f"{self.key(folder)}/"
+        start = self._start(folder)
         return {folder / one.key.removeprefix(start): one.written for one in self._bucket.list(start)}
 
     def touch(self, path: Path) -> None:
@@ -130,7 +135,7 @@ class ObjectStorage:
         self.remove(path)
 
     def move(self, folder: Path, target: Path, *, last: str = "") -> None:
-        start, end = f"{self.key(folder)}/", f"{self.key(target)}/"
+        start, end = self._start(folder), self._start(target)
         keys = [one.key for one in self._bucket.list(start)]
         if not keys:
             raise FileNotFoundError(f"there is no {self.shown(folder)}")
@@ -141,7 +146,7 @@ class ObjectStorage:
         self.remove_folder(folder, first=last)
 
     def remove_folder(self, folder: Path, *, first: str = "") -> None:
-        start = f"{self.key(folder)}/"
+        start = self._start(folder)
         keys = [one.key for one in self._bucket.list(start)]
         for key in sorted(keys, key=lambda key: key != f"{start}{first}"):
             self._bucket.delete(key)

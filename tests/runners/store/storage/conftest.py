@@ -49,10 +49,20 @@ def bucket_store(server) -> Store:
     return store
 
 
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.exhaustive)])
+def store_of_trainings(request, tmp_path) -> Store:
+    return _store(request, tmp_path)
+
+
 @pytest.fixture(params=["folder", "bucket"])
 def any_store(request, tmp_path) -> Store:
+    return _store(request, tmp_path)
+
+
+def _store(request, tmp_path) -> Store:
     if request.param == "bucket":
-        return request.getfixturevalue("bucket_store")
+        store: Store = request.getfixturevalue("bucket_store")
+        return store
     store = Store(tmp_path / "store")
     store.prepare()
     return store
