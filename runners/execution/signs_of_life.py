@@ -114,4 +114,4 @@ def _attempts(job: UnitJob) -> list[AttemptFolder]:
         store = Store(job.store)
     except (OSError, DamagedError):
         return []
-    return [store.folder(training).attempts for training in job.unit.trainings]
+    return [store.folder(training).seen_at_once().attempts for training in job.unit.trainings]

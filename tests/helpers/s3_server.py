@@ -2,11 +2,13 @@
 
 ``python -m tests.helpers.s3_server PORT`` runs one. ``GET /-/faults?busy=0.2&lost=0.1&slow=0.5`` sets the shares of
 requests that are refused with 503, done but answered with 500, and delayed by a second; ``away=SECONDS`` leaves all of
-them without an answer for a while.
+them without an answer for a while. `bucket?name=NAME` makes a bucket, and `requests` gives the method and path of each
+request so far as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import sys
@@ -78,12 +80,10 @@ class FaultyServer:
 
     def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        if path == "/-/faults":
-            asked = {key: float(value) for key, value in parse_qsl(environ["QUERY_STRING"])}
-            self.away_until = time.monotonic() + asked.pop("away", 0.0)
-            self.shares = {name: asked.get(name, 0.0) for name in _FAULTS}
-            start("200 OK", [("Content-Length", "0")])
-            return [b""]
+        if path.startswith("/-/"):
+            content = self._controlled(path, dict(parse_qsl(environ["QUERY_STRING"])))
+            start("200 OK", [("Content-Length", str(len(content)))])
+            return [content]
         self.requests.append((method, path))
         fault = self.before(method, path) or self._drawn()
         if time.monotonic() < self.away_until:
@@ -106,6 +106,15 @@ class FaultyServer:
             )
         answer: Iterable[bytes] = self._app(environ, start)
         return answer
+
+    def _controlled(self, path: str, asked: dict[str, str]) -> bytes:
+        """Do what another process asks for, which has only the address."""
+        if path == "/-/faults":
+            self.away_until = time.monotonic() + float(asked.get("away", 0))
+            self.shares = {name: float(asked.get(name, 0)) for name in _FAULTS}
+        elif path == "/-/bucket":
+            self.make_bucket(asked["name"])
+        return json.dumps(self.requests).encode()
 
     def _drawn(self) -> str:
         return next((name for name, share in self.shares.items() if self._random.random() < share), "")
@@ -138,6 +147,13 @@ def served(port: int = 0) -> Iterator[FaultyServer]:
     finally:
         server.close()
         thread.join(timeout=5)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

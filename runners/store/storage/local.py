@@ -114,7 +114,8 @@ class LocalStorage:
         folder.rename(target)
 
     def remove_folder(self, folder: Path, *, first: str = "") -> None:
-        (folder / first).unlink(missing_ok=True) if first else None
+        if first:
+            (folder / first).unlink(missing_ok=True)
         shutil.rmtree(folder)
 
     def remove_leftovers(self, folder: Path) -> None:

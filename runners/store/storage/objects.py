@@ -102,7 +102,9 @@ class ObjectStorage:
 
     def listed(self, folder: Path) -> dict[Path, Written]:
         start = self._start(folder)
-        return {folder / one.key.removeprefix(start): one.written for one in self._bucket.list(start)}
+        found = ((one.key.removeprefix(start), one.written) for one in self._bucket.list(start))
+        # Keys are free text; one with such parts is no file of a store, and as a path would lead elsewhere.
+        return {folder / name: written for name, written in found if not {"", ".", ".."} & set(name.split("/"))}
 
     def touch(self, path: Path) -> None:
         self._bucket.put(f"{self.key(path)}{ALIVE}", b"")
@@ -264,6 +266,12 @@ class FolderView(ObjectStorage):
         depth = len(folder.parts)
         kept = [Path(*one.parts[: depth + 1]) for one in self._known if folder in one.parents]
         return list(dict.fromkeys([*kept, *self._on_their_way(folder)]))
+
+    def seen(self, path: Path) -> float:
+        if not path.is_relative_to(self._folder):
+            return super().seen(path)
+        found = [self._known.get(one) for one in (path, path.with_name(f"{path.name}{ALIVE}"))]
+        return max((one.modified_ns for one in found if one is not None), default=0) / 1e9
 
     def _is_known_absent(self, path: Path) -> bool:
         return path.is_relative_to(self._folder) and path not in self._known

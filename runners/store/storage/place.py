@@ -90,12 +90,21 @@ def parse_url(location: str) -> tuple[str, str, str]:
     """
     parts = urlsplit(location)
     settings = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if not parts.netloc or "@" in parts.netloc or ":" in parts.netloc or parts.fragment or settings.keys() - {ENDPOINT}:
+    prefix = parts.path.strip("/")
+    strange = {"", ".", ".."} & set(prefix.split("/")) if prefix else set()
+    if (
+        strange
+        or not parts.netloc
+        or "@" in parts.netloc
+        or ":" in parts.netloc
+        or parts.fragment
+        or settings.keys() - {ENDPOINT}
+    ):
         raise StorageError(
             f"store {location!r} must be s3://bucket/prefix, with ?{ENDPOINT}=http://host:port where "
             "AWS_ENDPOINT_URL does not name the server; credentials come from the environment"
         )
-    return parts.netloc, parts.path.strip("/"), settings.get(ENDPOINT, "")
+    return parts.netloc, prefix, settings.get(ENDPOINT, "")
 
 
 def cache_folder() -> Path:

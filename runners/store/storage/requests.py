@@ -124,6 +124,7 @@ class Requests:
         try:
             return retrying(act)
         except AwayError as error:
+            self._answered = False  # the next request waits less, until the server is back
             raise failure(errno.ETIMEDOUT, f"{what}: {error} (tried for {patience:.0f} s)") from error
         except _LastingError as error:
             raise failure(errno.EACCES, f"{what}: {error}") from error
