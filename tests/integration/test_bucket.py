@@ -19,7 +19,7 @@ from tests.helpers.paths import ROOT
 pytest.importorskip("moto", reason="moto[server] is not installed")
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 pytestmark = [pytest.mark.exhaustive, pytest.mark.integration, pytest.mark.timeout(1800)]
-EPOCHS = 4
+EPOCHS = 30
 
 
 class Server:
