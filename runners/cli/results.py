@@ -103,6 +103,8 @@ def gc(
 
     Example: goal-sweep gc quickstart.yaml
     """
+    from rich.filesize import decimal
+
     from runners.store.garbage import find_garbage, remove_garbage
 
     arguments = SweepArguments(sweep, set_, store)
@@ -119,8 +121,8 @@ def gc(
         print(json.dumps({"removed": delete, "garbage": rows}, indent=2))
         return
     for one in found:
-        console.print(f"{one.bytes / 1e6:10.1f} MB  {len(one.files):4d} files  {one.kind}: {one.what}", soft_wrap=True)
-    total = f"{sum(one.bytes for one in found) / 1e6:.1f} MB in {sum(len(one.files) for one in found)} files"
+        console.print(f"{decimal(one.bytes):>10}  {len(one.files):4d} files  {one.kind}: {one.what}", soft_wrap=True)
+    total = f"{decimal(sum(one.bytes for one in found))} in {sum(len(one.files) for one in found)} files"
     if delete or not found:
         console.print(f"{total} removed" if found else "nothing to remove")
     else:
