@@ -284,11 +284,14 @@ def remove_leftovers(folder: Path) -> None:
     """
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):
-            if _is_abandoned(path):
+            if is_leftover(path):
                 path.unlink()
 
 
-def _is_abandoned(path: Path) -> bool:
+def is_leftover(path: Path) -> bool:
+    """Whether a file is a temporary one that a dead process left."""
+    if not (path.name.startswith(".") and path.name.endswith(".tmp")):
+        return False
     host, _, rest = path.name.removesuffix(".tmp").rpartition(".")[2].rpartition("-")[0].rpartition("-")
     if host != _HOST or not rest.isdigit():
         return abs(time.time() - path.stat().st_mtime) > _FOREIGN_LEFTOVER

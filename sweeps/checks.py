@@ -80,10 +80,10 @@ def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_store(place: str) -> str:
-    """Check the results folder: a folder, without credentials."""
+    """Check the store: a folder or a place in a bucket, without credentials."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", _check_place("store", place))
-    if scheme and not place.startswith("file:///"):
-        raise ConfigError(f"store must be a folder; object stores ({scheme[1]}://) are not supported, got {place!r}")
+    if scheme and not re.match(r"file:///|s3://[^/]", place):
+        raise ConfigError(f"store must be a folder or s3://bucket/prefix, got {place!r}")
     return place
 
 

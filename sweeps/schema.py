@@ -231,9 +231,10 @@ class SweepConfig:
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
     resources: ResourceConfig = field(default_factory=ResourceConfig)
     tracking: Annotated[str, AfterValidator(check_tracking)] = "sqlite:///{store}/mlflow.db"
-    """MLflow tracking URI; `{store}` is replaced by the store's folder."""
+    """MLflow tracking URI; `{store}` is replaced by the store's folder, or for a bucket by one of this machine."""
     store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
-    """Results folder, on a local disk or a network folder; `{here}` is replaced by the folder of the sweep file."""
+    """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`; `{here}` is replaced by the folder
+    of the sweep file."""
 
     def __post_init__(self) -> None:
         """Check each setting, and the model against the data."""

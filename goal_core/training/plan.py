@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
@@ -74,7 +74,7 @@ class TrainingFiles(Protocol):
     def path(self, name: str) -> Path:
         """The path of the newest version of a file; where there is none, a path that does not exist."""
 
-    def versions(self, name: str) -> Sequence[Path]:
+    def versions(self, name: str) -> Iterable[Path]:
         """The versions of a file that different attempts saved, the newest first."""
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:

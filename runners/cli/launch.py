@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -368,7 +367,7 @@ def show_logs(
             for line in lines:
                 write(line)
     if follow:
-        _follow({sweep.store.folder(training).log_path: training.name for training in chosen}, write)
+        _follow({sweep.store.folder(training): training.name for training in chosen}, write)
     elif not logged:
         write("no failed cell" if failed else "nothing has been logged yet")
 
@@ -379,7 +378,7 @@ def _log_of(folder: TrainingFolder, *, failed: bool) -> Iterator[str]:
     last_failed = newest is not None and newest.outcome == "failed"
     if failed and not last_failed:
         return
-    log = folder.log_path.read_text(errors="replace").rstrip() if folder.log_path.exists() else ""
+    log = folder.log_text().rstrip()
     if log:
         yield log
     if newest is not None and last_failed and (failed or not log):
@@ -391,15 +390,15 @@ def _matches(cell: Cell, pattern: str) -> bool:
     return cell.id.startswith(pattern) or pattern in cell.label
 
 
-def _follow(names: dict[Path, str], write: Callable[[str], None]) -> None:
-    sizes = {path: path.stat().st_size if path.exists() else 0 for path in names}
+def _follow(names: dict[TrainingFolder, str], write: Callable[[str], None]) -> None:
+    shown = {folder: folder.log_sizes() for folder in names}
     while True:
         time.sleep(_POLL_SECONDS)
-        for path, name in names.items():
-            if path.exists() and path.stat().st_size > sizes[path]:
-                with path.open("rb") as file:
-                    file.seek(sizes[path])
-                    added = file.read()
-                sizes[path] += len(added)
-                for line in added.decode(errors="replace").splitlines():
-                    write(f"{name} | {line}")
+        for folder, name in names.items():
+            for path, size in folder.log_sizes().items():
+                before = shown[folder].get(path, 0)
+                if size > before:
+                    added = (folder.storage.read(path) or b"")[before:]
+                    shown[folder][path] = before + len(added)
+                    for line in added.decode(errors="replace").splitlines():
+                        write(f"{name} | {line}")

@@ -10,8 +10,8 @@ from pathlib import Path
 import analysis
 from goal_core.atomic import replace_bytes
 from goal_core.errors import GoalError
-from runners.launch.checked import cache_folder
 from runners.launch.live import Judgement
+from runners.store.storage import cache_folder
 from sweeps import content_id
 
 _RULE = ("comparison.py", "spread.py")
@@ -34,7 +34,7 @@ def judge(values: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
         return None
     rows = [[*objective, seed, value] for objective, of_seed in values.items() for seed, value in of_seed.items()]
     rule = [(Path(analysis.__path__[0]) / "statistics" / name).read_text(encoding="utf-8") for name in _RULE]
-    path = cache_folder("within-noise") / content_id([rows, rule])
+    path = cache_folder() / "within-noise" / content_id([rows, rule])
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         known = json.loads(path.read_bytes())
         return Judgement(best=tuple(known["best"]), level=frozenset(map(tuple, known["level"])))

@@ -27,7 +27,7 @@ from goal_core.atomic import replace_bytes
 from goal_core.checkpoints import BEST
 from goal_core.errors import GoalError
 from runners.cli.options import Scale
-from runners.store import Store
+from runners.store import LOG, Store, local_root
 from runners.tracking.moved import correct_moved
 from runners.tracking.uri import read_only, resolve_uri, sqlite_file
 from sweeps import SweepConfig, load_sweep
@@ -41,22 +41,23 @@ class ReportTarget:
     uri: str
     """MLflow tracking URI, resolved."""
     folder: Path
-    store: Path
+    store: str
+    """Location of the store."""
     seeds: tuple[int, ...]
     """The seeds that its settings ask for."""
 
     @classmethod
     def of(cls, config: SweepConfig) -> ReportTarget:
         """The target of a sweep, whose data need not be on this machine."""
-        root = Path(config.store)
+        root = local_root(config.store)
         uri = resolve_uri(config.tracking, root)
         folder = root / "reports" / config.name
-        return cls(name=config.name, uri=uri, folder=folder, store=root, seeds=config.seeds)
+        return cls(name=config.name, uri=uri, folder=folder, store=config.store, seeds=config.seeds)
 
     def locate(self, cell_id: str, stage: str, stage_key: str) -> dict[str, Path]:
-        """The files of a training that a reader may want to open, if they exist."""
-        training = Store(self.store).folder_of(cell_id, stage, stage_key)
-        found = {"log": training.log_path, "checkpoint": training.path(BEST)}
+        """The files of a training that a reader may want to open, if they are on this machine."""
+        training = Store(local_root(self.store)).folder_of(cell_id, stage, stage_key)
+        found = {"log": training.place(LOG), "checkpoint": training.place(BEST)}
         return {name: path for name, path in found.items() if path.is_file()}
 
 
@@ -107,7 +108,7 @@ def report(
         if writable and result.parent_run_id is not None:
             attach_report(first.uri, result.parent_run_id, folder)
             publish_summary(first.uri, result.parent_run_id, first.name, result.blocks, result.origin_notes)
-            publish_models(first.uri, result.parent_run_id, str(first.store), result.best_runs)
+            publish_models(first.uri, result.parent_run_id, first.store, result.best_runs)
     except AnalysisError as error:
         raise GoalError(str(error)) from error
     return result
@@ -228,7 +229,7 @@ def restore(target: ReportTarget) -> bool:
     """
     has_report = (target.folder / REPORT_LIST).is_file()
     try:
-        parent = refresh_summary(target.uri, target.name, str(target.store))
+        parent = refresh_summary(target.uri, target.name, target.store)
         if has_report and parent is not None:
             attach_report(target.uri, parent, target.folder)
     except NoRunsError:

@@ -87,6 +87,48 @@ def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: U
     console.print(f"tracking is up to date{', and has the report' if attached else ''}")
 
 
+@results.command()
+def gc(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove what is listed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what a sweep's results keep although nobody needs it, with sizes; remove it with --delete.
+
+    That is: the states of finished trainings, what was set aside as damaged or by --force, what interrupted writes
+    left, and cached features if every training in the store is finished. Weights and results stay, and so does
+    everything that a launch would continue from. While a launch works on the store, nothing is removed.
+
+    Example: goal-sweep gc quickstart.yaml
+    """
+    from rich.filesize import decimal
+
+    from runners.store.garbage import find_garbage, remove_garbage
+
+    arguments = SweepArguments(sweep, set_, store)
+    opened = arguments.open()
+    if delete:
+        found = remove_garbage(opened.store, opened.config.name, opened.trainings)
+    else:
+        found = find_garbage(opened.store, opened.trainings)
+    if as_json:
+        rows = [
+            {"kind": one.kind, "what": one.what, "bytes": one.bytes, "files": list(map(one.storage.shown, one.files))}
+            for one in found
+        ]
+        print(json.dumps({"removed": delete, "garbage": rows}, indent=2))
+        return
+    for one in found:
+        console.print(f"{decimal(one.bytes):>10}  {len(one.files):4d} files  {one.kind}: {one.what}", soft_wrap=True)
+    total = f"{decimal(sum(one.bytes for one in found))} in {sum(len(one.files) for one in found)} files"
+    if delete or not found:
+        console.print(f"{total} removed" if found else "nothing to remove")
+    else:
+        console.print(f"{total} can be removed: {arguments.command('gc', '--delete')}", soft_wrap=True)
+
+
 @results.command("export")
 def export_(
     sweep: Sweep,
@@ -151,7 +193,7 @@ def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callab
         path = add_results(archive, outcome, target, uri)
         say(f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already")
         if outcome.begun:
-            left = f"begun in {target.root} and not finished; a launch continues them"
+            left = f"begun in {target.location} and not finished; a launch continues them"
             say(f"  {len(outcome.begun)} not imported: {left}")
         tracking.sync_all(wait=_SYNC_WAIT_S)
         if tracking.trouble:

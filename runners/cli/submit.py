@@ -49,6 +49,7 @@ def submit(
     from runners.cluster import submission as jobs
     from runners.cluster.backend import NoAnswerError
     from runners.execution.inputs import code_digest
+    from runners.store import local_root
     from runners.store.submissions import Submissions
 
     if example is not None:
@@ -63,7 +64,7 @@ def submit(
     loaded = jobs.load(sweep, overrides, jobs.site_file(site), to)
     backend = jobs.backend_of(to)
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
-    records = Submissions(Path(loaded.config.store))
+    records = Submissions(local_root(loaded.config.store))
     draft = jobs.job_of(loaded, records.next_id(loaded.config.name), code_digest(), options)
     backend.check(draft)
     if show:
@@ -129,10 +130,11 @@ def submissions_of(
 ) -> tuple[Any, list[Submission]]:
     """The store's submissions and those of a sweep, oldest first. Reads neither data nor weights."""
     from runners.cluster import submission as jobs
+    from runners.store import local_root
     from runners.store.submissions import Submissions
 
     loaded = jobs.load(sweep, SweepArguments(sweep, set_, store).overrides, jobs.site_file(site), "")
-    records = Submissions(Path(loaded.config.store))
+    records = Submissions(local_root(loaded.config.store))
     return records, records.of(loaded.config.name)
 
 

@@ -34,10 +34,10 @@ class Job:
     cluster: ClusterConfig
     sweep_text: str
     """The sweep file that the job launches: one YAML file without `extends`."""
-    store: Path
-    """The results folder as this machine sees it."""
+    store: str
+    """The location of the store as this machine sees it, absolute."""
     folder: Path
-    """The folder of the submission, in the store."""
+    """The folder of the submission, in the store; of a store in a bucket, in this machine's folder for it."""
     working_dir: Path
     """Where the command was given; relative paths of the sweep start there."""
     code: str

@@ -91,7 +91,7 @@ class RayJobs:
     def _request(self, job: Job, working_dir: str) -> dict[str, Any]:
         settings = job.cluster.ray
         words = ["python", "-m", "runners.cli", "launch", "sweep.yaml", "--address", "auto"]
-        words += ["--store", settings.store or str(job.store)]
+        words += ["--store", settings.store or job.store]
         words += ["--tracking-uri", settings.tracking] if settings.tracking else []
         environment: dict[str, Any] = {"working_dir": working_dir, "env_vars": _variables(job, settings)}
         environment |= {"pip": list(settings.pip)} if settings.pip else {}

@@ -91,7 +91,7 @@ def _entrypoint(job: Job) -> str:
     """The driver's command. A driver that stopped before the end (75) starts again; SIGTERM to the pod ends it."""
     settings = job.cluster.kubernetes
     words = ["python", "-m", "runners.cli", "launch", f"{_SWEEP_FOLDER}/sweep.yaml", "--address", "auto"]
-    words += ["--store", settings.store or str(job.store)]
+    words += ["--store", settings.store or job.store]
     words += ["--tracking-uri", settings.tracking] if settings.tracking else []
     words += ["--wait-for-launch", "180", *job.options]
     once = f"{shlex.join(words)}; status=$?; [ $status -eq 75 ] || break; sleep 10"

@@ -56,7 +56,7 @@ def _render(template: str, job: Job, options: list[str]) -> str:
         modules=settings.modules,
         setup=settings.setup,
         folder=str(job.folder),
-        store=str(job.store),
+        store=job.store,
         python=python_command(settings),
         nodes=settings.nodes,
         cpus=settings.cpus_per_node,

@@ -16,6 +16,7 @@ from runners.cluster.backend import Backend, Job, RunCommand, run_command
 from runners.cluster.kubernetes import Kubernetes
 from runners.cluster.ray_jobs import RayJobs
 from runners.cluster.slurm import Slurm
+from runners.store import local_root
 from runners.store.submissions import Submission, Submissions
 from sweeps import ClusterSweep, load_for_cluster
 
@@ -86,15 +87,14 @@ def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequenc
         code: digest of the code that submits.
         options: options of `goal-sweep launch`.
     """
-    store = Path(loaded.config.store)
     named = sorted({name for text in _texts(loaded.plain) for name in _VARIABLE.findall(text)})
     return Job(
         id=submission_id,
         config=loaded.config,
         cluster=loaded.cluster,
         sweep_text=sweep_text(loaded.plain),
-        store=store,
-        folder=Submissions(store).files(submission_id),
+        store=loaded.config.store,
+        folder=Submissions(local_root(loaded.config.store)).files(submission_id),
         working_dir=Path.cwd(),
         code=code,
         variables={name: os.environ[name] for name in named if name in os.environ},

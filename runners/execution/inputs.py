@@ -11,10 +11,11 @@ import platform
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import goal_core
 import runners
@@ -23,8 +24,11 @@ from goal_core.atomic import retried
 from goal_core.checkpoints import initial_weights_id
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import GoalError
-from runners.store import Store
+from runners.store import BEST, Store
 from sweeps import Cell, Unit, cell_id
+
+if TYPE_CHECKING:
+    from goal_core.training import TrainingPlan, UnitPlan
 
 
 class InputsDifferError(GoalError):
@@ -86,14 +90,14 @@ def check_machine(store: Store, launch_id: str, device: str) -> None:
     while store.drivers.state(launch_id) is None:
         if time.monotonic() > deadline:
             raise UnfitMachineError(
-                f"{host} does not see the store of the launch at {store.root}; every machine must see it under this "
-                "path, on a shared file system"
+                f"{host} does not see the store of the launch at {store.location}; every machine must see it "
+                "under this path, on a shared file system"
             )
         time.sleep(0.5)
     try:
         store.drivers.file_time()
     except OSError as error:
-        raise UnfitMachineError(f"{host} cannot write the store {store.root}: {error}") from error
+        raise UnfitMachineError(f"{host} cannot write the store {store.location}: {error}") from error
     if device == "cuda":
         import torch
 
@@ -138,6 +142,21 @@ def check_code(code: str | None, did: Literal["launched", "submitted"] = "launch
             f"{socket.gethostname()} has other code of goal-sweep ({Path(str(goal_core.__file__)).parent}) than the "
             f"machine that {did} the sweep; {mend}"
         )
+
+
+def on_this_machine(plan: UnitPlan, unit: Unit, store: Store) -> UnitPlan:
+    """A plan whose first weights and cached features are files of this machine.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    before = {training.key: training.before for training in unit.trainings}
+
+    def local(one: TrainingPlan) -> TrainingPlan:
+        first = before[one.key]
+        return one if first is None else replace(one, init=store.folder(first).path(BEST))
+
+    return replace(plan, trainings=tuple(map(local, plan.trainings)), cache=store.features)
 
 
 def open_inputs(unit: Unit, code: str) -> Dataset:

@@ -88,7 +88,7 @@ def _last_sign(job: UnitJob) -> tuple[float, str]:
     for attempts in _attempts(job):
         with suppress(OSError, DamagedError):
             numbers = attempts.numbers()
-            seen = attempts.path(numbers[-1]).stat().st_mtime if numbers else 0.0
+            seen = attempts.seen(numbers[-1]) if numbers else 0.0
             if seen > latest:
                 latest, where = seen, _where(attempts.newest(), job.launch_id)
     return latest, where
@@ -114,4 +114,4 @@ def _attempts(job: UnitJob) -> list[AttemptFolder]:
         store = Store(job.store)
     except (OSError, DamagedError):
         return []
-    return [store.folder(training).attempts for training in job.unit.trainings]
+    return [store.folder(training).seen_at_once().attempts for training in job.unit.trainings]

@@ -15,9 +15,17 @@ from goal_core.atomic import DamagedError
 from goal_core.data import Dataset
 from goal_core.errors import FencedError, GoalError
 from goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed, UnitPlan, train_unit
-from runners.execution.inputs import InputsDifferError, UnfitMachineError, check_machine, check_software, open_inputs
+from runners.execution.inputs import (
+    InputsDifferError,
+    UnfitMachineError,
+    check_machine,
+    check_software,
+    on_this_machine,
+    open_inputs,
+)
 from runners.execution.verdict import judge
 from runners.store import (
+    PATIENCE_S,
     AlreadyDoneError,
     LeaseHeldError,
     LeaseLostError,
@@ -124,6 +132,7 @@ def run_unit(
     worker.train([training for training in job.unit.trainings if training not in verdict.alone])
     for training in verdict.alone:
         worker.train([training])
+    worker.store.storage.close()
 
 
 class _Worker:
@@ -133,7 +142,7 @@ class _Worker:
         self, job: UnitJob, send: Callable[[Sequence[TrainingEvent]], None], node: str, dataset: Dataset | Exception
     ) -> None:
         self._job, self._send, self._node, self._dataset = job, send, node, dataset
-        self.store = Store(job.store)
+        self.store = Store(job.store, patience=PATIENCE_S)
         self._asked_to_stop = partial(self.store.drivers.is_asked_to_stop, job.launch_id)
         self._ended: set[str] = set()
         """Keys of the trainings that are done or failed."""
@@ -150,19 +159,21 @@ class _Worker:
             return
         if until_saved:
             _log(folders, "tried apart from the rest of its unit, because a worker died without progress")
-        plan = replace(self._job.plan, trainings=tuple(one for one in self._job.plan.trainings if one.key in folders))
+        chosen = tuple(one for one in self._job.plan.trainings if one.key in folders)
         with UnitListener(
             folders, self._send, self._job.watchdog, self._asked_to_stop, until_saved=until_saved
         ) as listener:
             try:
                 if isinstance(self._dataset, Exception):
                     raise self._dataset
+                plan = on_this_machine(replace(self._job.plan, trainings=chosen), self._job.unit, self.store)
                 train_unit(plan, folders, listener, self._dataset)
             except _SavedError:
                 _release([folder for key, folder in folders.items() if key not in listener.ended])
             except Exception as error:
                 left = [key for key in folders if key not in listener.ended]
                 listener.events([TrainingFailed.because_of(key, error) for key in left])
+        _flush([folder for key, folder in folders.items() if key not in listener.ended])
         self._ended |= listener.ended
 
     def _claim(self, trainings: Sequence[Training]) -> dict[str, TrainingFolder]:
@@ -208,6 +219,15 @@ def _release(folders: Sequence[TrainingFolder]) -> None:
     for folder in folders:
         with contextlib.suppress(OSError, FencedError):
             folder.release("saved a state, so it goes on with the rest of its unit")
+
+
+def _flush(folders: Sequence[TrainingFolder]) -> None:
+    """Let what trainings have saved on their way to a stop arrive in the store."""
+    for folder in folders:
+        try:
+            folder.flush()
+        except (OSError, FencedError) as error:
+            os.write(2, f"{folder}: not all that was saved is in the store: {error}\n".encode())
 
 
 def _log(folders: Mapping[str, TrainingFolder], line: str) -> None:
@@ -317,7 +337,7 @@ class UnitListener(Listener):
             folder = next((folder for key, folder in self._folders.items() if key not in self.ended), None)
             if folder is not None and folder.attempt:
                 with contextlib.suppress(Exception):
-                    os.utime(folder.attempts.path(folder.attempt))
+                    folder.attempts.touch(folder.attempt)
             if self._over.wait(beat_seconds(self._limit)):
                 return
 
@@ -326,8 +346,9 @@ class UnitListener(Listener):
         pause, woke = beat_seconds(self._limit), time.monotonic()
         while not self._over.wait(pause):
             slept, woke = time.monotonic() - woke, time.monotonic()
-            # A process that was suspended (a stopped job, a closed laptop) did not hang, nor does one whose driver is.
-            if slept > 2 * pause + 1 or self._waiting:
+            # A process that was suspended (a stopped job, a closed laptop) did not hang, nor does one whose driver is,
+            # nor one that waits for the store.
+            if slept > 2 * pause + 1 or self._waiting or any(folder.is_waiting for folder in self._folders.values()):
                 self._seen = woke
             if woke - self._seen >= self._limit:
                 self._end_process(f"hung: no step for {woke - self._seen:.0f} s (resources.watchdog = {self._limit})")

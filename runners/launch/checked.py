@@ -8,17 +8,14 @@ make the key under which it is remembered. Nothing is remembered of weights that
 from __future__ import annotations
 
 import contextlib
-import os
 from importlib.metadata import version
 from pathlib import Path
 
 from goal_core.models.config import ModelConfig
 from runners.execution.inputs import code_digest
+from runners.store.storage import cache_folder
 from sweeps import content_id, to_mapping
 
-FOLDER = "GOAL_SWEEP_CACHE"
-"""The environment variable that names another folder than ``~/.cache/goal-sweep``."""
-_NAME = "weights-that-fit"
 _BY_NAME = ("timm:", "hub:")
 _LIBRARIES = ("torch", "timm", "transformers")
 
@@ -40,18 +37,16 @@ def check_key(model: ModelConfig, weights_id: str, data: object, fingerprint: st
 
 def was_checked(key: str) -> bool:
     """Whether a check with this key has passed on this machine."""
-    return bool(key) and (cache_folder(_NAME) / key).exists()
+    return bool(key) and (_folder() / key).exists()
 
 
 def remember(key: str) -> None:
     """Note that a check has passed. Where nothing can be written, the next command checks again."""
     if key:
         with contextlib.suppress(OSError):
-            cache_folder(_NAME).mkdir(parents=True, exist_ok=True)
-            (cache_folder(_NAME) / key).touch()
+            _folder().mkdir(parents=True, exist_ok=True)
+            (_folder() / key).touch()
 
 
-def cache_folder(name: str) -> Path:
-    """A folder for answers that can be found again; it may not exist yet."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get(FOLDER) or f"{cache}/goal-sweep").expanduser() / name
+def _folder() -> Path:
+    return cache_folder() / "weights-that-fit"

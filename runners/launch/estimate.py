@@ -191,9 +191,10 @@ def _plan(
 def _sizes(sweep: OpenedSweep, trainings: Sequence[Training]) -> Iterator[int]:
     """Bytes of each training's best weights; imported results have none and are left out."""
     for training in trainings:
-        path = sweep.store.folder(training).path(BEST)
-        if path.exists():
-            yield path.stat().st_size
+        folder = sweep.store.folder(training)
+        written = folder.storage.written(folder.place(BEST))
+        if written is not None:
+            yield written.bytes
 
 
 def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) -> float:

@@ -60,7 +60,7 @@ class OpenedSweep(ResolvedSweep):
                 key=training.key,
                 cell_id=training.cell.id,
                 objective=training.cell.objective,
-                init=self.store.folder(training.before).path(BEST) if training.before else None,
+                init=self.store.folder(training.before).place(BEST) if training.before else None,
                 init_key=training.before.key if training.before else "",
             )
             for training in unit.trainings
@@ -75,7 +75,7 @@ class OpenedSweep(ResolvedSweep):
             device="cuda" if resources.gpus else "cpu",
             threads=resources.cpus,
             loader_workers=resources.loader_workers,
-            cache=self.store.root / "features",
+            cache=self.store.features,
         )
 
     def job(self, unit: Unit, launch_id: str, forgiven: Mapping[Training, int], *, shares: bool = False) -> UnitJob:
@@ -93,7 +93,7 @@ class OpenedSweep(ResolvedSweep):
         return UnitJob(
             unit=unit,
             plan=self.plan_unit(unit),
-            store=str(self.store.root),
+            store=self.store.location,
             launch_id=launch_id,
             code=code_digest(),
             software=software(),

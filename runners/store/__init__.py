@@ -9,13 +9,17 @@ from runners.store.heartbeat import Heartbeat, LeaseHeldError
 from runners.store.lease import LeaseLostError
 from runners.store.result_content import METRICS, RESULT
 from runners.store.status import State, TrainingStatus
+from runners.store.storage import PATIENCE_S, local_root
 from runners.store.store import Store
+from runners.store.training_files import LOG
 from runners.store.training_folder import AlreadyDoneError, TrainingFolder, end_attempt, forgive
 from runners.store.versions import digest
 
 __all__ = [
     "BEST",
+    "LOG",
     "METRICS",
+    "PATIENCE_S",
     "RESULT",
     "AlreadyDoneError",
     "Attempt",
@@ -32,5 +36,6 @@ __all__ = [
     "digest",
     "end_attempt",
     "forgive",
+    "local_root",
     "was_cut_off",
 ]

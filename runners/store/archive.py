@@ -17,7 +17,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from typing import Any
 
 from goal_core.atomic import DamagedError, replace_bytes, replace_with, storage_errors
 from goal_core.models import NAMED_WEIGHTS
-from goal_core.sealed_json import json_bytes, read_json
+from goal_core.sealed_json import json_bytes
 from runners.store.archive_contents import ContentError, check_stated
 from runners.store.archive_reading import (
     CARRIED,
@@ -42,6 +41,7 @@ from runners.store.archive_reading import (
 from runners.store.attempts import Attempt
 from runners.store.imported import MARK, mark_content
 from runners.store.result_content import RESULT, parse_result
+from runners.store.storage import Storage, read_json
 from runners.store.store import Store
 from runners.store.training_files import LOG
 from runners.store.training_folder import TrainingFolder
@@ -103,13 +103,16 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
     statuses = store.status(sweep.trainings)
     done = [training for training in shared.trainings if statuses[training].state == "done"]
     if not done:
-        raise ArchiveError(f"nothing to export: no training of {sweep.config.name!r} is finished in {store.root}")
-    for training in done:
+        raise ArchiveError(f"nothing to export: no training of {sweep.config.name!r} is finished in {store.location}")
+    all_carried = store.storage.each(
+        lambda training: dict(_carried_files(store.folder(training).seen_at_once(), with_provenance=with_provenance)),
+        done,
+    )
+    for training, carried in zip(done, all_carried, strict=True):
         files[f"cells/{training.cell.id}/cell.json"] = _described(training.cell, store, as_stored=with_provenance)
-        carried = dict(_carried_files(store.folder(training), with_provenance=with_provenance))
         try:
-            place = store.folder(training).folder
-            check_stated(parse_result(carried.get(RESULT, b""), f"{place}/{RESULT}")["files"], carried, str(place))
+            place = store.storage.shown(store.folder(training).folder)
+            check_stated(parse_result(carried.get(RESULT, b""), f"{place}/{RESULT}")["files"], carried, place)
         except ContentError as error:
             raise ArchiveError(f"{error}; launch trains damaged results again") from error
         files |= {f"{folder_name(training)}/{name}": content for name, content in carried.items()}
@@ -117,7 +120,7 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
     files[MANIFEST] = json_bytes({"format": "goal-sweep results", "version": VERSION, "sha256": digests})
     large = [name for name, content in files.items() if len(content) > max_bytes(name)]
     if large:
-        raise ArchiveError(f"{large[0]} in {store.root} is larger than an archive may hold")
+        raise ArchiveError(f"{large[0]} in {store.location} is larger than an archive may hold")
     replace_with(path.absolute(), lambda temporary: _write_zip(temporary, files))
     return len(done), len(statuses)
 
@@ -149,12 +152,13 @@ def _described(cell: Cell, store: Store, *, as_stored: bool) -> bytes:
 
 def _carried_files(folder: TrainingFolder, *, with_provenance: bool) -> Iterator[tuple[str, bytes]]:
     for name in CARRIED:
-        content = folder.load(name)
-        if content is not None and (with_provenance or name != LOG):
+        if name != LOG and (content := folder.load(name)) is not None:
             yield name, content
+    if with_provenance and (log := folder.log_text()):
+        yield LOG, log.encode()
     for number in folder.attempts.numbers():
         with contextlib.suppress(DamagedError):
-            record = read_json(folder.attempts.path(number))
+            record = read_json(folder.storage, folder.attempts.path(number))
             if record is not None and Attempt.from_json(record).n == number:
                 yield f"attempts/{number}.json", json_bytes(record if with_provenance else _anonymous(record))
 
@@ -184,7 +188,7 @@ def plan_import(archive: Archive, store: Store) -> ImportOutcome:
         ours = folder.result()
         theirs = archive.metrics_of(training)
         if ours is None:
-            (outcome.begun if folder.folder.exists() else outcome.added).append(training)
+            (outcome.begun if folder.storage.exists(folder.folder) else outcome.added).append(training)
         elif ours["metrics"] == theirs:
             outcome.known.append(training)
         else:
@@ -211,7 +215,7 @@ def add_results(archive: Archive, outcome: ImportOutcome, store: Store, tracking
         tracking: MLflow tracking URI of the store, resolved.
 
     Returns:
-        The sweep file, ``STORE/imported/<name>.yaml``.
+        The sweep file, ``STORE/imported/<name>.yaml``; of a store in a bucket, on this machine.
 
     Raises:
         ArchiveError: a launch began one of the trainings meanwhile; nothing was added.
@@ -224,35 +228,36 @@ def add_results(archive: Archive, outcome: ImportOutcome, store: Store, tracking
     try:
         for training in outcome.added:
             folder = store.folder(training).folder
-            if not folder.parent.exists():
+            if not store.storage.exists(folder.parent):
                 new_cells.append(folder.parent)
             cell = training.cell.id
             store.write_description(cell, archive.described(training))
             staged[folder] = folder.with_name(f".{folder.name}.import-{os.getpid()}")
-            _stage(archive, training, staged[folder])
+            _stage(archive, training, staged[folder], store.storage)
         for folder, fresh in staged.items():
-            _place(fresh, folder)
+            _place(fresh, folder, store.storage)
             placed.append(folder)
         return _write_sweep_file(archive, store, tracking)
     except BaseException:
         for folder in placed:
             with contextlib.suppress(OSError):
-                folder.rename(staged[folder])
+                store.storage.move(folder, staged[folder], last=RESULT)
         for fresh in staged.values():
-            shutil.rmtree(fresh, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                store.storage.remove_folder(fresh)
         for cell_folder in new_cells:
-            _remove_empty_cell(cell_folder)
+            _remove_empty_cell(cell_folder, store.storage)
         raise
 
 
-def _stage(archive: Archive, training: Training, fresh: Path) -> None:
+def _stage(archive: Archive, training: Training, fresh: Path, storage: Storage) -> None:
     """Write a training's files under another name, with the mark that says where they came from."""
     files = archive.files_of(training) | {MARK: mark_content(archive.name, archive.sha256)}
     with storage_errors(fresh, "import"):
         for name, content in files.items():
             path = fresh / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace_bytes(path, _harmless(content) if name == LOG else content)
+            storage.make_folder(path.parent)
+            storage.replace(path, _harmless(content) if name == LOG else content)
 
 
 def _harmless(log: bytes) -> bytes:
@@ -260,21 +265,21 @@ def _harmless(log: bytes) -> bytes:
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "?", log.decode(errors="replace")).encode()
 
 
-def _place(fresh: Path, folder: Path) -> None:
+def _place(fresh: Path, folder: Path, storage: Storage) -> None:
     with storage_errors(folder, "import"):
         try:
-            fresh.rename(folder)
+            storage.move(fresh, folder, last=RESULT)
         except OSError as error:
-            if folder.exists():
+            if storage.exists(folder):
                 raise ArchiveError(f"a launch began {folder} during the import, so nothing was imported") from error
             raise
 
 
-def _remove_empty_cell(folder: Path) -> None:
+def _remove_empty_cell(folder: Path, storage: Storage) -> None:
     """Undo the description of a cell that was new, unless a launch has put something beside it."""
-    if [path.name for path in folder.glob("*")] == ["cell.json"]:
-        with contextlib.suppress(OSError):
-            (folder / "cell.json").unlink()
+    with contextlib.suppress(OSError):
+        if [path.name for path in storage.entries(folder)] == ["cell.json"]:
+            storage.remove(folder / "cell.json")
             folder.rmdir()
 
 
@@ -289,7 +294,8 @@ def _difference(ours: Mapping[str, float], theirs: Mapping[str, float]) -> str:
 def _write_sweep_file(archive: Archive, store: Store, tracking: str) -> Path:
     # The sweep file stays right when the results folder is copied or moved.
     beside = tracking.replace(f"sqlite:///{store.root}/", "sqlite:///{store}/")
-    config = replace(archive.config, store="{here}/..", tracking=beside)
+    here = "{here}/.." if store.location == str(store.root) else store.location
+    config = replace(archive.config, store=here, tracking=beside)
     path = store.root / "imported" / f"{config.name}.yaml"
     with storage_errors(path.parent, "create"):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from goal_core.atomic import DamagedError, create_bytes, replace_bytes
+from goal_core.atomic import DamagedError
 from goal_core.errors import ConfigError
-from goal_core.sealed_json import json_bytes, read_json
+from goal_core.sealed_json import json_bytes
 from runners.store.provenance import Provenance
 from runners.store.result_content import is_count, is_time
-from runners.store.versions import entries
+from runners.store.storage import LOCAL, Storage, read_json
 from sweeps import from_mapping
 
 _LAUNCH = re.compile(r"[^/\\\x00-\x1f\x7f-\x9f]{0,200}")
@@ -116,18 +116,27 @@ class AttemptFolder:
 
     Args:
         folder: the training's folder; attempts are in ``attempts/`` below it. For reading, neither needs to exist.
+        storage: what keeps it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "attempts"
+    def __init__(self, folder: Path, storage: Storage = LOCAL) -> None:
+        self.folder, self._storage = folder / "attempts", storage
 
     def path(self, n: int) -> Path:
-        """The path of an attempt's record, whose time is the latest sign of life of its process."""
+        """The path of an attempt's record."""
         return self.folder / f"{n}.json"
+
+    def touch(self, n: int) -> None:
+        """Give a sign of life of an attempt's process."""
+        self._storage.touch(self.path(n))
+
+    def seen(self, n: int) -> float:
+        """When an attempt's process gave its latest sign of life, in seconds since 1970 by the store's clock."""
+        return self._storage.seen(self.path(n))
 
     def numbers(self) -> list[int]:
         """The numbers in use, ascending."""
-        found = (_RECORD.fullmatch(path.name) for path in entries(self.folder))
+        found = (_RECORD.fullmatch(path.name) for path in self._storage.entries(self.folder))
         return sorted(int(match[1]) for match in found if match)
 
     def read(self, n: int) -> Attempt | None:
@@ -137,13 +146,13 @@ class AttemptFolder:
         """
         path = self.path(n)
         try:
-            content = read_json(path)
+            content = read_json(self._storage, path)
             attempt = None if content is None else Attempt.from_json(content)
             if attempt is not None and attempt.n != n:
                 raise DamagedError(f"damaged attempt record: {path} is that of attempt {attempt.n}")
             return attempt
         except DamagedError as error:
-            seen = path.stat().st_mtime
+            seen = self._storage.seen(path)
             return Attempt(
                 n=n, launch_id="", host="", pid=0, started=seen, outcome="lost", reason=str(error), versions={}
             )
@@ -159,11 +168,11 @@ class AttemptFolder:
 
     def create(self, attempt: Attempt) -> bool:
         """Claim the attempt's number (see `runners.store.lease`). Returns False if another process was faster."""
-        return create_bytes(self.path(attempt.n), json_bytes(asdict(attempt)))
+        return self._storage.create(self.path(attempt.n), json_bytes(asdict(attempt)))
 
     def update(self, attempt: Attempt) -> None:
         """Rewrite an attempt's record. The caller must hold the lease."""
-        replace_bytes(self.path(attempt.n), json_bytes(asdict(attempt)))
+        self._storage.replace(self.path(attempt.n), json_bytes(asdict(attempt)))
 
 
 def was_cut_off(attempt: Attempt) -> bool:

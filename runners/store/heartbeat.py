@@ -16,26 +16,23 @@ attempt names its launch, so one heartbeat keeps hundreds of leases alive. These
 from __future__ import annotations
 
 import contextlib
-import getpass
 import logging
-import os
 import random
 import secrets
-import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import psutil
-
-from goal_core.atomic import DamagedError, StorageError, perform, read_bytes, replace_bytes
+from goal_core.atomic import DamagedError, StorageError
 from goal_core.errors import GoalError
-from goal_core.sealed_json import json_bytes, read_json
+from goal_core.sealed_json import json_bytes
+from runners.store.processes import ProcessIdentity
 from runners.store.result_content import is_count, is_time
+from runners.store.storage import LOCAL, Storage, read_json
 
 _log = logging.getLogger(__name__)
 
@@ -44,109 +41,14 @@ class LeaseHeldError(GoalError):
     """Another living driver already works on the trainings asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessIdentity:
-    """Identifies a process, even if a later one gets the same process number."""
-
-    user: str
-    host: str
-    machine: str
-    """The kernel's boot id and its namespace of process numbers. Outside these, a process number means nothing."""
-    pid: int
-    process_started: str
-    """Clock ticks from boot to the start of the process. No change of the clock affects it."""
-
-    @classmethod
-    def of_this_process(cls) -> ProcessIdentity:
-        """The identity of the calling process."""
-        try:
-            user = getpass.getuser()
-        except (KeyError, OSError):  # a container may run under a user number that is in no password file
-            user = f"uid{os.getuid()}"
-        pid = os.getpid()
-        started = ""
-        with contextlib.suppress(psutil.AccessDenied):
-            started = _process_started(pid) or ""
-        return cls(user=user, host=socket.gethostname(), machine=_machine(), pid=pid, process_started=started)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> ProcessIdentity:
-        """Read the identity from a driver's record. Missing fields are empty, which matches no machine."""
-        return cls(
-            user=str(content.get("user", "?")),
-            host=str(content.get("host", "?")),
-            machine=str(content.get("machine", "")),
-            pid=int(content.get("pid", 0)),
-            process_started=str(content.get("process_started", "")),
-        )
-
-    def exists(self) -> bool | None:
-        """Whether the process still runs.
-
-        Returns:
-            None if it cannot be seen from here: it runs on another machine, in another container, or hidden from this
-            user.
-        """
-        if self.machine != _machine() or self.host != socket.gethostname():
-            return None
-        try:
-            started = _process_started(self.pid)
-        except psutil.AccessDenied:
-            return None
-        if started is None:
-            return False
-        return started == self.process_started if self.process_started else None
-
-
-def _record(path: Path) -> dict[str, Any] | None:
+def _record(storage: Storage, path: Path) -> dict[str, Any] | None:
     """A driver's record; empty if damaged, because then nobody knows who wrote it, and the file's time decides."""
     with contextlib.suppress(DamagedError):
-        record = read_json(path)
+        record = read_json(storage, path)
         times = [(record or {}).get(key, 0) for key in ("started", "ttl")]
         if record is None or (all(map(is_time, times)) and is_count(record.get("pid", 1), 2**22)):
             return record
     return {}
-
-
-def _machine() -> str:
-    parts = []
-    with contextlib.suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-    with contextlib.suppress(OSError):
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(parts) or socket.gethostname()
-
-
-def _process_started(pid: int) -> str | None:
-    """When a process of this machine started, in clock ticks since boot; None if there is no such process.
-
-    Raises:
-        psutil.AccessDenied: the process exists, but this user may not see when it started.
-    """
-    try:
-        process = psutil.Process(pid)
-        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
-            return None
-        return str(round((process.create_time() - psutil.boot_time()) * os.sysconf("SC_CLK_TCK")))
-    except psutil.ZombieProcess:
-        return None
-    except (psutil.Error, OSError, ValueError, OverflowError) as error:
-        if not _is_taken(pid):
-            return None
-        raise psutil.AccessDenied(pid) from error
-
-
-def _is_taken(pid: int) -> bool:
-    """Whether a process has this number, also where the system lists only a user's own processes."""
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)  # sends no signal, only asks
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,10 +77,11 @@ class DriverRecords:
 
     Args:
         folder: ``STORE/launches``; need not exist.
+        storage: what keeps it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, storage: Storage = LOCAL) -> None:
+        self.folder, self.storage = folder, storage
 
     def state(self, launch_id: str, *, now: float | None = None) -> DriverState | None:
         """Read the state of one driver; None if it has ended.
@@ -187,12 +90,9 @@ class DriverRecords:
             launch_id: the launch, as in an attempt's record.
             now: the file system's time from `file_time`; this machine's clock if not given.
         """
-        record = _record(path := self.folder / f"{launch_id}.json")
-        try:
-            seen = path.stat().st_mtime
-        except FileNotFoundError:
-            return None
-        if record is None:
+        record = _record(self.storage, path := self.folder / f"{launch_id}.json")
+        seen = self.storage.seen(path)
+        if record is None or not seen:
             return None
         process = ProcessIdentity.from_json(record)
         age = (time.time() if now is None else now) - seen
@@ -209,13 +109,17 @@ class DriverRecords:
 
     def all(self, *, now: float | None = None) -> list[DriverState]:
         """Read the state of every driver that has a record, oldest first."""
-        found = (self.state(path.stem, now=now) for path in sorted(self.folder.glob("*.json")))
+        found = (
+            self.state(path.stem, now=now)
+            for path in sorted(self.storage.entries(self.folder))
+            if path.suffix == ".json"
+        )
         return [state for state in found if state is not None]
 
     def planned(self, launch_id: str) -> frozenset[str]:
         """The keys of the trainings that a driver plans to do."""
         try:
-            content = read_bytes(self.folder / f"{launch_id}.keys") or b""
+            content = self.storage.read(self.folder / f"{launch_id}.keys") or b""
         except StorageError:
             return frozenset()
         return frozenset(content.decode(errors="replace").split())
@@ -226,40 +130,28 @@ class DriverRecords:
         Raises:
             StorageError: the store cannot be written.
         """
-        replace_bytes(self.folder / f"{launch_id}.stop", b"")
+        self.storage.replace(self.folder / f"{launch_id}.stop", b"")
 
     def is_asked_to_stop(self, launch_id: str) -> bool:
         """Whether a launch's workers are to save and stop; no if the store cannot be read."""
-        with contextlib.suppress(OSError):
-            # Opening the folder makes a network file system look for new files; a lookup by name may be remembered.
-            return f"{launch_id}.stop" in os.listdir(self.folder)
-        return False
+        return self.storage.appeared(self.folder / f"{launch_id}.stop")
 
     def bury(self, launch_id: str) -> None:
         """Remove the record of an ended driver, so that every machine sees at once that it has ended."""
         for suffix in ("keys", "json", "stop"):
             with contextlib.suppress(OSError):
-                (self.folder / f"{launch_id}.{suffix}").unlink()
+                self.storage.remove(self.folder / f"{launch_id}.{suffix}")
 
     def file_time(self) -> float:
         """The time of the store's file system, in seconds. On network folders it may differ from this machine's."""
-        probe = self.folder / f".clock-{secrets.token_hex(4)}.tmp"
-
-        def read() -> float:
-            probe.touch()
-            try:
-                return probe.stat().st_mtime
-            finally:
-                probe.unlink(missing_ok=True)
-
-        return perform("write", probe, read, doing="write")
+        return self.storage.now(self.folder)
 
 
 class Heartbeat:
     """Shows other drivers that this one is alive. A context manager: the heartbeat ends with the block.
 
     Args:
-        folder: ``STORE/launches``; must exist.
+        drivers: the records of the store's drivers, whose folder must exist.
         sweep: the sweep's name, shown to other drivers.
         ttl: seconds without a heartbeat after which other machines may take over.
         renew: seconds between heartbeats.
@@ -267,9 +159,9 @@ class Heartbeat:
     """
 
     def __init__(
-        self, folder: Path, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False
+        self, drivers: DriverRecords, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False
     ) -> None:
-        self._drivers = DriverRecords(folder)
+        self._drivers = drivers
         self._process = ProcessIdentity.of_this_process()
         self._content: dict[str, Any] = {
             **asdict(self._process),
@@ -296,7 +188,7 @@ class Heartbeat:
         """
         wanted = frozenset(keys)
         for tries_left in (2, 1, 0):
-            replace_bytes(self._drivers.folder / f"{self.id}.keys", "\n".join(sorted(wanted)).encode())
+            self._replace(f"{self.id}.keys", "\n".join(sorted(wanted)).encode())
             self._write()
             rival = self._rival(wanted)
             if rival is None:
@@ -344,7 +236,7 @@ class Heartbeat:
 
     def _runs_for(self, other: DriverState) -> float:
         """Seconds since another driver started: until its last sign of life by its own clock, and since then."""
-        record = _record(self._drivers.folder / f"{other.launch_id}.json") or {}
+        record = _record(self._drivers.storage, self._drivers.folder / f"{other.launch_id}.json") or {}
         return other.age + float(record.get("renewed", 0)) - float(record.get("started", 0))
 
     def _beat(self) -> None:
@@ -361,4 +253,7 @@ class Heartbeat:
 
     def _write(self) -> None:
         content = json_bytes({"launch_id": self.id, **self._content, "renewed": time.time()})
-        replace_bytes(self._drivers.folder / f"{self.id}.json", content)
+        self._replace(f"{self.id}.json", content)
+
+    def _replace(self, name: str, content: bytes) -> None:
+        self._drivers.storage.replace(self._drivers.folder / name, content)

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 from goal_core.atomic import DamagedError, storage_errors
-from goal_core.sealed_json import json_bytes, read_json
+from goal_core.sealed_json import json_bytes
+from runners.store.storage import LOCAL, Storage, read_json
 
 MARK = "imported.json"
 
@@ -25,7 +26,7 @@ def mark_content(archive: str, sha256: str) -> bytes:
     return json_bytes({"archive": archive, "sha256": sha256, "imported": time.time()})
 
 
-def imported_from(folder: Path) -> str:
+def imported_from(folder: Path, storage: Storage = LOCAL) -> str:
     """The archive that a training's result came from, as ``name (sha256 digest)``; empty if it was trained here.
 
     A damaged mark is still a mark.
@@ -34,7 +35,7 @@ def imported_from(folder: Path) -> str:
         StorageError: the mark cannot be read.
     """
     try:
-        content = read_json(folder / MARK)
+        content = read_json(storage, folder / MARK)
     except DamagedError:
         content = {}
     if content is None:
@@ -42,11 +43,11 @@ def imported_from(folder: Path) -> str:
     return f"{content.get('archive', 'an archive')} (sha256 {content.get('sha256', 'unknown')})"
 
 
-def remove_mark(folder: Path) -> None:
+def remove_mark(folder: Path, storage: Storage = LOCAL) -> None:
     """Remove the mark, before a result of this store's own training takes the place of an imported one.
 
     Raises:
         StorageError: it cannot be removed.
     """
     with storage_errors(folder / MARK, "remove"):
-        (folder / MARK).unlink(missing_ok=True)
+        storage.remove(folder / MARK)

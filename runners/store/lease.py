@@ -16,12 +16,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from goal_core.atomic import DamagedError, make_folder, remove_leftovers, replace_bytes
+from goal_core.atomic import DamagedError
 from goal_core.errors import FencedError
-from goal_core.sealed_json import json_bytes, read_json
+from goal_core.sealed_json import json_bytes
 from runners.store.attempts import Attempt, AttemptFolder
 from runners.store.heartbeat import DriverRecords, LeaseHeldError
 from runners.store.provenance import gather
+from runners.store.storage import LOCAL, Storage, read_json
 
 _RIVALS = 50
 
@@ -37,6 +38,7 @@ class Lease:
     folder: Path
     launch_id: str
     attempt: int
+    storage: Storage = LOCAL
 
     def check(self) -> None:
         """Check that this attempt still holds the lease.
@@ -47,7 +49,7 @@ class Lease:
         if self._pointer() == (self.launch_id, self.attempt):
             return
         # The pointer may be damaged, or written late by a process suspended in its claim; the highest number decides.
-        newest = AttemptFolder(self.folder).newest()
+        newest = AttemptFolder(self.folder, self.storage).newest()
         if newest is None or (newest.launch_id, newest.n) != (self.launch_id, self.attempt):
             owner = "nobody" if newest is None else f"attempt {newest.n} on {newest.host}"
             raise LeaseLostError(
@@ -59,11 +61,11 @@ class Lease:
     def point_here(self) -> None:
         """Write the pointer that `check` reads."""
         content = {"launch_id": self.launch_id, "attempt": self.attempt}
-        replace_bytes(self.folder / "lease.json", json_bytes(content))
+        self.storage.replace(self.folder / "lease.json", json_bytes(content))
 
     def _pointer(self) -> tuple[str, int] | None:
         try:
-            content = read_json(self.folder / "lease.json") or {}
+            content = read_json(self.storage, self.folder / "lease.json") or {}
             return content["launch_id"], content["attempt"]
         except (DamagedError, KeyError):
             return None
@@ -86,8 +88,9 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords, *, node: str =
         LeaseLostError: another claim overtook this one before it was complete.
         StorageError: the folder cannot be written.
     """
-    attempts = AttemptFolder(folder)
-    make_folder(attempts.folder)
+    storage = drivers.storage
+    attempts = AttemptFolder(folder, storage)
+    storage.make_folder(attempts.folder)
     for _ in range(_RIVALS):
         newest = attempts.newest()
         if newest is not None:
@@ -103,7 +106,7 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords, *, node: str =
             provenance=gather(),
         )
         if attempts.create(attempt):
-            lease = Lease(folder, launch_id, attempt.n)
+            lease = Lease(folder, launch_id, attempt.n, storage)
             _take_possession(lease, attempts)
             return lease
     raise LeaseHeldError(f"too many processes are claiming {folder} at the same time; try again later")
@@ -130,5 +133,5 @@ def _take_possession(lease: Lease, attempts: AttemptFolder) -> None:
     for earlier in attempts.all()[:-1]:
         if earlier.outcome == "running":
             attempts.update(earlier.ending("lost", ended=None, reason="its process ended unexpectedly"))
-    remove_leftovers(lease.folder)
-    remove_leftovers(attempts.folder)
+    lease.storage.remove_leftovers(lease.folder)
+    lease.storage.remove_leftovers(attempts.folder)

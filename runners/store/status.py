@@ -68,7 +68,7 @@ class StatusReader:
                 attempts = result.get("attempt", 1)
                 if damage := folder.damage(result, thorough=self._thorough):
                     return TrainingStatus(state="waiting", reason=damage, damaged=True, attempts=attempts)
-                origin = imported_from(folder.folder)
+                origin = imported_from(folder.folder, folder.storage)
                 return TrainingStatus(state="done", result=result, attempts=attempts, imported=origin)
         except (DamagedError, StorageError) as error:
             problem, damaged = str(error), isinstance(error, DamagedError)

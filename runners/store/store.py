@@ -18,17 +18,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from goal_core.atomic import DamagedError, StorageError, make_folder, perform, replace_bytes
-from goal_core.sealed_json import json_bytes, read_json
+from goal_core.atomic import DamagedError, StorageError, perform
+from goal_core.sealed_json import json_bytes
 from runners.store.heartbeat import DriverRecords, Heartbeat
+from runners.store.result_content import RESULT
 from runners.store.status import StatusReader, TrainingStatus
+from runners.store.storage import Place, read_json
 from runners.store.training_files import SUSPECT
 from runners.store.training_folder import TrainingFolder
 from sweeps import Cell, Training
@@ -38,60 +38,60 @@ _VERSION = 2
 
 
 class Store:
-    """A results folder, on a local disk or NFS.
+    """A store: a results folder on a local disk or NFS, or a place in a bucket of an object store.
 
     Args:
-        root: the folder, which `prepare` creates. A relative path starts at the current working directory.
+        location: the folder, which `prepare` creates, or ``s3://bucket/prefix``. A relative path starts at the current
+            working directory.
+        patience: seconds to wait for an object store that has not answered yet; None for those of a command.
 
     Raises:
-        StorageError: the location is an object store or a file, or a later version wrote it.
+        StorageError: the location is a file or of an unknown kind, cannot be read, or a later version wrote it.
     """
 
-    def __init__(self, root: str | Path) -> None:
-        text = str(root)
-        scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
-        if scheme and scheme[1].lower() != "file":
-            raise StorageError(f"store {text!r} must be a folder; object stores ({scheme[1]}://) are not supported")
-        self.root = Path(text[len("file://") :] if scheme else text).expanduser().absolute()
-        if self.root.exists() and not self.root.is_dir():
-            raise StorageError(f"store {self.root} is a file, not a folder")
-        self.drivers = DriverRecords(self.root / "launches")
+    def __init__(self, location: str | Path, *, patience: float | None = None) -> None:
+        place = Place.open(location, patience=patience)
+        self.location, self.root = place.location, place.root
+        self.storage, self._base = place.storage, place.base
+        self.drivers = DriverRecords(self._base / "launches", self.storage)
         self._check_version()
+
+    @property
+    def features(self) -> Path:
+        """The folder of this machine for the features of frozen backbones."""
+        return self.root / "features"
 
     def _check_version(self) -> None:
         version = self._version()
         if version > _VERSION:
             raise StorageError(
-                f"store {self.root} was written by a later goal-sweep (layout {version}, supported: {_VERSION}); "
+                f"store {self.location} was written by a later goal-sweep (layout {version}, supported: {_VERSION}); "
                 "upgrade goal-sweep"
             )
 
     def _version(self) -> int:
         """The layout's version; 0 where the store does not state it."""
         try:
-            marker = read_json(self.root / "store.json") or {}
+            marker = read_json(self.storage, self._base / "store.json") or {}
         except DamagedError:
             return 0
         version = marker.get("version")
         return version if isinstance(version, int) else 0
 
     def prepare(self) -> None:
-        """Create the folder.
+        """Create the store.
 
         Raises:
             StorageError: it cannot be created or written.
         """
-        if self.root.exists() and not os.access(self.root, os.W_OK):
-            raise StorageError(f"results folder {self.root} is read-only; make it writable, or give another --store")
-        for folder in (self.root / "cells", self.drivers.folder):
-            make_folder(folder)
+        self.storage.prepare([self._base / "cells", self.drivers.folder])
         if self._version() < _VERSION:
-            replace_bytes(self.root / "store.json", json_bytes({"version": _VERSION}))
+            self.storage.replace(self._base / "store.json", json_bytes({"version": _VERSION}))
 
     def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False) -> Heartbeat:
         """Make a heartbeat for this process; see `runners.store.heartbeat.Heartbeat`."""
         self.prepare()
-        return Heartbeat(self.drivers.folder, sweep, ttl=ttl, renew=renew, shares=shares)
+        return Heartbeat(self.drivers, sweep, ttl=ttl, renew=renew, shares=shares)
 
     def folder(self, training: Training) -> TrainingFolder:
         """The folder of a training, for reading, and for writing after `TrainingFolder.claim`."""
@@ -101,8 +101,12 @@ class Store:
         """The folder of a training that is known only by its cell id, stage and key."""
         return TrainingFolder(self._cell_folder(cell_id) / f"{stage}-{key}", self.drivers)
 
+    def cell_folders(self) -> list[Path]:
+        """The folder of every cell that the store knows."""
+        return self.storage.entries(self._base / "cells")
+
     def _cell_folder(self, cell_id: str) -> Path:
-        return self.root / "cells" / cell_id
+        return self._base / "cells" / cell_id
 
     def write_cell(self, cell: Cell) -> None:
         """Write ``cell.json`` unless it exists. A damaged file is replaced.
@@ -116,10 +120,10 @@ class Store:
         """Write ``cell.json`` as `write_cell` does, from a given description."""
         path = self._cell_folder(cell_id) / "cell.json"
         with contextlib.suppress(DamagedError):
-            if read_json(path) is not None:
+            if read_json(self.storage, path) is not None:
                 return
-        make_folder(path.parent)
-        replace_bytes(path, json_bytes(description))
+        self.storage.make_folder(path.parent)
+        self.storage.replace(path, json_bytes(description))
 
     def read_cell(self, cell_id: str) -> dict[str, Any] | None:
         """Read ``cell.json``; None if the store does not know the cell.
@@ -127,7 +131,7 @@ class Store:
         Raises:
             DamagedError: the file exists but cannot be parsed.
         """
-        return read_json(self._cell_folder(cell_id) / "cell.json")
+        return read_json(self.storage, self._cell_folder(cell_id) / "cell.json")
 
     def status(
         self, trainings: Iterable[Training], *, max_attempts: int = 1, thorough: bool = False
@@ -143,8 +147,12 @@ class Store:
         Returns:
             One entry for each training, in the given order.
         """
-        reader = StatusReader(self.drivers, max_attempts, thorough=thorough)
-        return {training: reader.read(self.folder(training)) for training in trainings}
+        reader, asked = StatusReader(self.drivers, max_attempts, thorough=thorough), list(trainings)
+
+        def read(training: Training) -> TrainingStatus:
+            return reader.read(self.folder(training).seen_at_once())
+
+        return dict(zip(asked, self.storage.each(read, asked), strict=True))
 
     def is_running(self, folder: TrainingFolder) -> bool:
         """Whether a living driver works in a training's folder."""
@@ -167,13 +175,14 @@ class Store:
 
         def move() -> Path | None:
             free = (folder.with_name(f"{folder.name}.{why}-{number}") for number in range(1, 1000))
-            target = next((path for path in free if not path.exists()), None)
+            target = next((path for path in free if not self.storage.exists(path)), None)
             if target is None:
                 raise FileExistsError(errno.EEXIST, f"there are 999 {why} copies already; remove some", str(folder))
             try:
-                return folder.rename(target)
+                self.storage.move(folder, target, last=RESULT)
             except FileNotFoundError:
                 return None
+            return target
 
         return perform("rename", folder, move, doing="move")
 
@@ -183,4 +192,5 @@ class Store:
         Raises:
             StorageError: the note cannot be written.
         """
-        replace_bytes(self.folder(training).folder / SUSPECT, json_bytes({"damage": damage, "found": time.time()}))
+        note = json_bytes({"damage": damage, "found": time.time()})
+        self.storage.replace(self.folder(training).folder / SUSPECT, note)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from goal_core import atomic
-from goal_core.atomic import DamagedError, StorageError, create_bytes, perform, replace_bytes, replace_with
+from goal_core.atomic import DamagedError, StorageError
 from goal_core.errors import GoalError
 from goal_core.sealed_json import json_bytes
-from runners.store.attempts import Outcome, was_cut_off
+from runners.store.attempts import AttemptFolder, Outcome, was_cut_off
 from runners.store.heartbeat import DriverRecords
 from runners.store.imported import remove_mark
 from runners.store.lease import Lease, LeaseLostError, acquire
 from runners.store.result_content import METRICS, RESULT
-from runners.store.training_files import TrainingFiles
-from runners.store.versions import entries, version_name
+from runners.store.training_files import LOG, TrainingFiles
+from runners.store.versions import version_name
 
 _REMOVABLE = re.compile(r"(?:last|best(?:-\d+)?|metrics|triplets)(?:\.(\d+))?\.(?:safetensors|jsonl|npz)")
 """Files of one attempt (group 1; 0 without one)."""
@@ -42,7 +41,7 @@ class TrainingFolder(TrainingFiles):
     """
 
     def __init__(self, folder: Path, drivers: DriverRecords) -> None:
-        super().__init__(folder)
+        super().__init__(folder, drivers.storage)
         self._drivers = drivers
         self._lease: Lease | None = None
         self.attempt = 0
@@ -51,6 +50,13 @@ class TrainingFolder(TrainingFiles):
 
     def __repr__(self) -> str:
         return f"TrainingFolder({str(self.folder)!r}, attempt={self.attempt})"
+
+    def seen_at_once(self) -> TrainingFolder:
+        """The same folder, for reading several of its files now with fewer requests."""
+        seen = TrainingFolder(self.folder, self._drivers)
+        seen.storage = self.storage.view(self.folder)
+        seen.attempts = AttemptFolder(self.folder, seen.storage)
+        return seen
 
     def claim(self, launch_id: str, *, node: str = "", shared_by: int = 1) -> int:
         """Begin an attempt, to which all further writes belong.
@@ -72,6 +78,7 @@ class TrainingFolder(TrainingFiles):
             StorageError: the folder cannot be written.
         """
         self._refuse_if_done()
+        self.storage.forget(self.folder)
         self._lease = acquire(self.folder, launch_id, self._drivers, node=node, shared_by=shared_by)
         self.attempt = self._lease.attempt
         try:
@@ -83,14 +90,13 @@ class TrainingFolder(TrainingFiles):
         return self.attempt
 
     def save(self, name: str, data: bytes) -> None:
-        """Write or replace this attempt's version of a file atomically.
+        """Write or replace this attempt's version of a file atomically, on an object store in the background.
 
         Raises:
             LeaseLostError: another attempt has taken over; the old file is unchanged.
             StorageError: the file cannot be written; the old file is unchanged.
         """
-        with self._fenced() as lease:
-            replace_bytes(self.folder / version_name(name, lease.attempt), data, guard=lease.check)
+        self.save_with(name, lambda path: _write(path, data))
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
         """Like `save`, for content that a library writes to a given path.
@@ -103,8 +109,8 @@ class TrainingFolder(TrainingFiles):
             LeaseLostError: another attempt has taken over; the old file is unchanged.
             StorageError: the file cannot be written; the old file is unchanged.
         """
-        with self._fenced() as lease:
-            replace_with(self.folder / version_name(name, lease.attempt), write, guard=lease.check)
+        lease = self._owned()
+        self.storage.save_with(self.folder / version_name(name, lease.attempt), write, guard=lease.check)
 
     def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Write ``metrics.jsonl`` anew with exactly these records, one line per epoch.
@@ -126,14 +132,26 @@ class TrainingFolder(TrainingFiles):
         """
         prefix = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} attempt {self.attempt} | "
         text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
-        perform("append", self.log_path, lambda: self._append(text.encode()), doing="write")
+        self.storage.append(self.folder / LOG, text.encode(), writer=self.attempt)
 
-    def _append(self, content: bytes) -> None:
-        descriptor = os.open(self.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            os.write(descriptor, content)
-        finally:
-            os.close(descriptor)
+    def flush(self) -> None:
+        """Wait until everything that was saved is in the store.
+
+        Raises:
+            LeaseLostError: another attempt has taken over; what was saved since is discarded.
+            StorageError: something cannot be written.
+        """
+        self.storage.flush(self.folder)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call waits until what was saved before has arrived in the store."""
+        return self.storage.is_waiting
+
+    def path(self, name: str) -> Path:
+        """As of every training; while this object's attempt runs, its own version is the newest."""
+        own = self.folder / version_name(name, self.attempt)
+        return own if self._lease is not None and own.exists() else super().path(name)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result. The training is then done, and nothing in the folder changes any more.
@@ -152,8 +170,9 @@ class TrainingFolder(TrainingFiles):
         """
         lease = self._owned()
         atomic.crash_point("finish: begin")
+        self.flush()
         lease.check()
-        remove_mark(self.folder)
+        remove_mark(self.folder, self.storage)
         complete = {
             **result,
             "stage_key": self.folder.name.rpartition("-")[2],
@@ -161,8 +180,10 @@ class TrainingFolder(TrainingFiles):
             "finished": time.time(),
             "files": self.stated(int(result["best_epoch"])),
         }
-        if not create_bytes(self.folder / RESULT, json_bytes(complete), guard=lease.check):
-            raise LeaseLostError(f"{self.folder / RESULT} was written by another attempt; this one's is discarded")
+        if not self.storage.create(self.folder / RESULT, json_bytes(complete), guard=lease.check):
+            raise LeaseLostError(
+                f"{self.storage.shown(self.folder / RESULT)} was written by another attempt; this one's is discarded"
+            )
         atomic.crash_point("finish: before outcome")
         self._end("done")
         self._finished = True
@@ -171,10 +192,10 @@ class TrainingFolder(TrainingFiles):
     def _tidy(self, attempt: int, kept: set[str]) -> None:
         """Remove what a result does not state: files of other epochs, of earlier attempts, and of this one's state."""
         with contextlib.suppress(OSError):
-            for path in entries(self.folder):
+            for path in self.storage.entries(self.folder):
                 match = _REMOVABLE.fullmatch(path.name)
                 if match and int(match[1] or 0) <= attempt and path.name not in kept:
-                    _remove(path)
+                    self._remove(path)
 
     def discard(self, name: str) -> None:
         """Remove this attempt's version of a file that is no longer needed. If it cannot be removed, it stays.
@@ -182,9 +203,8 @@ class TrainingFolder(TrainingFiles):
         Raises:
             LeaseLostError: another attempt has taken over.
         """
-        if not self._finished:
-            self._owned().check()
-        _remove(self.folder / version_name(name, self.attempt))
+        guard = _pass if self._finished else self._owned().check
+        self.storage.discard(self.folder / version_name(name, self.attempt), guard=guard)
 
     def set_aside(self, path: Path) -> None:
         """Rename a damaged file to ``<name>.damaged``.
@@ -195,7 +215,7 @@ class TrainingFolder(TrainingFiles):
         """
         with self._fenced() as lease:
             lease.check()
-            _set_aside(path)
+            self._set_aside(path)
 
     def fail(self, reason: str, trace: str = "", *, charged: bool = True, final: bool = False) -> None:
         """End the attempt as failed. Further writes are refused.
@@ -262,12 +282,20 @@ class TrainingFolder(TrainingFiles):
             raise
         lease.check()
 
+    def _remove(self, path: Path) -> None:
+        with contextlib.suppress(OSError):
+            atomic.file_operation("remove", path)
+            self.storage.remove(path)
+
+    def _set_aside(self, path: Path) -> None:
+        self.storage.rename(path, path.with_name(f"{path.name}.damaged"))
+
     def _refuse_if_done(self) -> None:
         try:
             result = self.result()
         except DamagedError:
             if self._lease is not None:
-                _set_aside(self.folder / RESULT)
+                self._set_aside(self.folder / RESULT)
             return
         if result is not None:
             raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is already done")
@@ -283,6 +311,8 @@ class TrainingFolder(TrainingFiles):
         died: bool = False,
     ) -> None:
         lease = self._owned()
+        with contextlib.suppress(StorageError):  # the attempt has ended, whatever of it the store has
+            self.flush()
         lease.check()
         record = self.attempts.read(lease.attempt)
         if record is not None:
@@ -347,11 +377,9 @@ def forgive(folder: TrainingFolder, launch_id: str, node: str) -> None:
             folder.attempts.update(replace(record, charged=False))
 
 
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        atomic.file_operation("remove", path)
-        path.unlink(missing_ok=True)
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
 
 
-def _set_aside(path: Path) -> None:
-    perform("rename", path, lambda: path.replace(path.with_name(f"{path.name}.damaged")), doing="set aside")
+def _pass() -> None:
+    """Guard nothing."""

@@ -37,7 +37,7 @@ def damaged_files(store: Store, trainings: Sequence[Training]) -> list[str]:
                 found += [f"{training.name}: {line}" for line in store.folder(training).damaged_states()]
             except StorageError as error:
                 found.append(f"{training.name}: {error}")
-    for path in sorted((store.root / "features").glob("*.safetensors")):
+    for path in sorted(store.features.glob("*.safetensors")):
         try:
             read_mapped(path)
         except (DamagedError, StorageError, WeightsError) as error:

@@ -6,7 +6,6 @@ it is done, its result names the files that count. Plain names, of stores before
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import zipfile
@@ -14,7 +13,8 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from goal_core.atomic import perform, read_bytes
+from goal_core.atomic import StorageError, read_bytes
+from runners.store.storage import LOCAL, Storage
 
 
 def version_name(name: str, attempt: int) -> str:
@@ -23,58 +23,50 @@ def version_name(name: str, attempt: int) -> str:
     return f"{stem}.{attempt}{suffix}" if attempt else name
 
 
-def versions(folder: Path, name: str) -> dict[int, Path]:
+def versions(folder: Path, name: str, storage: Storage = LOCAL) -> dict[int, Path]:
     """The versions of a file by attempt, the newest first; empty if there are none."""
     stem, suffix = os.path.splitext(name)
     pattern = re.compile(rf"{re.escape(stem)}(?:\.(\d+))?{re.escape(suffix)}")
-    found = {int(match[1] or 0): path for path in entries(folder) if (match := pattern.fullmatch(path.name))}
+    found = {int(match[1] or 0): path for path in storage.entries(folder) if (match := pattern.fullmatch(path.name))}
     return dict(sorted(found.items(), reverse=True))
 
 
-def entries(folder: Path) -> list[Path]:
-    """What is in a folder; empty if there is no such folder.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
-
-    def read() -> list[Path]:
-        try:
-            return [folder / name for name in os.listdir(folder)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
-    return perform("list", folder, read)
-
-
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hex.
+    """The SHA-256 of a file of this machine, in hex.
 
     Raises:
         StorageError: it cannot be read.
     """
-
-    def read() -> str:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
-    return perform("read", path, read)
+    return LOCAL.digest(path)
 
 
-def fingerprint_of(path: Path) -> dict[str, Any]:
-    """What a result states of a file: its name, size and content, and when it was written."""
-    stat = path.stat()
-    return {"name": path.name, "bytes": stat.st_size, "sha256": digest(path), "modified_ns": stat.st_mtime_ns}
+def fingerprint_of(path: Path, storage: Storage = LOCAL) -> dict[str, Any]:
+    """What a result states of a file: its name, size and content, and when it was written.
+
+    Raises:
+        StorageError: it cannot be read, or is not there.
+    """
+    written = storage.written(path)
+    if written is None:
+        raise StorageError(f"cannot read {storage.shown(path)}: it is gone")
+    sha256 = digest(storage.fetch(path))
+    return {"name": path.name, "bytes": written.bytes, "sha256": sha256, "modified_ns": written.modified_ns}
 
 
 def problems(
-    folder: Path, files: Mapping[str, Mapping[str, Any]], *, thorough: bool, needed: Set[str] = frozenset()
+    folder: Path,
+    files: Mapping[str, Mapping[str, Any]],
+    storage: Storage = LOCAL,
+    *,
+    thorough: bool,
+    needed: Set[str] = frozenset(),
 ) -> Iterator[str]:
     """Compare files with what the result states of them.
 
     Args:
         folder: the training's folder.
         files: by name, what `fingerprint_of` gave.
+        storage: what keeps them.
         thorough: read every file; otherwise only those that have changed since they were written.
         needed: names of the files that must be there.
 
@@ -86,16 +78,20 @@ def problems(
     """
     for name, stated in files.items():
         # Imported files have plain names.
-        path = next((path for path in (folder / stated.get("name", name), folder / name) if path.exists()), None)
-        if path is None:
+        names = dict.fromkeys([str(stated.get("name", name)), name])
+        found = ((folder / name, storage.written(folder / name)) for name in names)
+        path, written = next(((path, one) for path, one in found if one is not None), (folder, None))
+        if written is None:
             if name in needed:
-                yield f"{folder / str(stated.get('name', name))} is missing"
+                yield f"{storage.shown(folder / str(stated.get('name', name)))} is missing"
             continue
-        stat = path.stat()
-        if stat.st_size != stated["bytes"]:
-            yield f"{path} is damaged: it has {stat.st_size:,} bytes, not {stated['bytes']:,}"
-        elif (thorough or stat.st_mtime_ns != stated.get("modified_ns")) and digest(path) != stated["sha256"]:
-            yield f"{path} is damaged: its content does not match its checksum"
+        shown = storage.shown(path)
+        if written.bytes != stated["bytes"]:
+            yield f"{shown} is damaged: it has {written.bytes:,} bytes, not {stated['bytes']:,}"
+        elif (thorough or written.modified_ns != stated.get("modified_ns")) and storage.digest(path) != stated[
+            "sha256"
+        ]:
+            yield f"{shown} is damaged: its content does not match its checksum"
 
 
 def is_whole_zip(path: Path) -> bool:

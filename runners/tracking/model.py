@@ -19,6 +19,7 @@ from goal_core.data.text import EncodedCaptions
 from goal_core.errors import WeightsError
 from goal_core.evaluation import OpenedCheckpoint, open_checkpoint
 from goal_core.evaluation.embedding import TEXT_CHUNK
+from runners.store.storage import Place
 
 
 class RetrievalModel:
@@ -73,8 +74,10 @@ def _load_pyfunc(reference: str) -> RetrievalModel:
     """
     content = json.loads(Path(reference).read_text())
     # The reference lies inside the results folder, also after the folder has moved, unless a server sent it here.
-    places = [*Path(reference).absolute().parents, Path(content["store"])]
-    for place in places:
-        if (path := place / content["checkpoint"]).is_file():
+    for folder in Path(reference).absolute().parents:
+        if (path := folder / content["checkpoint"]).is_file():
             return RetrievalModel(path)
+    place = Place.open(content["store"])
+    if (path := place.storage.fetch(place.base / content["checkpoint"])).is_file():
+        return RetrievalModel(path)
     raise WeightsError(f"no checkpoint {content['checkpoint']} in the results folder {content['store']}")

@@ -191,11 +191,13 @@ class SweepTracking:
 
         A failing artifact store must not keep numbers out of MLflow, so the failure is only reported, and only once.
         """
-        path, state = folder.path(TRIPLETS), runs.state(training)
-        settled = state == names.DONE and runs.has_triplets(training, look=self._thorough)
-        if settled or not state or not path.is_file():
+        state = runs.state(training)
+        if not state or (state == names.DONE and runs.has_triplets(training, look=self._thorough)):
             return
         try:
+            path = folder.path(TRIPLETS)
+            if not path.is_file():
+                return
             sha256 = digest(path)
             if not runs.has_triplets(training, sha256, look=self._thorough):
                 runs.attach_triplets(training, path, sha256)
@@ -209,7 +211,7 @@ class SweepTracking:
         asked = {training.key for training in self._sweep.trainings}
         for key, (cell_id, stage) in runs.running().items():
             folder = self._store.folder_of(cell_id, stage, key)
-            if key not in asked and folder.folder.is_dir() and not self._store.is_running(folder):
+            if key not in asked and folder.storage.exists(folder.folder) and not self._store.is_running(folder):
                 runs.end_abandoned(key)
 
 
@@ -260,7 +262,7 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
 def _checkpoint(training: Training, folder: TrainingFolder, result: Mapping[str, Any]) -> str:
     """The path of a finished training's weights in the results folder; empty if it has none, as after an import."""
     name = result.get("files", {}).get(BEST, {}).get("name", BEST)
-    return f"{training_path(training)}/{name}" if (folder.folder / name).is_file() else ""
+    return f"{training_path(training)}/{name}" if folder.storage.exists(folder.folder / name) else ""
 
 
 def _owner(folder: TrainingFolder) -> str:
@@ -293,7 +295,7 @@ def _epoch_points(folder: TrainingFolder) -> list[Point]:
     """The epochs in the store. An epoch recorded without a time gets the time of the file."""
     records = _records(folder)
     try:
-        written = folder.path(METRICS).stat().st_mtime if records else 0.0
+        written = folder.storage.seen(folder.place(METRICS)) if records else 0.0
     except OSError:
         return []
     return [Point(record["epoch"], record["metrics"], float(record.get("time", written))) for record in records]

@@ -118,7 +118,7 @@ def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:
             init_from=_absolute(config.model.init_from) if config.model.init_from else "",
         ),
         store=store,
-        tracking=_absolute_tracking(config.tracking.replace("{store}", store)),
+        tracking=_absolute_tracking(config.tracking, store),
     )
 
 
@@ -138,8 +138,12 @@ def _absolute_bert(bert: BertConfig) -> BertConfig:
     return replace(bert, weights=_absolute(folder)) if os.path.isdir(folder) else bert
 
 
-def _absolute_tracking(uri: str) -> str:
+def _absolute_tracking(uri: str, store: str) -> str:
     """Make an SQLite file or a folder absolute; leave names such as `databricks` and other URIs unchanged."""
+    if "://" not in store:
+        uri = uri.replace("{store}", store)
+    elif "{store}" in uri:
+        return uri  # of a store in a bucket, it stands for a folder that each machine chooses
     sqlite = re.fullmatch(r"sqlite:///(?!/)(.+)", uri)
     if sqlite:
         return f"sqlite:///{_absolute(sqlite.group(1))}"

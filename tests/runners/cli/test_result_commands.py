@@ -156,7 +156,7 @@ def test_imported_results_are_reported_attached_and_restored(
 
     shutil.copytree(here / "imported", tmp_path / "copy" / "imported")
     (copied,) = report_targets([str(tmp_path / "copy" / "imported" / "scenes.yaml")], [])
-    assert (copied.store, copied.uri) == (tmp_path / "copy", f"sqlite:///{tmp_path / 'copy' / 'mlflow.db'}")
+    assert (copied.store, copied.uri) == (str(tmp_path / "copy"), f"sqlite:///{tmp_path / 'copy' / 'mlflow.db'}")
 
     (here / "mlflow.db").unlink()
     shutil.rmtree(here / "artifacts")

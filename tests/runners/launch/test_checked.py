@@ -11,8 +11,9 @@ import pytest
 
 from goal_core import checkpoints
 from goal_core.errors import WeightsError
-from runners.launch.checked import FOLDER, check_key, remember, was_checked
+from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.opened_sweep import OpenedSweep
+from runners.store.storage.place import CACHE
 from tests.helpers.sweep_cases import opened_in
 
 
@@ -61,6 +62,6 @@ def test_weights_known_by_name_are_always_checked(weights_id: str, tmp_path: Pat
 
 def test_where_nothing_can_be_written_nothing_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(FOLDER, str(tmp_path / "file"))
+    monkeypatch.setenv(CACHE, str(tmp_path / "file"))
     remember("0123456789abcdef")
     assert not was_checked("0123456789abcdef")

@@ -217,7 +217,7 @@ def test_the_states_of_two_trainings_cannot_be_swapped(
     swap(*(folder.path(name) for folder in folders))
     assert launch(sweep, monkeypatch).status == 0
     assert results(sweep) == finished[1]
-    logs = "".join(folder.log_path.read_text() for folder in folders)
+    logs = "".join(folder.log_text() for folder in folders)
     assert logs.count("belongs to another training") == 2
 
 

@@ -215,7 +215,7 @@ def test_another_users_living_driver_is_not_overrun_where_proc_is_hidden(store, 
 
 
 def test_heartbeat_renews_and_ends(store):
-    launch = Heartbeat(store.drivers.folder, "s", ttl=60, renew=0.05)
+    launch = Heartbeat(store.drivers, "s", ttl=60, renew=0.05)
     launch.start()
     path = store.drivers.folder / f"{launch.id}.json"
     before = path.stat().st_mtime_ns
@@ -229,7 +229,7 @@ def test_heartbeat_renews_and_ends(store):
 
 
 def test_heartbeat_survives_a_refusing_disk(store, monkeypatch, caplog):
-    launch = Heartbeat(store.drivers.folder, "s", ttl=60, renew=0.02)
+    launch = Heartbeat(store.drivers, "s", ttl=60, renew=0.02)
     launch.start()
 
     def full(*_: object) -> None:

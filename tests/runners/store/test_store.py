@@ -35,9 +35,12 @@ def test_layout_is_the_documented_one(store):
     assert read_json(root / stage / "lease.json") == {"launch_id": "L", "attempt": 1}
 
 
-def test_object_stores_are_refused_in_one_line():
-    with pytest.raises(StorageError, match=r"s3://bucket/x.*object stores .* not supported") as error:
-        Store("s3://bucket/x")
+@pytest.mark.parametrize(
+    "location", ["gs://bucket/x", "s3://", "s3://bucket/x?region=eu", "s3://key@bucket/x", "s3://bucket/../x"]
+)
+def test_other_locations_are_refused_in_one_line(location):
+    with pytest.raises(StorageError, match=r"must be .*s3://bucket/prefix") as error:
+        Store(location)
     assert "\n" not in str(error.value)
 
 

@@ -178,10 +178,15 @@ def test_one_mistake_in_an_optional_section(
         assert lines == [line]
 
 
-@pytest.mark.parametrize("store", ["s3://bucket/x", "s3:/bucket/x"])
-def test_object_stores_are_refused(write: Write, errors_of: Errors, small_text: str, store: str) -> None:
+@pytest.mark.parametrize("store", ["gs://bucket/x", "s3:/bucket/x", "s3:///x"])
+def test_stores_elsewhere_are_refused(write: Write, errors_of: Errors, small_text: str, store: str) -> None:
     (line,) = errors_of(write("a.yaml", small_text + f"store: {store}\n"))
-    assert line == (f"a.yaml:16: store: store must be a folder; object stores (s3://) are not supported, got {store!r}")
+    assert line == f"a.yaml:16: store: store must be a folder or s3://bucket/prefix, got {store!r}"
+
+
+def test_of_a_store_in_a_bucket_each_machine_chooses_the_folder_of_tracking(write: Write, small_text: str) -> None:
+    config = load_sweep(write("a.yaml", small_text + "store: s3://bucket/x\n"))
+    assert (config.store, config.tracking) == ("s3://bucket/x", "sqlite:///{store}/mlflow.db")
 
 
 def test_a_file_uri_is_a_folder_everywhere(write: Write, small_text: str) -> None:

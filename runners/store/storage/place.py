@@ -1,0 +1,113 @@
+"""The location of a store, as a user writes it: a folder, or ``s3://bucket/prefix``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from goal_core.atomic import StorageError
+from runners.store.storage.interface import Storage
+from runners.store.storage.local import LOCAL
+
+CACHE = "GOAL_SWEEP_CACHE"
+"""The environment variable that names another folder than ``~/.cache/goal-sweep``."""
+ENDPOINT = "endpoint_url"
+"""The only setting that the URL of an object store may have: ``s3://bucket/prefix?endpoint_url=http://host:9000``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """An opened location."""
+
+    location: str
+    """As every process of the launch can open it."""
+    root: Path
+    """The folder of this machine for what need not be shared: cached features, tracking, reports. Of a store in a
+    folder, the folder itself."""
+    base: Path
+    """Where the paths of the store's files start. Of a store in a folder, the folder itself."""
+    storage: Storage
+
+    @classmethod
+    def open(cls, given: str | Path, *, patience: float | None = None) -> Place:
+        """Open a location. Nothing is created.
+
+        Args:
+            given: a folder or a URL.
+            patience: seconds to wait for an object store that has not answered yet; None for those of a command.
+
+        Raises:
+            StorageError: it is neither, or a file.
+        """
+        text = str(given)
+        if is_object_store(text):
+            from runners.store.storage.opening import open_bucket  # with aiobotocore, which folders do without
+
+            bucket, prefix, endpoint = parse_url(text)
+            base, storage = open_bucket(bucket, prefix, endpoint, patience)
+            return cls(location=text, root=local_root(text), base=base, storage=storage)
+        root = local_root(text)
+        if root.exists() and not root.is_dir():
+            raise StorageError(f"store {root} is a file, not a folder")
+        return cls(location=str(root), root=root, base=root, storage=LOCAL)
+
+
+def is_object_store(location: str) -> bool:
+    """Whether a location is an object store.
+
+    Raises:
+        StorageError: it is a URL of another kind.
+    """
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", location)
+    if scheme is None or scheme[1].lower() == "file":
+        return False
+    if scheme[1] != "s3":
+        raise StorageError(
+            f"store {location!r} must be a folder or s3://bucket/prefix; {scheme[1]}:// is not supported"
+        )
+    return True
+
+
+def local_root(location: str) -> Path:
+    """The folder of this machine that belongs to a store: the store itself if it is a folder, else one in the cache."""
+    if not is_object_store(location):
+        return Path(location.removeprefix("file://")).expanduser().absolute()
+    bucket, prefix, endpoint = parse_url(location)
+    identity = hashlib.sha256(f"{endpoint} {bucket} {prefix}".encode()).hexdigest()[:8]
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{bucket}-{prefix}").strip("-")[:60]
+    return cache_folder() / "stores" / f"{name}-{identity}"
+
+
+def parse_url(location: str) -> tuple[str, str, str]:
+    """The bucket, the prefix without slashes at its ends, and the server's address (empty: from the environment).
+
+    Raises:
+        StorageError: it is not the URL of a place in a bucket.
+    """
+    parts = urlsplit(location)
+    settings = dict(parse_qsl(parts.query, keep_blank_values=True))
+    prefix = parts.path.strip("/")
+    strange = {"", ".", ".."} & set(prefix.split("/")) if prefix else set()
+    if (
+        strange
+        or not parts.netloc
+        or "@" in parts.netloc
+        or ":" in parts.netloc
+        or parts.fragment
+        or settings.keys() - {ENDPOINT}
+    ):
+        raise StorageError(
+            f"store {location!r} must be s3://bucket/prefix, with ?{ENDPOINT}=http://host:port where "
+            "AWS_ENDPOINT_URL does not name the server; credentials come from the environment"
+        )
+    return parts.netloc, prefix, settings.get(ENDPOINT, "")
+
+
+def cache_folder() -> Path:
+    """The folder of this machine for what can be computed or fetched again."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get(CACHE) or f"{cache}/goal-sweep").expanduser()

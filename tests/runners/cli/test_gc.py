@@ -1,0 +1,42 @@
+"""The command `gc`: a list with sizes, and nothing removed without --delete."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runners.cli import results
+from runners.cli.app import run
+from tests.helpers.results_folder import arguments
+from tests.helpers.store_cases import train
+from tests.helpers.sweep_cases import opened_in
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A finished training whose state was left."""
+    sweep = opened_in(tmp_path / "store")
+    training = sweep.store.folder(sweep.trainings[0])
+    training.claim("L")
+    train(training)
+    (training.folder / "last.1.safetensors").write_bytes(b"x" * 2_000_000)
+    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda *given: sweep)
+    return tmp_path / "store"
+
+
+def test_it_lists_first_and_removes_when_told(folder, capsys, monkeypatch):
+    monkeypatch.setattr(results.console, "width", 200)
+    (state,) = folder.rglob("last.1.safetensors")
+    assert run(arguments("gc", folder)) == 0
+    listed = capsys.readouterr().out
+    assert "2.0 MB     1 files  states: con/con" in listed
+    assert "2.0 MB in 1 files can be removed: goal-sweep gc scenes --delete" in listed
+    assert state.exists()
+    assert run(arguments("gc", folder, "--delete", "--json")) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["removed"] is True
+    assert answer["garbage"][0]["files"] == [str(state)]
+    assert not state.exists()
+    assert run(arguments("gc", folder)) == 0
+    assert capsys.readouterr().out == "nothing to remove\n"

@@ -1,0 +1,166 @@
+"""What both kinds of storage keep: whole files, exclusive creation, guards, listings, moves."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from goal_core.atomic import StorageError
+from runners.store.storage import Storage
+
+
+@pytest.fixture
+def storage(any_store) -> Storage:
+    return any_store.storage
+
+
+@pytest.fixture
+def place(any_store):
+    folder = any_store.drivers.folder.parent / "cells" / "c" / "frozen-k"
+    any_store.storage.make_folder(folder)
+    return folder
+
+
+def save(storage, path, content, guard=lambda: None):
+    storage.save_with(path, lambda fresh: fresh.write_bytes(content) and None, guard=guard)
+
+
+def test_a_file_is_replaced_whole_and_created_once(storage, place):
+    path = place / "a.json"
+    assert storage.read(path) is None
+    assert storage.create(path, b"one")
+    assert not storage.create(path, b"two")
+    assert storage.read(path) == b"one"
+    storage.replace(path, b"three")
+    assert storage.read(path) == b"three"
+    assert storage.written(path).bytes == 5
+    assert storage.written(place / "b.json") is None
+    storage.remove(path)
+    storage.remove(path)
+    assert not storage.exists(path)
+
+
+def test_of_many_that_create_a_file_one_succeeds(storage, place):
+    created = []
+
+    def create(number):
+        if storage.create(place / "claim.json", f"{number}".encode()):
+            created.append(number)
+
+    threads = [threading.Thread(target=create, args=[number]) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(created) == 1
+    assert storage.read(place / "claim.json") == f"{created[0]}".encode()
+
+
+def test_a_guard_that_raises_leaves_the_old_file(storage, place):
+    path = place / "a.json"
+    storage.replace(path, b"old")
+    for write in (storage.replace, storage.create):
+        with pytest.raises(KeyError):
+            write(path, b"new", guard=lambda: {}["gone"])
+    assert storage.read(path) == b"old"
+
+
+def test_folders_are_listed_by_name(storage, place):
+    for name in ("a", "sub/b", "sub/deep/c"):
+        storage.make_folder((place / name).parent)
+        storage.replace(place / name, name.encode())
+    assert sorted(storage.entries(place)) == [place / "a", place / "sub"]
+    assert sorted(storage.entries(place / "sub")) == [place / "sub" / "b", place / "sub" / "deep"]
+    assert storage.entries(place / "none") == []
+    assert {path: one.bytes for path, one in storage.listed(place).items()} == {
+        place / "a": 1,
+        place / "sub/b": 5,
+        place / "sub/deep/c": 10,
+    }
+    assert storage.exists(place / "sub")
+    assert not storage.exists(place / "su")
+    view = storage.view(place)
+    assert sorted(view.entries(place)) == [place / "a", place / "sub"]
+    assert view.read(place / "sub/b") == b"sub/b"
+    assert view.read(place / "none") is None
+    assert view.written(place / "a").bytes == 1
+
+
+def test_what_is_saved_arrives_in_order(storage, place):
+    for number in range(5):
+        save(storage, place / f"best-{number}.bin", b"%d" % number)
+        save(storage, place / "last.bin", b"%d" % number)
+        if number:
+            storage.discard(place / f"best-{number - 1}.bin", guard=lambda: None)
+    storage.flush(place)
+    assert sorted(path.name for path in storage.listed(place)) == ["best-4.bin", "last.bin"]
+    assert storage.read(place / "last.bin") == b"4"
+    assert storage.digest(place / "last.bin") == "4b227777d4dd1fc61c6f884f48641d02b4d121d3fd328cb08b5531fcacdabf8a"
+    assert storage.fetch(place / "best-4.bin").read_bytes() == b"4"
+    assert not storage.fetch(place / "none.bin").exists()
+
+
+def test_a_refused_save_is_raised_once_it_is_known(storage, place):
+    def refuse():
+        raise KeyError("refused")
+
+    def save_late():
+        save(storage, place / "last.bin", b"late", guard=refuse)
+        storage.flush(place)
+
+    with pytest.raises(KeyError):
+        save_late()
+    assert storage.read(place / "last.bin") is None
+    storage.forget(place)
+    save(storage, place / "last.bin", b"next")
+    storage.flush(place)
+    assert storage.read(place / "last.bin") == b"next"
+
+
+def test_a_touch_is_seen_and_changes_nothing(storage, place):
+    path = place / "1.json"
+    assert storage.seen(path) == 0
+    storage.replace(path, b"{}")
+    before = storage.seen(path)
+    storage.touch(path)
+    assert storage.seen(path) >= before > 0
+    assert storage.read(path) == b"{}"
+    assert abs(storage.now(place) - storage.seen(path)) < 60
+
+
+def test_a_folder_moves_with_all_its_files_to_a_free_name(storage, place):
+    for name in ("result.json", "attempts/1.json"):
+        storage.make_folder((place / name).parent)
+        storage.replace(place / name, name.encode())
+    target = place.with_name("frozen-k.replaced-1")
+    storage.move(place, target, last="result.json")
+    assert not storage.exists(place)
+    assert storage.read(target / "attempts/1.json") == b"attempts/1.json"
+    with pytest.raises(FileNotFoundError):
+        storage.move(place, place.with_name("other"))
+    storage.remove_folder(target, first="result.json")
+    assert storage.listed(target) == {}
+
+
+def test_a_line_is_added_to_a_log(any_store, storage, place):
+    folder = any_store.folder_of("c", "frozen", "k")
+    for attempt in (1, 2):
+        storage.append(folder.folder / "log.txt", f"attempt {attempt}\n".encode(), writer=attempt)
+        storage.append(folder.folder / "log.txt", b"more\n", writer=attempt)
+    storage.flush(folder.folder)
+    assert folder.log_text() == "attempt 1\nmore\nattempt 2\nmore\n"
+    assert sum(folder.log_sizes().values()) == len(folder.log_text())
+
+
+def test_a_file_that_another_process_writes_appears(storage, place):
+    path = place / "x.stop"
+    assert not storage.appeared(path)
+    storage.replace(path, b"")
+    assert any(storage.appeared(path) for _ in range(100_000))
+
+
+def test_an_error_while_listing_is_one_of_storage(bucket_store, server):
+    server.before = lambda method, path: "denied"
+    with pytest.raises(StorageError, match=r"cannot list s3://bucket/.*AccessDenied"):
+        bucket_store.storage.entries(bucket_store.drivers.folder)
