@@ -136,10 +136,13 @@ class SweepProgress:
     def left(self) -> TimeLeft | None:
         """The time left; None if it is not known yet."""
         epochs: Counter[str] = Counter()
+        cells: Counter[str] = Counter()
         for one in self.standings:
             if one.state in ("waiting", "running"):
                 epochs[one.training.stage.name] += one.epochs - one.epoch
-        return self.pace.left(epochs, self.counts()["running"])
+            if one.state == "running":
+                cells[one.training.stage.name] += 1
+        return self.pace.left(epochs, cells)
 
     def blocks(self) -> list[Block]:
         """The blocks, ordered by stage, then by cell."""
