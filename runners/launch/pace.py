@@ -43,27 +43,31 @@ class Pace:
         self.begin()
         self._done[stage] += 1
 
-    def left(self, epochs: Mapping[str, int], cells: int) -> TimeLeft | None:
+    def left(self, epochs: Mapping[str, int], cells: Mapping[str, int]) -> TimeLeft | None:
         """What is left; None without a price and before the first epoch.
 
         The price gives way to the measured speed until each cell that trains has finished an epoch on average. Measured
-        epochs stand for those of other stages by their prices.
+        epochs stand for those of other stages by their prices. While the first epochs take longer than their price, the
+        time left grows with them.
 
         Args:
             epochs: how many are left, by stage.
-            cells: how many train now.
+            cells: how many train now, by stage.
         """
         todo = {stage for stage, count in epochs.items() if count}
         if not todo:
             return TimeLeft(0.0, priced=False)
-        known = (todo | set(self._done)) <= set(self.prices)
-        price = {stage: self.prices[stage] if known else 1.0 for stage in todo | set(self._done)}
+        stages = todo | set(self._done) | set(cells)
+        known = stages <= set(self.prices)
+        price = {stage: self.prices[stage] if known else 1.0 for stage in stages}
         work = sum(price[stage] * count for stage, count in epochs.items() if count)
-        share = min(1.0, self._done.total() / max(1, cells))
+        share = min(1.0, self._done.total() / max(1, sum(cells.values())))
+        trained = 0.0 if self._began is None else time.monotonic() - self._began
         if not share:
-            return TimeLeft(work / self.lanes, priced=True) if known else None
-        assert self._began is not None
-        measured = (time.monotonic() - self._began) * work / sum(price[stage] * n for stage, n in self._done.items())
+            begun = sum(price[stage] * count for stage, count in cells.items())
+            slower = trained * work / begun if begun else 0.0
+            return TimeLeft(max(work / self.lanes, slower), priced=True) if known else None
+        measured = trained * work / sum(price[stage] * count for stage, count in self._done.items())
         if share == 1.0 or not known:
             return TimeLeft(measured, priced=False)
         return TimeLeft(share * measured + (1 - share) * work / self.lanes, priced=True)

@@ -80,6 +80,8 @@ class SweepProgress:
         """Epochs in all."""
         self._left = Counter[str]()
         """Epochs that waiting and running trainings still have to do, by stage."""
+        self._running = Counter[str]()
+        """Trainings that run, by stage."""
         for standing in self._standings.values():
             self._blocks.setdefault(standing.training.block, []).append(standing)
             if standing.training.before is not None:
@@ -103,9 +105,11 @@ class SweepProgress:
         self._counts[standing.state] -= 1
         stage = standing.training.stage.name
         self._left[stage] -= standing.left
+        self._running[stage] -= standing.state == "running"
         standing.state, standing.epoch = state, standing.epoch if epoch is None else epoch
         self._counts[state] += 1
         self._left[stage] += standing.left
+        self._running[stage] += state == "running"
 
     def running(self, training: Training, epoch: int, best_rsum: float = float("nan")) -> None:
         """Note that a training runs, with some epochs done already, the best of which had this val/rsum."""
@@ -169,7 +173,7 @@ class SweepProgress:
 
     def left(self) -> TimeLeft | None:
         """The time left; None if it is not known yet."""
-        return self.pace.left(self._left, self.counts()["running"])
+        return self.pace.left(self._left, +self._running)
 
     def blocks(self) -> list[Block]:
         """The blocks, ordered by stage, then by cell."""

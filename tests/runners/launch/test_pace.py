@@ -22,11 +22,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_before_the_first_epoch_it_is_the_price_however_long_ray_takes(clock: list[float]) -> None:
     pace = Pace({"frozen": 3.0, "finetune": 20.0}, lanes=2)
-    assert pace.left({"frozen": 10, "finetune": 4}, cells=0) == (55.0, True)
+    assert pace.left({"frozen": 10, "finetune": 4}, cells={}) == (55.0, True)
     clock[0] += 70
-    assert pace.left({"frozen": 10, "finetune": 4}, cells=0) == (55.0, True)
-    assert pace.left({"frozen": 0}, cells=0) == (0.0, False)
-    assert Pace({"finetune": 1.0}).left({"frozen": 10}, cells=2) is None
+    assert pace.left({"frozen": 10, "finetune": 4}, cells={}) == (55.0, True)
+    assert pace.left({"frozen": 0}, cells={}) == (0.0, False)
+    assert Pace({"finetune": 1.0}).left({"frozen": 10}, cells={"frozen": 2}) is None
 
 
 def test_measured_epochs_take_over_and_stand_for_other_stages_by_price(clock: list[float]) -> None:
@@ -36,18 +36,27 @@ def test_measured_epochs_take_over_and_stand_for_other_stages_by_price(clock: li
     clock[0] += 12
     pace.epoch_done("frozen")
     # One of four cells is measured: 12 s for an epoch. A quarter of that, and three quarters of the price.
-    assert pace.left({"frozen": 9}, cells=4) == (0.25 * 108 + 0.75 * 13.5, True)
+    assert pace.left({"frozen": 9}, cells={"frozen": 4}) == (0.25 * 108 + 0.75 * 13.5, True)
     for _ in range(3):
         pace.epoch_done("frozen")
-    assert pace.left({"frozen": 6}, cells=4) == (18.0, False)  # 3 s an epoch
-    assert pace.left({"frozen": 6, "finetune": 1}, cells=4) == (48.0, False)  # ten times as long
-    assert pace.left({"frozen": 6, "unpriced": 2}, cells=4) == (24.0, False)  # all alike
+    assert pace.left({"frozen": 6}, cells={"frozen": 4}) == (18.0, False)  # 3 s an epoch
+    assert pace.left({"frozen": 6, "finetune": 1}, cells={"frozen": 4}) == (48.0, False)  # ten times as long
+    assert pace.left({"frozen": 6, "unpriced": 2}, cells={"frozen": 4}) == (24.0, False)  # all alike
+
+
+def test_while_the_first_epochs_are_slower_than_their_price_the_time_left_grows(clock: list[float]) -> None:
+    pace = Pace({"frozen": 3.0}, lanes=2)
+    pace.begin()
+    clock[0] += 5
+    assert pace.left({"frozen": 20}, cells={"frozen": 4}) == (30.0, True)
+    clock[0] += 5
+    assert pace.left({"frozen": 20}, cells={"frozen": 4}) == (50.0, True)  # at least 10 s for an epoch of four cells
 
 
 def test_units_that_start_show_how_many_train_at_once() -> None:
     pace = Pace({"frozen": 3.0})
     pace.begin(at_once=3)
-    assert pace.left({"frozen": 10}, cells=3) == (10.0, True)
+    assert pace.left({"frozen": 10}, cells={"frozen": 3}) == (10.0, True)
 
 
 @pytest.mark.slow
