@@ -30,7 +30,7 @@ OUTSIDE = """
   }).map(e => e.tagName + " " + e.textContent.trim().slice(0, 40))
 """
 BROKEN_NUMBERS = """
-  [...document.querySelectorAll("td.num")].filter(e => {
+  [...document.querySelectorAll("td.num, .grid td b")].filter(e => {
     const range = document.createRange();
     range.selectNodeContents(e);
     return e.offsetParent && !e.textContent.includes(" ") && range.getClientRects().length > 1;
@@ -149,6 +149,7 @@ def test_a_block_alone_fills_a_wide_page_and_long_names_leave_the_intervals_free
     for width in (360, 600):
         shown(browser, tmp_path / "report.html", width)
         assert browser.ask(OVER_THE_TRACK) == []
+        assert browser.ask(BROKEN_NUMBERS) == []
 
 
 @pytest.mark.slow
