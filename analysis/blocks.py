@@ -24,7 +24,7 @@ NEAR = "≈"
 """Follows a number within noise of the best."""
 _BEST = "Bold: best; underlined: second"
 _NOISE = (
-    f"{NEAR}: within noise of the best (at 5 %, all cells' noise pooled, corrected for all comparisons of the grid)"
+    f"{NEAR}: within noise of the best (at 5 %, cells' noise pooled, corrected for all comparisons of the grid)"
 )
 
 

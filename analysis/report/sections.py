@@ -140,7 +140,8 @@ def _of_block(grid: Grid, frame: pd.DataFrame) -> TextTable:
         rows.append((name, f"{found.estimate:+.2f}", _interval(found.low, found.high), str(row["n"]), p))
     note = (
         "Objective minus con/con, of runs with the same seed. Intervals and p are corrected for the comparisons of all "
-        "objectives with each other, with the noise of all objectives pooled."
+        "objectives with each other, with their noise pooled. An objective that may be far noisier than the others has "
+        "a wider interval of its own."
     )
     head = ("objective", "difference", "95 % interval", "n pairs", "p")
     return TextTable(title="", head=head, rows=tuple(rows), note=note)

@@ -50,8 +50,8 @@ class Comparison:
 def compare(values: pd.DataFrame) -> Comparison:
     """Compare the objectives of a block by the runs of their seeds.
 
-    The probability that equal objectives give any false statement is at most 5 %, and intervals are simultaneous 95 %
-    intervals; see `analysis.statistics.spread`.
+    The probability that equal objectives, equally noisy, give any false statement is at most 5 %, and intervals are
+    simultaneous 95 % intervals; see `analysis.statistics.spread`.
 
     Args:
         values: a row for each seed, a column for each objective (pair, triplet), entries in points; NaN where a run is
