@@ -46,6 +46,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/sharing.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/verification.py
+	$(BIN)/python benchmarks/orchestration.py
 
 clean:
 	rm -rf $(VENV) goal-sweep-store
