@@ -23,9 +23,7 @@ ALPHA = 0.05
 NEAR = "≈"
 """Follows a number within noise of the best."""
 _BEST = "Bold: best; underlined: second"
-_NOISE = (
-    f"{NEAR}: within noise of the best (at 5 %, cells' noise pooled, corrected for all comparisons of the grid)"
-)
+_NOISE = f"{NEAR}: within noise of the best (at 5 %, cells' noise pooled, corrected for all comparisons of the grid)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
