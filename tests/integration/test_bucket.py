@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.launches import command, goal_sweep, records_of, results, stop, sweep_in
+from tests.helpers.launches import command, goal_sweep, records_of, results, stop, sweep_in, tampered_trainer
 from tests.helpers.paths import ROOT
 
 pytest.importorskip("moto", reason="moto[server] is not installed")
@@ -66,7 +66,7 @@ def environment(server: Server, machine: Path) -> dict[str, str]:
     from tests.helpers.s3_server import CREDENTIALS
 
     machine.mkdir(exist_ok=True)
-    own = {"GOAL_SWEEP_CACHE": str(machine / "cache"), "TMPDIR": str(machine)}
+    own = {"GOAL_SWEEP_CACHE": str(machine / "cache"), "GOAL_SWEEP_SCRATCH": str(machine)}
     return {**os.environ, **CREDENTIALS, **own, "AWS_ENDPOINT_URL": server.url}
 
 
@@ -131,7 +131,8 @@ def test_a_busy_forgetful_server_that_is_away_for_a_while_changes_no_number(serv
 
 def test_a_second_launch_is_refused_by_name_and_a_stop_saves(server, tmp_path, unbroken):
     folder, around = sweep_in(tmp_path / "sweep", EPOCHS), environment(server, tmp_path / "here")
-    driver = started(folder, around, server, "/attempts/1.json")
+    slow = tampered_trainer(tmp_path / "slow", "time.sleep(0.2)")
+    driver = started(folder, {**around, "PYTHONPATH": slow["PYTHONPATH"]}, server, "/attempts/1.json")
     second = goal_sweep(folder, "launch", "tiny.yaml", "--store", "s3://bucket/x", environment=around)
     assert second.returncode == 2
     assert f"pid {driver.pid}, sweep tiny" in second.stderr

@@ -16,13 +16,15 @@ from goal_core.atomic import StorageError
 from runners.store.processes import machine_identity
 
 _START = "goal-sweep-work"
+SCRATCH = "GOAL_SWEEP_SCRATCH"
+"""The environment variable that names another folder for them than that of temporary files."""
 
 
 class WorkingCopies:
-    """The folder, in that for temporary files (TMPDIR); only its user may look inside."""
+    """The folder, in that for temporary files or in ``GOAL_SWEEP_SCRATCH``; only its user may look inside."""
 
     def __init__(self) -> None:
-        parent = Path(tempfile.gettempdir())
+        parent = Path(os.environ.get(SCRATCH) or tempfile.gettempdir()).absolute()
         self.folder = parent / f"{_START}-{_machine()}-{os.getpid()}-{secrets.token_hex(8)}"
 
     def make(self) -> None:
@@ -39,7 +41,7 @@ class WorkingCopies:
         except OSError as error:
             raise StorageError(
                 f"cannot create {self.folder}, where files wait for upload: {error.strerror}; name another folder with "
-                "TMPDIR"
+                f"{SCRATCH}"
             ) from error
         atexit.register(self.remove)
 
