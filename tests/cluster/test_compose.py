@@ -89,6 +89,11 @@ def trainings_in_mlflow(name: str) -> dict[str, str]:
     return {tag["goal.stage_key"]: status for tag, status in tags if "goal.stage_key" in tag}
 
 
+def say(what: str, number: float) -> None:
+    """A figure for the report of the run (`pytest -rA` prints it)."""
+    print(f"{what.replace('_', ' ')}: {number:.0f}")
+
+
 def start(stack: Stack, name: str, folder: str = "store") -> Launch:
     return stack.launch(SWEEP, f"{folder}/{name}", "--set", f"name={name}", *SMALL)
 
@@ -148,19 +153,19 @@ def test_a_sweep_to_its_end(stack, unbroken):
     check(stack, "calm", unbroken)
 
 
-def test_a_killed_worker(stack, unbroken, record_property):
+def test_a_killed_worker(stack, unbroken):
     launch = start(stack, "killed")
     launch.wait_for(MIDDLE)
     since, worker = time.monotonic(), stack.container("ray-worker", 1)
     run("docker", "kill", worker)
     assert launch.end() == 0, launch.log.read_text()[-3000:]
-    record_property("seconds_to_the_end", time.monotonic() - since)
+    say("seconds_to_the_end", time.monotonic() - since)
     run("docker", "start", worker)
     check(stack, "killed", unbroken)
     stack.wait_healthy("ray-worker", 1)
 
 
-def test_a_worker_cut_off_for_longer_than_its_lease(stack, unbroken, record_property):
+def test_a_worker_cut_off_for_longer_than_its_lease(stack, unbroken):
     launch = start(stack, "cut")
     launch.wait_for(MIDDLE)
     since, worker = time.monotonic(), stack.container("ray-worker", 2)
@@ -168,19 +173,19 @@ def test_a_worker_cut_off_for_longer_than_its_lease(stack, unbroken, record_prop
     time.sleep(LEASE_S * 1.5)
     run("docker", "network", "connect", stack.network("cluster"), worker)
     assert launch.end() == 0, launch.log.read_text()[-3000:]
-    record_property("seconds_to_the_end", time.monotonic() - since)
+    say("seconds_to_the_end", time.monotonic() - since)
     check(stack, "cut", unbroken)
-    record_property("seconds_until_it_was_back", stack.wait_healthy("ray-worker", 2))
+    say("seconds_until_it_was_back", stack.wait_healthy("ray-worker", 2))
     assert stack.results("store/cut") == unbroken  # also after what the worker that came back may have written
 
 
-def test_a_full_disk(stack, unbroken, record_property):
+def test_a_full_disk(stack, unbroken):
     launch = start(stack, "full", "small")
     launch.wait_for(MIDDLE)
     head = stack.container("ray-head")
     run("docker", "exec", head, "sh", "-c", "dd if=/dev/zero of=/work/small/filler bs=64k 2>/dev/null || true")
     status = launch.end()
-    record_property("status_on_the_full_disk", status)
+    say("status_on_the_full_disk", status)
     assert status in (1, 75), launch.log.read_text()[-3000:]
     assert "Traceback" not in launch.log.read_text()
     run("docker", "exec", head, "rm", "/work/small/filler")
@@ -189,31 +194,31 @@ def test_a_full_disk(stack, unbroken, record_property):
     check(stack, "full", unbroken, "small")
 
 
-def test_postgres_restarted(stack, unbroken, record_property):
+def test_postgres_restarted(stack, unbroken):
     launch = start(stack, "postgres")
     launch.wait_for(MIDDLE)
     run("docker", "kill", stack.container("postgres"))
     time.sleep(10)
     run("docker", "start", stack.container("postgres"))
-    record_property("seconds_until_healthy", stack.wait_healthy("postgres"))
+    say("seconds_until_healthy", stack.wait_healthy("postgres"))
     assert launch.end() == 0, launch.log.read_text()[-3000:]
     check(stack, "postgres", unbroken)
 
 
-def test_a_killed_head(stack, unbroken, record_property):
+def test_a_killed_head(stack, unbroken):
     launch = start(stack, "head")
     launch.wait_for(MIDDLE)
     since = time.monotonic()
     run("docker", "kill", stack.container("ray-head"))
     assert launch.end() == 75, launch.log.read_text()[-3000:]
-    record_property("seconds_to_status_75", time.monotonic() - since)
+    say("seconds_to_status_75", time.monotonic() - since)
     assert "Traceback" not in launch.log.read_text()
     run("docker", "start", stack.container("ray-head"))
     stack.wait_healthy("ray-head")
     since = time.monotonic()
     for number in (1, 2):
         stack.wait_healthy("ray-worker", number)
-    record_property("seconds_until_the_workers_were_back", time.monotonic() - since)
+    say("seconds_until_the_workers_were_back", time.monotonic() - since)
     again = start(stack, "head")
     assert again.end() == 0, again.log.read_text()[-3000:]
     check(stack, "head", unbroken)
