@@ -71,7 +71,9 @@ def test_a_gpu_that_no_machine_has_is_one_clear_line(unbroken: Path, monkeypatch
 
     left: list[bool] = []
     monkeypatch.setattr(ray, "init", start)
-    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": {"CPU": 2.0, "memory": 1e9}}])
+    monkeypatch.setattr(
+        ray, "nodes", lambda: [{"NodeID": "1", "Alive": True, "Resources": {"CPU": 2.0, "memory": 1e9}}]
+    )
     monkeypatch.setattr(ray, "shutdown", lambda: left.append(True))
     answer = goal_sweep_here(unbroken, "launch", "tiny.yaml", "--set", "resources.gpus=1", "--store", "other")
     assert answer.returncode == 2, answer.stdout + answer.stderr
