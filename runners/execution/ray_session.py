@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Self
 import goal_core
 import runners
 import sweeps
-from goal_core.errors import GoalError, UnfinishedError, first_line
+from goal_core.errors import DeviceError, GoalError, UnfinishedError, first_line
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import Machine, Resources, check_possible, has_autoscaler
 from runners.execution.head_watch import HeadWatch, end_children, end_process
@@ -148,7 +148,9 @@ class RaySession:
 
     def _check_fit(self, machines: Sequence[Machine]) -> None:
         if self.address is None:
-            check_possible(machines, self.resources, grows=False, wait=None)
+            if not any(machine.fits(self.resources) for machine in machines):
+                has = "; ".join(machine.describe() for machine in machines)
+                raise DeviceError(f"a unit needs {self.resources} (resources.*), but this machine has {has}")
             return
         import ray
         from ray.experimental.internal_kv import _internal_kv_get

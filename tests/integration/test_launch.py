@@ -77,6 +77,6 @@ def test_a_gpu_that_no_machine_has_is_one_clear_line(unbroken: Path, monkeypatch
     monkeypatch.setattr(ray, "shutdown", lambda: left.append(True))
     answer = goal_sweep_here(unbroken, "launch", "tiny.yaml", "--set", "resources.gpus=1", "--store", "other")
     assert answer.returncode == 2, answer.stdout + answer.stderr
-    assert "no machine has both; they have 2 CPU and 0 GPU" in answer.stderr
+    assert "this machine has 2 CPU and 0 GPU" in answer.stderr
     assert "Traceback" not in answer.stderr
     assert left
