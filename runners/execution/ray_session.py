@@ -64,7 +64,7 @@ class RaySession:
     Args:
         address: the cluster's address; None starts a local Ray on this machine.
         resources: the resources of each unit.
-        before_restart: called before this process is replaced although its main thread hangs in a call to Ray.
+        before_restart: called before this process is replaced or ended although its main thread hangs in a call to Ray.
     """
 
     def __init__(
@@ -132,8 +132,10 @@ class RaySession:
         lost = RayLostError(f"{HEAD_LOST}; {AGAIN}")
         if self.address is None:
             end_children()
+        with contextlib.suppress(OSError):
+            self._before_restart()  # else the same command, on another machine, would be refused until this one expires
+        if self.address is None:
             with contextlib.suppress(RayLostError, OSError):
-                self._before_restart()
                 restart_command(lost)
         end_process(f"error: {lost}", lost.status)
 
