@@ -156,7 +156,7 @@ def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArgument
     try:
         reports.print_result(reports.report([target], None, None, "paper"), console)
         reports.mark_current(target, digest)
-    except GoalError as error:
+    except (GoalError, OSError) as error:
         # The exit status tells how training ended. The report may have failed for the same reason (a full disk).
         print(f"error: no report: {error}; afterwards: {again}", file=sys.stderr)
         return

@@ -62,7 +62,7 @@ class RaySession:
     Args:
         address: the cluster's address; None starts a local Ray on this machine.
         resources: the resources of each unit.
-        before_restart: called before this process is replaced although its main thread hangs in a call to Ray.
+        before_restart: called before this process is replaced or ended although its main thread hangs in a call to Ray.
         wait: seconds to wait on a cluster without room for a unit; None waits as long as it takes.
         ship_code: send this machine's code of goal-sweep to the cluster's workers.
     """
@@ -141,8 +141,10 @@ class RaySession:
         lost = RayLostError(f"{HEAD_LOST}; {AGAIN}")
         if self.address is None:
             end_children()
+        with contextlib.suppress(OSError):
+            self._before_restart()  # else the same command, on another machine, would be refused until this one expires
+        if self.address is None:
             with contextlib.suppress(RayLostError, OSError):
-                self._before_restart()
                 restart_command(lost)
         end_process(f"error: {lost}", lost.status)
 

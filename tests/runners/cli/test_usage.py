@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.main import get_command
 
 from goal_core.errors import GoalError, UnfinishedError
-from runners.cli import launch
+from runners.cli import launch, reports
 from runners.cli.app import app, run
 from runners.execution import ray_session
 from runners.launch import launcher
@@ -113,3 +115,21 @@ def test_the_environment_says_where_if_the_command_line_does_not(monkeypatch):
     params = command.make_context("launch", ["quickstart"]).params
     assert {name: params[name] for name in given} == given
     assert command.make_context("launch", ["quickstart", "--store", "here"]).params["store"] == "here"
+
+
+def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, monkeypatch):
+    """As on a full disk: trainings then end with `storage`, and the launch must not end as if it had been misused."""
+
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(reports.ReportTarget, "of", lambda config: None)
+    monkeypatch.setattr(reports, "report", fail)
+    outcome = SimpleNamespace(
+        progress=SimpleNamespace(digest=lambda: ""), found_nothing_to_do=False, is_tracked=True, stopped=False, status=1
+    )
+    monkeypatch.setattr(launcher, "launch_sweep", lambda *arguments: outcome)
+    monkeypatch.setattr(launch.SweepArguments, "open", lambda self: SimpleNamespace(config=None))
+    assert run(["launch", "quickstart"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: no report: [Errno 28] No space left on device; afterwards: goal-sweep report")

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from runners.execution import ray_session
+from runners.execution.capacity import Resources
+from runners.execution.ray_session import RaySession
 from tests.helpers.paths import ROOT
 
 _LAUNCH = """
@@ -66,3 +68,17 @@ def test_a_token_that_an_earlier_launch_left_is_closed_to_others(
     assert mine != other
     assert token.stat().st_mode & 0o777 == 0o600
     assert token.read_text() == "a" * 64
+
+
+@pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
+def test_a_launch_that_ends_while_it_hangs_withdraws_first(
+    address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else the same command, started on another machine, would be refused for a minute."""
+    done: list[object] = []
+    monkeypatch.setattr(ray_session, "end_children", lambda: done.append("children"))
+    monkeypatch.setattr(ray_session, "restart_command", lambda error: done.append("restart"))
+    monkeypatch.setattr(ray_session, "end_process", lambda said, status: done.append(status))
+    session = RaySession(address, Resources(cpus=1, gpus=0), lambda: done.append("withdrawn"))
+    session._leave_stuck()
+    assert done == (["children", "withdrawn", "restart", 75] if address is None else ["withdrawn", 75])
