@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from goal_core.atomic import DamagedError
 from runners.execution.worker import UnitJob, beat_seconds
 from runners.store import Attempt, AttemptFolder, Store
+from runners.store.storage import Place
 
+T = TypeVar("T")
+
+_Sign = tuple[float, str]
 START_S = 120
 """Seconds that a worker may take to begin, which it spends with imports and with opening its data."""
 
@@ -20,7 +26,7 @@ class _Watched:
     """What is known of one running unit."""
 
     job: UnitJob
-    sign: tuple[float, str]
+    sign: _Sign
     """The last sign of life: its time in the store, and the worker that gave it."""
     seen: float
     """When that changed last, by the driver's clock."""
@@ -45,6 +51,8 @@ class SignsOfLife:
         self._say, self._clock = say, clock
         self._units: dict[int, _Watched] = {}
         self._checked = clock()
+        self._look: tuple[float, Future[list[_Sign]], list[_Watched]] | None = None
+        """A look at the store that has begun: the time since the one before, what it finds, and of which units."""
 
     def begin(self, job: UnitJob) -> None:
         """A worker has been started for a unit."""
@@ -60,11 +68,21 @@ class SignsOfLife:
         pause = min((beat_seconds(unit.job.watchdog) for unit in self._units.values()), default=5.0)
         now = self._clock()
         elapsed = now - self._checked
-        if elapsed < pause:
+        if self._look is None:
+            if elapsed < pause:
+                return
+            self._checked, units = now, list(self._units.values())
+            if not units:
+                return
+            storage = Place.open(units[0].job.store).storage
+            self._look = elapsed, storage.soon(lambda: [_last_sign(unit.job) for unit in units]), units
+        elapsed, found, units = self._look
+        if not found.done():
             return
-        self._checked = now
-        for unit in self._units.values():
-            sign = _last_sign(unit.job)
+        self._look = None
+        for unit, sign in zip(units, found.result(), strict=True):
+            if self._units.get(id(unit.job)) is not unit:
+                continue  # it has ended meanwhile
             # The driver itself may have been suspended, or busy; then it has not seen what it should have seen.
             if sign != unit.sign or elapsed > 2 * pause + 1:
                 self._back(unit, sign)
@@ -82,16 +100,21 @@ class SignsOfLife:
             self._say(f"{unit.job.unit.label}: its worker{sign[1]} is back")
 
 
-def _last_sign(job: UnitJob) -> tuple[float, str]:
+def _last_sign(job: UnitJob) -> _Sign:
     """The latest sign of life of a unit's workers: its time, and the worker, which is empty before it has begun."""
-    latest, where = 0.0, ""
-    for attempts in _attempts(job):
+
+    def read(attempts: AttemptFolder) -> tuple[float, AttemptFolder]:
         with suppress(OSError, DamagedError):
-            numbers = attempts.numbers()
-            seen = attempts.seen(numbers[-1]) if numbers else 0.0
-            if seen > latest:
-                latest, where = seen, _where(attempts.newest(), job.launch_id)
-    return latest, where
+            if numbers := attempts.numbers():
+                return attempts.seen(numbers[-1]), attempts
+        return 0.0, attempts
+
+    seen, attempts = max(_of_each(job, read), key=lambda found: found[0], default=(0.0, None))
+    if attempts is None or not seen:
+        return 0.0, ""
+    with suppress(OSError, DamagedError):
+        return seen, _where(attempts.newest(), job.launch_id)
+    return seen, ""
 
 
 def _where(attempt: Attempt | None, launch_id: str) -> str:
@@ -102,16 +125,20 @@ def _where(attempt: Attempt | None, launch_id: str) -> str:
 
 def count_attempts(job: UnitJob) -> int:
     """The number of attempts at a unit's trainings, as far as the store can be read."""
-    total = 0
-    for attempts in _attempts(job):
+
+    def count(attempts: AttemptFolder) -> int:
         with suppress(OSError):
-            total += len(attempts.numbers())
-    return total
+            return len(attempts.numbers())
+        return 0
+
+    return sum(_of_each(job, count))
 
 
-def _attempts(job: UnitJob) -> list[AttemptFolder]:
+def _of_each(job: UnitJob, read: Callable[[AttemptFolder], T]) -> list[T]:
+    """Read something of the attempts at each of a unit's trainings."""
     try:
         store = Store(job.store)
     except (OSError, DamagedError):
         return []
-    return [store.folder(training).seen_at_once().attempts for training in job.unit.trainings]
+    trainings = job.unit.trainings
+    return store.storage.each(lambda one: read(store.folder(one).seen_at_once().attempts), trainings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -160,6 +161,9 @@ class Storage(Protocol):
 
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function that reads a little for each of many items, side by side where reading takes long."""
+
+    def soon(self, act: Callable[[], R]) -> Future[R]:
+        """Call a function that reads; where reading takes long, in the background, one such call after the other."""
 
     def view(self, folder: Path) -> Storage:
         """A storage for reading several files of one folder now, with fewer requests where those take long."""

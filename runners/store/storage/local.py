@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
@@ -163,6 +164,14 @@ class LocalStorage:
 
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [act(item) for item in items]
+
+    def soon(self, act: Callable[[], R]) -> Future[R]:
+        done: Future[R] = Future()
+        try:
+            done.set_result(act())
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
     def view(self, folder: Path) -> Storage:
         return self

@@ -42,6 +42,7 @@ class ObjectStorage:
         self._uploads = Uploads()
         self._checked = False
         self._asking = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep asking")
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep reading")
         self._asked: dict[Path, Future[bool]] = {}
 
     @property
@@ -223,6 +224,9 @@ class ObjectStorage:
             return [act(item) for item in items]
         with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="goal-sweep reading") as pool:
             return list(pool.map(act, items))
+
+    def soon(self, act: Callable[[], R]) -> Future[R]:
+        return self._reading.submit(act)
 
     def view(self, folder: Path) -> Storage:
         return FolderView(self, folder)
