@@ -36,6 +36,7 @@ def server(_running_server, monkeypatch, tmp_path):
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": _running_server.url}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GOAL_SWEEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GOAL_SWEEP_SCRATCH", str(tmp_path))
     monkeypatch.setattr(requests, "PAUSE", wait_none())
     _running_server.without_faults()
     return _running_server
