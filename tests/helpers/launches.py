@@ -94,9 +94,9 @@ def wait_for_an_epoch(driver: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def _histories(folder: Path) -> set[tuple[Path, int]]:
-    """The files with the epochs of the frozen trainings, each with the time of its last change."""
+    """The files with the epochs of the trainings, each with the time of its last change."""
     found = set()
-    for path in folder.glob("goal-sweep-store/cells/*/frozen-*/metrics.*jsonl"):
+    for path in folder.glob("goal-sweep-store/cells/*/*-*/metrics.*jsonl"):
         with contextlib.suppress(FileNotFoundError):  # a newer one has replaced it
             found.add((path, path.stat().st_mtime_ns))
     return found
@@ -109,9 +109,15 @@ def stop(driver: subprocess.Popen[bytes], with_signal: signal.Signals = signal.S
 
 
 def child_of(driver: subprocess.Popen[bytes], command: str) -> psutil.Process:
-    """The first child process of a launch whose command line contains a text."""
-    children = psutil.Process(driver.pid).children(recursive=True)
-    return next(child for child in children if command in " ".join(child.cmdline()))
+    """The first child process of a launch whose command line contains a text. It may begin in a moment."""
+    deadline = time.monotonic() + 60
+    while True:
+        for child in psutil.Process(driver.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if command in " ".join(child.cmdline()):
+                    return child
+        assert time.monotonic() < deadline, f"no process of {command}"
+        time.sleep(0.05)
 
 
 def worker_of(driver: subprocess.Popen[bytes]) -> psutil.Process:
