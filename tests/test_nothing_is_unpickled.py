@@ -187,6 +187,7 @@ def test_no_other_call_can_unpickle() -> None:
             ),
         ):
             found.append(where)
-        if function == "YAML" and given.get("typ") != "'safe'":
+        # Of ruamel's kinds, these two build no Python objects by name.
+        if function == "YAML" and given.get("typ") not in ("'safe'", "'rt'"):
             found.append(where)
     assert found == ["goal_core/official/pickles.py: _VocabularyUnpickler"]

@@ -24,7 +24,7 @@ _MAX_RESTARTS = 5
 
 def render_manifest(job: Job) -> str:
     """Write the two documents of the manifest as YAML. They hold no secret, only references to secrets."""
-    yaml = YAML()
+    yaml = YAML(typ="rt")
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.width = 10_000  # no command is broken into lines
     stream = io.StringIO()

@@ -71,7 +71,15 @@ def docker_daemon(folder: Path) -> Iterator[None]:
     finally:
         daemon.terminate()
         daemon.wait(60)
+        unmount_below(folder)
         shutil.rmtree(folder / "data", ignore_errors=True)  # 15 GB
+
+
+def unmount_below(folder: Path) -> None:
+    """Unmount what a daemon leaves mounted (its network namespace), or pytest could not delete the folder later."""
+    mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for point in sorted((p for p in mounted if p.startswith(f"{folder}/")), key=len, reverse=True):
+        run("umount", "--lazy", point, check=False)
 
 
 def compose_command() -> list[str]:

@@ -37,11 +37,16 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(ray_node, "start_command", command)
     monkeypatch.setattr(ray_node, "own_address", lambda: "127.0.0.1")
     monkeypatch.setattr(ray_node, "_END_S", 3.0)
+    monkeypatch.setattr(sys.modules[__name__], "_OTHERS", set(psutil.Process().children(recursive=True)))
     return tmp_path
 
 
+_OTHERS: set[psutil.Process] = set()
+"""Processes that tests before this one have left, which are none of a node's."""
+
+
 def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    return [process for process in psutil.Process().children(recursive=True) if process not in _OTHERS]
 
 
 def test_two_jobs_begin_at_different_ports() -> None:
