@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import secrets
@@ -115,7 +116,7 @@ class RaySession:
         try:
             self._check_fit([Machine.of_ray(node) for node in ray.nodes() if node["Alive"]])
         except BaseException:
-            ray.shutdown()
+            _shut_down()
             raise
         self.watch = HeadWatch(
             ray.get_runtime_context().gcs_address,
@@ -127,10 +128,8 @@ class RaySession:
 
     def __exit__(self, *exc: object) -> None:
         """Leave Ray. A local Ray ends, and its workers with it."""
-        import ray
-
         if not self.watch.lost:
-            ray.shutdown()
+            _shut_down()
         elif self.address is None:
             # A shutdown would wait for the head process; the machine's part of Ray is this process's children.
             end_children()
@@ -175,6 +174,22 @@ class RaySession:
         """What the workers of a cluster get from this machine: some variables and, if asked, the code."""
         packages = [str(Path(str(package.__file__)).parent) for package in (goal_core, sweeps, runners)]
         return {"env_vars": _passed_on()} | ({"py_modules": packages} if self._ship_code else {})
+
+
+def _shut_down() -> None:
+    """Leave Ray without garbage collection.
+
+    What Tune leaves behind holds references to Ray's objects. If another thread collects one while Ray shuts down, Ray
+    ends the process with status 1.
+    """
+    import ray
+
+    gc.collect()
+    gc.disable()
+    try:
+        ray.shutdown()
+    finally:
+        gc.enable()
 
 
 def _own_token() -> dict[str, str]:

@@ -34,6 +34,32 @@ with RayUnits(None, Resources(cpus=1, gpus=0)):
     print(json.dumps({"sockets": sockets, "dashboard": ray.worker.get_dashboard_url()}))
 """
 
+_LEAVE = """
+import gc, threading, time
+from runners.execution.capacity import Resources
+from runners.execution.ray_session import RaySession
+
+class Knot:
+    def __init__(self):
+        self.me, self.ref = self, ray.put(1)
+
+def collect():
+    while knots:
+        time.sleep(0.0005)
+        knots.pop()
+        if gc.isenabled():
+            gc.collect()
+
+with RaySession(None, Resources(cpus=1, gpus=0)):
+    import ray
+
+    knots = [Knot() for _ in range(3_000)]
+    gc.set_threshold(10**9)  # garbage is collected by the thread alone
+    threading.Thread(target=collect, daemon=True).start()
+    time.sleep(0.05)
+print("left")
+"""
+
 
 def start_ray(home: Path) -> dict[str, list[tuple[str, str]]]:
     environment = {key: text for key, text in os.environ.items() if not key.startswith("RAY_")} | {"HOME": str(home)}
@@ -51,6 +77,16 @@ def test_a_local_ray_listens_on_loopback_only_and_leaves_no_token(tmp_path: Path
     assert {address.removeprefix("::ffff:") for _, address in said["sockets"]} == {"127.0.0.1"}
     assert not said["dashboard"]
     assert not (tmp_path / ".ray" / "auth_token").exists()
+
+
+@pytest.mark.integration
+def test_ray_is_left_while_another_thread_would_collect_garbage() -> None:
+    """References to Ray's objects that another thread collects while Ray shuts down would end the process."""
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", _LEAVE], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
 
 
 def test_a_token_that_an_earlier_launch_left_is_closed_to_others(
