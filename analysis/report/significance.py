@@ -256,10 +256,10 @@ def _others_text(grid: Grid) -> str:
     others, without_interval = len(grid.means) - 1, len(grid.without_interval)
     if without_interval == others:
         which = f"any of the {others} others" if others > 1 else "the other"
-        return f"with one seed, there is no interval for its difference from {which}"
+        return f"with fewer than two seeds in common, there is no interval for its difference from {which}"
     near = [key for key in grid.means if key in grid.near]
     text = _near(near, others - without_interval)
-    return text + (f"; no interval against the {without_interval} with one seed" if without_interval else "")
+    return text + (f"; no interval against the {without_interval} with fewer than two seeds in common" if without_interval else "")
 
 
 def _near(near: Sequence[tuple[str, str]], others: int) -> str:

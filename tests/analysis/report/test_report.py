@@ -108,7 +108,7 @@ def test_one_seed_has_no_interval_and_marks_nothing(new_sweep: Callable[[str], S
         assert "interval of the difference contains 0" not in text
         assert "With one seed there is no interval, so no cell is marked as within noise of the best." in text
     assert (
-        "with one seed, there is no interval for its difference from the other."
+        "with fewer than two seeds in common, there is no interval for its difference from the other."
         in (result.out_dir / "report.md").read_text()
     )
 
@@ -123,7 +123,7 @@ def test_a_cell_without_a_second_seed_is_not_marked(new_sweep: Callable[[str], S
     text = (write_texts(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
     assert "| **P con** | <u>41.4 ± 0.0</u> ≈ | 40.1 ± -- (n=1) | -- |" in text
     assert "Cells with one seed have no interval and no mark." in text
-    assert "within noise of it with these seeds; no interval against the 1 with one seed" in text
+    assert "within noise of it with these seeds; no interval against the 1 with fewer than two seeds in common" in text
 
 
 def test_trainings_from_a_modified_source_tree_are_said_at_the_top(
