@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from pydantic import ConfigDict
 
 from goal_core.errors import ConfigError
-from sweeps.checks import SECRET_WORDS, refuse
+from sweeps.checks import SECRET_WORDS, check_tracking, failures, refuse
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,6 +28,7 @@ _OURS = (
     *("--partition", "--account", "--qos", "--array", "--output", "--error", "--open-mode", "--signal", "--requeue"),
     *("--no-requeue", "--export", "--chdir", "--dependency", "--parsable"),
 )
+_PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 _MIN_RUN_S = 120
 """Seconds before the signal that a job needs at least, or it would be requeued before it has trained anything."""
 
@@ -58,6 +59,13 @@ class SlurmConfig:
     """A job of a Slurm cluster whose nodes share the folder of the store with the machine that submits."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    IN_SWEEP: ClassVar[frozenset[str]] = frozenset(
+        (
+            *("nodes", "gpus_per_node", "gpu_type", "cpus_per_node", "memory_per_node", "time", "save_before"),
+            *("max_requeues", "partition", "account", "qos", "array", "array_at_once"),
+        )
+    )
+    """Settings that a sweep file may hold, as in each kind: they decide how much is asked for, not what runs."""
 
     nodes: int = 1
     """Nodes of the job. More than one are joined by Ray."""
@@ -156,6 +164,7 @@ class RayConfig:
     """A job of a running Ray cluster, through Ray's Jobs API."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    IN_SWEEP: ClassVar[frozenset[str]] = frozenset(("store", "tracking"))
 
     address: str = ""
     """Address of the head's dashboard, such as `http://head:8265`."""
@@ -184,6 +193,9 @@ class RayConfig:
         if self.pip and self.conda:
             problems.append("pip and conda exclude each other")
         problems += _one_line(self, "token_file", "store", "tracking", "conda", "pip", "files")
+        problems += _credentials(self.tracking)
+        if any(_PASSWORD.search(package) for package in self.pip):
+            problems.append("pip must not hold passwords, because Ray's dashboard shows it")
         refuse([*problems, *check_environment(self.environment)])
 
 
@@ -214,6 +226,13 @@ class KubernetesConfig:
     """A RayJob of a Kubernetes cluster with the KubeRay operator, version 1.5.1 or later."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    IN_SWEEP: ClassVar[frozenset[str]] = frozenset(
+        (
+            *("workers", "max_workers", "gpus_per_worker", "gpu_resource", "cpus_per_worker", "memory_per_worker"),
+            *("shared_memory", "head_cpus", "head_memory", "spot", "spot_selector", "spot_tolerations"),
+            *("node_selector", "tolerations", "store", "tracking", "grace_period", "retries", "keep"),
+        )
+    )
 
     image: str = ""
     """Image with this version of goal-sweep and Ray, for the head and the workers."""
@@ -299,7 +318,7 @@ class KubernetesConfig:
         problems += [
             f"volumes: {path} is given more than once" for path in dict.fromkeys(paths) if paths.count(path) > 1
         ]
-        problems += check_environment(self.environment)
+        problems += [*check_environment(self.environment), *_credentials(self.tracking)]
         problems += [
             f"secrets: {name!r} is no variable's name" for name in self.secrets if not _VARIABLE.fullmatch(name)
         ]
@@ -355,6 +374,10 @@ def check_environment(environment: Mapping[str, str], passed: Iterable[str] = ()
     return problems + [
         f"pass_environment: {name!r} is no variable's name" for name in passed if not _VARIABLE.fullmatch(name)
     ]
+
+
+def _credentials(tracking: str) -> list[str]:
+    return failures(lambda: check_tracking(tracking)) if tracking else []
 
 
 def _below(settings: object, least: int, *names: str) -> list[str]:

@@ -28,12 +28,15 @@ def check(
     set_: Set = None,
     quick: Annotated[bool, typer.Option("--quick", help="Check presence and size only; do not read images.")] = False,
     store: Annotated[bool, typer.Option("--store", help="Also read every file of the sweep's results.")] = False,
+    mark: Annotated[
+        bool, typer.Option("--mark", help="With --store, mark damaged results, so that the next launch repeats them.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check which of a sweep's data are present, missing or wrong. Downloads nothing.
 
-    With --store, read every file of the sweep's results and compare it with its checksum. The next launch trains again
-    what is damaged, and nothing else.
+    With --store, read every file of the sweep's results and compare it with its checksum. This writes nothing. A launch
+    sees by itself where a file's size or time has changed; with --mark it also repeats what only this check finds.
 
     Exit status: 0 if the data are complete and no result is damaged, else 2.
 
@@ -42,6 +45,8 @@ def check(
     from goal_core.data import check_data, check_origin
     from sweeps import load_sweep
 
+    if mark and not store:
+        raise ConfigError("give --mark with --store")
     config = load_sweep(sweep, set_ or [])
     with Progress(console=notes, transient=True) as bar:
         task = bar.add_task("reading", total=None)
@@ -52,7 +57,7 @@ def check(
     if report.complete:
         report.attempt("features.json", lambda: check_origin(config.data, names))
     # A cell's id contains the fingerprint of the data, so its results can only be found if the data is complete.
-    damaged = _damaged_results(sweep, set_ or []) if store and report.complete else None
+    damaged = _damaged_results(sweep, set_ or [], mark=mark) if store and report.complete else None
     if as_json:
         content = {"name": report.name, "complete": report.complete, "obtain": list(report.obtain)}
         content |= {"damaged": damaged} if store else {}
@@ -63,16 +68,18 @@ def check(
             console.print(f"damaged  {line}", soft_wrap=True, markup=False)
         if damaged is not None:
             console.print(f"results: {f'{len(damaged)} damaged' if damaged else 'no file is damaged'}")
+            if damaged and not mark:
+                console.print("with --mark, the next launch trains the damaged results again")
         elif store:
             console.print("results: not read, because the data are incomplete")
     raise typer.Exit(0 if report.complete and not damaged else _INCOMPLETE)
 
 
-def _damaged_results(sweep: str, overrides: list[str]) -> list[str]:
+def _damaged_results(sweep: str, overrides: list[str], *, mark: bool) -> list[str]:
     from runners.store.verification import damaged_files
 
     opened = SweepArguments(sweep, overrides).open()
-    return damaged_files(opened.store, opened.trainings)
+    return damaged_files(opened.store, opened.trainings, mark=mark)
 
 
 def _print_report(report: DataReport) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from ruamel.yaml import YAML
 
-from goal_core.errors import GoalError
+from goal_core.errors import ConfigError, GoalError
 from runners.cluster.backend import Backend, Job, RunCommand, run_command
 from runners.cluster.kubernetes import Kubernetes
 from runners.cluster.ray_jobs import RayJobs
@@ -19,6 +19,7 @@ from runners.cluster.slurm import Slurm
 from runners.store import local_root
 from runners.store.submissions import Submission, Submissions
 from sweeps import ClusterSweep, load_for_cluster
+from sweeps.checks import SECRET_WORDS
 
 Kind = Literal["ray", "slurm", "kubernetes"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -88,6 +89,11 @@ def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequenc
         options: options of `goal-sweep launch`.
     """
     named = sorted({name for text in _texts(loaded.plain) for name in _VARIABLE.findall(text)})
+    if hidden := [name for name in named if any(word in name.lower() for word in SECRET_WORDS)]:
+        raise ConfigError(
+            f"the sweep names the environment variable {hidden[0]}, which looks like a secret; a job's script and "
+            "settings can be read by others. Write it out of the sweep, and give it to the job as docs/clusters.md says"
+        )
     return Job(
         id=submission_id,
         config=loaded.config,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def send_in_parts(requests: Requests, key: str, path: Path, metadata: Mapping[st
                 number = len(parts) + 1
                 answer = requests.ask("write", "upload_part", Body=part, PartNumber=number, **upload)
                 parts.append(_part(number, answer))
-        _complete(requests, upload, parts, guard)
+        _complete(requests, upload, parts, metadata, guard)
     except BaseException:
         _abort(requests, upload)
         raise
@@ -70,7 +71,7 @@ def copy_in_parts(
                 "write", "upload_part_copy", CopySource=source, CopySourceRange=asked, PartNumber=number, **upload
             )
             parts.append(_part(number, answer["CopyPartResult"]))
-        _complete(requests, upload, parts, lambda: None)
+        _complete(requests, upload, parts, metadata, lambda: None)
     except BaseException:
         _abort(requests, upload)
         raise
@@ -87,17 +88,24 @@ def _part(number: int, answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"PartNumber": number, "ETag": answer["ETag"], **checks}
 
 
-def _complete(requests: Requests, upload: Mapping[str, str], parts: Sequence[Mapping[str, Any]], guard: Task) -> None:
+def _complete(
+    requests: Requests,
+    upload: Mapping[str, str],
+    parts: Sequence[Mapping[str, Any]],
+    metadata: Mapping[str, str],
+    guard: Task,
+) -> None:
     def complete() -> None:
         guard()
         try:
             requests.once("complete_multipart_upload", MultipartUpload={"Parts": parts}, **upload)
         except FileNotFoundError:
-            # A try whose answer was lost has completed it; then the server does not know the upload any more.
-            try:
-                requests.once("head_object", Key=upload["Key"])
-            except FileNotFoundError:
-                raise AwayError("the server has lost the parts") from None
+            # The server does not know the upload any more: a try whose answer was lost has completed it, or a rule of
+            # the bucket has removed it. In the second case the object is missing, or is an earlier one.
+            with suppress(FileNotFoundError):
+                if requests.once("head_object", Key=upload["Key"]).get("Metadata") == dict(metadata):
+                    return
+            raise AwayError("the server has lost the parts") from None
 
     requests.repeated("write", upload["Key"], complete)
 

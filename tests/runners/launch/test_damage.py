@@ -68,9 +68,15 @@ def quietly(act: Callable[[Path], None]) -> Callable[[Path], None]:
     return changed
 
 
-def data_check(sweep: OpenedSweep) -> int:
+def data_check(sweep: OpenedSweep, *options: str) -> int:
     arguments = [str(sweep.store.root.parent / "tiny.yaml"), "--set", f"store={sweep.store.root}"]
-    return run(["data", "check", *arguments, "--store", "--quick"])
+    return run(["data", "check", *arguments, "--store", "--quick", *options])
+
+
+def content(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    """Every file and folder with the time of its last change, and the files' bytes."""
+    paths = [folder, *sorted(folder.rglob("*"))]
+    return {path: (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in paths}
 
 
 def cut(path: Path) -> None:
@@ -127,10 +133,14 @@ def test_what_a_full_check_finds_the_next_launch_trains_again(
     path = sweep.store.folder(sweep.by_stage[1][0]).path(name)
     spoil(path)
     assert not any(status.damaged for status in sweep.statuses().values())
+    before = sweep.store.root.parent.stat().st_mtime_ns, content(sweep.store.root)
     assert data_check(sweep) == 2
     said = capsys.readouterr().out
     assert str(path) in said
     assert "results: 1 damaged" in said
+    assert before == (sweep.store.root.parent.stat().st_mtime_ns, content(sweep.store.root))
+    assert launch(sweep, monkeypatch).found_nothing_to_do
+    assert data_check(sweep, "--mark") == 2
     assert launch(sweep, monkeypatch).status == 0
     assert trained_again(sweep) == ["finetune"]
     assert results(sweep) == finished[1]

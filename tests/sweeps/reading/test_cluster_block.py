@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from goal_core.errors import ConfigError
 from sweeps import SweepError, load_for_cluster, load_sweep
+from sweeps.clusters import KubernetesConfig, RayConfig
 
 
 def written(path: Path, text: str) -> Path:
@@ -30,8 +32,9 @@ def test_the_sweep_wins_over_the_site_and_set_over_both(tmp_path: Path) -> None:
         tmp_path / "site.yaml",
         'slurm:\n  partition: gpu\n  nodes: 4\n  time: "10:00:00"\n  environment: {A: "1", B: "1"}\n',
     )
-    sweep = extended(tmp_path, "cluster:\n  slurm:\n    nodes: 2\n    environment: {B: '2'}\n")
-    found = load_for_cluster(sweep, ['cluster.slurm.time="1:00:00"'], site=site, environ={})
+    sweep = extended(tmp_path, "cluster:\n  slurm:\n    nodes: 2\n")
+    overrides = ['cluster.slurm.time="1:00:00"', 'cluster.slurm.environment.B="2"']
+    found = load_for_cluster(sweep, overrides, site=site, environ={})
     slurm = found.cluster.slurm
     assert (slurm.partition, slurm.nodes, slurm.time) == ("gpu", 2, "1:00:00")
     assert slurm.environment == {"A": "1", "B": "2"}
@@ -86,10 +89,57 @@ def test_variables_of_the_shell_are_expanded_but_not_in_shell_of_the_node(tmp_pa
 
 
 def test_a_sweep_sees_the_variables_of_its_cluster(tmp_path: Path) -> None:
-    sweep = extended(
-        tmp_path, "data: {root: '${GOAL_DATA}'}\ncluster: {slurm: {environment: {GOAL_DATA: /scratch/x}}}\n"
-    )
-    found = load_for_cluster(sweep, kind="slurm", environ={"GOAL_DATA": "/here"})
+    sweep = extended(tmp_path, "data: {root: '${GOAL_DATA}'}\n")
+    site = written(tmp_path / "site.yaml", "slurm: {environment: {GOAL_DATA: /scratch/x}}\n")
+    found = load_for_cluster(sweep, site=site, kind="slurm", environ={"GOAL_DATA": "/here"})
     assert found.config.data.root == "/scratch/x"
     assert found.plain["data"]["root"] == "${GOAL_DATA}"
-    assert load_for_cluster(sweep, kind="ray", environ={"GOAL_DATA": "/here"}).config.data.root == "/here"
+    assert load_for_cluster(sweep, site=site, kind="ray", environ={"GOAL_DATA": "/here"}).config.data.root == "/here"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("slurm", "setup", "['curl evil']"),
+        ("slurm", "python", "/evil"),
+        ("slurm", "container", "{image: evil}"),
+        ("slurm", "options", "['--comment=x']"),
+        ("slurm", "environment", "{A: b}"),
+        ("slurm", "pass_environment", "[A]"),
+        ("slurm", "modules", "[a]"),
+        ("ray", "address", "http://evil:8265"),
+        ("ray", "files", "[/etc/shadow]"),
+        ("ray", "pip", "[evil]"),
+        ("ray", "token_file", "/t"),
+        ("kubernetes", "image", "evil"),
+        ("kubernetes", "volumes", "[{path: /a, host_path: /}]"),
+        ("kubernetes", "secrets", "{A: b/c}"),
+    ],
+)
+def test_what_decides_what_runs_or_is_sent_stands_in_the_site_file(
+    tmp_path: Path, kind: str, key: str, value: str
+) -> None:
+    sweep = extended(tmp_path, f"cluster:\n  {kind}:\n    {key}: {value}\n")
+    said = problems(sweep, None)
+    assert len(said) == 1
+    assert f"s.yaml:4: cluster.{kind}.{key}: decides what runs or what is sent" in said[0]
+    site = tmp_path / "site.yaml"
+    site.write_text(f"{kind}: {{{key}: {value}}}\n")
+    load_for_cluster(extended(tmp_path, ""), site=site, environ={})
+    load_for_cluster(extended(tmp_path, ""), [f"cluster.{kind}.{key}={value}"], site=None, environ={})
+
+
+def test_a_sweep_file_reads_no_variable_into_the_settings_of_a_job(tmp_path: Path) -> None:
+    sweep = extended(tmp_path, "cluster:\n  slurm:\n    account: ${AWS_SECRET_ACCESS_KEY}\n")
+    assert "environment variables may not stand in this block" in problems(sweep, None)[0]
+
+
+def test_no_setting_of_a_job_carries_a_password() -> None:
+    for make in (
+        lambda: RayConfig(tracking="http://u:pw@mlflow"),
+        lambda: RayConfig(pip=("https://u:pw@host/x.whl",)),
+        lambda: KubernetesConfig(tracking="http://u:pw@mlflow"),
+    ):
+        with pytest.raises(ConfigError, match="must not") as refused:
+            make()
+        assert "pw" not in str(refused.value)

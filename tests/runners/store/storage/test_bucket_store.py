@@ -151,7 +151,7 @@ def test_a_flipped_bit_is_found_and_named(bucket_store):
     content[len(content) // 2] ^= 1
     bucket_store.storage.replace(path, bytes(content))
     here = elsewhere(bucket_store)
-    (line,) = damaged_files(here, [TRAINING])
+    (line,) = damaged_files(here, [TRAINING], mark=True)
     assert line.endswith("best-3.1.safetensors is damaged: its content does not match its checksum")
     assert f"s3://bucket/{here.location.rpartition('/')[2]}/cells" in line
     assert here.status([TRAINING])[TRAINING].damaged

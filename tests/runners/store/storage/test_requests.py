@@ -12,7 +12,7 @@ pytest.importorskip("s3fs", reason="s3fs is not installed")
 
 from goal_core.atomic import DamagedError, StorageError
 from runners.store import Store
-from runners.store.storage import requests
+from runners.store.storage import parts, requests
 from runners.store.storage.bucket import Bucket
 from runners.store.storage.requests import RefusedError
 from tests.helpers.s3_server import flip
@@ -115,6 +115,33 @@ def test_a_large_file_travels_in_parts_of_which_only_those_that_fail_are_repeate
     assert back.read_bytes() == path.read_bytes()
     bucket.copy("large", "copy")
     assert bucket.digest("copy") == bucket.digest("large")
+
+
+class WithoutUpload:
+    """A server that has removed an unfinished upload, and holds an object of before, if any."""
+
+    def __init__(self, holds: str | None) -> None:
+        self.holds = holds
+
+    def ask(self, doing, method, **given):
+        return {"UploadId": "u", "ETag": "e"}
+
+    def once(self, method, **given):
+        if method == "complete_multipart_upload" or (method == "head_object" and self.holds is None):
+            raise FileNotFoundError
+        return {"Metadata": {"sha256": self.holds}}
+
+    def repeated(self, doing, key, act):
+        return act()
+
+
+@pytest.mark.parametrize("holds", [None, "of the epoch before"])
+def test_an_upload_that_the_server_has_removed_is_not_taken_as_written(holds, tmp_path):
+    path = tmp_path / "large"
+    path.write_bytes(b"x")
+    with pytest.raises(requests.AwayError, match="lost the parts"):
+        parts.send_in_parts(WithoutUpload(holds), "large", path, {"sha256": "of this epoch"}, lambda: None)
+    parts.send_in_parts(WithoutUpload("of this epoch"), "large", path, {"sha256": "of this epoch"}, lambda: None)
 
 
 def test_damage_shows_when_an_object_is_read(bucket, server):
