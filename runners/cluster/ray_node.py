@@ -29,6 +29,7 @@ import psutil
 
 from goal_core.atomic import replace_bytes
 from goal_core.errors import GoalError, UnfinishedError
+from runners.execution.private_folder import private_folder
 
 _FIRST_PORT, _NUM_PORTS = 20000, 12000
 """Ports of heads: above those of Ray's workers (10002 to 19999), below those that Linux gives to clients (32768)."""
@@ -69,7 +70,7 @@ def start_command(session: Path, folder: str, address: str | None, port: int) ->
         port: the head's port.
     """
     environment = os.environ
-    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block", f"--temp-dir={folder}"]
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block", f"--temp-dir={folder}/r"]
     if address is None:
         command += ["--head", f"--port={port}", "--include-dashboard=false"]
         if importlib.util.find_spec("grpc"):  # with it, Ray starts a server for remote clients, on a fixed port
@@ -216,16 +217,12 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _own_folder(session: Path, job: int) -> str:
-    """A folder of Ray's on the node's own disk; its short path leaves room for the names of sockets.
+    """A folder of this job alone on the node's own disk; its short path leaves room for the names of sockets.
 
     Raises:
         GoalError: somebody else has made it.
     """
-    folder = Path("/tmp") / f"goal-sweep-{job}-{session.name[-6:]}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise GoalError(f"{folder} belongs to another user")
-    return str(folder)
+    return str(private_folder(Path("/tmp") / f"goal-sweep-{job}-{session.name[-6:]}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

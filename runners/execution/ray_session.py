@@ -21,6 +21,7 @@ from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import Machine, Resources, check_possible, has_autoscaler
 from runners.execution.head_watch import HeadWatch, end_children, end_process
 from runners.execution.joining import TOKEN, TOKEN_PATH, reach
+from runners.execution.private_folder import private_folder
 
 # ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
 # loggers (which write every report to disk again), make Ctrl-C an exception in the driver, and prevent the usage report
@@ -87,11 +88,12 @@ class RaySession:
         Raises:
             DeviceError: no machine of the cluster has the resources of a unit, and none may come.
             UnfinishedError: the cluster does not answer, or Ray did not start.
-            GoalError: the cluster refuses this machine.
+            GoalError: the cluster refuses this machine, or another user has made the folder of Ray's files.
             KeyboardInterrupt: SIGTERM came while Ray started.
         """
         settings = QUIET | (IN_JOB | reach(self.address) if self.address else LOOPBACK | _own_token())
         os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
+        files = None if self.address else str(_private_folder() / "ray")
         # Batch systems may signal every process of a job. Ray's own inherit this mask and go on while the cells save.
         signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_SIGNALS)
         try:
@@ -103,6 +105,7 @@ class RaySession:
                 log_to_driver=False,
                 logging_level="error",
                 include_dashboard=False if self.address is None else None,
+                _temp_dir=files,
                 **({"runtime_env": self._environment()} if self.address else {}),
             )
         except SystemExit:  # from Ray's own handler of SIGTERM
@@ -174,6 +177,11 @@ class RaySession:
         """What the workers of a cluster get from this machine: some variables and, if asked, the code."""
         packages = [str(Path(str(package.__file__)).parent) for package in (goal_core, sweeps, runners)]
         return {"env_vars": _passed_on()} | ({"py_modules": packages} if self._ship_code else {})
+
+
+def _private_folder() -> Path:
+    """Where a local Ray puts its files: Ray lets everybody write to the folder of its sockets."""
+    return private_folder(Path(os.environ.get("RAY_TMPDIR", "/tmp")) / f"goal-sweep-{os.geteuid()}")
 
 
 def _shut_down() -> None:

@@ -132,8 +132,9 @@ def test_a_worker_that_loses_ray_is_not_taken_for_ended(session: Path) -> None:
 
 
 def test_a_folder_of_another_user_is_refused(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_node.os, "getuid", lambda: 12345)
     folder = Path("/tmp") / f"goal-sweep-7-{session.name[-6:]}"
+    folder.mkdir()
+    monkeypatch.setattr(ray_node.os, "geteuid", lambda: 12345)
     try:
         with pytest.raises(GoalError, match="belongs to another user"):
             ray_node._own_folder(session, 7)

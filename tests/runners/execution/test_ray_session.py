@@ -17,6 +17,7 @@ from tests.helpers.paths import ROOT
 
 _LAUNCH = """
 import json, os, psutil
+from pathlib import Path
 from runners.execution.capacity import Resources
 from runners.execution.ray_tune import RayUnits
 
@@ -31,7 +32,9 @@ with RayUnits(None, Resources(cpus=1, gpus=0)):
         for one in process.net_connections(kind="inet")
         if one.status == psutil.CONN_LISTEN
     ]
-    print(json.dumps({"sockets": sockets, "dashboard": ray.worker.get_dashboard_url()}))
+    path = Path(ray._private.worker._global_node.get_sockets_dir_path())
+    modes = [folder.stat().st_mode & 0o077 for folder in [path, *path.parents]]
+    print(json.dumps({"sockets": sockets, "dashboard": ray.worker.get_dashboard_url(), "closed": 0 in modes[:4]}))
 """
 
 _LEAVE = """
@@ -76,6 +79,7 @@ def test_a_local_ray_listens_on_loopback_only_and_leaves_no_token(tmp_path: Path
     assert {name for name, _ in said["sockets"]} >= {"gcs_server", "raylet"}
     assert {address.removeprefix("::ffff:") for _, address in said["sockets"]} == {"127.0.0.1"}
     assert not said["dashboard"]
+    assert said["closed"], "other users of the machine reach Ray's sockets"
     assert not (tmp_path / ".ray" / "auth_token").exists()
 
 
