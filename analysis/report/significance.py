@@ -259,9 +259,9 @@ def _others_text(grid: Grid) -> str:
         return f"with fewer than two seeds in common, there is no interval for its difference from {which}"
     near = [key for key in grid.means if key in grid.near]
     text = _near(near, others - without_interval)
-    return text + (
-        f"; no interval against the {without_interval} with fewer than two seeds in common" if without_interval else ""
-    )
+    if without_interval:
+        text += f"; no interval against the {without_interval} with fewer than two seeds in common"
+    return text
 
 
 def _near(near: Sequence[tuple[str, str]], others: int) -> str:

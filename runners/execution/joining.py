@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +17,7 @@ MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PAT
 """Ray's environment variables: whether it asks for a token, the token, and the file with it."""
 TOKEN_FILE = "~/.ray/auth_token"
 """Where Ray looks for a token that the environment does not name."""
-CONNECT_S, ANSWER_S = 4.0, 12.0
+CONNECT_S, ANSWER_S = 4.0, 10.0
 """Seconds that the head may take to accept a connection, and to answer a question."""
 HELP = "docs/ray_clusters.md"
 _REFUSED = re.compile(r"InvalidAuthToken|Unauthenticated|AuthenticationError")
@@ -43,10 +44,11 @@ def _token_source() -> str:
 
 @cache
 def reach(address: str) -> dict[str, str]:
-    """Find out how a cluster can be joined from here, within half a minute. The answer is remembered.
+    """Find out how a cluster can be joined from here, within 15 seconds. The answer is remembered.
 
     With an explicit address Ray does not use the token that it finds, unless the mode says so. With a token, it refuses
-    the calls of a head that has none, and takes every worker for dead. So the head is asked first without a token.
+    the calls of a head that has none, and takes every worker for dead. So the head is asked with and without a token,
+    at the same time.
 
     Args:
         address: ``host:port`` of the head process, or ``auto`` for the cluster that this machine belongs to.
@@ -61,14 +63,16 @@ def reach(address: str) -> dict[str, str]:
     mode = os.environ.get(MODE, "").lower()
     if address != "auto":
         _connect(*_host_and_port(address))
-    said = _ask(address, "disabled")
+    with ThreadPoolExecutor() as questions:
+        guarded = questions.submit(_ask, address, "token") if mode != "disabled" and _token_source() else None
+        said = _ask(address, "disabled")
     if not said and mode == "token":
         raise GoalError(
             f"the Ray cluster at {address} asks for no token, but {MODE} is token here, and Ray needs the same on both "
             f"sides; start the head with a token, or unset {MODE} ({HELP})"
         )
-    if said and _REFUSED.search(said) and mode != "disabled" and _token_source():
-        said, mode = _ask(address, "token"), "token"
+    if said and _REFUSED.search(said) and guarded is not None:
+        said, mode = guarded.result(), "token"
     if said:
         raise _explained(address, said)
     return {MODE: "token" if mode == "token" else "disabled"}

@@ -79,10 +79,7 @@ def test_a_blocks_verdict_names_what_is_told_apart_from_the_best_and_from_the_ba
     assert text.count("Told apart from con/con: con/nca (+") == 2
     assert "sig/nca (+1" in text
     one_seed = block_verdict(block_of(values.iloc[:1]))
-    assert (
-        "with fewer than two seeds in common, there is no interval for its difference from any of the 14 others"
-        in one_seed
-    )
+    assert "with fewer than two seeds in common, there is no interval for its difference from any" in one_seed
     assert "Told apart from con/con" not in one_seed
 
 
