@@ -28,16 +28,18 @@ from goal_core.training import ScratchFiles, SilentListener, StageConfig, Traini
 
 
 class _Clock(SilentListener):
-    """Seconds from the second step to the last."""
+    """Seconds from the second step to the last: of the processor with one CPU thread, else of the clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: UnitPlan) -> None:
+        self.now = time.process_time if (unit.device, unit.threads) == ("cpu", 1) else time.perf_counter
+        self.device = unit.device
         self.first = self.last = 0.0
         self.steps = -1
 
     def step(self) -> None:
-        if torch.cuda.is_available():
+        if self.device == "cuda":
             torch.cuda.synchronize()
-        self.last = time.perf_counter()
+        self.last = self.now()
         self.first = self.first or self.last
         self.steps += 1
 
@@ -54,7 +56,7 @@ class _Bench:
     def step_ms(self, cells: Sequence[TrainingPlan], sharing: str) -> float:
         """Milliseconds of one step of these cells in one unit."""
         self.number += 1
-        clock = _Clock()
+        clock = _Clock(self.unit)
         files = {cell.key: ScratchFiles(self.scratch / str(self.number) / cell.key) for cell in cells}
         unit = replace(self.unit, trainings=tuple(cells), sharing=sharing)
         train_unit(unit, files, clock, self.dataset)

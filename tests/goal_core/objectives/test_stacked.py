@@ -182,3 +182,17 @@ def test_batches_of_another_number_of_cells_are_refused() -> None:
     images, texts = batches(3, 7)
     with pytest.raises(ShapeError, match="2 objectives need embeddings"):
         StackedObjectives(built(names=GRID[:2]))(images, texts)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_agrees_with_the_cpu() -> None:
+    images, texts = batches(len(GRID), 40, 16)
+    ids, factors = torch.arange(40) // 2, torch.linspace(0.5, 2, len(GRID), dtype=torch.float64)
+    here = gradients(built(), images, texts, ids, factors)
+    there = gradients(built(), images.cuda(), texts.cuda(), ids.cuda(), factors.cuda())
+    torch.testing.assert_close(there.cpu(), here, rtol=1e-9, atol=1e-12)
+    on_device = StackedObjectives(built()).forward_with_stats(images.cuda(), texts.cuda())[1].as_dicts()
+    in_memory = StackedObjectives(built()).forward_with_stats(images, texts)[1].as_dicts()
+    for ours, own in zip(on_device, in_memory, strict=True):
+        assert ours == pytest.approx(own, rel=1e-9)

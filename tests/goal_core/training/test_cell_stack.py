@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from goal_core.checkpoints import LAST
+from goal_core.data.config import PrecompConfig
 from goal_core.models import VseppHeads
 from goal_core.models.config import GruConfig
 from goal_core.models.stacked_gru import stacked_last_states
@@ -22,6 +23,7 @@ from goal_core.training import cell_stack as cell_stack_module
 from goal_core.training.cell_stack import CellStack
 from tests.helpers.training_cases import (
     FROZEN,
+    VECTORS,
     PlainFolder,
     StopAt,
     StoppedError,
@@ -30,6 +32,7 @@ from tests.helpers.training_cases import (
     train_killed,
     unit_of,
 )
+from tests.helpers.vector_files import write_vectors
 
 GRID = ["con/con", "con/nca", "lin/con", "lin-ms/cir", "sig-ms/con", "sig-ms/nca"]
 STEPS = 5
@@ -130,6 +133,16 @@ def test_trained_cells_are_near_those_trained_alone(tmp_path: Path) -> None:
         assert apart(load_file(folder.best()), load_file(alone[key].best())) < 0.02
     assert "path heads: sharing heads is set" in log_of(ours["con-con"])
     assert "path trunk: sharing trunk is set" in log_of(alone["con-con"])
+
+
+def test_precomputed_vectors_and_short_last_batches_stack_too(tmp_path: Path) -> None:
+    data = PrecompConfig(name="tiny", root=str(write_vectors(tmp_path / "data")), min_word_count=1)
+    stage = replace(FROZEN, batch_size=8)  # 30 captions: the last batch has 6
+    unit = heads_unit(*GRID[:3], model=VECTORS, data=data, stage=stage)
+    ours, alone = (trained(replace(unit, sharing=sharing), tmp_path / sharing) for sharing in ("heads", "none"))
+    for key, folder in ours.items():
+        assert apart(load_file(folder.best()), load_file(alone[key].best())) < 0.02
+        assert folder.numbers()[0]["train/hinge"] == pytest.approx(alone[key].numbers()[0]["train/hinge"], rel=1e-4)
 
 
 def test_the_same_stack_gives_the_same_bits(tmp_path: Path) -> None:
