@@ -115,12 +115,13 @@ def _forward_ms(options: argparse.Namespace, unit: UnitPlan) -> float:
     pixels = torch.zeros(options.batch, 3, options.size, options.size, dtype=torch.uint8, device=options.device)
     with torch.no_grad():
         backbone(pixels)
-        began = time.perf_counter()
+        now = _Clock(unit).now
+        began = now()
         for _ in range(options.steps):
             backbone(pixels)
         if options.device == "cuda":
             torch.cuda.synchronize()
-    return 1000 * (time.perf_counter() - began) / options.steps
+    return 1000 * (now() - began) / options.steps
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
@@ -33,7 +34,7 @@ class Stacks:
     """
 
     def __init__(self, *, wanted: bool) -> None:
-        self._wanted = wanted
+        self._wanted = self._embeds = wanted
         self._stack: CellStack | None = None
 
     def step(self, cells: Sequence[CellTrainer], shared: SharedBatch) -> Mapping[str, tuple[StepOutcome, float]]:
@@ -59,7 +60,7 @@ class Stacks:
     def embed(self, cells: Sequence[CellTrainer], split: EvalSplit) -> Mapping[str, SplitShare]:
         """Embed a split by cells that are at the same step; by key, empty where each cell is to do it itself."""
         began = time.perf_counter()
-        stack = self._formed(cells)
+        stack = self._formed(cells) if self._embeds else None
         if stack is None:
             return {}
         try:
@@ -67,7 +68,8 @@ class Stacks:
         except Exception as error:
             if failure_kind(error) != "memory":
                 raise
-            self._give_up(cells)
+            self._embeds = False
+            _log(cells, f"the embeddings of {len(cells)} cells do not fit into memory; each is evaluated by itself")
             return {}
         seconds = (time.perf_counter() - began) / len(cells)
         return {key: SplitShare(one, seconds) for key, one in embedded.items()}
@@ -83,13 +85,16 @@ class Stacks:
         return self._stack
 
     def _give_up(self, cells: Sequence[CellTrainer]) -> None:
-        for cell in cells:
-            cell.files.log(
-                f"the stacked heads of {len(cells)} cells do not fit into memory; each cell goes on by itself"
-            )
+        _log(cells, f"the stacked heads of {len(cells)} cells do not fit into memory; each cell goes on by itself")
         self._wanted = False
         if self._stack is not None:
             self._stack.dissolve()
         self._stack = None
         if cells[0].encoder.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def _log(cells: Sequence[CellTrainer], line: str) -> None:
+    for cell in cells:
+        with suppress(OSError):  # a full disk fails a cell where it saves, not here
+            cell.files.log(line)

@@ -220,9 +220,13 @@ def poisoned(request: pytest.FixtureRequest) -> Iterator[str]:
     del pair_weights._entries["poisoned"]
 
 
-def test_a_cell_that_fails_leaves_the_others_as_they_were(tmp_path: Path, poisoned: str) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [["con/con", "poisoned/con", "sig-ms/cir"], ["poisoned/con", "lin-ms/con"]],
+    ids=["two go on", "one goes on"],
+)
+def test_a_cell_that_fails_leaves_the_others_as_they_were(tmp_path: Path, poisoned: str, names: list[str]) -> None:
 
-    names = ["con/con", "poisoned/con", "lin/nca", "sig-ms/cir"]
     stage = replace(FROZEN, warmup_epochs=0)
     unit = heads_unit(*names, stage=stage)
     folders = folders_of(unit, tmp_path / "with")
@@ -252,6 +256,22 @@ def test_a_stack_that_does_not_fit_into_memory_dissolves(tmp_path: Path, monkeyp
         assert same_weights(folder, alone[key])
         assert folder.numbers() == alone[key].numbers()
         assert "do not fit into memory" in log_of(folder)
+
+
+def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = heads_unit(*GRID[:2])
+    whole = trained(unit, tmp_path / "whole")
+
+    def no_memory(*_: Any, **__: Any) -> None:
+        raise torch.cuda.OutOfMemoryError("as if")
+
+    monkeypatch.setattr(cell_stack_module, "embed_split", no_memory)
+    folders = trained(unit, tmp_path / "stacked")
+    for key, folder in folders.items():
+        assert same_weights(folder, whole[key])
+        assert "each is evaluated by itself" in log_of(folder)
 
 
 def test_collapse_is_noticed_in_a_stack(tmp_path: Path) -> None:
