@@ -260,16 +260,15 @@ class SweepConfig:
     def _stack_problems(self) -> list[str]:
         """Why the heads of this sweep's cells cannot run as one."""
         able = [name for name, framework in FRAMEWORKS.items() if framework.stacks_heads]
-        obstacles = {
-            f"framework {', '.join(able)}, got {self.model.framework}": self.model.framework not in able,
-            "a stage frozen with bn_mode frozen_eval": not any(stage.shares_backbone for stage in self.stages),
-            "precision fp32 or bf16, got fp16": self.precision == "fp16",
-        }
-        return [
-            f"execution.sharing: heads needs {needed}; `auto` takes the fastest way there is"
-            for needed, lacking in obstacles.items()
-            if lacking
-        ]
+        if self.model.framework not in able:
+            needed = f"framework {', '.join(able)}, got {self.model.framework}"
+        elif not any(stage.shares_backbone for stage in self.stages):
+            needed = "a stage frozen with bn_mode frozen_eval"
+        elif self.precision == "fp16":
+            needed = "precision fp32 or bf16, got fp16"
+        else:
+            return []
+        return [f"execution.sharing: heads needs {needed}; with `auto` every stage takes what it can"]
 
     def _stage_problems(self, key: str, stage: StageConfig) -> list[str]:
         """What a stage asks for and this model or this data cannot give."""
