@@ -13,7 +13,7 @@ from goal_core.frameworks import framework_of
 from goal_core.training.plan import UnitPlan
 
 
-class Path(NamedTuple):
+class UnitPath(NamedTuple):
     """The path that a unit takes."""
 
     name: Literal["none", "trunk", "heads"]
@@ -21,7 +21,7 @@ class Path(NamedTuple):
     """For the log, one line."""
 
 
-def choose_path(unit: UnitPlan) -> Path:
+def choose_path(unit: UnitPlan) -> UnitPath:
     """Choose the path of a unit from its settings and its device.
 
     `auto` is `heads` on a GPU, where small kernels of one cell after the other leave it idle. On a CPU it is `trunk`:
@@ -29,16 +29,16 @@ def choose_path(unit: UnitPlan) -> Path:
     """
     count = len(unit.trainings)
     if count == 1:
-        return Path("none", "the unit has one cell")
+        return UnitPath("none", "the unit has one cell")
     if unit.sharing in ("none", "trunk"):
-        return Path("trunk", f"sharing {unit.sharing} is set")
+        return UnitPath("trunk", f"sharing {unit.sharing} is set")
     if obstacle := stack_obstacle(unit):
-        return Path("trunk", f"sharing {unit.sharing}, but {obstacle}")
+        return UnitPath("trunk", f"sharing {unit.sharing}, but {obstacle}")
     if unit.sharing == "heads":
-        return Path("heads", "sharing heads is set")
+        return UnitPath("heads", "sharing heads is set")
     if unit.device == "cpu":
-        return Path("trunk", "sharing auto on a CPU, where stacked heads are no faster and lose bit-equal numbers")
-    return Path("heads", "sharing auto on a GPU")
+        return UnitPath("trunk", "sharing auto on a CPU, where stacked heads are no faster and lose bit-equal numbers")
+    return UnitPath("heads", "sharing auto on a GPU")
 
 
 def stack_obstacle(unit: UnitPlan) -> str:
