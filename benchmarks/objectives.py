@@ -7,6 +7,9 @@ other, so that a slow moment of the machine slows them alike. Printed are the be
 and both as multiples of the product's. On a machine with nothing else to do the two ratios agree; where they do not,
 others were running, and the best times are the program's own. pytorch-metric-learning's losses are added when it is
 installed.
+
+Then all objectives, each on embeddings of its own as in a sweep, with their statistics: one after the other, and
+stacked. On a CPU in the program's own seconds, and with one thread, so that other work counts little.
 """
 
 from __future__ import annotations
@@ -21,15 +24,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from goal_core.objectives import VARIANTS, GradientObjective, pair_weights, triplet_weights
+from goal_core.objectives import VARIANTS, GradientObjective, StackedObjectives, pair_weights, triplet_weights
 
+LARGEST_STACKED = 1024
+"""Batch above which a CPU does not run the stacked objectives, which are then computed one by one anyway."""
 Step = Callable[[Tensor, Tensor], object]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line, measure, print one table per batch size."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--batch", type=int, nargs="+", default=[1024, 4096], help="pairs in the batch")
+    parser.add_argument("--batch", type=int, nargs="+", default=[128, 1024, 4096], help="pairs in the batch")
     parser.add_argument("--dim", type=int, default=1024, help="embedding dimensions")
     parser.add_argument("--rounds", type=int, default=9, help="times each step is measured")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
@@ -46,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for batch in options.batch:
         print(f"\nB {batch}, D {options.dim}, {options.device}, {options.threads} threads, torch {torch.__version__}")
         print_table(measure(steps, *embeddings(batch, options.dim, options.device), rounds=options.rounds))
+        if options.device != "cpu" or batch <= LARGEST_STACKED:
+            print_stacked(names, options, batch)
 
 
 def embeddings(batch: int, dim: int, device: str) -> tuple[Tensor, Tensor]:
@@ -61,6 +68,54 @@ def objective_step(name: str, variant: str) -> Step:
     pair, triplet = name.split("/")
     objective = GradientObjective(pair=pair, triplet=triplet, variant=variant)
     return lambda images, texts: torch.autograd.backward(objective(images, texts))
+
+
+def print_stacked(names: Sequence[str], options: argparse.Namespace, batch: int) -> None:
+    """Measure all objectives one after the other and stacked, and print one line."""
+    threads, on_cpu = torch.get_num_threads(), options.device == "cpu"
+    torch.set_num_threads(1)
+    pairs = [name.split("/") for name in names]
+    objectives = [
+        GradientObjective(pair=pair, triplet=triplet, variant=options.variant, check_finite=False)
+        for pair, triplet in pairs
+    ]
+    together = StackedObjectives(objectives)
+    images, texts = (
+        torch.stack([own.detach()] * len(names)).requires_grad_()
+        for own in embeddings(batch, options.dim, options.device)
+    )
+    own = [[emb.detach().clone().requires_grad_() for emb in both] for both in zip(images, texts, strict=True)]
+
+    def separate() -> None:
+        for objective, (image_emb, text_emb) in zip(objectives, own, strict=True):
+            image_emb.grad = text_emb.grad = None
+            scalar, stats = objective.forward_with_stats(image_emb, text_emb)
+            torch.autograd.backward(scalar)
+            stats.as_dict()
+
+    def stacked() -> None:
+        images.grad = texts.grad = None
+        scalars, stats = together.forward_with_stats(images, texts)
+        torch.autograd.backward(scalars.sum())
+        stats.as_dicts()
+
+    clock = time.process_time if on_cpu else time.perf_counter
+    times: dict[str, list[float]] = {"separate": [], "stacked": []}
+    for number in range(options.rounds + 1):
+        for name, step in (("separate", separate), ("stacked", stacked)):
+            wait_for(images.device)
+            began = clock()
+            step()
+            wait_for(images.device)
+            if number:
+                times[name].append(1e3 * (clock() - began))
+    torch.set_num_threads(threads)
+    best, median = ({name: reduce(values) for name, values in times.items()} for reduce in (min, statistics.median))
+    print(
+        f"{len(names)} objectives with statistics, B {batch}, one thread: "
+        f"one by one {best['separate']:.1f} ms, stacked {best['stacked']:.1f} ms, ratio "
+        f"{best['stacked'] / best['separate']:.2f} (best), {median['stacked'] / median['separate']:.2f} (median)"
+    )
 
 
 def autograd_losses() -> dict[str, Step]:

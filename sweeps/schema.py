@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -24,7 +24,7 @@ from goal_core.models.config import (
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
-from goal_core.training.config import Precision, StageConfig
+from goal_core.training.config import Precision, Sharing, StageConfig
 from sweeps.checks import (
     check_backbones,
     check_name,
@@ -158,10 +158,12 @@ class ExecutionConfig:
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
-    sharing: Literal["none", "trunk"] = "none"
-    """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features."""
+    sharing: Sharing = "none"
+    """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features;
+    `heads`: in the stage `frozen` their heads also run as one, which needs framework vsepp and is equal but for
+    rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
     cells_per_unit: int = 0
-    """Largest number of cells in a unit; 0 means no limit. Needs `sharing: trunk`."""
+    """Largest number of cells in a unit; 0 means no limit. Needs another sharing than `none`."""
 
     def __post_init__(self) -> None:
         """Check the limit, and that sharing is on where a limit is set."""
@@ -249,9 +251,24 @@ class SweepConfig:
         for model in self.model.models:
             problems += [f"model: {text}" for text in failures(partial(framework.check, model, self.data))]
         problems += unused(self.model, framework.uses)
+        if self.execution.sharing == "heads":
+            problems += self._stack_problems()
         for index, stage in enumerate(self.stages):
             problems += self._stage_problems(f"stages.{index}", stage)
         refuse(problems)
+
+    def _stack_problems(self) -> list[str]:
+        """Why the heads of this sweep's cells cannot run as one."""
+        able = [name for name, framework in FRAMEWORKS.items() if framework.stacks_heads]
+        if self.model.framework not in able:
+            needed = f"framework {', '.join(able)}, got {self.model.framework}"
+        elif not any(stage.shares_backbone for stage in self.stages):
+            needed = "a stage frozen with bn_mode frozen_eval"
+        elif self.precision == "fp16":
+            needed = "precision fp32 or bf16, got fp16"
+        else:
+            return []
+        return [f"execution.sharing: heads needs {needed}; with `auto` every stage takes what it can"]
 
     def _stage_problems(self, key: str, stage: StageConfig) -> list[str]:
         """What a stage asks for and this model or this data cannot give."""

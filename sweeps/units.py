@@ -36,7 +36,7 @@ class Unit:
 def pack(trainings: Iterable[Training], execution: ExecutionConfig) -> list[Unit]:
     """Pack trainings into units.
 
-    With `sharing: trunk`, trainings of a stage that differ only in their objective share as few units as
+    Unless `sharing` is `none`, trainings of a stage that differ only in their objective share as few units as
     `cells_per_unit` allows. The sizes of these units differ by at most one: 15 cells with a limit of 8 give 8 + 7.
     In a stage that trains the backbone, they share the decoded batches, but each keeps its own backbone in memory.
 
@@ -49,7 +49,7 @@ def pack(trainings: Iterable[Training], execution: ExecutionConfig) -> list[Unit
     """
     groups: dict[str, list[Training]] = {}
     for training in trainings:
-        groups.setdefault(_trunk(training) if execution.sharing == "trunk" else training.key, []).append(training)
+        groups.setdefault(_trunk(training) if execution.sharing != "none" else training.key, []).append(training)
     return [
         Unit(trainings=tuple(part)) for group in groups.values() for part in _balanced(group, execution.cells_per_unit)
     ]

@@ -12,7 +12,7 @@ from goal_core.evaluation.evaluate import (
     open_checkpoint,
 )
 from goal_core.evaluation.extract import Kind, extract_features
-from goal_core.evaluation.recalls import all_recalls_of, recalls_between, recalls_of
+from goal_core.evaluation.recalls import Embedded, all_recalls_of, recalls_between, recalls_of
 from goal_core.evaluation.reranking import reranked_ranks
 from goal_core.evaluation.retrieval import (
     EmbeddingError,
@@ -25,6 +25,7 @@ from goal_core.evaluation.retrieval import (
 
 __all__ = [
     "CHUNK",
+    "Embedded",
     "EmbeddingError",
     "EvalSplit",
     "Kind",

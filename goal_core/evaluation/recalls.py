@@ -14,15 +14,25 @@ PAIRS = 256
 """Pairs per forward pass of the cross encoder. Fixed, because a kernel may round differently at another size."""
 
 
-def recalls_of(encoder: Encoder, split: EvalSplit) -> dict[str, float]:
-    """Recalls on the full ranking as ``<split>/i2t_r1`` ... ``<split>/rsum``, percent; they select the epoch."""
+Embedded = tuple[Tensor, Tensor]
+"""Embeddings of a split's images (N, D) and captions (M, D)."""
+
+
+def recalls_of(encoder: Encoder, split: EvalSplit, embedded: Embedded | None = None) -> dict[str, float]:
+    """Recalls on the full ranking as ``<split>/i2t_r1`` ... ``<split>/rsum``, percent; they select the epoch.
+
+    Args:
+        encoder: the model.
+        split: what to rank.
+        embedded: its embeddings, where they are known already; of a model that does not re-rank.
+    """
     if encoder.heads.rerank_top:
         return _named(split.name, rerank_split(encoder, split)[2].metrics())
-    image_ND, text_MD = embed_split(encoder, split)
+    image_ND, text_MD = embedded or embed_split(encoder, split)
     return _named(split.name, retrieval_metrics(image_ND, text_MD, split.caption_image))
 
 
-def all_recalls_of(encoder: Encoder, split: EvalSplit) -> dict[str, float]:
+def all_recalls_of(encoder: Encoder, split: EvalSplit, embedded: Embedded | None = None) -> dict[str, float]:
     """As :func:`recalls_of`, with the additional recalls that are reported.
 
     Where the split has several thousand images exactly, ``<split>_1k/...`` is the mean over folds of 1,000 images, as
@@ -31,9 +41,9 @@ def all_recalls_of(encoder: Encoder, split: EvalSplit) -> dict[str, float]:
     """
     if encoder.heads.rerank_top:
         image_ND, text_MD, ranks = rerank_split(encoder, split)
-        embedded = retrieval_metrics(image_ND, text_MD, split.caption_image)
-        return _named(split.name, ranks.metrics()) | _named(f"{split.name}_embed", embedded)
-    return recalls_between(*embed_split(encoder, split), split.caption_image, split.name)
+        of_embeddings = retrieval_metrics(image_ND, text_MD, split.caption_image)
+        return _named(split.name, ranks.metrics()) | _named(f"{split.name}_embed", of_embeddings)
+    return recalls_between(*(embedded or embed_split(encoder, split)), split.caption_image, split.name)
 
 
 def recalls_between(image_ND: Tensor, text_MD: Tensor, caption_image: Tensor, name: str) -> dict[str, float]:

@@ -22,6 +22,10 @@ class Framework(Protocol):
     def uses(self) -> frozenset[str]:
         """The fields of `ModelConfig` that it reads; only these enter the cell id."""
 
+    @property
+    def stacks_heads(self) -> bool:
+        """Whether the heads of several cells can run as batched products (`Heads.stacked`)."""
+
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         """Check that the model and the data go together.
 

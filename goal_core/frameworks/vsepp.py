@@ -20,6 +20,7 @@ class Vsepp:
 
     name = "vsepp"
     uses = frozenset({"framework", "backbone", "text", "embed_dim"})
+    stacks_heads = True
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         vectors = isinstance(data, PrecompConfig)

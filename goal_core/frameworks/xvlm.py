@@ -20,6 +20,7 @@ class Xvlm:
 
     name = "xvlm"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "xvlm"})
+    stacks_heads = False
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if data.image is None or model.backbone.weights == "precomputed":

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
         VseInftyConfig,
         XvlmConfig,
     )
-    from goal_core.models.heads import Encoder, Heads, Pairs, ParameterGroup, RerankingHeads, autocast, num_features
+    from goal_core.models.heads import (
+        Encoder,
+        Heads,
+        Pairs,
+        ParameterGroup,
+        RerankingHeads,
+        StackedEncoder,
+        autocast,
+        num_features,
+    )
     from goal_core.models.matching import split_bert
     from goal_core.models.vse_infty import VseInftyHeads
     from goal_core.models.vsepp import VseppHeads
@@ -41,6 +50,7 @@ __all__ = [
     "Pairs",
     "ParameterGroup",
     "RerankingHeads",
+    "StackedEncoder",
     "VseInftyConfig",
     "VseInftyHeads",
     "VseppHeads",

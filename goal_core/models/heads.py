@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,16 @@ class Pairs:
     """Unit vectors, (B, D)."""
     context: Any = None
     """What the framework's own loss needs besides the embeddings."""
+
+
+class StackedEncoders(Protocol):
+    """The encoders of C cells."""
+
+    def images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Unit vectors (C, B, D); arguments as of :meth:`Heads.encode_images`, the same for all cells."""
+
+    def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Unit vectors (C, B, D); arguments as of :meth:`Heads.encode_texts`, the same for all cells."""
 
 
 class Heads(nn.Module):
@@ -94,6 +105,17 @@ class Heads(nn.Module):
             ids_B: equal for pairs of the same image, (B,) int64.
         """
         return surrogate, {}
+
+    @staticmethod
+    def stacked(parameters: Mapping[str, Tensor]) -> StackedEncoders:
+        """The encoders of C such heads at once; only where the framework stacks heads (`Framework.stacks_heads`).
+
+        They draw no random numbers and have no buffers, and `forward_pairs` and `total_loss` are those of this class.
+
+        Args:
+            parameters: the heads' parameters by name, each with the cells in front, (C, ...).
+        """
+        raise NotImplementedError
 
     def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
         """The parameters, each in one group, in an order that never changes (checkpoints number them).
@@ -185,6 +207,30 @@ class Encoder:
     def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""
         return self.heads.encode_texts(tokens_BL, lengths_B)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackedEncoder:
+    """As an :class:`Encoder` of C cells that share their inputs; every result has the cells in front."""
+
+    encoders: StackedEncoders
+    precision: str
+    device: torch.device
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context for forward passes."""
+        return autocast(self.precision, self.device)
+
+    def train(self, mode: bool) -> None:
+        """Do nothing: heads that stack are the same in training and evaluation."""
+
+    def images(self, features: Tensor) -> Tensor:
+        """Unit vectors (C, B, D) of features (B, F) or (B, R, F)."""
+        return self.encoders.images(features)
+
+    def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Unit vectors (C, B, D) of padded captions."""
+        return self.encoders.texts(tokens_BL, lengths_B)
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:

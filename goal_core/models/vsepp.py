@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
@@ -9,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from goal_core.models.config import GruConfig
 from goal_core.models.heads import Heads
+from goal_core.models.stacked_vsepp import StackedVsepp
 from goal_core.seeding import derive_seed
 
 
@@ -110,3 +113,8 @@ class VseppHeads(Heads):
             torch.manual_seed(derive_seed(seed, "init"))
             self.image = ImageHead(num_features, embed_dim)
             self.text = GruTextEncoder(vocab_size, text.word_dim, embed_dim)
+
+    @staticmethod
+    def stacked(parameters: Mapping[str, Tensor]) -> StackedVsepp:
+        """Both encoders of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""
+        return StackedVsepp(parameters)

@@ -6,9 +6,9 @@ dL/ds_p = -T P+ and dL/ds_n = T P-. Most of the 15 products are the gradient of 
 differentiated.
 
 Read in this order: `triplets` (what a weight sees), `triplet_weights`, `pair_weights` (the science), `relative_sets`,
-`similarity` (how the batch is mined), `sparse_gradient` (how a gradient of 3N numbers reaches the embeddings),
-`gradient_objective` (all of it together). The room imports no other room of goal_core; every package but `analysis` may
-import it.
+`similarity` and `mining` (how the batch is mined), `sparse_gradient` (how a gradient of 3N numbers reaches the
+embeddings), `gradient_objective` (all of it together), `stacked` (the same for several cells at once). The room imports
+no other room of goal_core; every package but `analysis` may import it.
 
 Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retrieval", 2022, arXiv:2210.13188.
 """
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from goal_core.objectives.distributed import gather_batch
     from goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
     from goal_core.objectives.pointwise import PointWeights, weights_at
+    from goal_core.objectives.stacked import StackedObjectives, StackedStats
     from goal_core.objectives.stats import CollapseDetector, ObjectiveStats
 else:
     __getattr__ = on_first_use(__name__, __file__)
@@ -44,6 +45,8 @@ __all__ = [
     "PointWeights",
     "RelativeSet",
     "ShapeError",
+    "StackedObjectives",
+    "StackedStats",
     "Triplets",
     "Value",
     "Variant",

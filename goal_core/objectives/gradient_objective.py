@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -10,10 +9,9 @@ import torch
 from torch import Tensor
 
 from goal_core.errors import GoalError
+from goal_core.objectives.mining import mine
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_core.objectives.parameters import Value
-from goal_core.objectives.relative_sets import BatchSets
-from goal_core.objectives.similarity import SimilarityBlocks, hardest_negatives
 from goal_core.objectives.sparse_gradient import AttachGradient, SparseGradient
 from goal_core.objectives.stats import ObjectiveStats
 from goal_core.objectives.triplet_weights import triplet_weights
@@ -62,15 +60,15 @@ class GradientObjective:
         self, *, pair: str, triplet: str, variant: str = "paper", check_finite: bool = True, **params: Value
     ) -> None:
         values = resolve_parameters(pair, triplet, variant, params)
-        self.name = f"{pair}/{triplet}"
+        self.name, self.pair, self.triplet = f"{pair}/{triplet}", pair, triplet
         self.params = values
         self.margin = float(values.get("margin", MONITOR_MARGIN))
         self.check_finite = check_finite
         for_triplet, for_pair = triplet_weights[triplet], pair_weights[pair]
-        self._triplet_weight: Callable[[Triplets], Tensor] = partial(
+        self.triplet_weight: partial[Tensor] = partial(
             for_triplet.function, **{name: values[name] for name in for_triplet.parameters}
         )
-        self._pair_weight: Callable[[Triplets], PairWeights] = partial(
+        self.pair_weight: partial[PairWeights] = partial(
             for_pair.function, **{name: values[name] for name in for_pair.parameters}
         )
 
@@ -115,26 +113,23 @@ class GradientObjective:
         """
         check_batch(image_emb, text_emb, ids)
         with torch.no_grad(), torch.autocast(image_emb.device.type, enabled=False):
-            stats = self._weigh(image_emb.detach(), text_emb.detach(), ids)
+            stats = self.weigh(image_emb.detach(), text_emb.detach(), ids, check_finite=self.check_finite)
         scalar: Tensor = AttachGradient.apply(image_emb, text_emb, stats.hinge, stats.gradient)
         return scalar, stats
 
-    def _weigh(self, image_emb: Tensor, text_emb: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
+    def weigh(self, image_emb: Tensor, text_emb: Tensor, ids_N: Tensor | None, *, check_finite: bool) -> ObjectiveStats:
+        """The batch's weights, gradient and statistics, from embeddings that carry no graph; see a call."""
         dtype = torch.float64 if torch.float64 in (image_emb.dtype, text_emb.dtype) else torch.float32
         images_ND, texts_ND = image_emb.to(dtype), text_emb.to(dtype)
-        blocks = SimilarityBlocks(images_ND, texts_ND, ids_N)
-        hardest = hardest_negatives(blocks)
-        pos_A, best_A = blocks.pos_N.repeat(2), torch.cat((hardest.i2t, hardest.t2i))
-        valid_A = best_A != -torch.inf
-        neg_A = torch.where(valid_A, best_A, 0)
-        finite = (pos_A + neg_A).isfinite().all()
-        if self.check_finite and not finite:
-            raise NonFiniteError(_describe_non_finite(images_ND, texts_ND))
+        mined = mine(images_ND, texts_ND, ids_N)
+        pos_A, neg_A, valid_A, hardest = mined.pos, mined.neg, mined.valid, mined.hardest
+        if check_finite and not mined.finite:
+            raise NonFiniteError(describe_non_finite(images_ND, texts_ND))
 
-        sets = BatchSets(blocks, hardest, pos_A, neg_A)
+        sets = mined.sets()
         triplets = Triplets(pos=pos_A, neg=neg_A, sets=sets)
-        triplet_A = torch.where(valid_A, self._triplet_weight(triplets), 0)
-        pair = self._pair_weight(triplets)
+        triplet_A = torch.where(valid_A, self.triplet_weight(triplets), 0)
+        pair = self.pair_weight(triplets)
         pull_2N = torch.where(valid_A, triplet_A * pair.pos, 0).view(2, -1)
         push_2N = torch.where(valid_A, triplet_A * pair.neg, 0).view(2, -1)
         gradient = SparseGradient(
@@ -149,7 +144,7 @@ class GradientObjective:
             pos=pos_A,
             neg=neg_A,
             valid=valid_A,
-            finite=finite,
+            finite=mined.finite,
             triplet=triplet_A,
             pair_pos=pair.pos,
             pair_neg=pair.neg,
@@ -186,7 +181,8 @@ def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None
         raise ShapeError(f"ids must have shape ({len(image_emb)},), one per pair; got {tuple(ids.shape)}")
 
 
-def _describe_non_finite(images_ND: Tensor, texts_ND: Tensor) -> str:
+def describe_non_finite(images_ND: Tensor, texts_ND: Tensor) -> str:
+    """What is not finite in a batch of embeddings, (N, D) each, in words."""
     bad = {kind: int((~emb_ND.isfinite()).any(1).sum()) for kind, emb_ND in (("image", images_ND), ("text", texts_ND))}
     if not any(bad.values()):
         return "similarities overflow: the embeddings are finite but far too large; are they L2-normalised?"

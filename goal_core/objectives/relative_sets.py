@@ -45,7 +45,7 @@ class BatchSets:
         """The set N of every anchor."""
         key = ("neg_set", eps, strict)
         if key not in self._made:
-            limit = self._blocks.pos_N.min() - eps
+            limit = self._blocks.pos_N.amin(-1) - eps
             self._made[key] = NegativeSet(self._blocks, self._hardest, self._neg_A, limit, strict)
         return self._made[key]
 
@@ -63,7 +63,7 @@ class PositiveSet:
 
     def __init__(self, pos_A: Tensor, limit_A: Tensor, strict: bool) -> None:
         self._pos_A = pos_A
-        self._sorted_N = pos_A[: len(pos_A) // 2].sort().values
+        self._sorted_N = pos_A[..., : pos_A.shape[-1] // 2].sort().values
         self._below_A = torch.searchsorted(self._sorted_N, limit_A, right=not strict)
         self._own_A = (pos_A < limit_A if strict else pos_A <= limit_A).long()
         self._place_A = torch.minimum(torch.searchsorted(self._sorted_N, pos_A), self._below_A)
@@ -83,7 +83,7 @@ class PositiveSet:
     def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
         """Mean of exp(rate (s_p - R)) = exp(rate s_p) mean(exp(-rate R))."""
         exponent_N = -rate * self._sorted_N.double()
-        peak = exponent_N.max()
+        peak = exponent_N.amax(-1, keepdim=True)
         own_A = (-rate * self._pos_A.double() - peak).exp()
         others_A = self._sum_of_others((exponent_N - peak).exp(), rising=rate < 0)
         return mean_or(others_A / own_A, self._below_A - self._own_A, empty).to(self._pos_A)
@@ -94,11 +94,12 @@ class PositiveSet:
         Those before the own pair are one running sum. Those after it are a difference of two, taken from the end where
         the values are small, so that what is subtracted is at most N times what is left.
         """
-        before_N1 = torch.nn.functional.pad(values_N.cumsum(0), (1, 0))
+        before_N1 = torch.nn.functional.pad(values_N.cumsum(-1), (1, 0))
         after_N1 = before_N1
         if not rising:
-            after_N1 = -torch.nn.functional.pad(values_N.flip(0).cumsum(0), (1, 0)).flip(0)
-        return before_N1[self._place_A] + (after_N1[self._below_A] - after_N1[self._place_A + self._own_A])
+            after_N1 = -torch.nn.functional.pad(values_N.flip(-1).cumsum(-1), (1, 0)).flip(-1)
+        after_A = after_N1.gather(-1, self._below_A) - after_N1.gather(-1, self._place_A + self._own_A)
+        return before_N1.gather(-1, self._place_A) + after_A
 
     def _ties(self) -> Tensor:
         after_A = torch.searchsorted(self._sorted_N, self._pos_A, right=True)
@@ -127,16 +128,16 @@ class MaskedPositiveSet:
 
     def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:
         num_pairs = len(self._ids_N)
-        pos_N, ids_A = self._pos_A[:num_pairs], self._ids_N.repeat(2)
+        pos_1N, ids_A = self._pos_A[..., None, :num_pairs], self._ids_N.repeat(2)
         sums = []
-        step = max(1, 2**22 // num_pairs)
+        step = max(1, 2**22 // pos_1N.numel())
         for start in range(0, 2 * num_pairs, step):
             rows = slice(start, start + step)
-            limit_R1 = self._limit_A[rows, None]
-            member_RN = (pos_N < limit_R1) if self._strict else (pos_N <= limit_R1)
+            limit_R1 = self._limit_A[..., rows, None]
+            member_RN = (pos_1N < limit_R1) if self._strict else (pos_1N <= limit_R1)
             member_RN &= ids_A[rows, None] != self._ids_N
-            sums.append(torch.where(member_RN, transform(self._pos_A[rows, None] - pos_N), 0).sum(1))
-        return torch.cat(sums)
+            sums.append(torch.where(member_RN, transform(self._pos_A[..., rows, None] - pos_1N), 0).sum(-1))
+        return torch.cat(sums, -1)
 
 
 class NegativeSet:
@@ -173,18 +174,19 @@ class NegativeSet:
         """
         total_A, size_A = torch.zeros_like(self._neg_A), torch.zeros_like(self._neg_A)
         compare = torch.gt if self._strict else torch.ge
+        limit = self._limit[..., None, None]
         for start, block_RN in self._blocks:
             # Zeros and ones as floats: multiplying by them is several times faster than a masked fill.
-            member_RN = compare(block_RN, self._limit, out=torch.empty_like(block_RN))
+            member_RN = compare(block_RN, limit, out=torch.empty_like(block_RN))
             # Turns the -inf of non-negatives into something finite; no member is below the limit.
-            floored_RN = torch.maximum(block_RN, self._limit)
-            for dim, anchors, selected, here in self._directions(start, len(block_RN)):
+            floored_RN = torch.maximum(block_RN, limit)
+            for dim, anchors, selected, here in self._directions(start, block_RN.shape[-2]):
                 kept = member_RN.gather(dim, selected)
                 member_RN.scatter_(dim, selected, torch.where(here, 0, kept))
-                gap_RN = self._neg_A[anchors].unsqueeze(dim) - floored_RN
-                total_A[anchors] += transform(gap_RN).mul_(member_RN).sum(dim)
+                gap_RN = self._neg_A[..., anchors].unsqueeze(dim) - floored_RN
+                total_A[..., anchors] += transform(gap_RN).mul_(member_RN).sum(dim)
                 if self._size_A is None:
-                    size_A[anchors] += member_RN.sum(dim)
+                    size_A[..., anchors] += member_RN.sum(dim)
                 member_RN.scatter_(dim, selected, kept)
         if self._size_A is None:
             self._size_A = size_A
@@ -193,8 +195,8 @@ class NegativeSet:
     def _directions(self, start: int, num_rows: int) -> Iterator[tuple[int, slice, Tensor, Tensor]]:
         """For images, then texts: summed dimension, anchors, index of their selected negative, is it in the block."""
         rows = slice(start, start + num_rows)
-        text_R1 = self._hardest.text_of_image[rows, None]
-        yield 1, rows, text_R1, torch.ones_like(text_R1, dtype=torch.bool)
-        row_1N = self._hardest.image_of_text[None] - start
+        text_R1 = self._hardest.text_of_image[..., rows, None]
+        yield -1, rows, text_R1, torch.ones_like(text_R1, dtype=torch.bool)
+        row_1N = self._hardest.image_of_text[..., None, :] - start
         here_1N = (row_1N >= 0) & (row_1N < num_rows)
-        yield 0, slice(self._blocks.num_pairs, None), row_1N.clamp(0, num_rows - 1), here_1N
+        yield -2, slice(self._blocks.num_pairs, None), row_1N.clamp(0, num_rows - 1), here_1N

@@ -1,6 +1,9 @@
 """The similarity matrix S = X Yᵀ of a batch, read in row blocks, and its hardest negatives.
 
 S never has to exist as a whole: a block is made, read and, in a large batch, dropped and made again when needed.
+
+Everything here and in `relative_sets` also takes the batches of C cells at once: embeddings (C, N, D) give blocks
+(C, R, N), and every result has C in front. Shapes below leave it out.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ BLOCK_ENTRIES: Final = {"cpu": 2**21}
 DEFAULT_BLOCK_ENTRIES: Final = 2**26
 """Entries of a block on accelerators, which are efficient with few, large kernel launches."""
 
+Place = int | slice | Tensor
+"""Which of C cells: one, several in a row, or indices of shape (C',), int64."""
+
 
 class SimilarityBlocks:
     """Row blocks of S, with -inf wherever an entry is not a negative pair: on the diagonal and between equal ids.
@@ -35,13 +41,13 @@ class SimilarityBlocks:
     """
 
     def __init__(self, images_ND: Tensor, texts_ND: Tensor, ids_N: Tensor | None) -> None:
-        self.num_pairs = len(images_ND)
+        self.num_pairs = images_ND.shape[-2]
         self.ids_N = ids_N
-        self.pos_N = images_ND.new_empty(self.num_pairs)
-        self._images_ND, self._texts_DN = images_ND, texts_ND.t()
+        self.pos_N = images_ND.new_empty(images_ND.shape[:-1])
+        self._images_ND, self._texts_DN = images_ND, texts_ND.mT
         entries = BLOCK_ENTRIES.get(images_ND.device.type, DEFAULT_BLOCK_ENTRIES)
-        self._rows = max(1, entries // self.num_pairs)
-        self._stored: list[Tensor] | None = [] if self.num_pairs**2 <= STORED_ENTRIES else None
+        self._rows = max(1, entries // self.pos_N.numel())
+        self._stored: list[Tensor] | None = [] if self.pos_N.numel() * self.num_pairs <= STORED_ENTRIES else None
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
         """Yields (first row, block of shape (rows, N)). A block must not be written to."""
@@ -53,15 +59,39 @@ class SimilarityBlocks:
                 self._stored.append(self._make(start))
             yield start, self._stored[number]
 
+    def of(self, cells: Place) -> SimilarityBlocks:
+        """The blocks of some of C cells, already searched; those that are kept are not made again.
+
+        Args:
+            cells: one number, a slice, or indices of shape (C',), int64.
+        """
+        if self._stored is None:
+            chosen = SimilarityBlocks(self._images_ND[cells], self._texts_DN[cells].mT, self.ids_N)
+            chosen.pos_N = self.pos_N[cells]
+            return chosen
+        return _KeptBlocks(self, cells)
+
     def _make(self, start: int) -> Tensor:
         rows = slice(start, start + self._rows)
-        block_RN = self._images_ND[rows] @ self._texts_DN
-        diagonal = block_RN.diagonal(start)
-        self.pos_N[rows] = diagonal
+        block_RN = self._images_ND[..., rows, :] @ self._texts_DN
+        diagonal = block_RN.diagonal(start, -2, -1)
+        self.pos_N[..., rows] = diagonal
         if self.ids_N is not None:
             block_RN.masked_fill_(self.ids_N[rows, None] == self.ids_N, -torch.inf)
         diagonal.fill_(-torch.inf)
         return block_RN
+
+
+class _KeptBlocks(SimilarityBlocks):
+    """Blocks of some cells, read from those of all."""
+
+    def __init__(self, every: SimilarityBlocks, cells: Place) -> None:
+        self.num_pairs, self.ids_N, self.pos_N = every.num_pairs, every.ids_N, every.pos_N[cells]
+        self._every, self._cells = every, cells
+
+    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
+        for start, block_CRN in self._every:
+            yield start, block_CRN[self._cells]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +107,15 @@ class HardestNegatives:
     image_of_text: Tensor
     """Its image k, likewise."""
 
+    def of(self, cells: Place) -> HardestNegatives:
+        """Those of some of C cells."""
+        return HardestNegatives(
+            i2t=self.i2t[cells],
+            t2i=self.t2i[cells],
+            text_of_image=self.text_of_image[cells],
+            image_of_text=self.image_of_text[cells],
+        )
+
 
 def hardest_negatives(blocks: SimilarityBlocks) -> HardestNegatives:
     """Search S once for both directions.
@@ -88,13 +127,13 @@ def hardest_negatives(blocks: SimilarityBlocks) -> HardestNegatives:
         Values and indices, the first index where values are equal.
     """
     # Written in place: small results that outlive their block would keep its freed memory from being used again.
-    i2t_N = blocks.pos_N.new_empty(blocks.num_pairs)
+    i2t_N = torch.empty_like(blocks.pos_N)
     t2i_N = torch.full_like(i2t_N, -torch.inf)
-    text_of_image_N, image_of_text_N = torch.zeros(2, blocks.num_pairs, dtype=torch.long, device=i2t_N.device)
+    text_of_image_N, image_of_text_N = torch.zeros(2, *i2t_N.shape, dtype=torch.long, device=i2t_N.device)
     for start, block_RN in blocks:
-        rows = slice(start, start + len(block_RN))
-        i2t_N[rows], text_of_image_N[rows] = first_maximum(block_RN, dim=1)
-        values_N, rows_N = first_maximum(block_RN, dim=0)
+        rows = slice(start, start + block_RN.shape[-2])
+        i2t_N[..., rows], text_of_image_N[..., rows] = first_maximum(block_RN, dim=-1)
+        values_N, rows_N = first_maximum(block_RN, dim=-2)
         torch.where(values_N > t2i_N, rows_N + start, image_of_text_N, out=image_of_text_N)
         torch.maximum(t2i_N, values_N, out=t2i_N)
     return HardestNegatives(i2t=i2t_N, t2i=t2i_N, text_of_image=text_of_image_N, image_of_text=image_of_text_N)
@@ -106,8 +145,8 @@ def first_maximum(block: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     As `torch.max(dim)`, but several times faster on the CPU and with a defined answer for ties on every device.
 
     Args:
-        block: matrix of floats; a length up to 2**24 along `dim`, so that float32 counts it exactly.
-        dim: 0 or 1.
+        block: matrix of floats, or several; a length up to 2**24 along `dim`, so that float32 counts it exactly.
+        dim: -1 for the maximum of each row, -2 for that of each column.
 
     Returns:
         Values and int64 indices.
@@ -115,7 +154,7 @@ def first_maximum(block: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     length = block.shape[dim]
     values = block.amax(dim, keepdim=True)
     countdown = torch.arange(length, 0, -1, dtype=block.dtype, device=block.device)
-    hits = torch.eq(block, values, out=torch.empty_like(block)).mul_(countdown[:, None] if dim == 0 else countdown)
+    hits = torch.eq(block, values, out=torch.empty_like(block)).mul_(countdown[:, None] if dim == -2 else countdown)
     # A row with a NaN equals nothing; it keeps an index in range, and the caller's check reports it.
     indices = (length - hits.amax(dim)).clamp_(max=length - 1)
     return values.squeeze(dim), indices.long()

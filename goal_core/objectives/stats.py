@@ -66,32 +66,50 @@ class ObjectiveStats:
             `pos_set`, `neg_set`. Without any triplet, only the first three.
         """
         sums = {"hinge": self.hinge, "triplets": self.valid.sum(), "grad_norm": self.grad_norm()}
+        active_A = (self._violations() > 0).to(self.pos)
         per_anchor = {
             "pos_sim": self.pos,
             "neg_sim": self.neg,
             "triplet_weight": self.triplet,
             "pos_weight": self.pair_pos,
             "neg_weight": self.pair_neg,
-            "active": (self._violations() > 0).to(self.pos),
+            "active": active_A,
             **self.set_sizes,
         }
-        # NaN marks anchors without a negative: the means and quantiles skip it, and no shape depends on the data.
-        table_KA = torch.where(self.valid, torch.stack(list(per_anchor.values())), torch.nan)
-        levels = torch.tensor(QUANTILES, dtype=table_KA.dtype, device=table_KA.device)
-        quantiles_Q2 = torch.nanquantile(table_KA[:2], levels, dim=1)
-        numbers = torch.cat(
-            (torch.stack([v.to(table_KA) for v in sums.values()]), table_KA.nanmean(1), quantiles_Q2.flatten())
-        )
-        names = [
-            *sums,
-            *per_anchor,
-            *(f"{name}_p{level:.0%}"[:-1] for level in QUANTILES for name in ("pos_sim", "neg_sim")),
-        ]
+        names, numbers = summary(sums, per_anchor, self.valid)
         values = dict(zip(names, numbers.tolist(), strict=True))
         return values if values["triplets"] else {name: values[name] for name in sums}
 
     def _violations(self) -> Tensor:
-        return torch.where(self.valid, self.margin + self.neg - self.pos, 0).clamp(min=0)
+        return violations(self.margin, self.pos, self.neg, self.valid)
+
+
+def violations(margin: float | Tensor, pos_A: Tensor, neg_A: Tensor, valid_A: Tensor) -> Tensor:
+    """max(0, margin + s_n - s_p) of every anchor with a negative, 0 of the others; all of one shape."""
+    return torch.where(valid_A, margin + neg_A - pos_A, 0).clamp(min=0)
+
+
+def summary(sums: Mapping[str, Tensor], per_anchor: Mapping[str, Tensor], valid_A: Tensor) -> tuple[list[str], Tensor]:
+    """The numbers to log of a batch, or of the batches of C cells.
+
+    Args:
+        sums: numbers of a whole batch, shape () or (C,) each.
+        per_anchor: values of its anchors, shape (A,) or (C, A) each; `pos_sim` and `neg_sim` come first.
+        valid_A: whether the anchor has a negative, shape (A,) or (C, A), bool.
+
+    Returns:
+        K names, and their values, shape (K,) or (K, C): the sums, the means over anchors with a negative, and the
+        quantiles of `pos_sim` and `neg_sim`.
+    """
+    # NaN marks anchors without a negative: the means and quantiles skip it, and no shape depends on the data.
+    table_KA = torch.where(valid_A, torch.stack(list(per_anchor.values())), torch.nan)
+    levels = torch.tensor(QUANTILES, dtype=table_KA.dtype, device=table_KA.device)
+    quantiles_Q2 = torch.nanquantile(table_KA[:2], levels, dim=-1)
+    numbers = torch.cat(
+        (torch.stack([value.to(table_KA) for value in sums.values()]), table_KA.nanmean(-1), quantiles_Q2.flatten(0, 1))
+    )
+    quantiles = (f"{name}_p{level:.0%}"[:-1] for level in QUANTILES for name in ("pos_sim", "neg_sim"))
+    return [*sums, *per_anchor, *quantiles], numbers
 
 
 def at_margin(hinge: float, num_triplets: float, margin: float) -> bool:

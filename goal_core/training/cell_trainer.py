@@ -47,6 +47,8 @@ from goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, Un
 from goal_core.training.random_stream import RandomStream
 from goal_core.training.triplet_histogram import TripletHistogram
 
+StepOutcome = dict[str, float] | Exception
+"""The numbers to record of a step, or why it failed."""
 Parts = dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]
 """Parts of a state by their names in its file, each with a function that reads it and one that puts it back."""
 
@@ -145,6 +147,30 @@ class CellTrainer:
         self._record_step(stats, {**extra, "weight_grad_norm": float(norm)})
         self.seconds += time.perf_counter() - began + shared_s
 
+    @property
+    def position(self) -> tuple[int, int, int]:
+        """Epoch and step that come next, both counted from 0, and steps per epoch."""
+        return self.epoch, self.next_step, self._steps_per_epoch
+
+    def take_step(self, outcome: StepOutcome, *, seconds: float) -> None:
+        """Record a step that a stack of cells took for this one.
+
+        Args:
+            outcome: its numbers, or the error with which it failed.
+            seconds: this cell's share of the time.
+
+        Raises:
+            DivergedError: the gradient is not finite.
+            CollapsedError: as of :meth:`step`.
+        """
+        if isinstance(outcome, Exception):
+            raise outcome
+        norm = torch.tensor(outcome["weight_grad_norm"])
+        check_finite(norm, f"epoch {self.epoch + 1}, step {self.next_step + 1}")
+        self.next_step += 1
+        self._record(outcome)
+        self.seconds += seconds
+
     def _features(self, inputs: Tensor) -> Tensor:
         if self.backbone is None or self.unit.stage.bn_mode == "frozen_eval":
             return self.encoder.features(inputs)
@@ -155,7 +181,10 @@ class CellTrainer:
         return features
 
     def _record_step(self, stats: ObjectiveStats, extra: dict[str, float]) -> None:
-        values = {**stats.as_dict(), **extra}
+        self._record({**stats.as_dict(), **extra})
+        self.triplets.add(stats)
+
+    def _record(self, values: Mapping[str, float]) -> None:
         for key, value in values.items():
             total, count = self.sums.get(key, (0.0, 0))
             self.sums[key] = (total + value, count + 1)
@@ -164,7 +193,6 @@ class CellTrainer:
                 f"the hinge has stayed within 1 % of 2 x batch x margin for {self.unit.stage.collapse_patience} steps "
                 f"(epoch {self.epoch + 1}): every negative is as near as its positive"
             )
-        self.triplets.add(stats)
 
     def close_epoch(
         self, val_recalls: Mapping[str, float], *, val_s: float, test_rsum: float | None = None

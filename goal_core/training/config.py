@@ -8,6 +8,8 @@ from typing import Literal
 from goal_core.errors import ConfigError
 
 Precision = Literal["fp32", "bf16", "fp16"]
+Sharing = Literal["none", "trunk", "heads", "auto"]
+"""How the cells of a unit share a device; see `goal_core.training.sharing`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

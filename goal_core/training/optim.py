@@ -66,32 +66,32 @@ def loss_scale(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) 
     return step / steps_per_epoch if ramped else 1.0
 
 
-def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float, ids: Tensor | None = None) -> Tensor:
+def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float | Tensor, ids: Tensor | None = None) -> Tensor:
     """Hinge summed over all negative pairs and both directions: the loss of warm-up epochs.
 
     With random weights the hardest negatives of a batch are mostly noise, and pushing them alone can draw all
     embeddings together. The sum over all negatives does not.
 
     Args:
-        image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
-        text_BD: unit vectors, (B, D).
-        margin: of the hinge, > 0.
+        image_BD: unit vectors, (B, D), or (C, B, D) of C cells; row i belongs to row i of the texts.
+        text_BD: unit vectors, likewise.
+        margin: of the hinge, > 0; of C cells, (C, 1, 1).
         ids: integer, (B,); two pairs of the same id are not negative pairs. None: all ids differ.
 
     Returns:
-        Scalar, float32.
+        Scalar, or (C,), float32.
 
     Source: VSE++ (Faghri et al., 2018), eq. 4; first epoch of VSE-infinity (Chen et al., 2021).
     """
     with torch.autocast(image_BD.device.type, enabled=False):
-        scores_BB = image_BD.float() @ text_BD.float().T
-        positive_B = scores_BB.diagonal()
+        scores_BB = image_BD.float() @ text_BD.float().mT
+        positive_B = scores_BB.diagonal(0, -2, -1)
         if ids is None:
-            ids = torch.arange(len(scores_BB), device=scores_BB.device)
+            ids = torch.arange(scores_BB.shape[-1], device=scores_BB.device)
         others_BB = ids[:, None] != ids
-        i2t = (margin + scores_BB - positive_B[:, None]).clamp(min=0)
-        t2i = (margin + scores_BB - positive_B[None, :]).clamp(min=0)
-        return ((i2t + t2i) * others_BB).sum()
+        i2t = (margin + scores_BB - positive_B[..., :, None]).clamp(min=0)
+        t2i = (margin + scores_BB - positive_B[..., None, :]).clamp(min=0)
+        return ((i2t + t2i) * others_BB).sum((-2, -1))
 
 
 def validated_since(done: int, step: int) -> bool:
@@ -111,6 +111,26 @@ def validated_since(done: int, step: int) -> bool:
 def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
     """Clip to a global norm (0 does not clip) and return the norm before it, a scalar tensor."""
     return nn.utils.clip_grad_norm_(list(parameters), max_norm if max_norm > 0 else float("inf"))
+
+
+def clip_each(stacked: Iterable[nn.Parameter], max_norm: float) -> Tensor:
+    """As :func:`clip_gradient`, for each of C cells by itself.
+
+    Args:
+        stacked: their parameters, (C, ...) each.
+        max_norm: of a cell's gradient; 0 does not clip.
+
+    Returns:
+        The norms before it, (C,).
+    """
+    gradients = [parameter.grad for parameter in stacked if parameter.grad is not None]
+    norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
+    norm_C: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    if max_norm > 0:
+        factor_C = (max_norm / (norm_C + 1e-6)).clamp(max=1)
+        for gradient in gradients:
+            gradient.mul_(factor_C.view(-1, *[1] * (gradient.ndim - 1)))
+    return norm_C
 
 
 def check_finite(norm: Tensor, where: str) -> None:

@@ -16,7 +16,7 @@ from goal_core.errors import CollapsedError, DivergedError, GoalError
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
 from goal_core.objectives import NonFiniteError, ObjectiveConfig
-from goal_core.training.config import Precision, StageConfig
+from goal_core.training.config import Precision, Sharing, StageConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,8 @@ class UnitPlan:
     """Torch's CPU threads. They affect the last bit of a number, so they never depend on sharing."""
     loader_workers: int = 0
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
+    sharing: Sharing = "auto"
+    """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
 
@@ -133,7 +135,7 @@ class TrainingFailed:
         text = " ".join(str(error).split()) or "no message"
         return cls(
             key=key,
-            kind=_failure_kind(error),
+            kind=failure_kind(error),
             reason=text if isinstance(error, GoalError) else f"{type(error).__name__}: {text}",
             trace="".join(traceback.format_exception(error)),
         )
@@ -166,7 +168,8 @@ class SilentListener(Listener):
     """A listener that ignores everything."""
 
 
-def _failure_kind(error: Exception) -> str:
+def failure_kind(error: Exception) -> str:
+    """The kind of a failure; see :attr:`TrainingFailed.kind`."""
     if isinstance(error, OSError):
         return "storage"
     if isinstance(error, DamagedError):

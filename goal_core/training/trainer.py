@@ -7,7 +7,7 @@ step than the others, takes no part, so no cell's numbers depend on which others
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import torch
@@ -28,6 +28,8 @@ from goal_core.training.plan import (
     TrainingPlan,
     UnitPlan,
 )
+from goal_core.training.sharing import choose_path
+from goal_core.training.stacks import SplitShare, Stacks
 from goal_core.training.trunk import Trunk
 from goal_core.training.warmup import below_warmup
 
@@ -97,6 +99,8 @@ class UnitTrainer:
             num_workers=unit.loader_workers,
             augment=self._initial.framework.augment(self._initial.model, self._initial.tokenizer, unit.seed),
         )
+        self._path = choose_path(unit)
+        self._stacks = Stacks(wanted=self._path.name == "heads")
         self._cells: dict[str, CellTrainer] = {}
         """The cells in training, by key; one that fails leaves."""
         self._splits: dict[str, EvalSplit] = {}
@@ -122,23 +126,44 @@ class UnitTrainer:
         for epoch in range(self._start(), stage.epochs):
             for step, batch in self._batches(epoch):
                 cells = self._cells_at(epoch, step)
-                inputs, captions, seconds = self._trunk.load(batch)
+                shared = self._trunk.load(batch)
+                outcomes = self._stacks.step(cells, shared)
                 for cell in cells:
                     with self._fails_alone(cell.key):
-                        cell.step(inputs, captions, shared_s=seconds / len(cells))
+                        if cell.key in outcomes:
+                            outcome, seconds = outcomes[cell.key]
+                            cell.take_step(outcome, seconds=seconds)
+                        else:
+                            cell.step(shared.inputs, shared.captions, shared_s=shared.seconds / len(cells))
                         if stage.checkpoint_every and cell.next_step % stage.checkpoint_every == 0:
                             cell.save_last()
                 self._listener.step()
                 self._stop_if_asked()
-            for cell in self._cells_at(epoch, steps):
-                with self._fails_alone(cell.key):
-                    self._validate(cell)
+            self._validate_all(self._cells_at(epoch, steps))
             self._report()
+        self._finish_all()
+
+    def _validate_all(self, cells: Sequence[CellTrainer]) -> None:
+        """Validate the cells whose epoch has ended."""
+        names = {"val", self._unit.stage.select_on} if cells else set()
+        embedded = {name: self._stacks.embed(cells, self._splits[name]) for name in sorted(names)}
+        for cell in cells:
+            with self._fails_alone(cell.key):
+                self._validate(cell, {name: by_key.get(cell.key) for name, by_key in embedded.items()})
+
+    def _finish_all(self) -> None:
+        """Finish the cells at the end of the stage."""
         if self._cells:
             self._prepare_splits("test")
         for cell in list(self._cells.values()):
             with self._fails_alone(cell.key):
-                self._finish(cell)
+                cell.refuse_collapsed()
+                cell.load_best()
+        cells = list(self._cells.values())
+        embedded = self._stacks.embed(cells, self._splits["test"]) if cells else {}
+        for cell in cells:
+            with self._fails_alone(cell.key):
+                self._finish(cell, embedded.get(cell.key))
 
     def _alive(self) -> None:
         self._listener.alive()
@@ -182,6 +207,7 @@ class UnitTrainer:
             cell.start_from(plan.init, plan.init_key)
         start = "continues after" if resumed else "starts at"
         cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} epoch {cell.epoch} step {cell.next_step}")
+        cell.files.log(f"path {self._path.name}: {self._path.why}")
         return cell
 
     def _description(self, plan: TrainingPlan) -> ModelDescription:
@@ -219,13 +245,22 @@ class UnitTrainer:
         """The cells whose next step this is. Step ``steps_per_epoch`` means that all steps of the epoch are done."""
         return [cell for cell in self._cells.values() if (cell.epoch, cell.next_step) == (epoch, step)]
 
-    def _validate(self, cell: CellTrainer) -> None:
-        """Evaluate a cell after an epoch, record it, and save its state, and its weights if they are the best."""
-        began = time.perf_counter()
-        recalls = recalls_of(cell.encoder, self._splits["val"])
-        took = time.perf_counter() - began
-        selects_on_test = self._unit.stage.select_on == "test"
-        test_rsum = recalls_of(cell.encoder, self._splits["test"])["test/rsum"] if selects_on_test else None
+    def _validate(self, cell: CellTrainer, shares: Mapping[str, SplitShare | None]) -> None:
+        """Evaluate a cell after an epoch, record it, and save its state, and its weights if they are the best.
+
+        Args:
+            cell: the cell.
+            shares: the splits' embeddings, where the cell is part of a stack.
+        """
+
+        def recalls_on(name: str) -> dict[str, float]:
+            share = shares[name]
+            return recalls_of(cell.encoder, self._splits[name], share and share.embedded)
+
+        began, val = time.perf_counter(), shares["val"]
+        recalls = recalls_on("val")
+        took = time.perf_counter() - began + (val.seconds if val else 0.0)
+        test_rsum = recalls_on("test")["test/rsum"] if self._unit.stage.select_on == "test" else None
         record = cell.close_epoch(recalls, val_s=took, test_rsum=test_rsum)
         shown = record["metrics"]
         cell.files.log(
@@ -236,11 +271,9 @@ class UnitTrainer:
         )
         self._events.append(EpochDone(key=cell.key, record=record))
 
-    def _finish(self, cell: CellTrainer) -> None:
-        """Evaluate a cell's best weights on the test split and write its result."""
-        cell.refuse_collapsed()
-        cell.load_best()
-        recalls = all_recalls_of(cell.encoder, self._splits["test"])
+    def _finish(self, cell: CellTrainer, share: SplitShare | None) -> None:
+        """Evaluate a cell's best weights, which it has loaded, on the test split and write its result."""
+        recalls = all_recalls_of(cell.encoder, self._splits["test"], share and share.embedded)
         result = {
             "cell": cell.cell_id,
             "stage": self._unit.stage.name,

@@ -5,7 +5,7 @@ Recording reads numbers that the step has computed anyway; it draws no random nu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from goal_core.checkpoints import TRIPLETS
-from goal_core.objectives import ObjectiveConfig, ObjectiveStats, weights_at
+from goal_core.objectives import ObjectiveConfig, ObjectiveStats, StackedStats, weights_at
 from goal_core.training.plan import TrainingFiles
 
 NUM_BINS: Final = 80
@@ -37,9 +37,22 @@ class TripletHistogram:
 
     def add(self, stats: ObjectiveStats) -> None:
         """Count a batch's triplets. Similarities that rounding puts beyond [-1, 1] fall into the outermost bins."""
+        self.count(self._counts, stats)
+
+    @staticmethod
+    def count(counts: Tensor, stats: ObjectiveStats | StackedStats) -> None:
+        """Add a batch's triplets to counts; those of C cells to (C, ...), see :meth:`stack`."""
         pos_A, neg_A = (_bins(similarity) for similarity in (stats.pos, stats.neg))
         bin_A = torch.where(stats.valid, pos_A * NUM_BINS + neg_A, NUM_BINS * NUM_BINS)
-        self._counts.scatter_add_(0, bin_A, torch.ones_like(bin_A))
+        counts.scatter_add_(-1, bin_A, torch.ones_like(bin_A))
+
+    @staticmethod
+    def stack(histograms: Sequence[TripletHistogram]) -> Tensor:
+        """The counts of several cells, (C, ...), of which their own become views."""
+        counts = torch.stack([one._counts for one in histograms])
+        for one, row in zip(histograms, counts, strict=True):
+            one._counts = row
+        return counts
 
     def close_epoch(self, epoch: int) -> None:
         """Assign the counts to an epoch, counted from 1, and begin the next."""

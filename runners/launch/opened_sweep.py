@@ -75,6 +75,7 @@ class OpenedSweep(ResolvedSweep):
             device="cuda" if resources.gpus else "cpu",
             threads=resources.cpus,
             loader_workers=resources.loader_workers,
+            sharing=self.config.execution.sharing,
             cache=self.store.features,
         )
 

@@ -119,3 +119,17 @@ def test_limit_without_sharing() -> None:
     with pytest.raises(ConfigError, match="needs sharing: trunk"):
         ExecutionConfig(cells_per_unit=4)
     assert ExecutionConfig(cells_per_unit=1).sharing == "none"
+
+
+def test_stacked_heads_are_refused_where_they_cannot_be(small: SweepConfig) -> None:
+    heads = ExecutionConfig(sharing="heads")
+    assert replace(small, execution=heads).execution.sharing == "heads"
+    frozen, finetune = small.stages
+    for changes, needed in (
+        ({"precision": "fp16"}, "heads needs precision fp32 or bf16, got fp16"),
+        ({"stages": (replace(frozen, bn_mode="legacy_quirk"), finetune)}, "heads needs a stage frozen"),
+        ({"model": replace(small.model, framework="vse_infty")}, "heads needs framework vsepp, got vse_infty"),
+    ):
+        with pytest.raises(ConfigError, match=f"execution.sharing: {needed}"):
+            replace(small, execution=heads, **changes)
+        replace(small, execution=ExecutionConfig(sharing="auto"), **changes)

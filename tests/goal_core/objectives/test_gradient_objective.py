@@ -218,12 +218,12 @@ def test_empty_sets_give_sig_with_neutral_and_an_exponential_with_zero() -> None
 
 def test_ties_take_the_first_index() -> None:
     block = torch.tensor([[1.0, 3.0, 3.0], [3.0, 2.0, 3.0]])
-    values, places = first_maximum(block, dim=1)
+    values, places = first_maximum(block, dim=-1)
     assert (values.tolist(), places.tolist()) == ([3.0, 3.0], [1, 0])
-    values, places = first_maximum(block, dim=0)
+    values, places = first_maximum(block, dim=-2)
     assert (values.tolist(), places.tolist()) == ([3.0, 3.0, 3.0], [1, 0, 0])
     infinite = torch.full((2, 2), -torch.inf)
-    assert first_maximum(infinite, dim=0)[1].tolist() == [0, 0]
+    assert first_maximum(infinite, dim=-2)[1].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4])

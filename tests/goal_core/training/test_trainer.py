@@ -206,7 +206,7 @@ def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkey
     rsums = {"val": [10.0, 30.0, 20.0], "test": [5.0, 6.0, 7.0]}
     calls = dict.fromkeys(rsums, 0)
 
-    def recalls(encoder, split):
+    def recalls(encoder, split, embedded=None):
         found = rsums[split.name][min(calls[split.name], 2)]
         calls[split.name] += 1
         return {f"{split.name}/i2t_r1": found / 6, f"{split.name}/t2i_r1": found / 6, f"{split.name}/rsum": found}
@@ -227,7 +227,7 @@ def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkey
 
 def test_a_cell_that_never_found_anything_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = dict.fromkeys(("val/i2t_r1", "val/t2i_r1", "val/rsum"), 0.0)
-    monkeypatch.setattr(trainer, "recalls_of", lambda encoder, split: nothing)
+    monkeypatch.setattr(trainer, "recalls_of", lambda encoder, split, embedded: nothing)
     unit = unit_of("con/con")
     (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
     assert isinstance(outcome, TrainingFailed)

@@ -36,7 +36,7 @@ def test_the_log_of_such_a_training_says_so(tmp_path: Path, monkeypatch: pytest.
     folders = folders_of(unit, tmp_path)
     rsums = iter([100.0, 100.0, 50.0, 150.0])  # epoch by epoch, cell by cell
 
-    def recalls(encoder: object, split: object) -> dict[str, float]:
+    def recalls(encoder: object, split: object, embedded: object) -> dict[str, float]:
         return {"val/i2t_r1": 1.0, "val/t2i_r1": 1.0, "val/rsum": next(rsums)}
 
     monkeypatch.setattr("goal_core.training.trainer.recalls_of", recalls)

@@ -346,7 +346,7 @@ def test_quickstart_and_scenes_are_the_whole_grid(name: str, stages: list[str], 
     assert len(expand(config, "0", {backbone.name: weights})) == 15 * 3
     assert [stage.name for stage in config.stages] == stages
     assert backbone.weights == weights
-    assert config.execution.sharing == "trunk"
+    assert config.execution.sharing == "auto"
 
 
 def test_the_quickstart_reads_what_ships_wherever_it_is_installed(
