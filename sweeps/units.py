@@ -55,6 +55,26 @@ def pack(trainings: Iterable[Training], execution: ExecutionConfig) -> list[Unit
     ]
 
 
+def pack_chain(trainings: Iterable[Training], execution: ExecutionConfig) -> list[tuple[Unit, int | None]]:
+    """Pack trainings of several stages as a launch does, which packs what follows a unit when the unit has ended.
+
+    Args:
+        trainings: the trainings still to do, any subset of a sweep's.
+        execution: sharing and its limit.
+
+    Returns:
+        The units, each with the number of the unit that it follows: its place in this list. None can start at once.
+    """
+    left = dict.fromkeys(trainings)
+    later = {training.before: training for training in left if training.before in left}
+    first = pack([training for training in left if training.before not in left], execution)
+    units: list[tuple[Unit, int | None]] = [(unit, None) for unit in first]
+    for number, (unit, _) in enumerate(units):  # which grows meanwhile
+        follow = [later[training] for training in unit.trainings if training in later]
+        units.extend((one, number) for one in pack(follow, execution))
+    return units
+
+
 def _trunk(training: Training) -> str:
     """What trainings must have in common to share a trunk, as canonical JSON."""
     cell = training.cell

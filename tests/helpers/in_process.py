@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,9 +48,12 @@ class InProcess:
         return
 
     def run(self, jobs: Sequence[UnitJob], observer: Any) -> None:
-        for job in jobs:
+        left = deque(jobs)
+        while left:
+            job = left.popleft()
             observer.started(job)
             run_unit(job, observer.events)
+            left.extend(observer.finished(job))
 
 
 class NoTracking:
