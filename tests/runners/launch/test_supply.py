@@ -113,10 +113,12 @@ def test_a_launch_that_shares_starts_what_follows_its_own_units_and_leaves_the_r
     assert names([mine]) == [("frozen", ["sig/cir", "sig-ms/cir"])]
     broken = mine.unit.trainings[0]
     assert names(launch.ends(mine, broken)) == [("finetune", ["sig-ms/cir"])]
-    for training in theirs.unit.trainings:
-        launch.sweep.store.folder(training).claim("other")
-    assert launch.launcher.finished(theirs) == []
-    assert names(launch.launcher._supply.round()) == [("frozen", ["sig/cir"])]
+    with launch.sweep.store.heartbeat("scenes", shares=True) as other:
+        other.start(one.key for one in launch.sweep.trainings)
+        for training in theirs.unit.trainings:
+            launch.sweep.store.folder(training).claim(other.id)
+        assert launch.launcher.finished(theirs) == []
+        assert names(launch.launcher._supply.round()) == [("frozen", ["sig/cir"])]
 
 
 def test_a_launch_continues_both_stages_at_once(tmp_path: Path) -> None:
