@@ -160,13 +160,24 @@ class ExecutionConfig:
 
     sharing: Literal["none", "trunk"] = "none"
     """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features."""
-    cells_per_unit: int = 0
-    """Largest number of cells in a unit; 0 means no limit. Needs `sharing: trunk`."""
+    cells_per_unit: int | Literal["auto"] = "auto"
+    """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
+    earliest on the devices at hand (docs/planning.md). A number above 1 needs `sharing: trunk`."""
+
+    def sharing_of(self, stage: StageConfig) -> Literal["none", "trunk"]:
+        """How a stage's cells share a device: its own setting, or else this one."""
+        return self.sharing if stage.sharing == "inherit" else stage.sharing
+
+    def limit_of(self, stage: StageConfig) -> int | Literal["auto"]:
+        """The largest number of a stage's cells in a unit: its own setting, or else this one."""
+        return self.cells_per_unit if stage.cells_per_unit == "inherit" else stage.cells_per_unit
 
     def __post_init__(self) -> None:
         """Check the limit, and that sharing is on where a limit is set."""
+        if self.cells_per_unit == "auto":
+            return
         if self.cells_per_unit < 0:
-            raise ConfigError(f"cells_per_unit must be 0 (no limit) or more, got {self.cells_per_unit}")
+            raise ConfigError(f"cells_per_unit must be 0 (no limit) or more, or auto, got {self.cells_per_unit}")
         if self.sharing == "none" and self.cells_per_unit > 1:
             raise ConfigError(
                 f"cells_per_unit={self.cells_per_unit} needs sharing: trunk; without it a unit is one cell"
@@ -261,6 +272,9 @@ class SweepConfig:
                 f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features; "
                 "leave this stage out"
             )
+        limit = stage.cells_per_unit
+        if self.execution.sharing_of(stage) == "none" and isinstance(limit, int) and limit > 1:
+            problems.append(f"{key}.cells_per_unit: {limit} needs sharing trunk; without it a unit is one cell")
         if stage.bn_mode == "legacy_quirk" and self.model.framework != "vsepp":
             problems.append(f"{key}.bn_mode: legacy_quirk needs framework vsepp, got {self.model.framework}")
         elif stage.bn_mode == "legacy_quirk" and self.data.format == "precomp":

@@ -38,6 +38,8 @@ class UnitSpeed:
     """Evaluating one image with its captions in every cell."""
     feature_image_s: float
     """One image's pass through the shared frozen backbone; 0 where training does not compute features beforehand."""
+    epoch_s: float
+    """Closing an epoch in every cell, without evaluation: above all saving its state and its best weights."""
 
 
 def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSpeed:
@@ -68,6 +70,7 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
         step_s=(clock.steps[-1] - clock.steps[0]) / (len(clock.steps) - 1),
         eval_image_s=sum(clock.eval_s) / small.splits["val"].num_images,
         feature_image_s=feature_image_s,
+        epoch_s=max(0.0, clock.closed - clock.steps[-1] - sum(clock.eval_s)),
     )
 
 
@@ -95,6 +98,7 @@ class _Clock(Listener):
     def __init__(self) -> None:
         self.steps: list[float] = []
         self.eval_s: list[float] = []
+        self.closed = 0.0
         self.reason = ""
 
     def step(self) -> None:
@@ -104,6 +108,7 @@ class _Clock(Listener):
         for event in events:
             if isinstance(event, EpochDone):
                 self.eval_s.append(event.record["metrics"]["time/val_s"])
+                self.closed = time.perf_counter()
             elif isinstance(event, TrainingFailed):
                 self.reason = event.reason
 

@@ -32,6 +32,10 @@ class _Leave(BaseException):
 class RayUnits(RaySession):
     """A running Ray that trains units."""
 
+    def machines(self) -> list[Machine]:
+        """The machines alive."""
+        return _machines()
+
     def run(self, jobs: Sequence[UnitJob], observer: UnitObserver) -> None:
         """Train units and those that follow them, until each is done or given up, or the observer stops them.
 

@@ -23,11 +23,12 @@ from runners.execution.joining import reach
 from runners.execution.ray_session import RayLostError
 from runners.execution.ray_tune import RayUnits
 from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
-from runners.launch.estimate import epoch_prices, lanes
+from runners.launch.devices import of_machines
+from runners.launch.estimate import sweep_prices
 from runners.launch.live import Judge, LiveView, overview
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.pace import Pace
 from runners.launch.plan import LaunchOptions, LaunchPlan
+from runners.launch.prices import Prices
 from runners.launch.progress import SweepProgress
 from runners.launch.sharing import Others, Untracked, start_waiting
 from runners.launch.squares import signs_of
@@ -90,7 +91,6 @@ def launch_sweep(
             reach(options.address)
         if unlike := sweep.unlike_published():
             view.note(f"warning: {unlike}")
-        plan.progress.pace = Pace(epoch_prices(sweep), 1 if options.address else lanes(sweep, todo))
     sweep.store.prepare()
 
     def warn(line: str) -> None:
@@ -104,7 +104,8 @@ def launch_sweep(
                 start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
                 tracking.tell_of_edits(todo, view.note)
                 tracking.sync_all()
-                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals).run()
+                prices = sweep_prices(sweep)
+                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices).run()
         else:
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             _finish(view, tracking, patient=False)
@@ -129,6 +130,7 @@ class Launcher:
         tracking: writes the progress to MLflow.
         launch_id: the id that claims the attempts of this launch.
         signals: handles the signals that stop the launch; it must be entered already.
+        prices: what units cost; None packs as many cells into a unit as can share one.
     """
 
     def __init__(
@@ -140,7 +142,9 @@ class Launcher:
         tracking: SweepTracking | Untracked,
         launch_id: str,
         signals: StopSignals | None = None,
+        prices: Prices | None = None,
     ) -> None:
+        self._prices = prices
         self._sweep, self._options, self._plan, self._view = sweep, options, plan, view
         self._tracking, self._launch_id = tracking, launch_id
         self._progress = plan.progress
@@ -221,6 +225,8 @@ class Launcher:
                     f"--force: {repeated} finished trainings start over; their results are kept beside them, in "
                     "folders that end in .replaced-N. To continue after a stop, launch without --force"
                 )
+            if self._prices is not None:
+                self._supply.fit_to(of_machines(ray.machines(), needs, grows=ray.grows), self._prices)
             while not self._is_over() and (jobs := self._supply.round()):
                 with self._signals.gentle():
                     ray.run(jobs, self)

@@ -6,11 +6,16 @@ There is no barrier between stages. A training can start when the one before it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from runners.execution.worker import UnitJob
+from runners.launch.devices import Devices
+from runners.launch.estimate import epoch_prices
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.pace import Pace
+from runners.launch.packing import choose, remaining_s
 from runners.launch.plan import LaunchPlan
+from runners.launch.prices import Prices
 from runners.launch.sharing import Others, turned
 from sweeps import Training, Unit, pack, pack_chain
 
@@ -44,8 +49,29 @@ class Supply:
         self._of_cell: dict[str, list[Training]] = {}
         for training in sweep.trainings:
             self._of_cell.setdefault(training.cell.id, []).append(training)
+        self._later = {one.before: one for one in sweep.trainings if one.before is not None}
+        self._auto: Mapping[str, int] = {}
+        """The number of cells in a unit that was chosen for each stage where the user leaves it to us."""
+        self._prices: Prices | None = None
         self._attempts: dict[Training, int] = {}
         """The trainings whose units wait or run, with the number of attempts before."""
+
+    def fit_to(self, devices: Devices, prices: Prices) -> None:
+        """Choose how many cells a unit gets, and tell the user why; without this, as many as can share one.
+
+        Args:
+            devices: the devices of this launch.
+            prices: what units cost.
+        """
+        todo, config = self._plan.startable(self._sweep.trainings, ahead=True), self._sweep.config
+        if not todo:
+            return
+        choice = choose(todo, config, prices, devices)
+        self._prices, self._auto = prices, choice.packing.limits
+        for line in choice.lines(config):
+            self._note(line)
+        lanes = min(devices.count, len(choice.packing.units))
+        self._plan.progress.pace = Pace(epoch_prices(self._sweep, prices, self._auto), lanes)
 
     @property
     def under_way(self) -> list[Training]:
@@ -106,15 +132,21 @@ class Supply:
         return [stages[number] for number in sorted(stages)]
 
     def _pack(self, trainings: Sequence[Training]) -> list[Unit]:
-        return pack(trainings, self._sweep.config.execution)
+        return pack(trainings, self._sweep.config.execution, self._auto)
 
     def _jobs(self, units: Sequence[Unit]) -> list[UnitJob]:
         shares, jobs = self._others is not None, []
         for place, unit in enumerate(units):
-            rank = (self._number[unit.stage], float(place))
+            rank = (self._number[unit.stage], self._urgency(unit, place))
             jobs.append(self._sweep.job(unit, self._launch_id, self._plan.forgiven, rank=rank, shares=shares))
             self._attempts |= {training: self._num_attempts(training) for training in unit.trainings}
         return jobs
+
+    def _urgency(self, unit: Unit, place: int) -> float:
+        """What most remains to be done after comes first. Launches that share a sweep keep their own orders."""
+        if self._prices is None or self._share is not None:
+            return float(place)
+        return -remaining_s(unit, self._later, self._sweep.config, self._auto, self._prices)
 
     def _num_attempts(self, training: Training) -> int:
         try:
@@ -126,7 +158,7 @@ class Supply:
         """Say what a round will train: what can start now, and what follows it."""
         ahead, now = self._plan.startable(self._sweep.trainings, ahead=True), set(chosen)
         follows = [one for one in ahead if one in now or one.before in now]
-        units = Counter(unit.stage.name for unit, _ in pack_chain(follows, self._sweep.config.execution))
+        units = Counter(unit.stage.name for unit, _ in pack_chain(follows, self._sweep.config.execution, self._auto))
         for stage in self._stages(follows):
             name, all_of_it = stage[0].stage.name, self._sweep.by_stage[self._number[stage[0].stage]]
             counts = self._plan.progress.counts(all_of_it)

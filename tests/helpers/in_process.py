@@ -15,6 +15,7 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from goal_core.checkpoints import BEST, read_checkpoint
+from runners.execution.capacity import Machine
 from runners.execution.worker import UnitJob, run_unit
 from runners.launch import launcher
 from runners.launch.launcher import LaunchOutcome, launch_sweep
@@ -46,6 +47,11 @@ class InProcess:
 
     def __exit__(self, *error: object) -> None:
         return
+
+    grows = False
+
+    def machines(self) -> list[Machine]:
+        return [Machine(id="here", host="here", address="127.0.0.1", resources={"CPU": 1.0})]
 
     def run(self, jobs: Sequence[UnitJob], observer: Any) -> None:
         left = deque(jobs)

@@ -123,7 +123,7 @@ def test_one_mistake_is_one_line(
         ),
         (
             "execution: {sharing: trunk, cells_per_unit: -1}",
-            "a.yaml:16: execution.cells_per_unit: cells_per_unit must be 0 (no limit) or more, got -1",
+            "a.yaml:16: execution.cells_per_unit: cells_per_unit must be 0 (no limit) or more, or auto, got -1",
         ),
         (
             "execution: {cells_per_unit: 8}",
