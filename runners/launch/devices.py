@@ -34,7 +34,8 @@ class Devices:
 
     def __str__(self) -> str:
         more = " and what joins them" if self.grows else ""
-        return f"{self.count} {self.kind}{'s' if self.count > 1 else ''}{more}"
+        name, of, rest = self.kind.partition(" of ")
+        return f"{self.count} {name}{'s' if self.count > 1 else ''}{of}{rest}{more}"
 
 
 def kind_of(need: Resources) -> str:

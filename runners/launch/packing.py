@@ -149,7 +149,7 @@ def planned(
     for unit, _ in units:
         kind = (unit.trainings[0].cell.model, unit.stage.name, len(unit.trainings))
         if kind not in cache:
-            cache[kind] = prices.start_s + prices.seconds(unit), prices.once_s(unit)
+            cache[kind] = prices.start_s(unit) + prices.seconds(unit), prices.once_s(unit)
         costs.append(cache[kind])
     remaining = [seconds for seconds, _ in costs]
     for place in range(len(units) - 1, -1, -1):  # those that follow a unit come after it

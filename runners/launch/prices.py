@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from goal_core.models.config import ModelConfig
+from runners.launch.calibration import DEVICES
 from runners.launch.memory import unit_memory_mb
 from runners.launch.price import DataSize, backbone_speed, feature_seconds, unit_seconds
 from sweeps import SweepConfig, Training, Unit
@@ -58,10 +59,9 @@ class Prices:
     measured: Mapping[tuple[ModelConfig, str], Measured] = field(default_factory=dict)
     """By model and stage."""
 
-    @property
-    def start_s(self) -> float:
-        """Seconds from a unit's start until it trains."""
-        return START_S["cuda" if self.config.resources.gpus else "cpu"]
+    def start_s(self, unit: Unit) -> float:
+        """Seconds from a unit's start until it trains; none beside an assumed price, which is not in seconds."""
+        return 0.0 if self.basis(unit) == "assumed" else START_S["cuda" if self.config.resources.gpus else "cpu"]
 
     def seconds(self, unit: Unit) -> float:
         """Device seconds of a unit, without its start and without what only the first unit of a model does."""
@@ -89,7 +89,8 @@ class Prices:
         if seconds is not None:
             return seconds
         common = COMMON[unit.stage.name] if unit.stage.shares_backbone or unit.stage.trains_backbone else 0.0
-        return unit.stage.epochs * (common + len(unit.trainings) * (1 - common))
+        passes = DEVICES["cuda"].train_factor if unit.stage.trains_backbone else 1.0
+        return unit.stage.epochs * passes * (common + len(unit.trainings) * (1 - common))
 
     def total_s(self, units: Iterable[Unit]) -> float:
         """Device seconds of units, one after the other."""
