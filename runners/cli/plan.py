@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, console
@@ -25,7 +26,7 @@ planning = typer.Typer()
 _GROWTH = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of devices that `--growth` simulates."""
 _WIDTH = 110
-"""Columns of the widest table: a number that is cut off is worse than a line that is too long."""
+"""Least columns of a table: a number that is cut off is worse than a line that is too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +160,15 @@ def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> 
         hours = _estimate(stage.hours, stage.hours_from, 2)
         counts = [f"{count:,}" for count in (stage.cells, stage.done, stage.units, stage.steps_per_epoch, stage.steps)]
         table.add_row(stage.name, *counts, disk, memory, hours)
-    console.print(table, width=max(_WIDTH, console.width), crop=False)
+    wide = Console(file=console.file, width=max(_WIDTH, console.width))
+    wide.print(table)
     for line in _explanations(config, plan.stages):
         console.print(line, soft_wrap=True)
     if plan.choice is not None:
         console.print()
         for line in plan.choice.lines(config):
             console.print(line, soft_wrap=True)
-        console.print(_schedules(plan, config), width=max(_WIDTH, console.width), crop=False)
+        wide.print(_schedules(plan, config))
         if not plan.choice.priced:
             console.print(
                 "the hours rest on assumed prices: only their ratios mean something; --measure finds real ones"

@@ -92,7 +92,8 @@ def _unit_seconds(sweep: OpenedSweep, unit: Unit, speeds: Sequence[UnitSpeed]) -
     """Seconds of a whole unit, from the speed of a few of its steps."""
     stage, splits = unit.stage, sweep.dataset.splits
     steps = num_batches(splits["train"].num_captions, stage.batch_size, stage.drop_last)
-    step_s = statistics.fmean(one.step_s for one in speeds)
+    warm = stage.warmup_epochs / stage.epochs
+    step_s = statistics.fmean(warm * one.warm_step_s + (1 - warm) * one.step_s for one in speeds)
     eval_s = statistics.fmean(one.eval_image_s for one in speeds)
     epoch_s = statistics.fmean(one.epoch_s for one in speeds)
     epoch = steps * step_s + splits["val"].num_images * eval_s + epoch_s

@@ -73,6 +73,8 @@ class Prices:
         """Device seconds of what only the first unit of a model does."""
         if (found := self._measured(unit)) is not None:
             return found.once_s
+        if unit.stage.name in self.scale:
+            return 0.0  # the finished trainings have paid it, and their price contains it
         return feature_seconds(unit, self.config, self.size) or 0.0
 
     def basis(self, unit: Unit) -> Basis:
