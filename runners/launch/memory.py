@@ -19,7 +19,7 @@ _STATES: Final = {"cpu": 6.4, "cuda": 4.0}
 """Copies of a trained weight: itself, its gradient and Adam's two moments, all in fp32. On a CPU, what the optimiser
 and saving take for a moment counts too; there the number is measured."""
 _LIVE: Final = 2.5
-"""Inputs and outputs of the largest layer that a pass without gradients holds at a time; measured with residual nets."""
+"""Inputs and outputs of the largest layer that a pass without gradients holds; measured with residual networks."""
 _KEPT_PER_WORD: Final = 10
 """Numbers of the embedding's width that a text encoder keeps for each word of a caption until the backward pass."""
 _EVALUATED: Final = 64
