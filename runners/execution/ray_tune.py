@@ -24,7 +24,7 @@ MAX_PENDING = 200
 class _Leave(BaseException):
     """Leaves Tune, which would clean up after an `Exception` and wait for what is lost."""
 
-    def __init__(self, error: GoalError) -> None:
+    def __init__(self, error: GoalError | OSError) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -86,7 +86,7 @@ class RayUnits(RaySession):
                     watch.step()
             except LookupError:
                 raise _Leave(RayLostError(f"Ray has no machine left to train on; {AGAIN}")) from None
-            except GoalError as error:
+            except (GoalError, OSError) as error:
                 raise _Leave(error) from None
 
         # Tune must write its bookkeeping somewhere; nothing reads it.

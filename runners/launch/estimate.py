@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from goal_core.atomic import DamagedError
 from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches, published_counts
 from goal_core.models.config import ModelConfig
 from runners.launch.calibration import NUM_WORDS
@@ -73,7 +75,10 @@ def sweep_prices(
     scale: dict[str, float] = {}
     for trainings in sweep.by_stage:
         done = [one for one in trainings if statuses[one].state == "done"]
-        taken = [_taken(sweep, one, statuses[one]) for one in done[:: -(-len(done) // _LOOKED_AT) or 1]]
+        taken = []
+        for one in done[:: -(-len(done) // _LOOKED_AT) or 1]:
+            with suppress(OSError, DamagedError):  # a price is no reason to stop
+                taken.append(_taken(sweep, one, statuses[one]))
         # A cell takes its part of a unit with as many cells as its own had.
         priced = [prices.shape(Unit(trainings=(one,) * side)) / side for _, side, one in taken]
         if sum(priced):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from runners.execution.worker import UnitJob
 from runners.launch.devices import Devices
@@ -66,6 +67,8 @@ class Supply:
         todo, config = self._plan.startable(self._sweep.trainings, ahead=True), self._sweep.config
         if not todo:
             return
+        if self._share is not None:
+            devices = replace(devices, count=devices.count * self._share[1])  # the other launches have as many
         choice = choose(todo, config, prices, devices)
         self._prices, self._auto = prices, choice.packing.limits
         for line in choice.lines(config):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from rich.console import Console
 
 from goal_core.training import TrainingFailed
 from runners.execution.worker import UnitJob
+from runners.launch.devices import Devices
 from runners.launch.launcher import Launcher
 from runners.launch.live import LiveView
 from runners.launch.plan import LaunchOptions, LaunchPlan
@@ -129,3 +133,35 @@ def test_a_launch_continues_both_stages_at_once(tmp_path: Path) -> None:
         ("frozen", ["con/con", "lin/nca"]),
         ("finetune", ["sig/cir", "sig-ms/cir"]),
     ]
+
+
+def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Devices] = []
+
+    def noted(todo: object, config: object, prices: object, devices: Devices) -> object:
+        seen.append(devices)
+        limits = {"frozen": 1, "finetune": 3}
+        schedule = SimpleNamespace(end_s=1.0, work_s=1.0)
+        packing = SimpleNamespace(limits=limits, units=[1] * 9, schedule=schedule)
+        return SimpleNamespace(packing=packing, lines=lambda config: ["why"])
+
+    monkeypatch.setattr("runners.launch.supply.choose", noted)
+    monkeypatch.setattr("runners.launch.supply.epoch_prices", lambda *arguments: {})
+    prices: Any = SimpleNamespace(seconds=lambda unit: float("ci" in unit.trainings[0].cell.objective.name))
+    for share, count in ((None, 5), ((1, 4), 20)):
+        settings = "execution={sharing: trunk, cells_per_unit: auto}"
+        launch = Launch(tmp_path / str(count), settings, options=LaunchOptions(share=share))
+        supply = launch.launcher._supply
+        for training in supply.under_way:
+            supply.take_back(training)
+        assert names(launch.first) == [("frozen", ["con/con", "lin/nca", "sig/cir", "sig-ms/cir"])]
+        supply.fit_to(Devices(count=5, kind="core"), prices)
+        assert seen[-1].count == count
+        assert launch.plan.progress.pace.lanes == min(count, 9)
+        jobs = supply.round()
+        assert [len(job.unit.trainings) for job in jobs] == [1] * 4
+        first = min(jobs, key=lambda job: job.rank)
+        # What takes longest starts first, but launches that share keep to their own parts.
+        assert names([first]) == [("frozen", ["con/con" if share else "sig/cir"])]
