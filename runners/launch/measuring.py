@@ -25,7 +25,7 @@ from sweeps import Training, Unit, pack
 
 STEPS: Final = 12
 """Steps that each unit trains, the first of which is not counted."""
-FEW: Final = 2
+FEW: Final = 3
 """Cells of the larger unit in a stage that trains the backbone, where each cell adds the same."""
 
 
