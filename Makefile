@@ -47,6 +47,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/verification.py
 	$(BIN)/python benchmarks/orchestration.py
+	$(BIN)/python benchmarks/packing.py
 
 clean:
 	rm -rf $(VENV) goal-sweep-store

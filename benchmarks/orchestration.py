@@ -142,6 +142,7 @@ class SimulatedActors:
         if tracked_actor not in self._machines:
             self._waiting = deque(entry for entry in self._waiting if entry[0] != tracked_actor)
             return False
+        self._tasks = deque(task for task in self._tasks if task[0] != tracked_actor)
         self._free.append(self._machines.pop(tracked_actor))
         del self._configs[tracked_actor], self._live_actors_to_ray_actors_resources[tracked_actor]
         if tracked_actor._on_stop:
@@ -200,6 +201,8 @@ def measure(trainings: int, machines: int, profile: bool) -> None:
         number = len(sweep.trainings)
         tune_controller.RayActorManager = cluster.actors
         ray_tune._machines = lambda: cluster.machines
+        ray_tune.RayUnits._most_pending = ray_tune.MAX_PENDING  # type: ignore[assignment, method-assign]  # a cluster
+        launching.sweep_prices = lambda sweep: None  # type: ignore[assignment, return-value]  # there are no data to price
         launching.SweepTracking = NoTracking  # type: ignore[misc, assignment]
         OpenedSweep.check_trainable = lambda self: None  # type: ignore[method-assign]
         console = Console(file=io.StringIO(), width=120)

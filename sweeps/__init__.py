@@ -18,7 +18,7 @@ from sweeps.reading import (
     load_sweep,
 )
 from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
-from sweeps.units import Unit, pack
+from sweeps.units import Unit, pack, pack_chain
 
 __all__ = [
     "STAGE_ORDER",
@@ -49,5 +49,6 @@ __all__ = [
     "load_for_cluster",
     "load_sweep",
     "pack",
+    "pack_chain",
     "to_mapping",
 ]

@@ -36,8 +36,9 @@ _NOT_OF_THE_DATA = frozenset(
 )
 """Data settings that are not hashed, because the data fingerprint covers what they select. All others count."""
 
-_NOT_OF_THE_STAGE = frozenset({"checkpoint_every", "collapse_patience"})
-"""Stage settings that are not hashed: they say when to save and when to give up, and cannot change a result."""
+_NOT_OF_THE_STAGE = frozenset({"checkpoint_every", "collapse_patience", "sharing", "cells_per_unit"})
+"""Stage settings that are not hashed: they say when to save, when to give up, and which cells run side by side, and
+cannot change a result."""
 
 _NEUTRAL = {
     **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -158,20 +158,31 @@ class ExecutionConfig:
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
-    sharing: Sharing = "none"
+    sharing: Sharing = "auto"
     """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features;
     `heads`: in the stage `frozen` their heads also run as one, which needs framework vsepp and is equal but for
     rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
-    cells_per_unit: int = 0
-    """Largest number of cells in a unit; 0 means no limit. Needs another sharing than `none`."""
+    cells_per_unit: int | Literal["auto"] = "auto"
+    """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
+    earliest on the devices at hand (docs/planning.md). A number above 1 needs another sharing than `none`."""
+
+    def sharing_of(self, stage: StageConfig) -> Sharing:
+        """How a stage's cells share a device: its own setting, or else this one."""
+        return self.sharing if stage.sharing == "inherit" else stage.sharing
+
+    def limit_of(self, stage: StageConfig) -> int | Literal["auto"]:
+        """The largest number of a stage's cells in a unit: its own setting, or else this one."""
+        return self.cells_per_unit if stage.cells_per_unit == "inherit" else stage.cells_per_unit
 
     def __post_init__(self) -> None:
         """Check the limit, and that sharing is on where a limit is set."""
+        if self.cells_per_unit == "auto":
+            return
         if self.cells_per_unit < 0:
-            raise ConfigError(f"cells_per_unit must be 0 (no limit) or more, got {self.cells_per_unit}")
+            raise ConfigError(f"cells_per_unit must be 0 (no limit) or more, or auto, got {self.cells_per_unit}")
         if self.sharing == "none" and self.cells_per_unit > 1:
             raise ConfigError(
-                f"cells_per_unit={self.cells_per_unit} needs sharing: trunk; without it a unit is one cell"
+                f"cells_per_unit={self.cells_per_unit} needs another sharing than none, with which a unit is one cell"
             )
 
 
@@ -252,23 +263,23 @@ class SweepConfig:
             problems += [f"model: {text}" for text in failures(partial(framework.check, model, self.data))]
         problems += unused(self.model, framework.uses)
         if self.execution.sharing == "heads":
-            problems += self._stack_problems()
+            problems += self._stack_problems("execution.sharing", self.stages)
         for index, stage in enumerate(self.stages):
             problems += self._stage_problems(f"stages.{index}", stage)
         refuse(problems)
 
-    def _stack_problems(self) -> list[str]:
-        """Why the heads of this sweep's cells cannot run as one."""
+    def _stack_problems(self, key: str, stages: Sequence[StageConfig]) -> list[str]:
+        """Why the heads of this sweep's cells cannot run as one in any of some stages."""
         able = [name for name, framework in FRAMEWORKS.items() if framework.stacks_heads]
         if self.model.framework not in able:
             needed = f"framework {', '.join(able)}, got {self.model.framework}"
-        elif not any(stage.shares_backbone for stage in self.stages):
+        elif not any(stage.shares_backbone for stage in stages):
             needed = "a stage frozen with bn_mode frozen_eval"
         elif self.precision == "fp16":
             needed = "precision fp32 or bf16, got fp16"
         else:
             return []
-        return [f"execution.sharing: heads needs {needed}; with `auto` every stage takes what it can"]
+        return [f"{key}: heads needs {needed}; with `auto` every stage takes what it can"]
 
     def _stage_problems(self, key: str, stage: StageConfig) -> list[str]:
         """What a stage asks for and this model or this data cannot give."""
@@ -278,6 +289,11 @@ class SweepConfig:
                 f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features; "
                 "leave this stage out"
             )
+        if stage.sharing == "heads":
+            problems += self._stack_problems(f"{key}.sharing", [stage])
+        limit = stage.cells_per_unit
+        if self.execution.sharing_of(stage) == "none" and isinstance(limit, int) and limit > 1:
+            problems.append(f"{key}.cells_per_unit: {limit} needs another sharing than none")
         if stage.bn_mode == "legacy_quirk" and self.model.framework != "vsepp":
             problems.append(f"{key}.bn_mode: legacy_quirk needs framework vsepp, got {self.model.framework}")
         elif stage.bn_mode == "legacy_quirk" and self.data.format == "precomp":

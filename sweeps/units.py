@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from goal_core.training.config import StageConfig
 from sweeps.cells import Training
-from sweeps.identity import canonical_json, to_mapping
 from sweeps.schema import ExecutionConfig
 
 
@@ -33,33 +32,66 @@ class Unit:
         return f"{first.cell.model.backbone.name} seed {first.cell.seed} ({self.stage.name}), {count} objectives"
 
 
-def pack(trainings: Iterable[Training], execution: ExecutionConfig) -> list[Unit]:
+def pack(
+    trainings: Iterable[Training], execution: ExecutionConfig, auto: Mapping[str, int] | None = None
+) -> list[Unit]:
     """Pack trainings into units.
 
     Unless `sharing` is `none`, trainings of a stage that differ only in their objective share as few units as
-    `cells_per_unit` allows. The sizes of these units differ by at most one: 15 cells with a limit of 8 give 8 + 7.
-    In a stage that trains the backbone, they share the decoded batches, but each keeps its own backbone in memory.
+    `cells_per_unit` allows. Both are settings of the stage, or else of the sweep. The sizes of these units differ by at
+    most one: 15 cells with a limit of 8 give 8 + 7. In a stage that trains the backbone, they share the decoded
+    batches, but each keeps its own backbone in memory.
 
     Args:
         trainings: the trainings still to do, any subset of a sweep's.
         execution: sharing and its limit.
+        auto: the limit of each stage whose `cells_per_unit` is `auto`, by the stage's name; others have none.
 
     Returns:
         The units, in the order of their first trainings. Every training is in exactly one.
     """
-    groups: dict[str, list[Training]] = {}
+    groups: dict[Hashable, list[Training]] = {}
     for training in trainings:
-        groups.setdefault(_trunk(training) if execution.sharing != "none" else training.key, []).append(training)
+        alone = execution.sharing_of(training.stage) == "none"
+        groups.setdefault(training.key if alone else _trunk(training), []).append(training)
+    limits = {stage: _limit(stage, execution, auto or {}) for stage in {group[0].stage for group in groups.values()}}
     return [
-        Unit(trainings=tuple(part)) for group in groups.values() for part in _balanced(group, execution.cells_per_unit)
+        Unit(trainings=tuple(part)) for group in groups.values() for part in _balanced(group, limits[group[0].stage])
     ]
 
 
-def _trunk(training: Training) -> str:
-    """What trainings must have in common to share a trunk, as canonical JSON."""
+def pack_chain(
+    trainings: Iterable[Training], execution: ExecutionConfig, auto: Mapping[str, int] | None = None
+) -> list[tuple[Unit, int | None]]:
+    """Pack trainings of several stages as a launch does, which packs what follows a unit when the unit has ended.
+
+    Args:
+        trainings: the trainings still to do, any subset of a sweep's.
+        execution: sharing and its limit.
+        auto: as of `pack`.
+
+    Returns:
+        The units, each with the number of the unit that it follows: its place in this list. None can start at once.
+    """
+    left = dict.fromkeys(trainings)
+    later = {training.before: training for training in left if training.before in left}
+    first = pack([training for training in left if training.before not in left], execution, auto)
+    units: list[tuple[Unit, int | None]] = [(unit, None) for unit in first]
+    for number, (unit, _) in enumerate(units):  # which grows meanwhile
+        follow = [later[training] for training in unit.trainings if training in later]
+        units.extend((one, number) for one in pack(follow, execution, auto))
+    return units
+
+
+def _limit(stage: StageConfig, execution: ExecutionConfig, auto: Mapping[str, int]) -> int:
+    limit = execution.limit_of(stage)
+    return auto.get(stage.name, 0) if limit == "auto" else limit
+
+
+def _trunk(training: Training) -> Hashable:
+    """What trainings must have in common to share a trunk."""
     cell = training.cell
-    shared = [cell.data, cell.model, cell.seed, training.stages, training.precision]
-    return canonical_json(to_mapping(shared))
+    return cell.data, cell.model, cell.seed, training.stages, training.precision
 
 
 def _balanced(trainings: Sequence[Training], limit: int) -> list[Sequence[Training]]:

@@ -68,6 +68,12 @@ class StageConfig:
     negatives as near as the positives), or when no query of the split it selects on ever has its match among the first
     ten; 0: never."""
 
+    sharing: Sharing | Literal["inherit"] = "inherit"
+    """How this stage's cells share a device, as `execution.sharing`, which `inherit` keeps. Affects speed and memory,
+    never a result."""
+    cells_per_unit: int | Literal["auto", "inherit"] = "inherit"
+    """Largest number of this stage's cells in a unit, as `execution.cells_per_unit`."""
+
     @property
     def shares_backbone(self) -> bool:
         """Whether cells side by side can share one backbone, because no step changes it."""
@@ -83,6 +89,8 @@ class StageConfig:
         problems = []
         if self.epochs < 1:
             problems.append(f"epochs must be at least 1, got {self.epochs}")
+        if isinstance(self.cells_per_unit, int) and self.cells_per_unit < 0:
+            problems.append(f"cells_per_unit must be 0 (no limit) or more, got {self.cells_per_unit}")
         if not self.lr > 0:
             problems.append(f"lr must be above 0, got {self.lr}")
         if self.batch_size < 2:

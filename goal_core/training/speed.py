@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,14 @@ class UnitSpeed:
 
     step_s: float
     """One optimiser step of every cell, including making the batch."""
+    warm_step_s: float
+    """The same in a warm-up epoch, whose loss costs less or more; equal to `step_s` in a stage without one."""
     eval_image_s: float
     """Evaluating one image with its captions in every cell."""
     feature_image_s: float
     """One image's pass through the shared frozen backbone; 0 where training does not compute features beforehand."""
+    epoch_s: float
+    """Closing an epoch in every cell, without evaluation: above all saving its state and its best weights."""
 
 
 def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSpeed:
@@ -48,13 +52,17 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     Args:
         unit: the unit.
         dataset: its data; only the first images are read.
-        steps: optimiser steps, at least 2. The first is not counted, because it includes warming up.
+        steps: optimiser steps of an epoch, at least 2. The first is not counted, because it includes warming up. A
+            stage that begins with warm-up epochs is measured for two epochs.
 
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs, or a cell fails.
     """
     use_device(unit)
-    stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=())
+    warm = min(1, unit.stage.warmup_epochs)
+    stage = replace(
+        unit.stage, epochs=1 + warm, warmup_epochs=warm, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val"
+    )
     trainings = tuple(replace(training, init=None) for training in unit.trainings)
     unit = replace(unit, trainings=trainings, stage=stage, cache=None)
     small = _beginning(dataset, steps * stage.batch_size)
@@ -62,12 +70,16 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     clock = _Clock()
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
         train_unit(unit, {plan.key: ScratchFiles(Path(scratch) / plan.key) for plan in trainings}, clock, small)
-    if len(clock.steps) < 2 or not clock.eval_s:
+    epochs = [epoch for epoch in clock.epochs if len(epoch.steps) > 1 and epoch.eval_s]
+    if len(epochs) < stage.epochs:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
+    first, last = epochs[0], epochs[-1]
     return UnitSpeed(
-        step_s=(clock.steps[-1] - clock.steps[0]) / (len(clock.steps) - 1),
-        eval_image_s=sum(clock.eval_s) / small.splits["val"].num_images,
+        step_s=last.step_s,
+        warm_step_s=first.step_s,
+        eval_image_s=last.eval_s / small.splits["val"].num_images,
         feature_image_s=feature_image_s,
+        epoch_s=max(0.0, last.closed - last.steps[-1] - last.eval_s),
     )
 
 
@@ -89,22 +101,41 @@ def _feature_seconds(unit: UnitPlan, dataset: Dataset) -> float:
     return (time.perf_counter() - began) / train.num_images if trunk.computes_features_once() else 0.0
 
 
+@dataclass(slots=True)
+class _Epoch:
+    """What a clock notes of an epoch, in seconds of the clock."""
+
+    steps: list[float] = field(default_factory=list)
+    """When each step ended."""
+    eval_s: float = 0.0
+    """How long evaluating every cell took."""
+    closed: float = 0.0
+    """When every cell was evaluated and saved."""
+
+    @property
+    def step_s(self) -> float:
+        """Seconds from one step to the next."""
+        return (self.steps[-1] - self.steps[0]) / (len(self.steps) - 1)
+
+
 class _Clock(Listener):
-    """Notes when steps end, and how long each cell's evaluation took."""
+    """Notes when steps and epochs end, and how long each cell's evaluation took."""
 
     def __init__(self) -> None:
-        self.steps: list[float] = []
-        self.eval_s: list[float] = []
+        self.epochs = [_Epoch()]
         self.reason = ""
 
     def step(self) -> None:
-        self.steps.append(time.perf_counter())
+        self.epochs[-1].steps.append(time.perf_counter())
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
+        done = [event for event in events if isinstance(event, EpochDone)]
+        if done:
+            self.epochs[-1].eval_s = sum(event.record["metrics"]["time/val_s"] for event in done)
+            self.epochs[-1].closed = time.perf_counter()
+            self.epochs.append(_Epoch())
         for event in events:
-            if isinstance(event, EpochDone):
-                self.eval_s.append(event.record["metrics"]["time/val_s"])
-            elif isinstance(event, TrainingFailed):
+            if isinstance(event, TrainingFailed):
                 self.reason = event.reason
 
 

@@ -22,6 +22,7 @@ from runners.cli.checkpoints import checkpoints
 from runners.cli.data import data
 from runners.cli.launch import launching
 from runners.cli.objectives import listing
+from runners.cli.plan import planning
 from runners.cli.results import results
 from runners.cli.submit import submitting
 from runners.cli.ui import page
@@ -32,7 +33,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for group in (launching, submitting, results, page, listing, checkpoints):
+for group in (launching, planning, submitting, results, page, listing, checkpoints):
     app.add_typer(group)
 app.add_typer(data, name="data")
 _USAGE, _BUG = 2, 70

@@ -1,4 +1,4 @@
-"""The commands that run and watch a sweep: `launch`, `plan`, `validate`, `status`, `logs`."""
+"""The commands that run and watch a sweep: `launch`, `validate`, `status`, `logs`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.table import Table
 
 from goal_core.errors import ConfigError, GoalError
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
+from runners.cli.plan import show_plan
 from runners.cli.submit import Site, show_job_log, submissions_of
 
 if TYPE_CHECKING:
-    from runners.launch.estimate import Basis, StagePlan
     from runners.launch.launcher import LaunchOutcome
     from runners.launch.opened_sweep import OpenedSweep
     from runners.launch.plan import LaunchOptions
     from runners.launch.stopping import StopSignals
     from runners.store import TrainingFolder
-    from sweeps import Cell, SweepConfig
+    from sweeps import Cell
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -81,7 +79,7 @@ def launch(
     if dry_run:
         opened = arguments.open()
         opened.check_trainable()
-        _print_plan(opened)
+        show_plan(opened)
         return
     failed: Literal["keep", "retry", "only"] = "retry" if retry_failed else "only" if only_failed else "keep"
     part = _share(share, repeats=retry_failed or only_failed or force)
@@ -161,91 +159,6 @@ def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArgument
         print(f"error: no report: {error}; afterwards: {again}", file=sys.stderr)
         return
     console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}", soft_wrap=True)
-
-
-@launching.command()
-def plan(
-    sweep: Sweep,
-    set_: Set = None,
-    store: StoreDir = None,
-    measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Train a few steps to estimate the time of stages that have never run."),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show the cells, units, steps, disk space and time of each stage before anything runs.
-
-    If COCO or Flickr30K is not on this machine, its published size is used.
-
-    Example: goal-sweep plan emoji_vsepp.yaml --measure
-    """
-    from runners.launch.estimate import absent_but_published, plan_published
-    from sweeps import load_sweep
-
-    arguments = SweepArguments(sweep, set_, store)
-    config = load_sweep(sweep, arguments.overrides)
-    splits = absent_but_published(config)
-    if splits is not None and not measure:
-        data = f"not on this machine; planned from its published size, {splits['train']} to train on"
-        _print_stages(config, plan_published(config, splits), data, as_json=as_json)
-        return
-    opened = arguments.open()
-    if measure:
-        opened.check_trainable()
-    _print_plan(opened, as_json=as_json, measure=measure)
-
-
-def _print_plan(sweep: OpenedSweep, *, as_json: bool = False, measure: bool = False) -> None:
-    from runners.launch.estimate import plan_stages
-
-    _print_stages(sweep.config, plan_stages(sweep, measure=measure), sweep.data_fingerprint, as_json=as_json)
-
-
-def _print_stages(config: SweepConfig, stages: list[StagePlan], data: str, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps([asdict(stage) for stage in stages], indent=2))
-        return
-    console.print(
-        f"{config.name}: {stages[0].cells} cells = {_count(len(config.model.backbones), 'backbone')} x "
-        f"{_count(len(config.seeds), 'seed')} x {_count(len(config.objectives.names), 'objective')}; data {data}",
-        soft_wrap=True,
-    )
-    table = Table(box=None)
-    for column in ("stage", "cells", "done", "units", "steps/epoch", "steps", "disk MB", "device hours"):
-        table.add_column(column, justify="left" if column == "stage" else "right")
-    for stage in stages:
-        disk = _estimate(stage.disk_mb, stage.disk_from, 0)
-        hours = _estimate(stage.hours, stage.hours_from, 2)
-        counts = [f"{count:,}" for count in (stage.cells, stage.done, stage.units, stage.steps_per_epoch, stage.steps)]
-        table.add_row(stage.name, *counts, disk, hours)
-    console.print(table)
-    for line in _explanations(config, stages):
-        console.print(line, soft_wrap=True)
-
-
-def _estimate(number: float | None, basis: Basis | None, digits: int) -> str:
-    """Write a number to so many digits; `~` and two significant digits say that it rests on the calibration."""
-    if number is None:
-        return "--"
-    if basis != "calibration":
-        return f"{number:,.{digits}f}"
-    return f"~{float(f'{number:.2g}'):,.{0 if number >= 10 else digits}f}"
-
-
-def _explanations(config: SweepConfig, stages: list[StagePlan]) -> Iterator[str]:
-    from runners.launch.calibration import DEVICES, FACTOR
-
-    if any("calibration" in (stage.disk_from, stage.hours_from) and stage.done < stage.cells for stage in stages):
-        device = DEVICES["cuda" if config.resources.gpus else "cpu"].name
-        yield f"~ not measured here: a calibration for {device}, right within a factor of about {FACTOR}"
-        yield "  (docs/planning.md); --measure trains a few steps on this machine instead"
-    if any(stage.hours is None for stage in stages):
-        yield "-- unknown: the calibration lacks the backbone; --measure trains a few steps to estimate it"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @launching.command()

@@ -81,6 +81,8 @@ class RaySession:
         self.address, self.resources, self._before_restart = address, resources, before_restart
         self.wait, self._ship_code = wait, ship_code
         self._avoided: AvoidedMachines | None = None
+        self.grows = False
+        """Whether the cluster adds machines by itself; known once it is joined."""
 
     def __enter__(self) -> Self:
         """Start or join Ray, and check that a unit may fit.
@@ -164,8 +166,8 @@ class RaySession:
             status = _internal_kv_get("__autoscaling_status")
             place = ray._raylet.GCS_AUTOSCALER_STATE_NAMESPACE
             second = _internal_kv_get(ray._raylet.GCS_AUTOSCALER_V2_ENABLED_KEY, namespace=place)
-        grows = has_autoscaler(status, second == b"1")
-        check_possible(machines, self.resources, grows=grows, wait=self.wait)
+        self.grows = has_autoscaler(status, second == b"1")
+        check_possible(machines, self.resources, grows=self.grows, wait=self.wait)
 
     def avoided(self, say: Callable[[str], None]) -> AvoidedMachines:
         """The machines that this session leaves alone."""

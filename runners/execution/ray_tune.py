@@ -24,7 +24,7 @@ MAX_PENDING = 200
 class _Leave(BaseException):
     """Leaves Tune, which would clean up after an `Exception` and wait for what is lost."""
 
-    def __init__(self, error: GoalError) -> None:
+    def __init__(self, error: GoalError | OSError) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -32,12 +32,16 @@ class _Leave(BaseException):
 class RayUnits(RaySession):
     """A running Ray that trains units."""
 
+    def machines(self) -> list[Machine]:
+        """The machines alive."""
+        return _machines()
+
     def run(self, jobs: Sequence[UnitJob], observer: UnitObserver) -> None:
-        """Train units, and return when each of them is done or given up, or the observer stops them.
+        """Train units and those that follow them, until each is done or given up, or the observer stops them.
 
         Args:
-            jobs: the units; Tune starts them in this order, as resources allow.
-            observer: receives starts, events and losses.
+            jobs: the units that can start at once. Those of the lowest rank start first, as resources allow.
+            observer: receives starts, events and losses, and gives the units that follow one that has ended.
 
         Raises:
             RayLostError: Ray has no machine left, for which Tune itself would wait forever, or Ray failed.
@@ -53,12 +57,17 @@ class RayUnits(RaySession):
             wait=self.wait,
             avoided=self.avoided(observer.note),
         )
-        while left := [unit for unit in range(len(jobs)) if unit not in watch.finished]:
-            self._run(jobs, left, watch, observer)
+        while not watch.line.is_over:
+            self._run(watch, observer)
             if observer.stopping or not watch.is_stuck:
                 return
 
-    def _run(self, jobs: Sequence[UnitJob], left: Sequence[int], watch: UnitWatch, observer: UnitObserver) -> None:
+    @property
+    def _most_pending(self) -> int:
+        """A machine that will not grow needs no more than it can start at once; each unit has a core."""
+        return (os.cpu_count() or 1) if self.address is None else MAX_PENDING
+
+    def _run(self, watch: UnitWatch, observer: UnitObserver) -> None:
         """Run units until all have ended, or those that wait must begin anew."""
         os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", str(MAX_PENDING))
         from ray import tune
@@ -66,17 +75,18 @@ class RayUnits(RaySession):
 
         from runners.execution import tune_parts
 
-        watch.is_stuck = False
+        watch.restart()
 
         def check() -> None:
             try:
+                watch.line.feed()
                 if self.watch.lost:
                     raise RayLostError(f"{HEAD_LOST}; {AGAIN}")
                 if self.watch.answers_lately:
                     watch.step()
             except LookupError:
                 raise _Leave(RayLostError(f"Ray has no machine left to train on; {AGAIN}")) from None
-            except GoalError as error:
+            except (GoalError, OSError) as error:
                 raise _Leave(error) from None
 
         # Tune must write its bookkeeping somewhere; nothing reads it.
@@ -84,8 +94,8 @@ class RayUnits(RaySession):
             tuner = tune.Tuner(
                 tune.with_resources(train_trial, tune_parts.request(self.resources, ())),
                 tune_config=tune.TuneConfig(
-                    num_samples=len(left),
-                    search_alg=tune_parts.UnitQueue(jobs, left, elsewhere=self.address is not None),
+                    num_samples=-1,  # the queue says when it is over
+                    search_alg=tune_parts.UnitQueue(watch, elsewhere=self.address is not None, most=self._most_pending),
                     scheduler=tune_parts.UnitOrder(watch, self.resources),
                     trial_name_creator=_trial_name,
                     trial_dirname_creator=_trial_name,

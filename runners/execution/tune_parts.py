@@ -24,7 +24,6 @@ from ray.util.placement_group import placement_group
 
 from runners.execution.capacity import Resources
 from runners.execution.unit_watch import UnitWatch
-from runners.execution.worker import UnitJob
 
 _NODE_ID = "ray.io/node-id"
 """The label that Ray gives to each machine."""
@@ -35,21 +34,27 @@ _IDLE_S = 0.1
 class UnitQueue(Searcher):  # type: ignore[misc]  # ray is not typed
     """Gives Tune one unit after the other, each with a reference to its own job.
 
+    It lets Tune wait while units run that others may follow.
+
     Args:
-        jobs: all units of the round.
-        left: the numbers of those to run.
+        watch: has the line of the units.
         elsewhere: whether other machines may train a unit that one cannot.
+        most: units that may ask for room at the same time. The others stay in line, where a unit of a lower rank can
+            still overtake them.
     """
 
-    def __init__(self, jobs: Sequence[UnitJob], left: Sequence[int], *, elsewhere: bool) -> None:
+    def __init__(self, watch: UnitWatch, *, elsewhere: bool, most: int) -> None:
         super().__init__()
-        self._jobs, self._left, self._elsewhere = jobs, list(reversed(left)), elsewhere
+        self._watch, self._elsewhere, self._most = watch, elsewhere, most
 
     def suggest(self, trial_id: str) -> Any:
-        if not self._left:
+        line = self._watch.line
+        if line.is_over:
             return Searcher.FINISHED
-        unit = self._left.pop()
-        return {"unit": unit, "job": ray.put(self._jobs[unit]), "elsewhere": self._elsewhere}
+        unit = line.take() if self._watch.num_pending < self._most else None
+        if unit is None:
+            return None
+        return {"unit": unit, "job": ray.put(line.jobs[unit]), "elsewhere": self._elsewhere}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         pass

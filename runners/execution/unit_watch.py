@@ -15,6 +15,7 @@ from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import CapacityWatch, Machine, Resources
 from runners.execution.deaths import Death, Deaths, read_death
 from runners.execution.signs_of_life import SignsOfLife, count_attempts
+from runners.execution.unit_line import UnitLine
 from runners.execution.worker import UnitJob
 from runners.store import Store, end_attempt, forgive
 
@@ -35,6 +36,9 @@ class UnitObserver(Protocol):
 
     def ended(self, job: UnitJob) -> None:
         """Called when a unit's worker has ended, however it ended."""
+
+    def finished(self, job: UnitJob) -> Sequence[UnitJob]:
+        """Called when a unit needs no further start. Returns the units that can start because of that."""
 
     def step(self) -> None:
         """Called several times a second, in the main thread. Signal handlers set here stay in place."""
@@ -69,8 +73,8 @@ class UnitWatch:
     """Follows the units of one round.
 
     Args:
-        jobs: the units.
-        observer: receives starts, events and losses.
+        jobs: the units that can start at once.
+        observer: receives starts, events and losses, and gives the units that follow.
         need: the resources of a unit.
         list_machines: asks Ray for the machines alive.
         is_cluster: whether machines may come and go.
@@ -91,7 +95,8 @@ class UnitWatch:
         avoided: AvoidedMachines | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._jobs, self._observer, self._need, self._list_machines = jobs, observer, need, list_machines
+        self.line = UnitLine(jobs, lambda job: observer.finished(job))
+        self._observer, self._need, self._list_machines = observer, need, list_machines
         self._is_cluster, self._clock = is_cluster, clock
         self._signs = SignsOfLife(observer.note, clock)
         self._deaths = Deaths()
@@ -103,10 +108,19 @@ class UnitWatch:
         self._asked: dict[int, frozenset[str]] = {}
         """The machines that each unit that waits or runs must not start on."""
         self._looked = clock() - LOOK_S
-        self.finished: set[int] = set()
-        """Units that need no further start in this round."""
         self.is_stuck = False
         """Whether every unit that waits must not start on any of the machines that are left; then begin anew."""
+
+    def restart(self) -> None:
+        """Let the units that have not ended wait for a start again."""
+        self.is_stuck = False
+        self._asked.clear()
+        self.line.restart()
+
+    @property
+    def num_pending(self) -> int:
+        """How many units have asked for room and do not run yet."""
+        return len(self._asked.keys() - self._runs.keys())
 
     def avoid(self, unit: int) -> tuple[str, ...]:
         """The ids of the machines that a unit must not start on. Call this for each start."""
@@ -119,7 +133,7 @@ class UnitWatch:
 
     def started(self, unit: int) -> None:
         """A worker has started for a unit."""
-        job = self._jobs[unit]
+        job = self.line.jobs[unit]
         self._signs.begin(job)
         self._runs[unit] = _Run(count_attempts(job))
         self._observer.started(job)
@@ -146,7 +160,7 @@ class UnitWatch:
         if run and run.failures and not run.epochs and self._is_cluster:
             self._forgive(run.machine, self._avoided.failed(run.machine, unit, run.failures[-1]))
         self._end(unit)
-        self.finished.add(unit)
+        self.line.finish(unit)
 
     def died(self, unit: int, text: str) -> float:
         """A unit's worker has died, and the unit starts again. Returns the seconds to wait before.
@@ -155,7 +169,7 @@ class UnitWatch:
             unit: its number.
             text: the error, as Ray Tune keeps it.
         """
-        death, job = read_death(text), self._jobs[unit]
+        death, job = read_death(text), self.line.jobs[unit]
         run = self._runs.get(unit) or _Run(count_attempts(job))
         run.machine = run.machine or next((one.id for one in self._avoided.machines if one.id in death.ids), "")
         neighbours = sum(other.machine == run.machine for number, other in self._runs.items() if number != unit)
@@ -180,8 +194,8 @@ class UnitWatch:
     def given_up(self, unit: int, text: str) -> None:
         """A unit's worker has died for the last time."""
         self._end(unit)
-        self.finished.add(unit)
-        self._observer.given_up(self._jobs[unit], read_death(text).line)
+        self.line.finish(unit)
+        self._observer.given_up(self.line.jobs[unit], read_death(text).line)
 
     def step(self) -> None:
         """Look at the signs of life and at the machines.
@@ -211,12 +225,12 @@ class UnitWatch:
     def _end(self, unit: int) -> None:
         self._runs.pop(unit, None)
         self._asked.pop(unit, None)
-        self._signs.end(self._jobs[unit])
-        self._observer.ended(self._jobs[unit])
+        self._signs.end(self.line.jobs[unit])
+        self._observer.ended(self.line.jobs[unit])
 
     def _forgive(self, machine: str, units: Iterable[int]) -> None:
         for unit in units:
-            job = self._jobs[unit]
+            job = self.line.jobs[unit]
             for training in job.unit.trainings:
                 with suppress(OSError, DamagedError, GoalError):
                     forgive(Store(job.store).folder(training), job.launch_id, machine)

@@ -70,6 +70,8 @@ class UnitJob:
     """Number of charged attempts allowed for each training, including those of earlier launches."""
     watchdog: int
     """Seconds without a sign of life after which the unit counts as hung; 0 disables the check."""
+    rank: tuple[int, float] = (0, 0.0)
+    """Units start in the order of their ranks, as far as they wait for a device."""
     shares: bool = False
     """Whether other launches may train units of the same sweep. One that another holds is then left to it whole."""
 

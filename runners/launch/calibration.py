@@ -4,6 +4,7 @@ Seconds of a forward pass on a GPU: timm's benchmark of an RTX 3090 in mixed pre
 (github.com/huggingface/pytorch-image-models, results/benchmark-infer-amp-nhwc-pt240-cu124-rtx3090.csv, commit
 aa4b5850). On a CPU: measured on one core of a 2.x GHz AMD EPYC server, fp32, torch 2.15. Sizes are timm's, without the
 classifier. `swin_mini_patch8_window4` and `test_resnet` are not in the benchmark; there they have `test_byobnet`'s.
+Memory: what autograd's hooks for saved tensors see, fp32, evaluation mode, torch 2.15.
 """
 
 from __future__ import annotations
@@ -25,23 +26,28 @@ class BackboneSpeed(NamedTuple):
     """Forward pass of one image on one CPU core, in milliseconds."""
     cuda_ms: float
     """The same on the GPU."""
+    kept_mb: float
+    """What autograd keeps of the forward pass of one image until the backward pass, in megabytes of fp32."""
+    passing_mb: float
+    """The largest input and output of a layer for one image, in megabytes of fp32: what a pass without gradients
+    holds."""
 
 
 BACKBONES: Final = {
-    "resnet18": BackboneSpeed(224, 11.18, 512, 46.7, 0.089),
-    "resnet50": BackboneSpeed(224, 23.51, 2048, 123.9, 0.268),
-    "resnet101": BackboneSpeed(224, 42.50, 2048, 190.1, 0.437),
-    "resnet152": BackboneSpeed(224, 58.14, 2048, 273.5, 0.623),
-    "resnext101_32x8d": BackboneSpeed(224, 86.74, 2048, 440.4, 0.838),
-    "vit_small_patch16_224": BackboneSpeed(224, 21.67, 384, 120.6, 0.217),
-    "vit_base_patch16_224": BackboneSpeed(224, 85.80, 768, 443.3, 0.636),
-    "swin_base_patch4_window7_224": BackboneSpeed(224, 86.74, 1024, 447.4, 1.133),
-    "swin_base_patch4_window12_384": BackboneSpeed(384, 86.88, 1024, 1471.1, 4.279),
-    "tf_efficientnet_lite0": BackboneSpeed(224, 3.37, 1280, 23.7, 0.120),
-    "test_byobnet": BackboneSpeed(160, 0.20, 256, 2.58, 0.0105),
-    "test_resnet": BackboneSpeed(160, 0.37, 96, 4.78, 0.0105),
-    "test_vit": BackboneSpeed(160, 0.31, 64, 1.56, 0.0097),
-    "swin_mini_patch8_window4": BackboneSpeed(64, 0.14, 64, 0.40, 0.0105),
+    "resnet18": BackboneSpeed(224, 11.18, 512, 46.7, 0.089, 22.18, 6.42),
+    "resnet50": BackboneSpeed(224, 23.51, 2048, 123.9, 0.268, 85.9, 6.42),
+    "resnet101": BackboneSpeed(224, 42.50, 2048, 190.1, 0.437, 126.84, 6.42),
+    "resnet152": BackboneSpeed(224, 58.14, 2048, 273.5, 0.623, 177.42, 6.42),
+    "resnext101_32x8d": BackboneSpeed(224, 86.74, 2048, 440.4, 0.838, 246.67, 12.85),
+    "vit_small_patch16_224": BackboneSpeed(224, 21.67, 384, 120.6, 0.217, 59.1, 2.42),
+    "vit_base_patch16_224": BackboneSpeed(224, 85.80, 768, 443.3, 0.636, 117.56, 4.84),
+    "swin_base_patch4_window7_224": BackboneSpeed(224, 86.74, 1024, 447.4, 1.133, 226.2, 12.85),
+    "swin_base_patch4_window12_384": BackboneSpeed(384, 86.88, 1024, 1471.1, 4.279, 773.31, 42.47),
+    "tf_efficientnet_lite0": BackboneSpeed(224, 3.37, 1280, 23.7, 0.120, 79.48, 9.63),
+    "test_byobnet": BackboneSpeed(160, 0.20, 256, 2.58, 0.0105, 3.9, 1.23),
+    "test_resnet": BackboneSpeed(160, 0.37, 96, 4.78, 0.0105, 5.96, 1.64),
+    "test_vit": BackboneSpeed(160, 0.31, 64, 1.56, 0.0097, 2.52, 0.33),
+    "swin_mini_patch8_window4": BackboneSpeed(64, 0.14, 64, 0.40, 0.0105, 0.49, 0.07),
 }
 """By timm's name without the tag of the weights."""
 

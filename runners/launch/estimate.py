@@ -1,30 +1,31 @@
-"""Estimate what a sweep will cost before anything runs: cells, units, steps, disk and time.
+"""Estimate what a sweep will cost before anything runs: cells, units, steps, disk, memory and time.
 
-Disk and time come from the finished trainings of a stage, or else from a calibration (`price`), or, on demand, from a
-few measured steps.
+The numbers come from the finished trainings of a stage, or else from a calibration (`price`), or, on demand, from a few
+measured steps.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-import goal_core.training
+from goal_core.atomic import DamagedError
 from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches, published_counts
+from goal_core.models.config import ModelConfig
 from runners.launch.calibration import NUM_WORDS
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.price import DataSize, device_hours, disk_mb
-from runners.store import BEST
+from runners.launch.price import DataSize, disk_mb
+from runners.launch.prices import Basis, Measured, Prices
+from runners.store import BEST, TrainingStatus
 from sweeps import ResolvedSweep, SweepConfig, Training, Unit, pack
 
-Basis = Literal["finished", "measured", "calibration"]
-"""What a number rests on: the stage's finished trainings, a few steps trained here, or `calibration`."""
 _COUNTED = 50_000
 """Captions of which the words are counted; of more, a published vocabulary is assumed."""
+_LOOKED_AT = 64
+"""Finished trainings of a stage whose attempts are read, because a store may hold thousands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,67 +50,87 @@ class StagePlan:
     """Device hours of the remaining cells; None if they are not known."""
     hours_from: Basis | None
     """Where they are known from."""
+    memory_mb: float | None
+    """Peak memory of the largest unit on its device, in megabytes; None if it is not known."""
+    memory_from: Basis | None
+    """Where that is known from."""
     published: bool
     """Whether the plan rests on the published size of data that is not on this machine. Then nothing counts as done."""
 
 
-def plan_stages(sweep: OpenedSweep, *, measure: bool = False) -> list[StagePlan]:
-    """Plan each stage from the size of the data and the time that finished trainings took.
+def sweep_prices(
+    sweep: OpenedSweep,
+    statuses: Mapping[Training, TrainingStatus] | None = None,
+    measured: Mapping[tuple[ModelConfig, str], Measured] | None = None,
+) -> Prices:
+    """The prices of a sweep's units, from its finished trainings where there are any.
 
     Args:
         sweep: the sweep.
-        measure: for stages without a finished training, measure the speed by training units for a few steps.
-
-    Raises:
-        GoalError: a unit fails while its speed is measured.
+        statuses: of its trainings, where they are known already.
+        measured: prices that were measured.
     """
-    statuses, size = sweep.statuses(), _data_size(sweep.dataset)
+    statuses = sweep.statuses() if statuses is None else statuses
+    prices = Prices(config=sweep.config, size=_data_size(sweep.dataset))
+    scale: dict[str, float] = {}
+    for trainings in sweep.by_stage:
+        done = [one for one in trainings if statuses[one].state == "done"]
+        taken = []
+        for one in done[:: -(-len(done) // _LOOKED_AT) or 1]:
+            with suppress(OSError, DamagedError):  # a price is no reason to stop
+                taken.append(_taken(sweep, one, statuses[one]))
+        # A cell takes its part of a unit with as many cells as its own had.
+        priced = [prices.shape(Unit(trainings=(one,) * side)) / side for _, side, one in taken]
+        if sum(priced):
+            scale[trainings[0].stage.name] = sum(seconds for seconds, _, _ in taken) / sum(priced)
+    return Prices(config=sweep.config, size=prices.size, scale=scale, measured=measured or {})
+
+
+def _taken(sweep: OpenedSweep, training: Training, status: TrainingStatus) -> tuple[float, int, Training]:
+    """The device seconds that a finished training took, and with how many cells it shared its unit.
+
+    Its attempts say it; those of an imported result do not exist, and then its own steps count.
+    """
+    attempts = [one for one in sweep.store.folder(training).attempts.all() if one.ended is not None]
+    if not attempts:
+        return float(status.result["seconds"]), 1, training
+    seconds = sum(((one.ended or 0.0) - one.started) / one.shared_by for one in attempts)
+    return seconds, attempts[-1].shared_by, training
+
+
+def plan_stages(
+    sweep: OpenedSweep, prices: Prices, auto: Mapping[str, int], statuses: Mapping[Training, TrainingStatus]
+) -> list[StagePlan]:
+    """Plan each stage.
+
+    Args:
+        sweep: the sweep.
+        prices: what its units cost.
+        auto: as of `pack`.
+        statuses: of its trainings.
+    """
     plans = []
     for trainings in sweep.by_stage:
         done = [training for training in trainings if statuses[training].state == "done"]
         left = [training for training in trainings if statuses[training].state != "done"]
-        seconds = [float(statuses[training].result["seconds"]) for training in done]
         sizes = list(_sizes(sweep, done))
-        known = _Known(
-            disk_mb=len(left) * statistics.fmean(sizes) / 1e6 if sizes else None,
-            hours=len(left) * statistics.fmean(seconds) / 3600 if seconds else None,
-        )
-        if known.hours is None and measure:
-            hours = _measured_hours(sweep, pack(left, sweep.config.execution), size.captions)
-            known = replace(known, hours=hours, hours_from="measured")
-        plans.append(_plan(sweep.config, trainings, left, size, known))
+        disk = len(left) * statistics.fmean(sizes) / 1e6 if sizes else None
+        plans.append(_plan(trainings, left, prices, auto, disk))
     return plans
 
 
-def epoch_prices(sweep: OpenedSweep) -> dict[str, float]:
-    """Device seconds of an epoch of one cell, by stage: of its finished trainings, or else from the calibration.
-
-    Stages with a backbone that the calibration lacks are left out.
-    """
-    statuses, size = sweep.statuses(), _data_size(sweep.dataset)
-    prices: dict[str, float] = {}
+def epoch_prices(sweep: ResolvedSweep, prices: Prices, auto: Mapping[str, int]) -> dict[str, float]:
+    """Device seconds of an epoch of one cell, by stage. Stages whose price is only assumed are left out."""
+    found: dict[str, float] = {}
     for trainings in sweep.by_stage:
-        stage, done = trainings[0].stage, [one for one in trainings if statuses[one].state == "done"]
-        seconds = [float(statuses[one].result["seconds"]) for one in done]
-        hours = device_hours(pack(trainings, sweep.config.execution), sweep.config, size)
-        if seconds:
-            prices[stage.name] = statistics.fmean(seconds) / stage.epochs
-        elif hours is not None:
-            prices[stage.name] = 3600 * hours / len(trainings) / stage.epochs
-    return prices
+        stage, units = trainings[0].stage, pack(trainings, sweep.config.execution, auto)
+        if all(prices.basis(unit) != "assumed" for unit in units):
+            found[stage.name] = prices.total_s(units) / len(trainings) / stage.epochs
+    return found
 
 
-def lanes(sweep: OpenedSweep, todo: Sequence[Training]) -> int:
-    """How many units of some trainings this machine can train at the same time."""
-    if sweep.config.resources.gpus:
-        return 1  # or more, which shows when they start
-    left = [[one for one in trainings if one in todo] for trainings in sweep.by_stage]
-    units = max(len(pack(trainings, sweep.config.execution)) for trainings in left)
-    return max(1, min(units, (os.cpu_count() or 1) // sweep.config.resources.cpus))
-
-
-def plan_published(config: SweepConfig, splits: Mapping[str, SplitCounts]) -> list[StagePlan]:
-    """Plan each stage of a sweep whose data is not on this machine.
+def published_prices(config: SweepConfig, splits: Mapping[str, SplitCounts]) -> Prices:
+    """The calibrated prices of a sweep whose data is not on this machine.
 
     Args:
         config: the sweep.
@@ -123,12 +144,29 @@ def plan_published(config: SweepConfig, splits: Mapping[str, SplitCounts]) -> li
         val=(val.images, val.captions),
         words=NUM_WORDS,
     )
-    unknown = dict.fromkeys((backbone.name for backbone in config.model.backbones), "unknown")
-    stages = ResolvedSweep(config=config, data_fingerprint="unknown", weights=unknown).by_stage
+    return Prices(config=config, size=size)
+
+
+def plan_published(
+    config: SweepConfig, splits: Mapping[str, SplitCounts], auto: Mapping[str, int] | None = None
+) -> list[StagePlan]:
+    """Plan each stage of a sweep whose data is not on this machine.
+
+    Args:
+        config: the sweep.
+        splits: size of its splits; at least that of ``train``.
+        auto: as of `pack`.
+    """
+    prices = published_prices(config, splits)
     return [
-        _plan(config, trainings, trainings, size, _Known(disk_mb=None, hours=None), published=True)
-        for trainings in stages
+        _plan(trainings, trainings, prices, auto or {}, None, published=True) for trainings in unopened(config).by_stage
     ]
+
+
+def unopened(config: SweepConfig) -> ResolvedSweep:
+    """A sweep whose data and weights are not on this machine. Its ids mean nothing."""
+    unknown = dict.fromkeys((backbone.name for backbone in config.model.backbones), "unknown")
+    return ResolvedSweep(config=config, data_fingerprint="unknown", weights=unknown)
 
 
 def absent_but_published(config: SweepConfig) -> Mapping[str, SplitCounts] | None:
@@ -137,15 +175,6 @@ def absent_but_published(config: SweepConfig) -> Mapping[str, SplitCounts] | Non
         return None
     splits = published_counts(config.data)
     return splits if "train" in splits else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """What is known of a stage's cost without the calibration."""
-
-    disk_mb: float | None
-    hours: float | None
-    hours_from: Basis = "finished"
 
 
 def _data_size(dataset: Dataset) -> DataSize:
@@ -160,19 +189,22 @@ def _data_size(dataset: Dataset) -> DataSize:
 
 
 def _plan(
-    config: SweepConfig,
     trainings: Sequence[Training],
     left: Sequence[Training],
-    size: DataSize,
-    known: _Known,
+    prices: Prices,
+    auto: Mapping[str, int],
+    disk: float | None,
     *,
     published: bool = False,
 ) -> StagePlan:
-    """Plan one stage. ``left`` are the trainings still to do."""
-    stage, units = trainings[0].stage, pack(left, config.execution)
+    """Plan one stage. ``left`` are the trainings still to do, ``disk`` the known size of their weights."""
+    stage, units, size = trainings[0].stage, pack(left, prices.config.execution, auto), prices.size
     steps = num_batches(size.captions, stage.batch_size, stage.drop_last)
-    disk = disk_mb(units, size) if known.disk_mb is None else known.disk_mb
-    hours = device_hours(units, config, size) if known.hours is None else known.hours
+    calibrated = disk_mb(units, size) if disk is None else disk
+    bases = {prices.basis(unit) for unit in units}
+    known = "assumed" not in bases
+    memory = [prices.memory(unit) for unit in units]
+    most = max((one for one in memory if one is not None), default=None)
     return StagePlan(
         name=stage.name,
         cells=len(trainings),
@@ -180,10 +212,12 @@ def _plan(
         units=len(units),
         steps_per_epoch=steps,
         steps=len(left) * stage.epochs * steps,
-        disk_mb=disk,
-        disk_from=None if disk is None else "calibration" if known.disk_mb is None else "finished",
-        hours=hours,
-        hours_from=None if hours is None else "calibration" if known.hours is None else known.hours_from,
+        disk_mb=calibrated,
+        disk_from=None if calibrated is None else "calibration" if disk is None else "finished",
+        hours=prices.total_s(units) / 3600 if known else None,
+        hours_from=next(iter(bases), "finished") if known else None,
+        memory_mb=None if most is None else most.mb,
+        memory_from=None if most is None else most.basis,
         published=published,
     )
 
@@ -195,22 +229,3 @@ def _sizes(sweep: OpenedSweep, trainings: Sequence[Training]) -> Iterator[int]:
         written = folder.storage.written(folder.place(BEST))
         if written is not None:
             yield written.bytes
-
-
-def _measured_hours(sweep: OpenedSweep, units: Sequence[Unit], captions: int) -> float:
-    """Hours that units of one stage need. Units with the same model and number of cells share one measurement."""
-    splits = sweep.dataset.splits
-    images = sum(split.num_images for split in splits.values())
-    seconds = 0.0
-    speeds = {}
-    for unit in units:
-        kind = (unit.trainings[0].cell.model, len(unit.trainings))
-        if kind not in speeds:
-            speeds[kind] = goal_core.training.measure_speed(sweep.plan_unit(unit), sweep.dataset)
-            # The units of one backbone compute its features once; the store keeps them.
-            seconds += speeds[kind].feature_image_s * images
-        speed = speeds[kind]
-        steps = unit.stage.epochs * num_batches(captions, unit.stage.batch_size, unit.stage.drop_last)
-        evaluated = unit.stage.epochs * splits["val"].num_images + splits["test"].num_images
-        seconds += steps * speed.step_s + evaluated * speed.eval_image_s
-    return seconds / 3600

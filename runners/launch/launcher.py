@@ -1,4 +1,4 @@
-"""`goal-sweep launch`: train what a sweep lacks, stage by stage, and leave the store and MLflow complete.
+"""`goal-sweep launch`: train what a sweep lacks, and leave the store and MLflow complete.
 
 The store decides what is missing, and Ray Tune runs it. Only this process writes MLflow, from what the store holds.
 A launch that was killed at any point continues when it is started again.
@@ -23,18 +23,20 @@ from runners.execution.joining import reach
 from runners.execution.ray_session import RayLostError
 from runners.execution.ray_tune import RayUnits
 from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
-from runners.launch.estimate import epoch_prices, lanes
+from runners.launch.devices import of_machines
+from runners.launch.estimate import sweep_prices
 from runners.launch.live import Judge, LiveView, overview
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.pace import Pace
 from runners.launch.plan import LaunchOptions, LaunchPlan
+from runners.launch.prices import Prices
 from runners.launch.progress import SweepProgress
-from runners.launch.sharing import Others, Untracked, start_waiting, turned
+from runners.launch.sharing import Others, Untracked, start_waiting
 from runners.launch.squares import signs_of
 from runners.launch.stopping import STOPPED, StopSignals, WindDown
+from runners.launch.supply import Supply
 from runners.store import end_attempt
 from runners.tracking.sync import SweepTracking
-from sweeps import Training, pack
+from sweeps import Training
 
 MAX_DAMAGES = 3
 """Times that a launch trains a training again because a file of it was damaged."""
@@ -89,7 +91,6 @@ def launch_sweep(
             reach(options.address)
         if unlike := sweep.unlike_published():
             view.note(f"warning: {unlike}")
-        plan.progress.pace = Pace(epoch_prices(sweep), 1 if options.address else lanes(sweep, todo))
     sweep.store.prepare()
 
     def warn(line: str) -> None:
@@ -103,7 +104,8 @@ def launch_sweep(
                 start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
                 tracking.tell_of_edits(todo, view.note)
                 tracking.sync_all()
-                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals).run()
+                prices = sweep_prices(sweep)
+                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices).run()
         else:
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             _finish(view, tracking, patient=False)
@@ -128,6 +130,7 @@ class Launcher:
         tracking: writes the progress to MLflow.
         launch_id: the id that claims the attempts of this launch.
         signals: handles the signals that stop the launch; it must be entered already.
+        prices: what units cost; None packs as many cells into a unit as can share one.
     """
 
     def __init__(
@@ -139,7 +142,9 @@ class Launcher:
         tracking: SweepTracking | Untracked,
         launch_id: str,
         signals: StopSignals | None = None,
+        prices: Prices | None = None,
     ) -> None:
+        self._prices = prices
         self._sweep, self._options, self._plan, self._view = sweep, options, plan, view
         self._tracking, self._launch_id = tracking, launch_id
         self._progress = plan.progress
@@ -153,6 +158,7 @@ class Launcher:
         self._signals = signals or StopSignals()
         self._wind_down = WindDown(sweep.store, launch_id, self._signals, view.note)
         self._others = None if options.share is None else Others(sweep.store, launch_id, plan)
+        self._supply = Supply(sweep, plan, launch_id, options.share, self._others, view.note, self._refused)
 
     @property
     def stopping(self) -> bool:
@@ -219,59 +225,24 @@ class Launcher:
                     f"--force: {repeated} finished trainings start over; their results are kept beside them, in "
                     "folders that end in .replaced-N. To continue after a stop, launch without --force"
                 )
-            for number in range(len(self._sweep.by_stage)):
-                self._train_stage(ray, number)
-            while self._others and not self._is_over() and self._others.left_something(self._sweep.trainings):
-                for number in range(len(self._sweep.by_stage)):
-                    self._train_stage(ray, number)
-
-    def _train_stage(self, ray: RayUnits, number: int) -> None:
-        """Run rounds of units until every training of a stage is done or given up.
-
-        A round may leave trainings waiting: those evicted from a shared unit that have attempts left, and those whose
-        worker was lost. Damaged weights of the stage before are trained again first.
-        """
-        trainings = self._sweep.by_stage[number]
-        while not self._is_over() and (chosen := self._startable(trainings)):
-            if damaged := self._plan.set_aside_damaged(chosen, self._refused):
-                self._view.note(f"the weights of {len(damaged)} finished trainings are damaged; they are trained again")
-                self._train_stage(ray, number - 1)
-                continue
-            units = turned(pack(chosen, self._sweep.config.execution), self._options.share)
-            shares = self._others is not None
-            jobs = [self._sweep.job(unit, self._launch_id, self._plan.forgiven, shares=shares) for unit in units]
-            self._announce(trainings, len(chosen), len(units))
-            before = {training: self._num_attempts(training) for training in chosen}
-            with self._signals.gentle():
-                ray.run(jobs, self)
-            for training in () if self._is_over() else chosen:
-                self._settle(training, tried=self._num_attempts(training) > before[training])
-
-    def _startable(self, trainings: Sequence[Training]) -> list[Training]:
-        if self._others is not None:
-            self._others.look(self._sweep.trainings)
-        chosen = self._plan.startable(trainings, ahead=False)
-        return chosen if self._others is None else [one for one in chosen if not self._others.hold(one)]
+            if self._prices is not None:
+                self._supply.fit_to(of_machines(ray.machines(), needs, grows=ray.grows), self._prices)
+            while not self._is_over() and (jobs := self._supply.round()):
+                with self._signals.gentle():
+                    ray.run(jobs, self)
+                # Tune has reported most ends already, but it may have lost some with the machines that it used.
+                for training in () if self._is_over() else self._supply.under_way:
+                    self._settle(training)
 
     def _is_over(self) -> bool:
         return self._failed_fast or self._signals.received is not None
 
-    def _announce(self, trainings: Sequence[Training], chosen: int, units: int) -> None:
-        counts = self._progress.counts(trainings)
-        self._view.note(
-            f"{trainings[0].stage.name}: {chosen} of {len(trainings)} cells to train in {units} units "
-            f"({counts['done']} done, {counts['failed']} failed before)"
-        )
+    def _settle(self, training: Training) -> None:
+        """Read from the store how a training ended, because a lost worker may have lost events too.
 
-    def _num_attempts(self, training: Training) -> int:
-        try:
-            return len(self._sweep.store.folder(training).attempts.numbers())
-        except OSError:
-            return 0
-
-    def _settle(self, training: Training, *, tried: bool) -> None:
-        """After a round, read from the store how a training ended, because a lost worker may have lost events too."""
-        store = self._sweep.store
+        Those evicted from a shared unit that have attempts left, and those whose worker was lost, wait again.
+        """
+        store, tried = self._sweep.store, self._supply.take_back(training)
         # The workers have charged the cells that are at fault. One that died before it began is no cell's fault.
         message = self._abandoned.pop(training, "")
         reason = f"its workers died: {message}" if message else "its worker died"
@@ -305,8 +276,14 @@ class Launcher:
             self._tracking.sync(training)
 
     def ended(self, job: UnitJob) -> None:
-        """Note that a unit has ended."""
+        """Note that a unit's worker has ended."""
         self._wind_down.ended(job)
+
+    def finished(self, job: UnitJob) -> Sequence[UnitJob]:
+        """Note how the trainings of a unit ended. Returns the units that can start because of that."""
+        for training in () if self._is_over() else job.unit.trainings:
+            self._settle(training)
+        return () if self._is_over() else self._supply.after(job.unit, damaged=self._damages.keys())
 
     def step(self) -> None:
         """Look for a signal."""
@@ -339,9 +316,9 @@ class Launcher:
         self._view.note(f"{job.unit.label}: {why}; restarting from the last checkpoints{when}")
 
     def given_up(self, job: UnitJob, error: str) -> None:
-        """Note that a unit's workers died too often. What is left of it may be tried again in the next round."""
+        """Note that a unit's workers died too often. What is left of it may be tried again."""
         self._abandoned.update(dict.fromkeys(job.unit.trainings, error))
-        self._view.note(f"{job.unit.label}: given up for this round: {error}")
+        self._view.note(f"{job.unit.label}: given up for now: {error}")
 
     def _evicted(self, training: Training, kind: str, reason: str) -> None:
         if self._progress[training].state == "done":

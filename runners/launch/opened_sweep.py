@@ -75,17 +75,26 @@ class OpenedSweep(ResolvedSweep):
             device="cuda" if resources.gpus else "cpu",
             threads=resources.cpus,
             loader_workers=resources.loader_workers,
-            sharing=self.config.execution.sharing,
+            sharing=self.config.execution.sharing_of(unit.stage),
             cache=self.store.features,
         )
 
-    def job(self, unit: Unit, launch_id: str, forgiven: Mapping[Training, int], *, shares: bool = False) -> UnitJob:
+    def job(
+        self,
+        unit: Unit,
+        launch_id: str,
+        forgiven: Mapping[Training, int],
+        *,
+        rank: tuple[int, float] = (0, 0.0),
+        shares: bool = False,
+    ) -> UnitJob:
         """Turn a unit into the job that a worker takes.
 
         Args:
             unit: the unit.
             launch_id: the id of this launch.
             forgiven: number of each training's charged attempts that no longer count.
+            rank: units of a lower rank start first.
             shares: whether other launches share the sweep.
         """
         from runners.execution.worker import UnitJob
@@ -100,6 +109,7 @@ class OpenedSweep(ResolvedSweep):
             software=software(),
             max_attempts={one: resources.max_attempts + forgiven.get(one, 0) for one in unit.trainings},
             watchdog=resources.watchdog,
+            rank=rank,
             shares=shares,
         )
 

@@ -23,7 +23,7 @@ from runners.launch.calibration import (
 )
 from sweeps import SweepConfig, Unit
 
-PRECOMPUTED = BackboneSpeed(1, 0.0, NUM_REGIONS[1], 0.0, 0.0)
+PRECOMPUTED = BackboneSpeed(1, 0.0, NUM_REGIONS[1], 0.0, 0.0, 0.0, 0.0)
 """Features that are part of the data cost nothing."""
 
 
@@ -108,35 +108,46 @@ def disk_mb(units: Sequence[Unit], size: DataSize) -> float | None:
     return total / 1e6
 
 
-def device_hours(units: Sequence[Unit], config: SweepConfig, size: DataSize) -> float | None:
-    """Hours that units of one stage take, one after the other; None without a calibration of a backbone."""
-    seconds, computed = 0.0, set()
-    for unit in units:
-        model = unit.trainings[0].cell.model
-        speed = backbone_speed(model)
-        if speed is None:
-            return None
-        once = _computes_features_once(unit)
-        seconds += _unit_seconds(unit, config, size, speed, features=once and model not in computed)
-        computed |= {model} if once else set()
-    return seconds / 3600
-
-
-def _computes_features_once(unit: Unit) -> bool:
+def computes_features_once(unit: Unit) -> bool:
     """Whether the backbone's features are the same in every epoch; the store then keeps them for all units."""
     image = unit.trainings[0].cell.data.image
     return unit.stage.shares_backbone and image is not None and image.augment == "none"
 
 
-def _unit_seconds(unit: Unit, config: SweepConfig, size: DataSize, speed: BackboneSpeed, *, features: bool) -> float:
-    stage, cells = unit.stage, len(unit.trainings)
+def feature_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
+    """Seconds of computing the features that the store then keeps, 0 where a unit has none; None without a price."""
+    speed = backbone_speed(unit.trainings[0].cell.model)
+    if speed is None:
+        return None
+    return size.images * _forward_seconds(unit, config, speed) if computes_features_once(unit) else 0.0
+
+
+def _kind(config: SweepConfig) -> Literal["cpu", "cuda"]:
+    return "cuda" if config.resources.gpus else "cpu"
+
+
+def _slower(unit: Unit, config: SweepConfig) -> float:
+    return DEVICES[_kind(config)].fp32_factor if unit.trainings[0].precision == "fp32" else 1.0
+
+
+def _forward_seconds(unit: Unit, config: SweepConfig, speed: BackboneSpeed) -> float:
+    """Seconds of a backbone's forward pass of one image."""
+    image = unit.trainings[0].cell.data.image
+    if image is None:
+        return 0.0
+    image_ms = speed.cuda_ms if config.resources.gpus else speed.cpu_ms / config.resources.cpus
+    return image_ms / 1000 * (image.size / speed.image_size) ** 2 * _slower(unit, config)
+
+
+def unit_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
+    """Device seconds of a unit, without `feature_seconds`; None without a calibration of its backbone."""
     model, data = unit.trainings[0].cell.model, unit.trainings[0].cell.data
-    kind: Literal["cpu", "cuda"] = "cuda" if config.resources.gpus else "cpu"
-    device = DEVICES[kind]
-    slower = device.fp32_factor if unit.trainings[0].precision == "fp32" else 1.0
-    image_ms = speed.cuda_ms if kind == "cuda" else speed.cpu_ms / config.resources.cpus
-    forward = 0.0 if data.image is None else image_ms / 1000 * (data.image.size / speed.image_size) ** 2 * slower
-    gmac_s = device.gmac_s * slower / (1 if kind == "cuda" else config.resources.cpus)
+    speed = backbone_speed(model)
+    if speed is None:
+        return None
+    stage, cells = unit.stage, len(unit.trainings)
+    device, forward = DEVICES[_kind(config)], _forward_seconds(unit, config, speed)
+    gmac_s = device.gmac_s * _slower(unit, config) / (1 if config.resources.gpus else config.resources.cpus)
 
     steps = stage.epochs * num_batches(size.captions, stage.batch_size, stage.drop_last)
     pairs = steps * stage.batch_size
@@ -145,9 +156,7 @@ def _unit_seconds(unit: Unit, config: SweepConfig, size: DataSize, speed: Backbo
     training = heads.image_gmac + heads.caption_gmac + 3 * heads.pair_gmac
     compute = cells * (steps * device.step_s + pairs * training * gmac_s)
     load = 0.0
-    if _computes_features_once(unit):
-        compute += features * size.images * forward
-    elif data.image is not None:
+    if data.image is not None and not computes_features_once(unit):
         passes = 1.0 if stage.shares_backbone else cells * (device.train_factor if stage.trains_backbone else 1.0)
         compute += pairs * forward * passes
         load = pairs * IMAGE_LOAD_S

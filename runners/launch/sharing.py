@@ -93,11 +93,6 @@ class Others:
             self._untried[training] += 1
         return not tried and training not in self._plan.given_up and self._untried[training] < _MAX_UNTRIED
 
-    def left_something(self, trainings: Sequence[Training]) -> bool:
-        """Whether something can be trained that nobody holds, as after the end of another launch."""
-        self.look(trainings)
-        return any(not self.hold(one) for one in self._plan.startable(trainings, ahead=False))
-
     @property
     def left_to_them(self) -> str:
         """What a launch that ends says of the rest."""

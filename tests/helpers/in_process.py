@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from goal_core.checkpoints import BEST, read_checkpoint
+from runners.execution.capacity import Machine
 from runners.execution.worker import UnitJob, run_unit
 from runners.launch import launcher
 from runners.launch.launcher import LaunchOutcome, launch_sweep
@@ -30,7 +32,7 @@ seeds: [1]
 stages:
   - {name: frozen, epochs: 3, lr: 1e-3, batch_size: 16, warmup_epochs: 1}
   - {name: finetune, epochs: 1, lr: 1e-4, batch_size: 16}
-execution: {sharing: trunk}
+execution: {sharing: trunk, cells_per_unit: 0}
 """
 
 
@@ -46,10 +48,18 @@ class InProcess:
     def __exit__(self, *error: object) -> None:
         return
 
+    grows = False
+
+    def machines(self) -> list[Machine]:
+        return [Machine(id="here", host="here", address="127.0.0.1", resources={"CPU": 1.0})]
+
     def run(self, jobs: Sequence[UnitJob], observer: Any) -> None:
-        for job in jobs:
+        left = deque(jobs)
+        while left:
+            job = left.popleft()
             observer.started(job)
             run_unit(job, observer.events)
+            left.extend(observer.finished(job))
 
 
 class NoTracking:

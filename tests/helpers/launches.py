@@ -34,7 +34,7 @@ seeds: [1]
 stages:
   - {name: frozen, epochs: EPOCHS, lr: 1e-3, batch_size: 16, warmup_epochs: 1}
   - {name: finetune, epochs: 1, lr: 1e-4, batch_size: 16}
-execution: {sharing: trunk}
+execution: {sharing: trunk, cells_per_unit: 0}
 """
 EPOCHS = 12
 

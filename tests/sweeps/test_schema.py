@@ -116,9 +116,9 @@ def test_resources(wrong: dict[str, float]) -> None:
 
 
 def test_limit_without_sharing() -> None:
-    with pytest.raises(ConfigError, match="needs sharing: trunk"):
-        ExecutionConfig(cells_per_unit=4)
-    assert ExecutionConfig(cells_per_unit=1).sharing == "none"
+    with pytest.raises(ConfigError, match="needs another sharing than none"):
+        ExecutionConfig(sharing="none", cells_per_unit=4)
+    assert ExecutionConfig(sharing="none", cells_per_unit=1).cells_per_unit == 1
 
 
 def test_stacked_heads_are_refused_where_they_cannot_be(small: SweepConfig) -> None:

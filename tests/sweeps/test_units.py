@@ -8,7 +8,7 @@ from goal_core.objectives import pair_weights, triplet_weights
 from sweeps import ResolvedSweep, Training, pack
 from sweeps.schema import ExecutionConfig
 
-NONE = ExecutionConfig()
+NONE = ExecutionConfig(sharing="none")
 TRUNK = ExecutionConfig(sharing="trunk")
 NUM_OBJECTIVES = len(pair_weights) * len(triplet_weights)
 

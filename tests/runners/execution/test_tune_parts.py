@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from ray import tune
@@ -19,6 +20,7 @@ from runners.execution import tune_parts
 from runners.execution.capacity import Resources
 from runners.execution.deaths import read_death
 from runners.execution.tune_parts import UnitOrder, UnitQueue, request, without_habits
+from runners.execution.unit_line import UnitLine
 
 NEED = Resources(cpus=2, gpus=0.25, accelerator="A100")
 
@@ -53,12 +55,56 @@ def test_tunes_state_holds_no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_trial_carries_its_own_job_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_parts.ray, "put", lambda job: f"reference to {job}")
-    queue = UnitQueue(["a", "b", "c"], [0, 2], elsewhere=True)  # type: ignore[list-item]
-    assert [queue.suggest("x") for _ in range(3)] == [
+    watch = line_of(Job("a"), Job("b"))
+    queue = UnitQueue(watch, elsewhere=True, most=2)
+    assert [queue.suggest("x") for _ in range(2)] == [
         {"unit": 0, "job": "reference to a", "elsewhere": True},
-        {"unit": 2, "job": "reference to c", "elsewhere": True},
-        Searcher.FINISHED,
+        {"unit": 1, "job": "reference to b", "elsewhere": True},
     ]
+
+
+class Job(NamedTuple):
+    """What the line needs of a job."""
+
+    name: str
+    rank: tuple[int, float] = (0, 0.0)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def line_of(*jobs: Job, follow: Mapping[str, Sequence[Job]] = {}) -> Any:
+    line = UnitLine(jobs, lambda job: follow.get(str(job), ()))  # type: ignore[arg-type, return-value]
+    return SimpleNamespace(line=line, num_pending=0)
+
+
+def suggested(queue: UnitQueue) -> str | None:
+    found = queue.suggest("x")
+    return found["job"].removeprefix("reference to ") if isinstance(found, dict) else found
+
+
+def test_the_queue_waits_for_what_follows_a_unit_and_gives_lower_ranks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune_parts.ray, "put", lambda job: f"reference to {job}")
+    follow = {"a": [Job("a2", (1, 0.0))], "b": [Job("b again"), Job("b2", (1, 0.0))]}
+    watch = line_of(Job("c", (0, 9.0)), Job("a"), Job("b", (0, 1.0)), follow=follow)
+    queue, line = UnitQueue(watch, elsewhere=False, most=2), watch.line
+
+    assert [suggested(queue) for _ in range(2)] == ["a", "b"]
+    watch.num_pending = 2
+    assert suggested(queue) is None  # c stays in line, where others can overtake it
+    watch.num_pending = 0
+    for unit in (1, 2):
+        line.finish(unit)
+        line.feed()
+    assert [suggested(queue) for _ in range(4)] == ["b again", "c", "a2", "b2"]
+    assert suggested(queue) is None  # all run, and more may follow
+    line.restart()  # they were stopped
+    assert [suggested(queue) for _ in range(4)] == ["b again", "c", "a2", "b2"]
+    for unit in (0, 3, 4, 5):
+        line.finish(unit)
+    assert suggested(queue) is None  # nobody has asked what follows them
+    line.feed()
+    assert suggested(queue) == Searcher.FINISHED
 
 
 def test_a_request_names_the_part_of_a_gpu_and_the_machines_to_avoid() -> None:
@@ -121,7 +167,7 @@ def test_a_unit_waits_after_a_death_starts_elsewhere_and_is_given_up_at_last() -
 
 def test_what_tune_pickles_is_its_own() -> None:
     watch: Any = SimpleNamespace()
-    parts = (UnitOrder(watch, NEED), UnitQueue([], [], elsewhere=False), tune_parts.UnitStopper(lambda: False))
+    parts = (UnitOrder(watch, NEED), UnitQueue(watch, elsewhere=False, most=1), tune_parts.UnitStopper(lambda: False))
     order, queue, _ = (pickle.loads(pickle.dumps(part)) for part in parts)
     assert (type(order), type(queue)) == (FIFOScheduler, Searcher)
     callback = tune_parts.UnitCallback(watch, lambda: None, lambda: None)

@@ -98,7 +98,7 @@ def test_a_machine_on_which_everything_fails_is_left_alone_and_its_cells_are_not
         cluster.fails(unit, "bad")
     assert cluster.watch.avoid(3) == ("bad",)
     assert [charged_failures(cluster.attempts(unit)) for unit in range(3)] == [0, 0, 0]
-    assert cluster.watch.finished == {0, 1, 2}
+    assert cluster.watch.line.finished == {0, 1, 2}
     assert "machine bad (10.0.0.1) is left alone for 30 min" in cluster.observer.said[0]
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from runners.launch.estimate import epoch_prices, lanes
-from runners.launch.opened_sweep import open_sweep
+from goal_core.data import published_counts
+from runners.launch.estimate import epoch_prices, published_prices, sweep_prices, unopened
 from runners.launch.pace import Pace
+from sweeps import Unit, load_sweep, pack
 from tests.helpers.in_process import launch, sweep_in
 
 
@@ -64,20 +66,25 @@ def test_the_price_comes_from_the_store_or_else_from_the_calibration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = sweep_in(tmp_path)
-    calibrated = epoch_prices(sweep)
+    calibrated = epoch_prices(sweep, sweep_prices(sweep), {})
     assert set(calibrated) == {"frozen", "finetune"}
     assert all(price > 0 for price in calibrated.values())
     outcome = launch(sweep, monkeypatch)
     assert outcome.progress.pace.prices == calibrated
-    measured = epoch_prices(sweep)
-    results = [status.result["seconds"] for one, status in sweep.statuses().items() if one.stage.name == "frozen"]
-    assert measured["frozen"] == pytest.approx(sum(results) / len(results) / 3)
+    measured = epoch_prices(sweep, sweep_prices(sweep), {})
+    attempts = [sweep.store.folder(one).attempts.all() for one in sweep.by_stage[0]]
+    taken = [(one.ended - one.started) / one.shared_by for (one,) in attempts if one.ended is not None]
+    assert measured["frozen"] == pytest.approx(sum(taken) / len(taken) / 3)
     assert measured != calibrated
 
 
-def test_lanes_are_the_cores_that_there_are_for_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = open_sweep("quickstart")
-    for cores, expected in ((1, 1), (4, 4), (64, 6)):
-        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        assert lanes(sweep, sweep.trainings) == expected
-    assert lanes(sweep, sweep.trainings[:8]) == 1
+def test_what_finished_with_other_neighbours_prices_any_number_of_cells() -> None:
+    config = load_sweep("coco_vsepp", environ={})
+    calibrated = published_prices(config, published_counts(config.data))
+    unit, *_ = pack(unopened(config).trainings, config.execution)
+    one = Unit(trainings=unit.trainings[:1])
+    finished = replace(calibrated, scale={"frozen": 2.0})
+    assert [finished.basis(unit), calibrated.basis(unit)] == ["finished", "calibration"]
+    for either in (unit, one):
+        assert finished.seconds(either) == 2 * calibrated.seconds(either)
+    assert calibrated.seconds(unit) < 5 * calibrated.seconds(one)

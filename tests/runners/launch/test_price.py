@@ -76,6 +76,10 @@ def test_hours_grow_with_the_work_and_shrink_where_cells_share_it() -> None:
         assert less.hours
         assert more.hours
         assert less.hours < more.hours
+    assert frozen.memory_mb
+    assert finetune.memory_mb
+    assert finetune.memory_mb > 3 * frozen.memory_mb
+    assert frozen.memory_from == "calibration"
     assert single.hours == pytest.approx(frozen.hours / 3)
     assert single.disk_mb == pytest.approx(frozen.disk_mb / 3)  # type: ignore[operator]
 
@@ -89,7 +93,17 @@ def test_plan_of_a_sweep_that_never_ran_says_what_its_price_rests_on(planned: Ca
     shown = planned("coco_vsepp")
     assert "~ not measured here: a calibration for an RTX 3090, right within a factor of about 3" in shown
     assert "~1,800" in shown
+    assert "frozen: 45 cells as " in shown
+    assert "ends after" in shown
     assert "--measure trains a few steps" in shown
+
+    grown = json.loads(planned("coco_vsepp", "--json", "--devices", "8", "--growth"))
+    assert [one["devices"] for one in grown["schedules"]] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    ends = [one["end_s"] for one in grown["schedules"]]
+    assert ends == sorted(ends, reverse=True)
+    assert all(one["bound_s"] <= one["end_s"] for one in grown["schedules"])
+    assert [one["units"] for one in grown["stages"]] == list(grown["schedules"][3]["units"].values())
+    assert grown["packing"][0].startswith("frozen: 45 cells as 3 units of 15 on 8 GPUs, because ")
 
     frozen, finetune = json.loads(planned("scenes", "--json", "--store", "none"))
     # What the scenes took on one core of the calibrated machine: 0.050 h, 0.022 h and 46 MB a stage.

@@ -28,7 +28,7 @@ def test_small_sweep(write: Write) -> None:
     assert [stage.name for stage in config.stages] == ["frozen", "finetune"]
     assert config.stages[0].lr == 1e-3
     assert config.precision == "fp32"
-    assert config.execution.sharing == "none"
+    assert config.execution.sharing == "auto"
     assert len(config.objectives.configs) == len(pair_weights) * len(triplet_weights)
     assert config.store == str(Path.cwd() / "goal-sweep-store")
     assert config.tracking == f"sqlite:///{config.store}/mlflow.db"
@@ -123,11 +123,12 @@ def test_one_mistake_is_one_line(
         ),
         (
             "execution: {sharing: trunk, cells_per_unit: -1}",
-            "a.yaml:16: execution.cells_per_unit: cells_per_unit must be 0 (no limit) or more, got -1",
+            "a.yaml:16: execution.cells_per_unit: cells_per_unit must be 0 (no limit) or more, or auto, got -1",
         ),
         (
-            "execution: {cells_per_unit: 8}",
-            "a.yaml:16: execution.cells_per_unit: cells_per_unit=8 needs sharing: trunk; without it a unit is one cell",
+            "execution: {sharing: none, cells_per_unit: 8}",
+            "a.yaml:16: execution.cells_per_unit: cells_per_unit=8 needs another sharing than none, with which a unit is "
+            "one cell",
         ),
         (
             "resources:\n  gpus: 2",

@@ -1,0 +1,239 @@
+"""The command that tells what a sweep will cost: `plan`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, console
+
+if TYPE_CHECKING:
+    from runners.launch.devices import Devices
+    from runners.launch.estimate import StagePlan
+    from runners.launch.opened_sweep import OpenedSweep
+    from runners.launch.packing import Choice
+    from runners.launch.prices import Basis, Prices
+    from runners.launch.simulation import Schedule
+    from sweeps import SweepConfig, Training
+
+planning = typer.Typer()
+_GROWTH = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+"""Numbers of devices that `--growth` simulates."""
+_WIDTH = 110
+"""Least columns of a table: a number that is cut off is worse than a line that is too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Everything that `plan` prints."""
+
+    stages: list[StagePlan]
+    choice: Choice | None
+    """None where nothing is left to train."""
+    schedules: list[tuple[Schedule, dict[str, int]]]
+    """Of each simulated number of devices, with the number of units of each stage."""
+    data: str
+
+
+@planning.command()
+def plan(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Train a few steps of each kind of unit on this machine, for its prices.")
+    ] = False,
+    devices: Annotated[
+        int | None, typer.Option("--devices", min=1, help="Plan for so many devices; default: those of this machine.")
+    ] = None,
+    growth: Annotated[bool, typer.Option("--growth", help="Also simulate 1 to 512 devices.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the cells, units, steps, disk space, memory and time of each stage before anything runs.
+
+    A simulation of the launch tells when it ends and how much of the devices' time is lost. If COCO or Flickr30K is not
+    on this machine, its published size is used.
+
+    Example: goal-sweep plan emoji_vsepp.yaml --measure --devices 8
+    """
+    from runners.launch.estimate import absent_but_published, plan_published, published_prices, unopened
+    from sweeps import load_sweep
+
+    arguments = SweepArguments(sweep, set_, store)
+    config = load_sweep(sweep, arguments.overrides)
+    splits = absent_but_published(config)
+    if splits is None or measure:
+        opened = arguments.open()
+        if measure:
+            opened.check_trainable()
+        show_plan(opened, as_json=as_json, measured=measure, devices=devices, growth=growth)
+        return
+    prices = published_prices(config, splits)
+    choice, schedules = _simulated(unopened(config).trainings, prices, _devices(config, devices), growth)
+    stages = plan_published(config, splits, choice.packing.limits if choice else {})
+    data = f"not on this machine; planned from its published size, {splits['train']} to train on"
+    found = _Plan(stages=stages, choice=choice, schedules=schedules, data=data)
+    _show(config, found, as_json=as_json, in_full=devices is not None or growth)
+
+
+def show_plan(
+    sweep: OpenedSweep,
+    *,
+    as_json: bool = False,
+    measured: bool = False,
+    devices: int | None = None,
+    growth: bool = False,
+) -> None:
+    """Print the plan of a sweep.
+
+    Args:
+        sweep: the sweep.
+        as_json: print it as JSON.
+        measured: measure the prices on this machine.
+        devices: plan for so many devices; None for those of this machine.
+        growth: also simulate 1 to 512 devices.
+    """
+    from runners.launch.estimate import plan_stages, sweep_prices
+
+    statuses = sweep.statuses()
+    left = [training for training in sweep.trainings if statuses[training].state != "done"]
+    found = None
+    if measured and left:
+        from runners.launch.measuring import measure
+
+        found = measure(sweep, left, _devices(sweep.config, None))
+    prices = sweep_prices(sweep, statuses, found)
+    choice, schedules = _simulated(left, prices, _devices(sweep.config, devices), growth)
+    stages = plan_stages(sweep, prices, choice.packing.limits if choice else {}, statuses)
+    plan = _Plan(stages=stages, choice=choice, schedules=schedules, data=sweep.data_fingerprint)
+    _show(sweep.config, plan, as_json=as_json, in_full=devices is not None or growth)
+
+
+def _devices(config: SweepConfig, count: int | None) -> Devices:
+    from runners.execution.capacity import Resources
+    from runners.launch.devices import on_this_machine
+
+    resources = config.resources
+    need = Resources(cpus=resources.cpus, gpus=resources.gpus, accelerator=resources.accelerator)
+    here = on_this_machine(need)
+    return here if count is None else replace(here, count=count)
+
+
+def _simulated(
+    left: Sequence[Training], prices: Prices, devices: Devices, growth: bool
+) -> tuple[Choice | None, list[tuple[Schedule, dict[str, int]]]]:
+    from runners.launch.packing import choose, units_by_stage
+
+    if not left:
+        return None, []
+    counts = sorted({devices.count, *(_GROWTH if growth else ())})
+    choices = {count: choose(left, prices.config, prices, replace(devices, count=count)) for count in counts}
+    schedules = []
+    for choice in choices.values():
+        sizes = units_by_stage([unit for unit, _ in choice.packing.units])
+        schedules.append((choice.packing.schedule, {stage: len(found) for stage, found in sizes.items()}))
+    return choices[devices.count], schedules
+
+
+def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> None:
+    if as_json:
+        stages = [asdict(stage) for stage in plan.stages]
+        print(json.dumps(_in_full(config, plan, stages) if in_full else stages, indent=2))
+        return
+    console.print(
+        f"{config.name}: {plan.stages[0].cells} cells = {_count(len(config.model.backbones), 'backbone')} x "
+        f"{_count(len(config.seeds), 'seed')} x {_count(len(config.objectives.names), 'objective')}; data {plan.data}",
+        soft_wrap=True,
+    )
+    table = Table(box=None)
+    for column in ("stage", "cells", "done", "units", "steps/epoch", "steps", "disk MB", "memory MB", "device hours"):
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    for stage in plan.stages:
+        disk = _estimate(stage.disk_mb, stage.disk_from, 0)
+        memory = _estimate(stage.memory_mb, stage.memory_from, 0)
+        hours = _estimate(stage.hours, stage.hours_from, 2)
+        counts = [f"{count:,}" for count in (stage.cells, stage.done, stage.units, stage.steps_per_epoch, stage.steps)]
+        table.add_row(stage.name, *counts, disk, memory, hours)
+    wide = Console(file=console.file, width=max(_WIDTH, console.width))
+    wide.print(table)
+    for line in _explanations(config, plan.stages):
+        console.print(line, soft_wrap=True)
+    if plan.choice is not None:
+        console.print()
+        for line in plan.choice.lines(config):
+            console.print(line, soft_wrap=True)
+        wide.print(_schedules(plan, config))
+        if not plan.choice.priced:
+            console.print(
+                "the hours rest on assumed prices: only their ratios mean something; --measure finds real ones"
+            )
+
+
+def _schedules(plan: _Plan, config: SweepConfig) -> Table:
+    from runners.launch.packing import duration
+
+    table = Table(box=None)
+    names = [stage.name for stage in config.stages]
+    columns = ("devices", *(f"{name} units" for name in names), "ends after", "at best", "longest chain")
+    for column in (*columns, "idle", "tail", "device time"):
+        table.add_column(column, justify="right")
+    for schedule, units in plan.schedules:
+        times = (schedule.end_s, schedule.bound_s, schedule.critical_s)
+        table.add_row(
+            str(schedule.devices),
+            *(str(units.get(name, 0)) for name in names),
+            *(duration(seconds) for seconds in times),
+            f"{100 * schedule.idle:.0f} %",
+            duration(schedule.tail_s),
+            duration(schedule.work_s),
+        )
+    return table
+
+
+def _in_full(config: SweepConfig, plan: _Plan, stages: list[dict[str, Any]]) -> dict[str, Any]:
+    schedules = [
+        {
+            "devices": schedule.devices,
+            "units": units,
+            "end_s": schedule.end_s,
+            "bound_s": schedule.bound_s,
+            "critical_s": schedule.critical_s,
+            "idle": schedule.idle,
+            "tail_s": schedule.tail_s,
+            "work_s": schedule.work_s,
+        }
+        for schedule, units in plan.schedules
+    ]
+    why = list(plan.choice.lines(config)) if plan.choice else []
+    return {"stages": stages, "packing": why, "schedules": schedules}
+
+
+def _estimate(number: float | None, basis: Basis | None, digits: int) -> str:
+    """Write a number to so many digits; `~` and two significant digits say that it rests on the calibration."""
+    if number is None:
+        return "--"
+    if basis != "calibration":
+        return f"{number:,.{digits}f}"
+    return f"~{float(f'{number:.2g}'):,.{0 if number >= 10 else digits}f}"
+
+
+def _explanations(config: SweepConfig, stages: list[StagePlan]) -> Iterator[str]:
+    from runners.launch.calibration import DEVICES, FACTOR
+
+    bases = [basis for one in stages if one.done < one.cells for basis in (one.disk_from, one.hours_from)]
+    if "calibration" in bases:
+        device = DEVICES["cuda" if config.resources.gpus else "cpu"].name
+        yield f"~ not measured here: a calibration for {device}, right within a factor of about {FACTOR}"
+        yield "  (docs/planning.md); --measure trains a few steps on this machine instead"
+    if any(stage.hours is None for stage in stages):
+        yield "-- unknown: the calibration lacks the backbone; --measure trains a few steps to estimate it"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

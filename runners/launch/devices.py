@@ -1,0 +1,99 @@
+"""The devices at hand for a sweep: how many units can train at the same time, and how much memory each has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from runners.execution.capacity import Machine, Resources
+
+GPU_GB: Final[Mapping[str, float]] = {
+    **{"T4": 16, "P100": 16, "V100": 16, "A10G": 24, "L4": 24, "L40S": 48, "A100": 40, "A100-40G": 40, "A100-80G": 80},
+    **{"H100": 80, "H200": 141, "B200": 180},
+}
+"""Memory of a GPU in gigabytes, by the kind that Ray reports; of a kind that is sold with several sizes the smallest.
+Source: the data sheets of the maker."""
+_QUERY = ("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """Equal devices, each of which trains one unit at a time."""
+
+    count: int
+    """At least 1. A part of a GPU counts as a device where `resources.gpus` is a part."""
+    kind: str
+    """What messages call one: `GPU` or `core`."""
+    memory_mb: float | None = None
+    """Memory of each in megabytes; None if it is not known."""
+    grows: bool = False
+    """Whether machines come as long as units wait."""
+
+    def __str__(self) -> str:
+        more = " and what joins them" if self.grows else ""
+        name, of, rest = self.kind.partition(" of ")
+        return f"{self.count} {name}{'s' if self.count > 1 else ''}{of}{rest}{more}"
+
+
+def kind_of(need: Resources) -> str:
+    """What messages call a device."""
+    if need.gpus:
+        return "GPU" if need.gpus == 1 else f"{need.gpus:g} GPU"
+    return "core" if need.cpus == 1 else f"group of {need.cpus} cores"
+
+
+def of_machines(machines: Sequence[Machine], need: Resources, *, grows: bool = False) -> Devices:
+    """The devices of a cluster, whoever uses them now.
+
+    Args:
+        machines: the machines alive.
+        need: the resources of a unit.
+        grows: whether the cluster adds machines by itself.
+    """
+    fitting = [machine for machine in machines if machine.fits(need)]
+    count = sum(_at_once(machine.resources, need) for machine in fitting)
+    memory = [one for one in (_memory_mb(machine, need) for machine in fitting) if one is not None]
+    return Devices(count=max(1, count), kind=kind_of(need), memory_mb=min(memory) if memory else None, grows=grows)
+
+
+def on_this_machine(need: Resources) -> Devices:
+    """The devices of this machine."""
+    has = {"CPU": float(os.cpu_count() or 1), "memory": _ram_bytes()}
+    sizes = _gpu_mb() if need.gpus else []
+    if need.gpus:
+        has["GPU"] = float(len(sizes) or 1)
+    memory = need.gpus * min(sizes) if sizes else None
+    if not need.gpus:
+        memory = has["memory"] / 1e6 / max(1, _at_once(has, need))
+    return Devices(count=max(1, _at_once(has, need)), kind=kind_of(need), memory_mb=memory)
+
+
+def _at_once(has: Mapping[str, float], need: Resources) -> int:
+    wanted = {"CPU": need.cpus} | ({"GPU": need.gpus} if need.gpus else {})
+    return int(min(has.get(name, 0.0) / amount + 1e-6 for name, amount in wanted.items()))
+
+
+def _memory_mb(machine: Machine, need: Resources) -> float | None:
+    """Memory of a unit on a machine."""
+    if not need.gpus:
+        total = machine.resources.get("memory", 0.0)
+        return total / 1e6 / max(1, _at_once(machine.resources, need)) if total else None
+    kinds = [key.partition(":")[2] for key in machine.resources if key.startswith("accelerator_type:")]
+    known = [GPU_GB[kind] for kind in kinds if kind in GPU_GB]
+    return 1000 * need.gpus * min(known) if known else None
+
+
+def _gpu_mb() -> list[float]:
+    """Memory of each GPU of this machine; empty where its driver does not say."""
+    try:
+        said = subprocess.run(_QUERY, capture_output=True, text=True, timeout=10, check=True).stdout
+        return [float(line) * 1.048576 for line in said.split()]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return []
+
+
+def _ram_bytes() -> float:
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -1,0 +1,61 @@
+"""The peak memory of a unit on its device, counted: weights, gradients, optimiser states, activations and data.
+
+What autograd keeps of a backbone's forward pass is measured for each backbone (`calibration`); everything else follows
+from the sizes of the model. What frameworks take for themselves is added as a constant.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from runners.launch.calibration import CAPTION_LENGTH, NUM_REGIONS
+from runners.launch.price import DataSize, backbone_speed, head_size
+from sweeps import SweepConfig, Unit
+
+BASE_MB: Final = {"cpu": 750.0, "cuda": 600.0}
+"""Memory of a worker that trains nothing: on a CPU the resident process with torch, on a GPU the CUDA context and the
+kernels' workspaces. The first is measured, the second assumed."""
+_STATES: Final = {"cpu": 6.4, "cuda": 4.0}
+"""Copies of a trained weight: itself, its gradient and Adam's two moments, all in fp32. On a CPU, what the optimiser
+and saving take for a moment counts too; there the number is measured."""
+_LIVE: Final = 2.5
+"""Inputs and outputs of the largest layer that a pass without gradients holds; measured with residual networks."""
+_KEPT_PER_WORD: Final = 10
+"""Numbers of the embedding's width that a text encoder keeps for each word of a caption until the backward pass."""
+_EVALUATED: Final = 64
+"""Images that are embedded at a time in evaluation."""
+
+
+def unit_memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
+    """Peak memory of a unit in megabytes; None without a calibration of its backbone."""
+    cell, stage, cells = unit.trainings[0].cell, unit.stage, len(unit.trainings)
+    speed = backbone_speed(cell.model)
+    if speed is None:
+        return None
+    bytes_each = 4 if unit.trainings[0].precision == "fp32" else 2
+    heads = head_size(cell.model, cell.data, width=speed.width, words=size.words).params
+    width = max(cell.model.embed_dim, cell.model.bert.width * cell.model.bert.layers if _has_bert(unit) else 0)
+    text = 1.0 * stage.batch_size * CAPTION_LENGTH * width * _KEPT_PER_WORD * bytes_each
+    pixels = 0 if cell.data.image is None else cell.data.image.size**2
+    area = 0.0 if cell.data.image is None else pixels / speed.image_size**2
+    kept, passing = (1e6 * mb * area * bytes_each / 4 for mb in (speed.kept_mb, speed.passing_mb))
+
+    # The cells step one after the other, so only one holds activations at a time.
+    kind: Literal["cpu", "cuda"] = "cuda" if config.resources.gpus else "cpu"
+    own: float = 4 * _STATES[kind] * heads
+    common = text + size.val[1] * cell.model.embed_dim * 4
+    if stage.trains_backbone:
+        own += 4e6 * _STATES[kind] * speed.params_m
+        common += stage.batch_size * kept
+    elif cell.data.image is not None:
+        copies = 1 if stage.shares_backbone else cells
+        common += 4e6 * speed.params_m * copies + max(stage.batch_size, _EVALUATED) * _LIVE * passing
+    rows = NUM_REGIONS[0] if cell.model.framework != "vsepp" else 1
+    if stage.shares_backbone and (cell.data.image is None or cell.data.image.augment == "none"):
+        common += 4 * size.images * speed.width * rows
+    common += 4 * 3 * pixels * max(stage.batch_size, _EVALUATED)
+    return BASE_MB[kind] + (common + cells * own) / 1e6
+
+
+def _has_bert(unit: Unit) -> bool:
+    return unit.trainings[0].cell.model.framework != "vsepp"

@@ -1,0 +1,171 @@
+"""Which units a launch can start: all of them for a round, then those that follow a unit that has ended.
+
+There is no barrier between stages. A training can start when the one before it is done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from runners.execution.worker import UnitJob
+from runners.launch.devices import Devices
+from runners.launch.estimate import epoch_prices
+from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.pace import Pace
+from runners.launch.packing import choose, remaining_s
+from runners.launch.plan import LaunchPlan
+from runners.launch.prices import Prices
+from runners.launch.sharing import Others, turned
+from sweeps import Training, Unit, pack, pack_chain
+
+
+class Supply:
+    """Packs what can start into units, and knows which trainings are under way.
+
+    Args:
+        sweep: the sweep.
+        plan: what to train.
+        launch_id: the id that claims the attempts of this launch.
+        share: which of how many launches that share the sweep this one is; None for a launch alone.
+        others: these launches; None for a launch alone.
+        note: shows a line to the user.
+        refused: called with a training whose folder cannot be moved, and the error.
+    """
+
+    def __init__(
+        self,
+        sweep: OpenedSweep,
+        plan: LaunchPlan,
+        launch_id: str,
+        share: tuple[int, int] | None,
+        others: Others | None,
+        note: Callable[[str], None],
+        refused: Callable[[Training, Exception], None],
+    ) -> None:
+        self._sweep, self._plan, self._launch_id = sweep, plan, launch_id
+        self._share, self._others, self._note, self._refused = share, others, note, refused
+        self._number = {stage: number for number, stage in enumerate(sweep.config.stages)}
+        self._of_cell: dict[str, list[Training]] = {}
+        for training in sweep.trainings:
+            self._of_cell.setdefault(training.cell.id, []).append(training)
+        self._later = {one.before: one for one in sweep.trainings if one.before is not None}
+        self._auto: Mapping[str, int] = {}
+        """The number of cells in a unit that was chosen for each stage where the user leaves it to us."""
+        self._prices: Prices | None = None
+        self._attempts: dict[Training, int] = {}
+        """The trainings whose units wait or run, with the number of attempts before."""
+
+    def fit_to(self, devices: Devices, prices: Prices) -> None:
+        """Choose how many cells a unit gets, and tell the user why; without this, as many as can share one.
+
+        Args:
+            devices: the devices of this launch.
+            prices: what units cost.
+        """
+        todo, config = self._plan.startable(self._sweep.trainings, ahead=True), self._sweep.config
+        if not todo:
+            return
+        if self._share is not None:
+            devices = replace(devices, count=devices.count * self._share[1])  # the other launches have as many
+        choice = choose(todo, config, prices, devices)
+        self._prices, self._auto = prices, choice.packing.limits
+        for line in choice.lines(config):
+            self._note(line)
+        lanes = min(devices.count, len(choice.packing.units))
+        self._plan.progress.pace = Pace(epoch_prices(self._sweep, prices, self._auto), lanes)
+
+    @property
+    def under_way(self) -> list[Training]:
+        """The trainings whose units wait or run."""
+        return list(self._attempts)
+
+    def take_back(self, training: Training) -> bool:
+        """Note that a training's unit has ended. Returns whether a worker has tried the training."""
+        return self._num_attempts(training) > self._attempts.pop(training)
+
+    def round(self) -> list[UnitJob]:
+        """Everything that can start now, for the first round and for what is left after one."""
+        trainings = self._sweep.trainings
+        chosen = self._startable(trainings)
+        if self._set_aside_damaged(chosen):
+            chosen = self._startable(trainings)
+        if not chosen:
+            return []
+        units = [unit for stage in self._stages(chosen) for unit in turned(self._pack(stage), self._share)]
+        self._announce(chosen)
+        return self._jobs(units)
+
+    def after(self, unit: Unit, damaged: Collection[Training]) -> list[UnitJob]:
+        """What can start because a unit has ended: the next stage of its cells, and what is tried again.
+
+        The weights that a training wrote a moment ago are not read here: its worker checks them when it reads them.
+
+        Args:
+            unit: the unit.
+            damaged: trainings of which a worker found a file damaged; the weights that they start from are read.
+        """
+        near = [training for one in unit.trainings for training in self._of_cell[one.cell.id]]
+        if self._others is not None:  # what others may hold waits for the next round
+            near = [training for training in near if training.before in unit.trainings]
+        chosen = self._startable(near)
+        if self._set_aside_damaged([training for training in chosen if training in damaged]):
+            chosen = self._startable(near)
+        return self._jobs([unit for stage in self._stages(chosen) for unit in self._pack(stage)])
+
+    def _startable(self, trainings: Sequence[Training]) -> list[Training]:
+        if self._others is not None:
+            self._others.look(trainings)
+        chosen = [one for one in self._plan.startable(trainings, ahead=False) if one not in self._attempts]
+        return chosen if self._others is None else [one for one in chosen if not self._others.hold(one)]
+
+    def _set_aside_damaged(self, trainings: Sequence[Training]) -> bool:
+        """Have the damaged weights that trainings start from trained again. Returns whether there are any."""
+        damaged = self._plan.set_aside_damaged(trainings, self._refused)
+        if damaged:
+            self._note(f"the weights of {len(damaged)} finished trainings are damaged; they are trained again")
+        return bool(damaged)
+
+    def _stages(self, trainings: Sequence[Training]) -> list[list[Training]]:
+        """The trainings of each stage that has any, in the order of the stages."""
+        stages: dict[int, list[Training]] = {}
+        for training in trainings:
+            stages.setdefault(self._number[training.stage], []).append(training)
+        return [stages[number] for number in sorted(stages)]
+
+    def _pack(self, trainings: Sequence[Training]) -> list[Unit]:
+        return pack(trainings, self._sweep.config.execution, self._auto)
+
+    def _jobs(self, units: Sequence[Unit]) -> list[UnitJob]:
+        shares, jobs = self._others is not None, []
+        for place, unit in enumerate(units):
+            rank = (self._number[unit.stage], self._urgency(unit, place))
+            jobs.append(self._sweep.job(unit, self._launch_id, self._plan.forgiven, rank=rank, shares=shares))
+            self._attempts |= {training: self._num_attempts(training) for training in unit.trainings}
+        return jobs
+
+    def _urgency(self, unit: Unit, place: int) -> float:
+        """What most remains to be done after comes first. Launches that share a sweep keep their own orders."""
+        if self._prices is None or self._share is not None:
+            return float(place)
+        return -remaining_s(unit, self._later, self._sweep.config, self._auto, self._prices)
+
+    def _num_attempts(self, training: Training) -> int:
+        try:
+            return len(self._sweep.store.folder(training).attempts.numbers())
+        except OSError:
+            return 0
+
+    def _announce(self, chosen: Collection[Training]) -> None:
+        """Say what a round will train: what can start now, and what follows it."""
+        ahead, now = self._plan.startable(self._sweep.trainings, ahead=True), set(chosen)
+        follows = [one for one in ahead if one in now or one.before in now]
+        units = Counter(unit.stage.name for unit, _ in pack_chain(follows, self._sweep.config.execution, self._auto))
+        for stage in self._stages(follows):
+            name, all_of_it = stage[0].stage.name, self._sweep.by_stage[self._number[stage[0].stage]]
+            counts = self._plan.progress.counts(all_of_it)
+            self._note(
+                f"{name}: {len(stage)} of {len(all_of_it)} cells to train in {units[name]} units "
+                f"({counts['done']} done, {counts['failed']} failed before)"
+            )

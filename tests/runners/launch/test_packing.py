@@ -1,0 +1,140 @@
+"""How many cells a unit gets: together where they have much in common, spread where they have not, as memory allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from goal_core.data import published_counts
+from runners.execution.capacity import Machine, Resources
+from runners.launch.devices import Devices, of_machines, on_this_machine
+from runners.launch.estimate import published_prices, unopened
+from runners.launch.packing import Choice, choose, duration, planned
+from runners.launch.prices import Measured
+from runners.launch.simulation import simulate
+from sweeps import load_sweep, pack_chain
+
+
+def chosen(*overrides: str, devices: int = 8, sweep: str = "coco_vsepp", **more: object) -> Choice:
+    config = load_sweep(sweep, overrides, environ={})
+    prices = published_prices(config, published_counts(config.data))
+    at_hand = Devices(count=devices, kind="GPU", **more)  # type: ignore[arg-type]
+    return choose(unopened(config).trainings, config, prices, at_hand)
+
+
+def test_frozen_cells_stay_together_and_fine_tuned_ones_are_spread_over_all_devices() -> None:
+    choice = chosen()
+    assert choice.packing.limits == {"frozen": 15, "finetune": 3}
+    frozen, finetune = choice.lines(load_sweep("coco_vsepp", environ={}))
+    assert frozen.startswith("frozen: 45 cells as 3 units of 15 on 8 GPUs, because the sweep then ends after ")
+    assert finetune.startswith("finetune: 45 cells as 15 units of 3 on 8 GPUs, because the sweep then ends after ")
+    assert "; with units of up to 15 " in finetune
+    assert ", with units of 1 " in finetune
+
+
+def test_no_packing_ends_much_earlier_and_the_same_is_chosen_again() -> None:
+    for devices in (1, 2, 5, 64):
+        choice = chosen(devices=devices)
+        ends = [one.schedule.end_s for one in choice.others]
+        assert choice.packing.schedule.end_s <= 1.02 * min(ends)
+        assert chosen(devices=devices).packing.limits == choice.packing.limits
+        assert len(ends) == 49
+
+
+def test_one_device_gets_what_costs_least() -> None:
+    assert chosen(devices=1).packing.limits == {"frozen": 15, "finetune": 15}
+
+
+def test_a_cluster_that_grows_gets_units_as_small_as_cost_nothing() -> None:
+    choice = chosen("resources.loader_workers=8", devices=1, grows=True)
+    assert choice.packing.limits["frozen"] >= 8
+    assert choice.packing.limits["finetune"] == 1
+    assert choice.packing.schedule.work_s <= 1.05 * min(one.schedule.work_s for one in choice.others)
+
+
+def test_a_unit_fits_into_the_memory_of_its_device() -> None:
+    choice = chosen(devices=1, memory_mb=35_000.0)
+    assert choice.packing.limits["frozen"] == 15
+    assert 1 <= choice.packing.limits["finetune"] < 8
+    finetune = list(choice.lines(load_sweep("coco_vsepp", environ={})))[1]
+    assert f"; no more than {choice.too_large['finetune']} fit into its memory" in finetune
+    assert chosen(devices=1, memory_mb=1000.0).packing.limits == {"frozen": 1, "finetune": 1}  # then it fails alone
+
+
+def test_settings_of_a_stage_come_before_those_of_the_sweep() -> None:
+    overrides = ("stages.frozen.cells_per_unit=5", "stages.finetune.sharing=none")
+    choice = chosen(*overrides)
+    assert choice.packing.limits == {}
+    config = load_sweep("coco_vsepp", overrides, environ={})
+    assert list(choice.lines(config)) == [
+        "frozen: 45 cells as 9 units of 5 on 8 GPUs (cells_per_unit: 5)",
+        "finetune: 45 cells as 45 units of 1 on 8 GPUs (sharing: none)",
+    ]
+
+
+def test_a_backbone_without_a_price_is_packed_by_an_assumption_that_is_named() -> None:
+    choice = chosen("model.backbones=[convnext_base]")
+    assert choice.packing.limits["frozen"] >= 8
+    assert choice.packing.limits["finetune"] <= 5
+    config = load_sweep("coco_vsepp", ["model.backbones=[convnext_base]"], environ={})
+    assert "(assumed prices)" in next(choice.lines(config))
+
+
+def test_a_measured_price_comes_before_the_calibration() -> None:
+    config = load_sweep("coco_vsepp", environ={})
+    prices = published_prices(config, published_counts(config.data))
+    (model,) = config.model.models
+    measured = {
+        (model, "frozen"): Measured(common_s=0.0, own_s=100.0),
+        (model, "finetune"): Measured(common_s=900, own_s=1),
+    }
+    prices = replace(prices, measured=measured)
+    choice = choose(unopened(config).trainings, config, prices, Devices(count=8, kind="GPU"))
+    # Now it is the frozen cells that have nothing in common.
+    assert choice.packing.limits == {"frozen": 8, "finetune": 15}
+
+
+def test_the_simulated_launch_packs_the_second_stage_within_the_units_of_the_first() -> None:
+    config = load_sweep("coco_vsepp", environ={})
+    prices = published_prices(config, published_counts(config.data))
+    units = pack_chain(unopened(config).trainings, config.execution, {"frozen": 8, "finetune": 3})
+    assert [len(unit.trainings) for unit, _ in units] == [8, 7] * 3 + [3, 3, 2, 3, 2, 2] * 3
+    for unit, after in units[6:]:
+        assert after is not None
+        assert {one.before for one in unit.trainings} <= set(units[after][0].trainings)
+    found = simulate(planned(units, config, prices), 6)
+    assert found.starts[:6] == (0.0,) * 6
+    assert min(found.starts[6:]) < max(found.starts[6:])
+
+
+def machine(**resources: float) -> Machine:
+    names = {name.replace("__", ":"): amount for name, amount in resources.items()}
+    return Machine(id="1", host="a", address="b", resources=names)
+
+
+def test_devices_are_what_ray_reports_and_fits() -> None:
+    need = Resources(cpus=8, gpus=0.5)
+    large = machine(CPU=32, GPU=4, accelerator_type__H100=1)
+    found = of_machines([large, machine(CPU=4, GPU=1), machine(CPU=64)], need)
+    assert (found.count, str(found)) == (4, "4 0.5 GPUs")  # the cores are what is short
+    assert found.memory_mb == 40_000
+    assert of_machines([], need, grows=True).count == 1
+    cores = of_machines([machine(CPU=4, memory=8e9)], Resources(cpus=2, gpus=0))
+    assert (cores.count, cores.memory_mb) == (2, 4000)
+
+
+def test_devices_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    here = on_this_machine(Resources(cpus=4, gpus=0))
+    assert (here.count, str(here)) == (4, "4 groups of 4 cores")
+    assert here.memory_mb
+    monkeypatch.setattr("runners.launch.devices._gpu_mb", lambda: [80_000.0, 80_000.0])
+    assert on_this_machine(Resources(cpus=4, gpus=0.5)).count == 4
+    monkeypatch.setattr("runners.launch.devices._gpu_mb", list)
+    alone = on_this_machine(Resources(cpus=4, gpus=1))
+    assert (alone.count, alone.memory_mb, str(alone)) == (1, None, "1 GPU")
+
+
+def test_times_are_written_in_units_that_suit_them() -> None:
+    assert [duration(one) for one in (4, 89, 600, 9000, 400_000)] == ["4 s", "89 s", "10 min", "2.5 h", "4.6 days"]

@@ -1,0 +1,75 @@
+"""The simulated schedule: small cases that a person can check, and what holds for all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.launch.simulation import PlannedUnit, simulate
+
+
+def units(*seconds: float) -> list[PlannedUnit]:
+    return [PlannedUnit(seconds=one, rank=(0, -one)) for one in seconds]
+
+
+def test_units_start_longest_first_and_end_where_they_must() -> None:
+    found = simulate(units(1, 5, 4, 2), 2)
+    # One device has 5 and 1, the other 4 and 2.
+    assert (found.end_s, found.work_s, found.bound_s, found.tail_s) == (6, 12, 6, 0)
+    assert found.starts == (5, 0, 0, 4)
+    assert found.idle == 0
+
+
+def test_a_unit_waits_for_its_own_predecessor_and_for_no_other() -> None:
+    chain = [
+        PlannedUnit(seconds=10),
+        PlannedUnit(seconds=2),
+        PlannedUnit(seconds=3, after=0, rank=(1, 0)),
+        PlannedUnit(seconds=3, after=1, rank=(1, 0)),
+    ]
+    found = simulate(chain, 2)
+    assert found.starts == (0, 0, 10, 2)
+    assert (found.end_s, found.critical_s, found.tail_s) == (13, 13, 8)
+    assert found.idle == pytest.approx(1 - 18 / 26)
+
+
+def test_an_earlier_stage_comes_first_where_a_device_is_free_for_one() -> None:
+    chain = [
+        PlannedUnit(seconds=1),
+        PlannedUnit(seconds=9, after=0, rank=(1, -9)),
+        PlannedUnit(seconds=1, rank=(0, -1)),
+    ]
+    assert simulate(chain, 1).starts == (1, 2, 0)
+
+
+def test_what_is_made_once_costs_those_that_start_before_it_is_there() -> None:
+    three = [PlannedUnit(seconds=10, once="features", once_s=5) for _ in range(3)]
+    assert simulate(three, 2).end_s == 25
+    assert simulate(three, 3).end_s == 15
+    assert simulate(three, 1).work_s == 35
+
+
+def test_devices_without_work_are_idle_to_the_end() -> None:
+    found = simulate(units(4, 4), 8)
+    assert (found.end_s, found.tail_s, found.idle) == (4, 4, 0.75)
+    assert simulate([], 3).end_s == simulate([], 3).idle == 0
+
+
+@given(
+    seconds=st.lists(st.integers(1, 50), min_size=1, max_size=30),
+    parents=st.lists(st.integers(0, 40), min_size=30, max_size=30),
+    devices=st.integers(1, 12),
+)
+def test_no_schedule_beats_its_bound_or_is_twice_as_long(seconds: list[int], parents: list[int], devices: int) -> None:
+    chain = [
+        PlannedUnit(seconds=one, after=parent if parent < place else None)
+        for place, (one, parent) in enumerate(zip(seconds, parents, strict=False))
+    ]
+    found = simulate(chain, devices)
+    assert found == simulate(chain, devices)
+    assert found.bound_s <= found.end_s <= found.work_s / devices + found.critical_s  # Graham's bound
+    assert 0 <= found.idle < 1
+    for unit, start in zip(chain, found.starts, strict=True):
+        if unit.after is not None:
+            assert start >= found.starts[unit.after] + chain[unit.after].seconds

@@ -1,0 +1,167 @@
+"""What a launch starts when a unit ends, without Ray: the next stage, second tries, and nothing that must not start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from goal_core.training import TrainingFailed
+from runners.execution.worker import UnitJob
+from runners.launch.devices import Devices
+from runners.launch.launcher import Launcher
+from runners.launch.live import LiveView
+from runners.launch.plan import LaunchOptions, LaunchPlan
+from runners.store import BEST, charged_failures
+from sweeps import Training
+from tests.helpers.in_process import NoTracking
+from tests.helpers.store_cases import train
+from tests.helpers.sweep_cases import opened_in
+
+
+class Launch:
+    """A launch of four cells and two stages, whose units end when a test says so. A unit has two cells."""
+
+    def __init__(self, folder: Path, *settings: str, options: LaunchOptions | None = None) -> None:
+        objectives = "objectives={only: [con/con, sig/cir, lin/nca, sig-ms/cir]}"
+        self.sweep = opened_in(folder / "store", objectives, "execution={sharing: trunk, cells_per_unit: 2}", *settings)
+        self.options = options or LaunchOptions()
+        self.plan = LaunchPlan(self.sweep, self.options)
+        view = LiveView(self.plan.progress, "s", Console(quiet=True), lambda *words: " ".join(words))
+        self.launcher = Launcher(self.sweep, self.options, self.plan, view, NoTracking(), "L")  # type: ignore[arg-type]
+        self.first = self.launcher._supply.round()
+
+    def ends(self, job: UnitJob, fails: Training | None = None, kind: str = "error") -> list[UnitJob]:
+        """A worker trains a unit, and one of its trainings may fail. Returns the units that follow."""
+        self.launcher.started(job)
+        for training in job.unit.trainings:
+            folder = self.sweep.store.folder(training)
+            folder.claim("L")
+            if training == fails:
+                charged = kind != "damaged"
+                folder.fail("it broke", charged=charged, final=kind == "diverged")
+                failed = TrainingFailed(key=training.key, kind=kind, reason="it broke", trace="")  # type: ignore[arg-type]
+                self.launcher.events([failed])
+            else:
+                train(folder, 2)
+        self.launcher.ended(job)
+        return list(self.launcher.finished(job))
+
+
+def names(jobs: list[UnitJob]) -> list[tuple[str, list[str]]]:
+    return [(job.unit.stage.name, [one.cell.objective.name for one in job.unit.trainings]) for job in jobs]
+
+
+def test_a_training_follows_its_own_predecessor_and_waits_for_no_other(tmp_path: Path) -> None:
+    launch = Launch(tmp_path)
+    slow, fast = launch.first
+    assert names(launch.first) == [("frozen", ["con/con", "lin/nca"]), ("frozen", ["sig/cir", "sig-ms/cir"])]
+    after = launch.ends(fast)
+    assert names(after) == [("finetune", ["sig/cir", "sig-ms/cir"])]
+    assert after[0].rank > slow.rank  # should a device be free for one of them only
+    assert launch.ends(after[0]) == []
+    assert launch.plan.progress.counts() == {"done": 4, "running": 0, "waiting": 4, "failed": 0}
+    (last,) = launch.ends(slow)
+    assert launch.ends(last) == []
+    assert launch.plan.progress.counts()["done"] == 8
+    assert launch.launcher._supply.under_way == launch.launcher._supply.round() == []
+
+
+def test_what_fails_for_good_is_followed_by_nothing_and_its_neighbour_goes_on(tmp_path: Path) -> None:
+    launch = Launch(tmp_path)
+    broken = launch.first[0].unit.trainings[0]
+    assert names(launch.ends(launch.first[0], broken, "diverged")) == [("finetune", ["lin/nca"])]
+    assert [launch.plan.progress[one].state for one in launch.sweep.trainings if one.cell == broken.cell] == [
+        "failed"
+    ] * 2
+
+
+def test_an_evicted_training_is_tried_again_at_once_until_its_attempts_are_used_up(tmp_path: Path) -> None:
+    launch = Launch(tmp_path, "resources.max_attempts=2")
+    broken = launch.first[0].unit.trainings[0]
+    again, after = launch.ends(launch.first[0], broken)
+    assert names([again, after]) == [("frozen", ["con/con"]), ("finetune", ["lin/nca"])]
+    assert again.rank < after.rank
+    assert launch.ends(again, broken) == []
+    assert launch.plan.progress[broken].state == "failed"
+    assert charged_failures(launch.sweep.store.folder(broken).attempts.all()) == 2
+
+
+def test_damaged_weights_are_trained_again_before_what_starts_from_them(tmp_path: Path) -> None:
+    launch = Launch(tmp_path)
+    (after,) = launch.ends(launch.first[0])
+    finetune = after.unit.trainings[0]
+    frozen = finetune.before
+    assert frozen is not None
+    path = launch.sweep.store.folder(frozen).path(BEST)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    (again,) = launch.ends(after, finetune, "damaged")
+    assert again.unit.trainings == (frozen,)
+    (retried,) = launch.ends(again)
+    assert retried.unit.trainings == (finetune,)
+    assert charged_failures(launch.sweep.store.folder(finetune).attempts.all()) == 0
+
+
+def test_the_first_failure_ends_the_supply_if_the_user_wants_that(tmp_path: Path) -> None:
+    launch = Launch(tmp_path, "resources.max_attempts=1", options=LaunchOptions(fail_fast=True))
+    assert launch.ends(launch.first[0], launch.first[0].unit.trainings[0]) == []
+    assert launch.launcher.stopping
+
+
+def test_a_launch_that_shares_starts_what_follows_its_own_units_and_leaves_the_rest_to_a_round(tmp_path: Path) -> None:
+    launch = Launch(tmp_path, options=LaunchOptions(share=(2, 2)))
+    mine, theirs = launch.first
+    assert names([mine]) == [("frozen", ["sig/cir", "sig-ms/cir"])]
+    broken = mine.unit.trainings[0]
+    assert names(launch.ends(mine, broken)) == [("finetune", ["sig-ms/cir"])]
+    with launch.sweep.store.heartbeat("scenes", shares=True) as other:
+        other.start(one.key for one in launch.sweep.trainings)
+        for training in theirs.unit.trainings:
+            launch.sweep.store.folder(training).claim(other.id)
+        assert launch.launcher.finished(theirs) == []
+        assert names(launch.launcher._supply.round()) == [("frozen", ["sig/cir"])]
+
+
+def test_a_launch_continues_both_stages_at_once(tmp_path: Path) -> None:
+    before = Launch(tmp_path)
+    before.ends(before.first[1])
+    launch = Launch(tmp_path)
+    assert names(launch.first) == [
+        ("frozen", ["con/con", "lin/nca"]),
+        ("finetune", ["sig/cir", "sig-ms/cir"]),
+    ]
+
+
+def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Devices] = []
+
+    def noted(todo: object, config: object, prices: object, devices: Devices) -> object:
+        seen.append(devices)
+        limits = {"frozen": 1, "finetune": 3}
+        schedule = SimpleNamespace(end_s=1.0, work_s=1.0)
+        packing = SimpleNamespace(limits=limits, units=[1] * 9, schedule=schedule)
+        return SimpleNamespace(packing=packing, lines=lambda config: ["why"])
+
+    monkeypatch.setattr("runners.launch.supply.choose", noted)
+    monkeypatch.setattr("runners.launch.supply.epoch_prices", lambda *arguments: {})
+    prices: Any = SimpleNamespace(seconds=lambda unit: float("ci" in unit.trainings[0].cell.objective.name))
+    for share, count in ((None, 5), ((1, 4), 20)):
+        settings = "execution={sharing: trunk, cells_per_unit: auto}"
+        launch = Launch(tmp_path / str(count), settings, options=LaunchOptions(share=share))
+        supply = launch.launcher._supply
+        for training in supply.under_way:
+            supply.take_back(training)
+        assert names(launch.first) == [("frozen", ["con/con", "lin/nca", "sig/cir", "sig-ms/cir"])]
+        supply.fit_to(Devices(count=5, kind="core"), prices)
+        assert seen[-1].count == count
+        assert launch.plan.progress.pace.lanes == min(count, 9)
+        jobs = supply.round()
+        assert [len(job.unit.trainings) for job in jobs] == [1] * 4
+        first = min(jobs, key=lambda job: job.rank)
+        # What takes longest starts first, but launches that share keep to their own parts.
+        assert names([first]) == [("frozen", ["con/con" if share else "sig/cir"])]
