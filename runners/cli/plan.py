@@ -144,7 +144,7 @@ def _simulated(
 
 def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> None:
     if plan.choice is not None:  # what follows a unit is packed among its own cells
-        sizes = Counter(unit.stage.name for unit, _ in plan.choice.packing.units)
+        sizes = Counter[str](unit.stage.name for unit, _ in plan.choice.packing.units)
         plan = replace(plan, stages=[replace(stage, units=sizes[stage.name]) for stage in plan.stages])
     if as_json:
         stages = [asdict(stage) for stage in plan.stages]
