@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -142,6 +143,9 @@ def _simulated(
 
 
 def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> None:
+    if plan.choice is not None:  # what follows a unit is packed among its own cells
+        sizes = Counter[str](unit.stage.name for unit, _ in plan.choice.packing.units)
+        plan = replace(plan, stages=[replace(stage, units=sizes[stage.name]) for stage in plan.stages])
     if as_json:
         stages = [asdict(stage) for stage in plan.stages]
         print(json.dumps(_in_full(config, plan, stages) if in_full else stages, indent=2))
