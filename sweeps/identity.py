@@ -36,8 +36,10 @@ _NOT_OF_THE_DATA = frozenset(
 )
 """Data settings that are not hashed, because the data fingerprint covers what they select. All others count."""
 
-_NOT_OF_THE_STAGE = frozenset({"checkpoint_every", "collapse_patience"})
-"""Stage settings that are not hashed: they say when to save and when to give up, and cannot change a result."""
+_NOT_OF_THE_STAGE = frozenset({"checkpoint_every", "collapse_patience", "micro_batch"})
+"""Stage settings that are not hashed. The first two say when to save and when to give up, and cannot change a result.
+`micro_batch` changes only the order of additions, like the number of threads and the device, which do not count either;
+and it falls by itself when memory runs out, which must not make another model of a cell."""
 
 _NEUTRAL = {
     **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},

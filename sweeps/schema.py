@@ -261,6 +261,11 @@ class SweepConfig:
                 f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features; "
                 "leave this stage out"
             )
+        if stage.micro_batch and self.data.format == "regions":
+            problems.append(
+                f"{key}.micro_batch: {self.model.framework} on precomputed regions normalises by the statistics of "
+                "whole batches, which cannot be split"
+            )
         if stage.bn_mode == "legacy_quirk" and self.model.framework != "vsepp":
             problems.append(f"{key}.bn_mode: legacy_quirk needs framework vsepp, got {self.model.framework}")
         elif stage.bn_mode == "legacy_quirk" and self.data.format == "precomp":

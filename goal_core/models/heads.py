@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from goal_core.data import Split
 from goal_core.models.backbones import ImageBackbone
+from goal_core.models.batch_rows import WHOLE, Share
 
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -37,7 +39,35 @@ class Pairs:
     text_BD: Tensor  # noqa: N815  # shape suffix
     """Unit vectors, (B, D)."""
     context: Any = None
-    """What the framework's own loss needs besides the embeddings."""
+    """What the framework's own loss needs besides the embeddings: None, or a dataclass of tensors with B rows each."""
+    share: Share = WHOLE
+    """How the batch was encoded, so that the framework's own loss is computed likewise."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Pairs]) -> Pairs:
+        """The pairs of consecutive parts of a batch together."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        context = first.context
+        if context is not None:
+            names = [item.name for item in fields(context)]
+            context = type(context)(
+                **{name: torch.cat([getattr(part.context, name) for part in parts]) for name in names}
+            )
+        return cls(
+            image_BD=torch.cat([part.image_BD for part in parts]),
+            text_BD=torch.cat([part.text_BD for part in parts]),
+            context=context,
+        )
+
+    def map_context(self, function: Callable[[Tensor], Tensor]) -> Any:
+        """The context, with a function applied to each of its tensors."""
+        if self.context is None:
+            return None
+        return replace(
+            self.context, **{item.name: function(getattr(self.context, item.name)) for item in fields(self.context)}
+        )
 
 
 class Heads(nn.Module):

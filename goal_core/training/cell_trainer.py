@@ -29,9 +29,10 @@ from goal_core.checkpoints import (
 )
 from goal_core.data import Batch
 from goal_core.errors import CollapsedError
-from goal_core.models import Encoder, Heads, ImageBackbone
+from goal_core.models import Encoder, Heads, ImageBackbone, Pairs
 from goal_core.objectives import CollapseDetector, ObjectiveStats
 from goal_core.seeding import derive_seed
+from goal_core.training.encoding import encode_batch, share_of
 from goal_core.training.optim import (
     build_optimizer,
     check_finite,
@@ -103,6 +104,7 @@ class CellTrainer:
         self.seconds = 0.0
         self.steps_before = 0
         """Steps of earlier stages."""
+        self.share = share_of(unit, heads)
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
 
@@ -124,9 +126,7 @@ class CellTrainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
-            with torch.set_grad_enabled(stage.trains_backbone and self.epoch >= stage.frozen_epochs):
-                features = self._features(inputs)
-            pairs = self.heads.forward_pairs(features, batch.region_lengths, batch.tokens, batch.lengths)
+            pairs = encode_batch(self._encode, inputs, batch, self.share)
         ids = batch.ids if self.heads.masks_same_image else None
         surrogate, stats = self.objective.forward_with_stats(pairs.image_BD, pairs.text_BD, ids)
         if self.epoch < stage.warmup_epochs:
@@ -144,6 +144,12 @@ class CellTrainer:
         self.next_step += 1
         self._record_step(stats, {**extra, "weight_grad_norm": float(norm)})
         self.seconds += time.perf_counter() - began + shared_s
+
+    def _encode(self, inputs: Tensor, region_lengths: Tensor | None, tokens: Tensor, lengths: Tensor) -> Pairs:
+        stage = self.unit.stage
+        with torch.set_grad_enabled(stage.trains_backbone and self.epoch >= stage.frozen_epochs):
+            features = self._features(inputs)
+        return self.heads.forward_pairs(features, region_lengths, tokens, lengths)
 
     def _features(self, inputs: Tensor) -> Tensor:
         if self.backbone is None or self.unit.stage.bn_mode == "frozen_eval":

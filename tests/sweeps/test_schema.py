@@ -8,7 +8,8 @@ import pytest
 from goal_core.errors import ConfigError
 from goal_core.models.config import BackboneConfig, ModelConfig
 from goal_core.objectives import pair_weights, triplet_weights
-from sweeps import STAGE_ORDER, SweepConfig, SweepModel, SweepObjectives
+from sweeps import STAGE_ORDER, SweepConfig, SweepModel, SweepObjectives, load_sweep
+from sweeps.reading.yaml_source import SweepError
 from sweeps.schema import ExecutionConfig, ResourceConfig
 
 PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)
@@ -119,3 +120,9 @@ def test_limit_without_sharing() -> None:
     with pytest.raises(ConfigError, match="needs sharing: trunk"):
         ExecutionConfig(cells_per_unit=4)
     assert ExecutionConfig(cells_per_unit=1).sharing == "none"
+
+
+def test_batches_whose_statistics_count_are_not_split() -> None:
+    with pytest.raises(SweepError, match=r"micro_batch: vse_infty on precomputed regions normalises"):
+        load_sweep("f30k_vse_infty_butd", ["stages.frozen.micro_batch=32"], environ={})
+    assert load_sweep("coco_vsepp", ["stages.frozen.micro_batch=32"], environ={}).stages[0].micro_batch == 32
