@@ -263,8 +263,8 @@ class SweepConfig:
             )
         if stage.micro_batch and self.data.format == "regions":
             problems.append(
-                f"{key}.micro_batch: {self.model.framework} on precomputed regions normalises by the statistics of "
-                "whole batches, which cannot be split"
+                f"{key}: micro_batch cannot split the batches of {self.model.framework} on precomputed regions, "
+                "because it normalises by the statistics of a whole batch"
             )
         if stage.bn_mode == "legacy_quirk" and self.model.framework != "vsepp":
             problems.append(f"{key}.bn_mode: legacy_quirk needs framework vsepp, got {self.model.framework}")

@@ -123,6 +123,6 @@ def test_limit_without_sharing() -> None:
 
 
 def test_batches_whose_statistics_count_are_not_split() -> None:
-    with pytest.raises(SweepError, match=r"micro_batch: vse_infty on precomputed regions normalises"):
+    with pytest.raises(SweepError, match=r"micro_batch cannot split the batches of vse_infty on precomputed"):
         load_sweep("f30k_vse_infty_butd", ["stages.frozen.micro_batch=32"], environ={})
     assert load_sweep("coco_vsepp", ["stages.frozen.micro_batch=32"], environ={}).stages[0].micro_batch == 32
