@@ -10,7 +10,6 @@ Source: GradCache (Gao et al., RepL4NLP 2021).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -83,41 +82,53 @@ WHOLE: Final = Share()
 """One process encodes the whole batch at once."""
 
 
-def in_chunks(encode: Callable[..., T], rows: Rows, size: int, *tensors: Tensor | None) -> list[T]:
+def in_chunks(
+    encode: Callable[..., tuple[Tensor, ...]],
+    rows: Rows,
+    size: int,
+    *tensors: Tensor | None,
+    reads_graph: bool = False,
+) -> tuple[Tensor, ...]:
     """Encode rows of a batch, chunk by chunk, keeping the activations of none until its gradient is computed.
 
     A batch that is encoded whole passes ``encode`` as it is. Otherwise ``encode`` may draw random numbers only in the
     ways that :class:`WholeBatchDraws` knows. After the call the generators are where the whole batch leaves them.
 
     Args:
-        encode: maps the chunk's rows of each tensor to anything that has one row (or n) for each of these.
+        encode: maps the chunk's rows of each tensor to tensors that have one row (or n) for each of these.
         rows: the rows that the tensors have.
         size: rows at a time; 0: all.
-        tensors: each None, or with the rows along its first dimension.
+        tensors: each None, or with the rows along its first dimension; they get no gradient.
+        reads_graph: whether ``encode`` also reads tensors that get a gradient, besides parameters. Then a chunk keeps
+            its graph, without activations; otherwise it keeps nothing but its result.
 
     Returns:
-        The results of the chunks, in order.
+        What ``encode`` gives for all rows.
     """
     chunks = list(rows.chunks(size))
     if chunks == [Rows(0, rows.total, rows.total)]:
-        return [encode(*tensors)]
-    devices = {tensor.device for tensor in tensors if tensor is not None and tensor.device.type == "cuda"}
+        return encode(*tensors)
+    drawn: list[Tensor] = []
+    if len(chunks) == 1:
+        return _draw_for_all(encode, rows, drawn, None, *tensors)
+    # A chunk without a graph is one node of it, which needs an input with a gradient.
+    tie = None if reads_graph else torch.empty(0, requires_grad=True)
     results = []
     for chunk in chunks:
         part = slice(chunk.start - rows.start, chunk.stop - rows.start)
         own = [None if tensor is None else tensor[part] for tensor in tensors]
-        # Each chunk draws from the same state, for each draws what the whole batch draws.
-        repeated = chunk is not chunks[-1]
-        with torch.random.fork_rng(devices=devices) if repeated else nullcontext():
-            if len(chunks) == 1:
-                results.append(_draw_for_all(encode, chunk, *own))
-            else:
-                results.append(checkpoint(_draw_for_all, encode, chunk, *own, use_reentrant=False))
-    return results
+        # The second pass finds its draws in `drawn`.
+        encoded = checkpoint(
+            _draw_for_all, encode, chunk, drawn, tie, *own, use_reentrant=not reads_graph, preserve_rng_state=False
+        )
+        results.append(encoded)
+    return tuple(torch.cat(column) for column in zip(*results, strict=True))
 
 
-def _draw_for_all(encode: Callable[..., T], rows: Rows, *tensors: Tensor | None) -> T:
-    with WholeBatchDraws(rows):
+def _draw_for_all(
+    encode: Callable[..., T], rows: Rows, drawn: list[Tensor], tie: Tensor | None, *tensors: Tensor | None
+) -> T:
+    with WholeBatchDraws(rows, drawn):
         return encode(*tensors)
 
 
@@ -132,11 +143,14 @@ class WholeBatchDraws(TorchFunctionMode):
 
     Args:
         rows: the rows that are computed.
+        drawn: what has been drawn for the whole batch, in order. Other chunks of it, and their second passes, take
+            their rows from there, so that the time for draws does not grow with the number of chunks. A draw of
+            dropout takes one byte for each number.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, drawn: list[Tensor]) -> None:
         super().__init__()
-        self._rows = rows
+        self._rows, self._drawn, self._next = rows, drawn, 0
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -152,11 +166,11 @@ class WholeBatchDraws(TorchFunctionMode):
         """As `torch.nn.functional.dropout`, never in place."""
         if not training or p == 0:
             return input
-        whole, rows = self._whole(input)
         if input.device.type == "cuda":
-            kept: Tensor = torch.native_dropout(whole.fill_(1), p, True)[1][rows]
+            kept = self._take(input, lambda whole: torch.native_dropout(whole.fill_(1), p, True)[1])
             return input * kept * (1 / (1 - p))
-        return input * whole.bernoulli_(1 - p).div_(1 - p)[rows]
+        kept = self._take(input, lambda whole: whole.bernoulli_(1 - p).bool())
+        return input * kept.to(input.dtype).div_(1 - p)
 
     def attention(
         self,
@@ -183,31 +197,33 @@ class WholeBatchDraws(TorchFunctionMode):
 
     def bernoulli(self, out: Tensor, p: float = 0.5, *, generator: None = None) -> Tensor:
         """As `Tensor.bernoulli_` with one probability."""
-        whole, rows = self._whole(out)
-        return out.copy_(whole.bernoulli_(p)[rows])
+        return out.copy_(self._take(out, lambda whole: whole.bernoulli_(p).bool()))
 
     def rand(self, *size: Any, **options: Any) -> Tensor:
         """As `torch.rand`."""
-        first, *rest = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-        each, rows = self._of_whole(first)
-        return torch.rand(each * self._rows.total, *rest, **options)[rows]
+        shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+        return self._take(torch.empty(shape, **options), lambda whole: whole.uniform_())
 
-    def _whole(self, part: Tensor) -> tuple[Tensor, slice]:
-        """An empty tensor that stands to the whole batch as ``part`` to its rows, and where these are in it."""
-        each, rows = self._of_whole(len(part))
-        shape = (each * self._rows.total, *part.shape[1:])
-        # Draws follow the order in memory.
-        order = sorted(range(part.ndim), key=part.stride, reverse=True)
-        if part.is_contiguous():
-            order = list(range(part.ndim))
-        return torch.empty_permuted(shape, order, dtype=part.dtype, device=part.device), rows
-
-    def _of_whole(self, first: int) -> tuple[int, slice]:
-        """Of a first dimension: elements for each row of the batch, and where these rows are in the whole batch's."""
-        each, rest = divmod(first, self._rows.count)
+    def _take(self, part: Tensor, draw: Callable[[Tensor], Tensor]) -> Tensor:
+        """Of the next draw the rows that belong to ``part``, whose shape and order in memory the draw has."""
+        each, rest = divmod(len(part), self._rows.count)
         if rest:
-            raise NotImplementedError(f"{first} random draws cannot be split by {self._rows.count} rows of a batch")
-        return each, slice(each * self._rows.start, each * self._rows.stop)
+            raise NotImplementedError(f"{len(part)} random draws cannot be split by {self._rows.count} rows of a batch")
+        shape = (each * self._rows.total, *part.shape[1:])
+        if self._next == len(self._drawn):
+            # Draws follow the order in memory.
+            order = list(range(part.ndim))
+            if not part.is_contiguous():
+                order.sort(key=part.stride, reverse=True)
+            whole = torch.empty_permuted(shape, order, dtype=part.dtype, device=part.device)
+            self._drawn.append(draw(whole))
+        drawn = self._drawn[self._next]
+        self._next += 1
+        if drawn.shape != shape:
+            raise NotImplementedError(
+                f"the chunks of a batch draw different numbers: {shape}, not {tuple(drawn.shape)}"
+            )
+        return drawn[each * self._rows.start : each * self._rows.stop]
 
 
 _DRAWS: Final[dict[Any, Callable[..., Tensor]]] = {

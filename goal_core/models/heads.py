@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
@@ -43,31 +43,20 @@ class Pairs:
     share: Share = WHOLE
     """How the batch was encoded, so that the framework's own loss is computed likewise."""
 
-    @classmethod
-    def joined(cls, parts: Sequence[Pairs]) -> Pairs:
-        """The pairs of consecutive parts of a batch together."""
-        first = parts[0]
-        if len(parts) == 1:
-            return first
-        context = first.context
+    def columns(self) -> tuple[Tensor, ...]:
+        """The embeddings, and the tensors of the context in their order."""
+        context = (
+            () if self.context is None else tuple(getattr(self.context, item.name) for item in fields(self.context))
+        )
+        return self.image_BD, self.text_BD, *context
+
+    def with_columns(self, columns: Sequence[Tensor]) -> Pairs:
+        """Other pairs of the same kind, made of what :meth:`columns` gives."""
+        context = self.context
         if context is not None:
             names = [item.name for item in fields(context)]
-            context = type(context)(
-                **{name: torch.cat([getattr(part.context, name) for part in parts]) for name in names}
-            )
-        return cls(
-            image_BD=torch.cat([part.image_BD for part in parts]),
-            text_BD=torch.cat([part.text_BD for part in parts]),
-            context=context,
-        )
-
-    def map_context(self, function: Callable[[Tensor], Tensor]) -> Any:
-        """The context, with a function applied to each of its tensors."""
-        if self.context is None:
-            return None
-        return replace(
-            self.context, **{item.name: function(getattr(self.context, item.name)) for item in fields(self.context)}
-        )
+            context = replace(context, **dict(zip(names, columns[2:], strict=True)))
+        return replace(self, image_BD=columns[0], text_BD=columns[1], context=context)
 
 
 class Heads(nn.Module):

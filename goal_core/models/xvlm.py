@@ -123,12 +123,13 @@ class XvlmHeads(RerankingHeads):
         images, texts = torch.cat((everyone_B, image_B, everyone_B)), torch.cat((everyone_B, everyone_B, text_B))
         labels = matching_labels(any_image_B, any_text_B)
 
-        def logits_of(images_P: Tensor, texts_P: Tensor) -> Tensor:
-            return self._logits(inputs.tokens[images_P], inputs.states[texts_P], inputs.lengths[texts_P])
+        def logits_of(images_P: Tensor, texts_P: Tensor) -> tuple[Tensor]:
+            return (self._logits(inputs.tokens[images_P], inputs.states[texts_P], inputs.lengths[texts_P]),)
 
         share = pairs.share
         rows = share.rows(len(labels))
-        logits = torch.cat(in_chunks(logits_of, rows, 3 * share.chunk, images[rows.slice], texts[rows.slice])).float()
+        chosen = images[rows.slice], texts[rows.slice]
+        logits = in_chunks(logits_of, rows, 3 * share.chunk, *chosen, reads_graph=True)[0].float()
         counted = labels >= 0
         if share.processes == 1:
             accuracy = (logits.argmax(dim=1) == labels)[counted].float().mean()

@@ -14,19 +14,18 @@ from goal_core.models.batch_rows import in_chunks
 from goal_core.training.plan import UnitPlan
 
 
-def share_of(unit: UnitPlan, heads: Heads) -> Share:
-    """What this process encodes of each batch of a unit.
+def check_splits(unit: UnitPlan, heads: Heads) -> None:
+    """Check that the model allows what the unit asks for.
 
     Raises:
         ConfigError: the model's batch normalisation needs the whole batch, but the unit would split it.
     """
-    share = Share(chunk=unit.stage.micro_batch)
-    if share.chunk and needs_whole_batch(heads):
+    whole = needs_whole_batch(heads) or unit.stage.bn_mode == "legacy_quirk"
+    if whole and (unit.stage.micro_batch or unit.processes > 1):
+        how = f"{unit.processes} GPUs" if unit.processes > 1 else f"micro_batch={unit.stage.micro_batch}"
         raise ConfigError(
-            f"micro_batch={share.chunk}: {unit.model.framework} on precomputed regions normalises by the statistics of "
-            "whole batches, which cannot be split"
+            f"{how}: {unit.model.framework} normalises here by the statistics of whole batches, which cannot be split"
         )
-    return share
 
 
 def needs_whole_batch(heads: Heads) -> bool:
@@ -50,4 +49,13 @@ def encode_batch(encode: Callable[..., Pairs], inputs: Tensor, batch: Batch, sha
     captions = [
         None if tensor is None else tensor[rows.slice] for tensor in (batch.region_lengths, batch.tokens, batch.lengths)
     ]
-    return replace(Pairs.joined(in_chunks(encode, rows, share.chunk, inputs, *captions)), share=share)
+    kind: list[Pairs] = []
+
+    def columns(*tensors: Tensor | None) -> tuple[Tensor, ...]:
+        pairs = encode(*tensors)
+        if not kind:  # that of the first pass, for those of the second hold activations
+            kind.append(pairs)
+        return pairs.columns()
+
+    encoded = in_chunks(columns, rows, share.chunk, inputs, *captions)
+    return replace(kind[0].with_columns(encoded), share=share)

@@ -53,6 +53,7 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs, or a cell fails.
     """
+    unit = replace(unit, processes=1)  # the others would open the whole data; each has its part of this work
     use_device(unit)
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=())
     trainings = tuple(replace(training, init=None) for training in unit.trainings)

@@ -40,6 +40,8 @@ HUNG = 70
 """Exit status of a worker that its watchdog ended."""
 DEVICE_LOST = 71
 """Exit status of a worker whose GPU refuses everything since an error of one of its cells."""
+RANK_LOST = 72
+"""Exit status of a worker that has lost one of the processes that train its unit on several GPUs."""
 NOT_RETRIED = ("storage", "inputs")
 """Kinds of failure of a disk or a machine that the same launch does not try again."""
 UNCHARGED = (*NOT_RETRIED, "damaged")
@@ -307,6 +309,13 @@ class UnitListener(Listener):
         """Note a sign of life."""
         self._seen = time.monotonic()
 
+    def lost(self, reason: str, kind: str) -> None:
+        """End the process. The unit starts again as after any death; out of memory, with smaller chunks."""
+        smaller = self._chunks.smaller if self._chunks and kind == "memory" else None
+        if smaller:
+            reason = f"out of memory with {self._chunks}; goes on with {smaller}. {reason}"
+        self._end_process(reason, RANK_LOST, out_of_memory=smaller is not None)
+
     def stopping(self) -> bool:
         """Whether the driver has asked the unit to save and stop. It looks about once a second."""
         if not self._stopping and time.monotonic() - self._asked_at >= STOP_CHECK_S:
@@ -385,21 +394,21 @@ class UnitListener(Listener):
             if woke - self._seen >= self._limit:
                 self._end_process(f"hung: no step for {woke - self._seen:.0f} s (resources.watchdog = {self._limit})")
 
-    def _end_process(self, reason: str, status: int = HUNG) -> None:
+    def _end_process(self, reason: str, status: int = HUNG, *, out_of_memory: bool = False) -> None:
         try:
             # A disk that hangs must not keep the process from ending.
-            record = threading.Thread(target=self._record_death, args=[reason], daemon=True)
+            record = threading.Thread(target=self._record_death, args=[reason, out_of_memory], daemon=True)
             record.start()
             record.join(timeout=_RECORD_S)
         finally:
             os._exit(status)  # the stuck thread cannot be asked to stop
 
-    def _record_death(self, reason: str) -> None:
+    def _record_death(self, reason: str, out_of_memory: bool) -> None:
         """End the attempts on behalf of their process. If the store refuses, the next worker sees that it died."""
         left = {key: folder for key, folder in self._folders.items() if key not in self.ended and folder.attempt}
         for folder in left.values():
             with contextlib.suppress(OSError, FencedError, ValueError):
-                folder.lose(reason)
+                folder.lose(reason, out_of_memory=out_of_memory)
         _log(left, reason)
 
 

@@ -249,17 +249,18 @@ class TrainingFolder(TrainingFiles):
         """
         self._end("interrupted", reason=reason)
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, *, out_of_memory: bool = False) -> None:
         """End the attempt because its process must end. Whose fault that is shows when the unit starts again.
 
         Args:
             reason: one line.
+            out_of_memory: the fault is known: a batch did not fit into memory, and fewer pairs at a time may.
 
         Raises:
             LeaseLostError: another attempt has taken over.
             StorageError: the record cannot be written.
         """
-        self._end("lost", reason=reason, died=True)
+        self._end("lost", reason=reason, died=not out_of_memory, out_of_memory=out_of_memory)
 
     def has_progressed(self) -> bool:
         """Whether this object's attempt has saved a state of its own; False if that cannot be read."""

@@ -108,12 +108,14 @@ def test_models_are_one_for_each_backbone() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 2}, {"max_attempts": 0}, {"watchdog": -1}, {"accelerator": "A100"}]
+    "wrong",
+    [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 1.5}, {"max_attempts": 0}, {"watchdog": -1}, {"accelerator": "A100"}],
 )
 def test_resources(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ResourceConfig(**wrong)  # type: ignore[arg-type]
     assert ResourceConfig(gpus=0.25, accelerator="A100").accelerator == "A100"
+    assert ResourceConfig(gpus=4).gpus == 4
 
 
 def test_limit_without_sharing() -> None:
@@ -123,6 +125,11 @@ def test_limit_without_sharing() -> None:
 
 
 def test_batches_whose_statistics_count_are_not_split() -> None:
-    with pytest.raises(SweepError, match=r"micro_batch cannot split the batches of vse_infty on precomputed"):
+    with pytest.raises(SweepError, match=r"micro_batch 32 cannot split the batches of vse_infty on precomputed"):
         load_sweep("f30k_vse_infty_butd", ["stages.frozen.micro_batch=32"], environ={})
-    assert load_sweep("coco_vsepp", ["stages.frozen.micro_batch=32"], environ={}).stages[0].micro_batch == 32
+    with pytest.raises(SweepError, match=r"resources.gpus 2 cannot split the batches of vsepp with bn_mode legacy"):
+        load_sweep("coco_vsepp", ["stages.finetune.bn_mode=legacy_quirk", "resources.gpus=2"], environ={})
+    with pytest.raises(SweepError, match=r"resources.gpus 200 needs a batch_size of at least as many"):
+        load_sweep("coco_vsepp", ["resources.gpus=200"], environ={})
+    settings = ["stages.frozen.micro_batch=32", "resources.gpus=4"]
+    assert load_sweep("coco_vsepp", settings, environ={}).stages[0].micro_batch == 32

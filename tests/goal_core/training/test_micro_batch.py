@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from goal_core.errors import ConfigError
 from goal_core.models.batch_rows import Rows, Share, WholeBatchDraws, in_chunks
-from goal_core.training import StageConfig, UnitPlan, cell_trainer, train_unit
+from goal_core.training import StageConfig, train_unit
 from goal_core.training.cell_trainer import CellTrainer
 from goal_core.training.encoding import needs_whole_batch
 from tests.helpers.training_cases import (
@@ -27,8 +27,7 @@ from tests.helpers.training_cases import (
     XVLM,
     XVLM_DATA,
     XVLM_STAGE,
-    StopAt,
-    StoppedError,
+    first_step,
     folders_of,
     train_killed,
     unit_of,
@@ -44,33 +43,7 @@ CASES = {
 }
 
 
-def first_step(
-    monkeypatch: pytest.MonkeyPatch, root: Path, unit: UnitPlan
-) -> tuple[list[Tensor], Tensor, dict[str, float]]:
-    """The first step of a unit's cell: gradients, the state of its random stream afterwards, and what it logs."""
-    gradients: list[Tensor] = []
-    cells: list[CellTrainer] = []
-    clip, step = cell_trainer.clip_gradient, CellTrainer.step
-
-    def note(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
-        parameters = list(parameters)
-        gradients.extend(torch.zeros(()) if one.grad is None else one.grad.clone() for one in parameters)
-        return clip(parameters, max_norm)
-
-    def spy(self: CellTrainer, *arguments: object, **named: object) -> None:
-        step(self, *arguments, **named)  # type: ignore[arg-type]
-        cells.append(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cell_trainer, "clip_gradient", note)
-        patch.setattr(CellTrainer, "step", spy)
-        with pytest.raises(StoppedError):
-            train_unit(unit, folders_of(unit, root), StopAt(1))
-    (cell,) = cells
-    return gradients, cell.stream.state()["cpu"], {name: total for name, (total, _) in cell.sums.items()}
-
-
-@pytest.mark.parametrize("size", [1, 5, 8])
+@pytest.mark.parametrize("size", [5, *(pytest.param(size, marks=pytest.mark.exhaustive) for size in (1, 8))])
 @pytest.mark.parametrize("name", CASES)
 def test_chunks_have_the_gradient_of_the_whole_batch(
     name: str, size: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -133,7 +106,7 @@ def test_whole_batch_statistics_are_refused(tmp_path: Path) -> None:
 
 def draw(function: Callable[[Tensor], Tensor], part: Tensor, rows: Rows) -> Tensor:
     torch.manual_seed(3)
-    with WholeBatchDraws(rows):
+    with WholeBatchDraws(rows, []):
         return function(part)
 
 
@@ -170,6 +143,14 @@ def test_draws_that_no_row_owns_are_refused() -> None:
         draw(lambda x: x + torch.rand(3), torch.ones(2, 3), Rows(0, 2, 4))
 
 
+def test_chunks_that_draw_different_numbers_are_refused() -> None:
+    def encode(x: Tensor) -> tuple[Tensor]:
+        return (functional.dropout(x[:, : int(x[0, 0])], 0.5),)
+
+    with pytest.raises(NotImplementedError, match=r"chunks of a batch draw different numbers: \(4, 1\), not \(4, 3\)"):
+        in_chunks(encode, Rows(0, 4, 4), 2, torch.tensor([[3.0] * 3] * 2 + [[1.0] * 3] * 2))
+
+
 def test_shares_cover_the_batch() -> None:
     for total in (2, 5, 8, 13):
         for processes in (1, 2, 3, 8):
@@ -180,5 +161,47 @@ def test_shares_cover_the_batch() -> None:
 
 
 def test_nothing_changes_where_nothing_is_split() -> None:
-    (result,) = in_chunks(lambda x: torch.randn(1) + x, Rows(0, 2, 2), 0, torch.ones(2))  # any draw is allowed
+    (result,) = in_chunks(lambda x: (torch.randn(1) + x,), Rows(0, 2, 2), 0, torch.ones(2))  # any draw is allowed
     assert len(result) == 2
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model, data, stage = CASES["vsepp"]
+    gradients, peaks = {}, {}
+    for size in (0, 5):
+        unit = unit_of("sig-ms/cir", stage=replace(stage, micro_batch=size), model=model, data=data, device="cuda")
+        torch.cuda.reset_peak_memory_stats()
+        gradients[size], _, _ = first_step(monkeypatch, tmp_path / str(size), unit)
+        peaks[size] = torch.cuda.max_memory_allocated()
+    scale = max(float(one.abs().max()) for one in gradients[0])
+    for part, whole in zip(gradients[5], gradients[0], strict=True):
+        torch.testing.assert_close(part, whole, rtol=1e-3, atol=1e-4 * scale)
+    assert peaks[5] < peaks[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["vse_infty", "xvlm"])
+def test_chunks_on_a_gpu_repeat_their_dropout(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Attention's dropout differs from that of the whole batch there, but it is the same in both passes and runs."""
+    model, data, stage = CASES[name]
+    unit = unit_of("sig-ms/cir", stage=replace(stage, micro_batch=5), model=model, data=data, device="cuda")
+    one, _, _ = first_step(monkeypatch, tmp_path / "one", unit)
+    again, _, _ = first_step(monkeypatch, tmp_path / "again", unit)
+    scale = max(float(gradient.abs().max()) for gradient in one)
+    for ours, theirs in zip(again, one, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4 * scale)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_dropout_of_rows_on_a_gpu_is_that_of_the_whole_batch() -> None:
+    batch = torch.ones(7, 40, 8, device="cuda")
+    torch.manual_seed(3)
+    whole = functional.dropout(batch, 0.3)
+    for rows in Rows(0, 7, 7).chunks(3):
+        assert torch.equal(draw(lambda x: functional.dropout(x, 0.3), batch[rows.slice], rows), whole[rows.slice])
