@@ -195,7 +195,8 @@ class ResourceConfig:
     cpus: int = 1
     """CPU cores of one unit."""
     gpus: float = 0.0
-    """GPUs of one unit, 0 to 1; a fraction lets units share a GPU, 0 trains on the CPU."""
+    """GPUs of one unit: 0 trains on the CPU; a fraction below 1 lets units share a GPU; of 2 or more each encodes its
+    part of every batch, and the numbers are those of one GPU up to rounding."""
     accelerator: str = ""
     """Kind of GPU that a unit needs, as Ray names it (`A100`, `H100`); empty takes any. Needs `gpus`."""
     loader_workers: int = 0
@@ -216,8 +217,8 @@ class ResourceConfig:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")
         if self.accelerator and not self.gpus:
             problems.append(f"accelerator: {self.accelerator} needs gpus above 0, such as gpus: 1")
-        if self.gpus > 1:
-            problems.append(f"gpus must be at most 1, because a unit trains on one GPU; got {self.gpus:g}")
+        if self.gpus > 1 and self.gpus != int(self.gpus):
+            problems.append(f"gpus above 1 must be a whole number, got {self.gpus:g}")
         refuse(problems)
 
 
@@ -277,6 +278,10 @@ class SweepConfig:
             needed = "a stage frozen with bn_mode frozen_eval"
         elif self.precision == "fp16":
             needed = "precision fp32 or bf16, got fp16"
+        elif self.resources.gpus > 1:
+            needed = f"resources.gpus of at most 1, got {self.resources.gpus:g}"
+        elif not any(stage.shares_backbone and not stage.micro_batch for stage in stages):
+            needed = "a stage frozen without micro_batch"
         else:
             return []
         return [f"{key}: heads needs {needed}; with `auto` every stage takes what it can"]
@@ -294,6 +299,16 @@ class SweepConfig:
         limit = stage.cells_per_unit
         if self.execution.sharing_of(stage) == "none" and isinstance(limit, int) and limit > 1:
             problems.append(f"{key}.cells_per_unit: {limit} needs another sharing than none")
+        splits = [f"micro_batch {stage.micro_batch}"] * bool(stage.micro_batch)
+        splits += [f"resources.gpus {self.resources.gpus:g}"] * (self.resources.gpus > 1)
+        if splits and (self.data.format == "regions" or stage.bn_mode == "legacy_quirk"):
+            what = "on precomputed regions" if self.data.format == "regions" else "with bn_mode legacy_quirk"
+            problems.append(
+                f"{key}: {' and '.join(splits)} cannot split the batches of {self.model.framework} {what}, because it "
+                "normalises by the statistics of a whole batch"
+            )
+        if self.resources.gpus > stage.batch_size:
+            problems.append(f"{key}: resources.gpus {self.resources.gpus:g} needs a batch_size of at least as many")
         if stage.bn_mode == "legacy_quirk" and self.model.framework != "vsepp":
             problems.append(f"{key}.bn_mode: legacy_quirk needs framework vsepp, got {self.model.framework}")
         elif stage.bn_mode == "legacy_quirk" and self.data.format == "precomp":

@@ -5,7 +5,7 @@ The seed and the epoch alone determine the order of the captions, so training ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +51,8 @@ class Batch:
     """B image-caption pairs, all tensors on the CPU."""
 
     images: Tensor | None
-    """(B, 3, size, size) uint8; None when the source gives captions only."""
+    """(B, 3, size, size) uint8, or those of the rows that the source was asked for; None when the source gives captions
+    only."""
     image_index: Tensor
     """The image of each pair, as its index in the split, (B,) int64."""
     caption_index: Tensor
@@ -93,6 +94,8 @@ class BatchSource:
         with_images: whether batches carry images (not needed where their features are available).
         ram_limit: bytes of decoded images to keep.
         augment: drops regions and words; None keeps them.
+        rows: which rows of a batch of a given size need their images, where other processes decode the others; None:
+            all.
 
     Raises:
         ConfigError: the batch is larger than the split, or a number is out of range.
@@ -111,6 +114,7 @@ class BatchSource:
         with_images: bool = True,
         ram_limit: int = RAM_LIMIT,
         augment: PairAugment | None = None,
+        rows: Callable[[int], slice] | None = None,
     ) -> None:
         if batch_size < 2:
             raise ConfigError(f"batch_size must be at least 2, or no pair has a negative; got {batch_size}")
@@ -120,7 +124,7 @@ class BatchSource:
             )
         self._split, self._captions = split, EncodedCaptions(split.captions, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
-        self._augment, self._with_regions = augment, image is None
+        self._augment, self._with_regions, self._rows = augment, image is None, rows
         self._images: DecodedImages | ImageDecoder | None = None
         if with_images and image is not None and transform_of(image).augments:
             self._images = ImageDecoder(split, image, num_workers=num_workers)
@@ -182,6 +186,8 @@ class BatchSource:
 
     def _pixels(self, parts: list[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
         image_of = self._split.caption_image
+        if self._rows is not None:
+            parts = [captions[self._rows(len(captions))] for captions in parts]
         if isinstance(self._images, DecodedImages):
             yield from self._images.stream([image_of[captions] for captions in parts])
         elif self._images is not None:

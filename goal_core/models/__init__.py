@@ -9,6 +9,7 @@ from goal_core.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights
+    from goal_core.models.batch_rows import Share
     from goal_core.models.bert import bert_wordpieces, build_bert
     from goal_core.models.config import (
         BackboneConfig,
@@ -50,6 +51,7 @@ __all__ = [
     "Pairs",
     "ParameterGroup",
     "RerankingHeads",
+    "Share",
     "StackedEncoder",
     "VseInftyConfig",
     "VseInftyHeads",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from goal_core.data import Split
 from goal_core.models.backbones import ImageBackbone
+from goal_core.models.batch_rows import WHOLE, Share
 
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -38,7 +39,24 @@ class Pairs:
     text_BD: Tensor  # noqa: N815  # shape suffix
     """Unit vectors, (B, D)."""
     context: Any = None
-    """What the framework's own loss needs besides the embeddings."""
+    """What the framework's own loss needs besides the embeddings: None, or a dataclass of tensors with B rows each."""
+    share: Share = WHOLE
+    """How the batch was encoded, so that the framework's own loss is computed likewise."""
+
+    def columns(self) -> tuple[Tensor, ...]:
+        """The embeddings, and the tensors of the context in their order."""
+        context = (
+            () if self.context is None else tuple(getattr(self.context, item.name) for item in fields(self.context))
+        )
+        return self.image_BD, self.text_BD, *context
+
+    def with_columns(self, columns: Sequence[Tensor]) -> Pairs:
+        """Other pairs of the same kind, made of what :meth:`columns` gives."""
+        context = self.context
+        if context is not None:
+            names = [item.name for item in fields(context)]
+            context = replace(context, **dict(zip(names, columns[2:], strict=True)))
+        return replace(self, image_BD=columns[0], text_BD=columns[1], context=context)
 
 
 class StackedEncoders(Protocol):

@@ -59,12 +59,13 @@ class GeneralizedPooling(nn.Module):
 
         Args:
             features_BND: (B, N, D); rows past a set's size are ignored.
-            lengths_B: sizes, (B,) int64 on the CPU, the largest being N.
+            lengths_B: sizes, (B,) int64 on the CPU, each in 1..N.
 
         Returns:
             (B, D).
         """
         weights_BN = self.weights(lengths_B)
+        features_BND = features_BND[:, : weights_BN.shape[1]]
         mask_BN1 = length_mask(lengths_B, features_BND.shape[1], features_BND.device)[:, :, None]
         ranked_BND = features_BND.masked_fill(~mask_BN1, _ABSENT).sort(dim=1, descending=True)[0]
         return (ranked_BND.masked_fill(~mask_BN1, 0) * weights_BN[:, :, None]).sum(dim=1)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
+from goal_core.models.batch_rows import in_chunks
 from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads, length_mask
 from goal_core.models.matching import NO_NEGATIVE, draw_negatives, matching_labels, split_bert
@@ -110,18 +111,33 @@ class XvlmHeads(RerankingHeads):
         return _by_decay("backbone", list(backbone.named_parameters()), lr_scale)
 
     def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, float]:
-        """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption."""
+        """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption.
+
+        Of several processes each has the loss of all pairs, and the gradient of its own.
+        """
         inputs: MatchingInputs = pairs.context
         similarity_BB = (pairs.image_BD @ pairs.text_BD.T).detach()
         image_B, any_image_B = draw_negatives(similarity_BB.T, ids_B, self.temperature)
         text_B, any_text_B = draw_negatives(similarity_BB, ids_B, self.temperature)
         everyone_B = torch.arange(len(ids_B), device=ids_B.device)
         images, texts = torch.cat((everyone_B, image_B, everyone_B)), torch.cat((everyone_B, everyone_B, text_B))
-        logits = self._logits(inputs.tokens[images], inputs.states[texts], inputs.lengths[texts])
         labels = matching_labels(any_image_B, any_text_B)
+
+        def logits_of(images_P: Tensor, texts_P: Tensor) -> tuple[Tensor]:
+            return (self._logits(inputs.tokens[images_P], inputs.states[texts_P], inputs.lengths[texts_P]),)
+
+        share = pairs.share
+        rows = share.rows(len(labels))
+        chosen = images[rows.slice], texts[rows.slice]
+        logits = in_chunks(logits_of, rows, 3 * share.chunk, *chosen, reads_graph=True)[0].float()
         counted = labels >= 0
-        accuracy = (logits.argmax(dim=1) == labels)[counted].float().mean()
-        return cross_entropy(logits.float(), labels, ignore_index=NO_NEGATIVE), float(accuracy)
+        if share.processes == 1:
+            accuracy = (logits.argmax(dim=1) == labels)[counted].float().mean()
+            return cross_entropy(logits, labels, ignore_index=NO_NEGATIVE), float(accuracy)
+        own = labels[rows.slice] if share.owned(len(labels)) else labels.new_full((1,), NO_NEGATIVE)
+        part = cross_entropy(logits, own, ignore_index=NO_NEGATIVE, reduction="sum") / counted.sum()
+        right = share.sum((logits.argmax(dim=1) == own).sum())
+        return part + (share.sum(part) - part.detach()), float(right / counted.sum())
 
     def _logits(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
         mask_PL = length_mask(lengths_P, states_PLW.shape[1], states_PLW.device).long()

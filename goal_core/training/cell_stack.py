@@ -6,7 +6,7 @@ So it saves, loads and leaves as a cell by itself does, and its files do not tel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -105,17 +105,19 @@ class CellStack:
         both = zip(images_CND, texts_CMD, strict=True)
         return {cell.key: embedded for cell, embedded in zip(self.cells, both, strict=True)}
 
-    def dissolve(self) -> None:
-        """Give every cell tensors of its own again."""
-        for cell in self.cells:
-            for parameter in cell.heads.parameters():
-                parameter.data = parameter.data.clone()
-                state = cell.optimizer.state[parameter]
+
+def dissolve(cells: Iterable[CellTrainer]) -> None:
+    """Give every cell tensors of its own again, also where only some of them have become a stack's."""
+    for cell in cells:
+        for parameter in cell.heads.parameters():
+            parameter.data = parameter.data.clone()
+            state = cell.optimizer.state.get(parameter)
+            if state:
                 cell.optimizer.state[parameter] = {slot: value.clone() for slot, value in state.items()}
-            for module in cell.heads.modules():
-                if isinstance(module, nn.RNNBase):
-                    module.flatten_parameters()  # as CUDA's kernels want them
-            cell.triplets.restore({name: value.clone() for name, value in cell.triplets.tensors().items()})
+        for module in cell.heads.modules():
+            if isinstance(module, nn.RNNBase):
+                module.flatten_parameters()  # as CUDA's kernels want them
+        cell.triplets.restore({name: value.clone() for name, value in cell.triplets.tensors().items()})
 
 
 def _stacked(parameters: Sequence[nn.Parameter]) -> nn.Parameter:

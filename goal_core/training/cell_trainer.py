@@ -29,9 +29,10 @@ from goal_core.checkpoints import (
 )
 from goal_core.data import Batch
 from goal_core.errors import CollapsedError
-from goal_core.models import Encoder, Heads, ImageBackbone
+from goal_core.models import Encoder, Heads, ImageBackbone, Pairs
 from goal_core.objectives import CollapseDetector, ObjectiveStats
 from goal_core.seeding import derive_seed
+from goal_core.training.encoding import check_splits, encode_batch
 from goal_core.training.optim import (
     build_optimizer,
     check_finite,
@@ -45,6 +46,7 @@ from goal_core.training.optim import (
 )
 from goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
 from goal_core.training.random_stream import RandomStream
+from goal_core.training.ranks import ALONE, Ranks
 from goal_core.training.triplet_histogram import TripletHistogram
 
 StepOutcome = dict[str, float] | Exception
@@ -67,6 +69,7 @@ class CellTrainer:
         description: of the model, for its checkpoints.
         steps_per_epoch: optimiser steps.
         keep_backbone: also save this shared backbone, whose weights exist nowhere else.
+        ranks: the processes that train the cell together.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class CellTrainer:
         *,
         steps_per_epoch: int,
         keep_backbone: ImageBackbone | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.key, self.cell_id, self.unit, self.files = plan.key, plan.cell_id, unit, files
         self.heads, self.backbone, self._kept_backbone = heads, backbone, keep_backbone
@@ -105,6 +109,8 @@ class CellTrainer:
         self.seconds = 0.0
         self.steps_before = 0
         """Steps of earlier stages."""
+        check_splits(unit, heads)
+        self._ranks, self.share = ranks, ranks.share(unit.stage.micro_batch)
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
 
@@ -112,7 +118,8 @@ class CellTrainer:
         """One optimiser step.
 
         Args:
-            inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) for the cell's own backbone.
+            inputs: frozen features (B, F) or (B, R, F), or pixels (B, 3, S, S) for the cell's own backbone; of several
+                processes each has its own rows.
             batch: the captions, on the device.
             shared_s: this cell's share of the seconds that loading the batch took.
 
@@ -126,9 +133,7 @@ class CellTrainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
-            with torch.set_grad_enabled(stage.trains_backbone and self.epoch >= stage.frozen_epochs):
-                features = self._features(inputs)
-            pairs = self.heads.forward_pairs(features, batch.region_lengths, batch.tokens, batch.lengths)
+            pairs = self._ranks.gather(encode_batch(self._encode, inputs, batch, self.share), len(batch))
         ids = batch.ids if self.heads.masks_same_image else None
         surrogate, stats = self.objective.forward_with_stats(pairs.image_BD, pairs.text_BD, ids)
         if self.epoch < stage.warmup_epochs:
@@ -137,6 +142,7 @@ class CellTrainer:
             loss, extra = self.heads.total_loss(surrogate, pairs, batch.ids)
         scale = loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
         torch.autograd.backward(self.scaler.scale(loss if scale == 1 else loss * scale))
+        self._ranks.sum_gradients(self.parameters)
         self.scaler.unscale_(self.optimizer)
         norm = clip_gradient(self.parameters, stage.grad_clip)
         if not self.scaler.is_enabled():  # with fp16 the scaler skips the steps that overflow
@@ -170,6 +176,13 @@ class CellTrainer:
         self.next_step += 1
         self._record(outcome)
         self.seconds += seconds
+
+    def _encode(self, inputs: Tensor, region_lengths: Tensor | None, tokens: Tensor, lengths: Tensor) -> Pairs:
+        stage = self.unit.stage
+        trains = stage.trains_backbone and self.epoch >= stage.frozen_epochs
+        with torch.set_grad_enabled(trains and torch.is_grad_enabled()):  # the first of two passes keeps nothing
+            features = self._features(inputs)
+        return self.heads.forward_pairs(features, region_lengths, tokens, lengths)
 
     def _features(self, inputs: Tensor) -> Tensor:
         if self.backbone is None or self.unit.stage.bn_mode == "frozen_eval":
@@ -265,11 +278,25 @@ class CellTrainer:
         }
         return tensors, values
 
-    def save_last(self) -> None:
-        """Save everything from which training continues exactly."""
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything from which training continues exactly."""
         parts, values = self._state()
         tensors = {key: value for name, (get, _) in parts.items() for key, value in with_prefix(name, get()).items()}
-        state = {TRAINING: self.key} | {name: get() for name, (get, _) in values.items()}
+        return tensors, {TRAINING: self.key} | {name: get() for name, (get, _) in values.items()}
+
+    def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Continue from what :meth:`state` gave."""
+        parts, values = self._state()
+        for name, (_, put) in parts.items():
+            put(take_prefix(name, tensors))
+        state = {"steps_before": 0, **state}  # which earlier versions did not write
+        for name, (_, put) in values.items():
+            put(state[name])
+        self._saved = self.epoch, self.next_step
+
+    def save_last(self) -> None:
+        """Save everything from which training continues exactly."""
+        tensors, state = self.state()
         self.files.save_with(LAST, lambda path: write_checkpoint(path, tensors, state))
         self._saved = self.epoch, self.next_step
 
@@ -295,20 +322,11 @@ class CellTrainer:
             if state["best_epoch"] and not self._has_best(state["best_epoch"]):
                 self.files.log(f"{path.name} cannot be continued, because its best weights are lost")
                 continue
-            self._restore(tensors, state)
+            self.restore(tensors, state)
+            # A crash may have come between the state and the files that follow it; the state is what counts.
+            self._write_records()
             return True
         return False
-
-    def _restore(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
-        parts, values = self._state()
-        for name, (_, put) in parts.items():
-            put(take_prefix(name, tensors))
-        state = {"steps_before": 0, **state}  # which earlier versions did not write
-        for name, (_, put) in values.items():
-            put(state[name])
-        self._saved = self.epoch, self.next_step
-        # A crash may have come between the state and the files that follow it; the state is what counts.
-        self._write_records()
 
     def _has_best(self, epoch: int) -> bool:
         """Whether the weights of the best epoch are there and whole."""

@@ -24,6 +24,10 @@ class StageConfig:
     """Learning rate at the start, > 0."""
     batch_size: int = 128
     """Image-caption pairs per step."""
+    micro_batch: int = 0
+    """Pairs to encode at a time, for batches larger than memory; 0: the whole batch at once. The gradient is that of
+    the whole batch up to rounding, for memory of `micro_batch` pairs and a third more time. Not for models whose batch
+    normalisation uses the statistics of the batch (`bn_mode: legacy_quirk`; `vse_infty` on precomputed regions)."""
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
     beta2: float = 0.999
@@ -95,10 +99,14 @@ class StageConfig:
             problems.append(f"lr must be above 0, got {self.lr}")
         if self.batch_size < 2:
             problems.append(f"batch_size must be at least 2, or no pair has a negative; got {self.batch_size}")
+        if self.micro_batch and self.bn_mode == "legacy_quirk":
+            problems.append(
+                "micro_batch needs bn_mode frozen_eval, because legacy_quirk takes statistics of whole batches"
+            )
         if not 0 < self.lr_drop_factor <= 1:
             problems.append(f"lr_drop_factor must be in (0, 1], got {self.lr_drop_factor}")
         for name in (
-            *("weight_decay", "grad_clip", "checkpoint_every", "collapse_patience", "warmup_epochs"),
+            *("micro_batch", "weight_decay", "grad_clip", "checkpoint_every", "collapse_patience", "warmup_epochs"),
             *("bert_lr_scale", "backbone_lr_scale", "frozen_epochs", "ramp_epochs"),
         ):
             if getattr(self, name) < 0:

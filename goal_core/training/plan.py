@@ -50,6 +50,8 @@ class UnitPlan:
     """Torch's CPU threads. They affect the last bit of a number, so they never depend on sharing."""
     loader_workers: int = 0
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
+    processes: int = 1
+    """Processes that train the unit together, each with rows of every batch; on CUDA each has a GPU of its own."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
     cache: Path | None = None
@@ -157,6 +159,17 @@ class Listener(Protocol):
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         """What happened to the trainings since the last call; called at most once an epoch."""
+        return
+
+    def lost(self, reason: str, kind: str) -> None:
+        """Another process of the unit is lost; called in a thread of its own, for the main one may wait for it forever.
+
+        Training cannot go on in this process, which should end.
+
+        Args:
+            reason: one line.
+            kind: as of :class:`TrainingFailed`.
+        """
         return
 
     def stopping(self) -> bool:

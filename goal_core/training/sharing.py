@@ -49,4 +49,8 @@ def stack_obstacle(unit: UnitPlan) -> str:
         return f"stage {unit.stage.name} does not share a frozen backbone"
     if unit.precision == "fp16":
         return "with precision fp16 each cell skips steps of its own"
+    if unit.stage.micro_batch:
+        return f"micro_batch {unit.stage.micro_batch} encodes each cell's batches in chunks"
+    if unit.processes > 1:
+        return f"{unit.processes} devices train each cell together"
     return ""

@@ -58,6 +58,7 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs, or a cell fails.
     """
+    unit = replace(unit, processes=1)  # the others would open the whole data; each has its part of this work
     use_device(unit)
     warm = min(1, unit.stage.warmup_epochs)
     stage = replace(

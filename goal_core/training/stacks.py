@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from goal_core.evaluation import Embedded, EvalSplit
-from goal_core.training.cell_stack import CellStack
+from goal_core.training.cell_stack import CellStack, dissolve
 from goal_core.training.cell_trainer import CellTrainer, StepOutcome
 from goal_core.training.plan import failure_kind
 from goal_core.training.trunk import SharedBatch
@@ -44,10 +44,10 @@ class Stacks:
             By key the outcome and the cell's share of the seconds; empty where each cell is to take the step itself.
         """
         began = time.perf_counter()
-        stack = self._formed(cells)
-        if stack is None:
-            return {}
         try:
+            stack = self._formed(cells)
+            if stack is None:
+                return {}
             outcomes = stack.step(shared.inputs, shared.captions)
         except Exception as error:
             if failure_kind(error) == "memory":
@@ -60,10 +60,10 @@ class Stacks:
     def embed(self, cells: Sequence[CellTrainer], split: EvalSplit) -> Mapping[str, SplitShare]:
         """Embed a split by cells that are at the same step; by key, empty where each cell is to do it itself."""
         began = time.perf_counter()
-        stack = self._formed(cells) if self._embeds else None
-        if stack is None:
-            return {}
         try:
+            stack = self._formed(cells) if self._embeds else None
+            if stack is None:
+                return {}
             embedded = stack.embed(split)
         except Exception as error:
             if failure_kind(error) != "memory":
@@ -78,17 +78,21 @@ class Stacks:
         if not self._wanted:
             return None
         if self._stack is not None and self._stack.cells != tuple(cells):
-            self._stack.dissolve()
+            dissolve(self._stack.cells)
             self._stack = None
         if self._stack is None and len(cells) > 1:
-            self._stack = CellStack(cells)
+            try:
+                self._stack = CellStack(cells)
+            except Exception:
+                dissolve(cells)  # some may be in the stack already
+                raise
         return self._stack
 
     def _give_up(self, cells: Sequence[CellTrainer]) -> None:
         _log(cells, f"the stacked heads of {len(cells)} cells do not fit into memory; each cell goes on by itself")
         self._wanted = False
         if self._stack is not None:
-            self._stack.dissolve()
+            dissolve(self._stack.cells)
         self._stack = None
         if cells[0].encoder.device.type == "cuda":
             torch.cuda.empty_cache()

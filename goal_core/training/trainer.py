@@ -9,14 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import cast
 
 import torch
 
 from goal_core.checkpoints import LAST, InitialModel, ModelDescription
 from goal_core.data import Batch, BatchSource, Dataset, open_dataset
-from goal_core.errors import DeviceError, FencedError
+from goal_core.errors import DataError, DeviceError, FencedError
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
 from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.peer import FirstRank, NoFiles
 from goal_core.training.plan import (
     EpochDone,
     Listener,
@@ -28,9 +31,10 @@ from goal_core.training.plan import (
     TrainingPlan,
     UnitPlan,
 )
+from goal_core.training.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError, weight_sums
 from goal_core.training.sharing import choose_path
 from goal_core.training.stacks import SplitShare, Stacks
-from goal_core.training.trunk import Trunk
+from goal_core.training.trunk import SharedBatch, Trunk
 from goal_core.training.warmup import below_warmup
 
 
@@ -54,11 +58,37 @@ def train_unit(
 
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
+        RanksLostError: another process of the unit is lost. What the files contain is what to continue from.
     """
     use_device(unit)
-    trainer = UnitTrainer(unit, files, listener or SilentListener(), dataset or open_dataset(unit.data))
+    listener = listener or SilentListener()
+    dataset = dataset or open_dataset(unit.data)
+    ranks = ALONE
     try:
-        return trainer.train()
+        if unit.processes > 1:
+            ranks = FirstRank(unit, listener.lost, _follow)
+        trainer = UnitTrainer(unit, files, listener, dataset, ranks)
+        try:
+            outcomes = trainer.train()
+        finally:
+            trainer.close()
+        ranks.finish()
+        return outcomes
+    except BrokenError as broken:
+        raise RanksLostError(str(broken), broken.kind) from broken
+    finally:
+        ranks.close()
+
+
+def _follow(unit: UnitPlan, ranks: Ranks) -> None:
+    """What the processes beside the first do."""
+    use_device(unit)
+    # They have no files: the first process sends them the state of each cell, and writes.
+    plan = replace(unit, trainings=tuple(replace(one, init=None) for one in unit.trainings))
+    files = {one.key: cast(TrainingFiles, NoFiles()) for one in unit.trainings}
+    trainer = UnitTrainer(plan, files, SilentListener(), open_dataset(unit.data), ranks)
+    try:
+        trainer.follow()
     finally:
         trainer.close()
 
@@ -67,11 +97,15 @@ def use_device(unit: UnitPlan) -> None:
     """Set torch's threads and check that the device is there.
 
     Raises:
-        DeviceError: CUDA was requested but is not available.
+        DeviceError: CUDA was requested but is not available, or has fewer GPUs than processes.
     """
-    torch.set_num_threads(unit.threads)
+    torch.set_num_threads(max(1, unit.threads // unit.processes))
     if unit.device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("a GPU was requested (resources.gpus), but torch finds no CUDA device")
+    if unit.device == "cuda" and torch.cuda.device_count() < unit.processes:
+        raise DeviceError(
+            f"{unit.processes} GPUs were requested (resources.gpus), but torch finds {torch.cuda.device_count()}"
+        )
 
 
 class _Stopped(BaseException):
@@ -82,9 +116,14 @@ class UnitTrainer:
     """The cells of a unit and all that they share; :func:`train_unit` makes one and runs it."""
 
     def __init__(
-        self, unit: UnitPlan, files: Mapping[str, TrainingFiles], listener: Listener, dataset: Dataset
+        self,
+        unit: UnitPlan,
+        files: Mapping[str, TrainingFiles],
+        listener: Listener,
+        dataset: Dataset,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self._unit, self._files, self._listener, self._dataset = unit, files, listener, dataset
+        self._unit, self._files, self._listener, self._dataset, self._ranks = unit, files, listener, dataset, ranks
         self._initial = InitialModel(unit.model, unit.data, dataset)
         self._weights_id = self._initial.framework.weights_id(self._initial.model)
         self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=self._alive)
@@ -96,7 +135,8 @@ class UnitTrainer:
             drop_last=unit.stage.drop_last,
             seed=unit.seed,
             with_images=self._trunk.wants_pixels(),
-            num_workers=unit.loader_workers,
+            num_workers=-(-unit.loader_workers // unit.processes),
+            rows=ranks.rows if unit.processes > 1 else None,
             augment=self._initial.framework.augment(self._initial.model, self._initial.tokenizer, unit.seed),
         )
         self._path = choose_path(unit)
@@ -126,7 +166,9 @@ class UnitTrainer:
         for epoch in range(self._start(), stage.epochs):
             for step, batch in self._batches(epoch):
                 cells = self._cells_at(epoch, step)
-                shared = self._trunk.load(batch)
+                with self._ranks.together():
+                    self._ranks.send(("step", epoch, step, [cell.key for cell in cells]))
+                shared = self._load(batch)
                 outcomes = self._stacks.step(cells, shared)
                 for cell in cells:
                     with self._fails_alone(cell.key):
@@ -134,7 +176,8 @@ class UnitTrainer:
                             outcome, seconds = outcomes[cell.key]
                             cell.take_step(outcome, seconds=seconds)
                         else:
-                            cell.step(shared.inputs, shared.captions, shared_s=shared.seconds / len(cells))
+                            with self._ranks.together():
+                                cell.step(shared.inputs, shared.captions, shared_s=shared.seconds / len(cells))
                         if stage.checkpoint_every and cell.next_step % stage.checkpoint_every == 0:
                             cell.save_last()
                 self._listener.step()
@@ -145,6 +188,10 @@ class UnitTrainer:
 
     def _validate_all(self, cells: Sequence[CellTrainer]) -> None:
         """Validate the cells whose epoch has ended."""
+        if self._unit.processes > 1:
+            for cell in cells:
+                with self._ranks.together():
+                    self._ranks.send(("check", cell.key), {"weights": weight_sums(cell.parameters)})
         names = {"val", self._unit.stage.select_on} if cells else set()
         embedded = {name: self._stacks.embed(cells, self._splits[name]) for name in sorted(names)}
         for cell in cells:
@@ -164,6 +211,42 @@ class UnitTrainer:
         for cell in cells:
             with self._fails_alone(cell.key):
                 self._finish(cell, embedded.get(cell.key))
+
+    def _load(self, batch: Batch) -> SharedBatch:
+        """A batch on the device, with the inputs of this process's rows."""
+        loaded = self._trunk.load(batch)
+        if self._unit.processes == 1 or batch.images is not None:
+            return loaded
+        return loaded._replace(inputs=loaded.inputs[self._ranks.rows(len(batch))])
+
+    def follow(self) -> None:
+        """Take the steps that the first process says, until it says that there are no more."""
+        plans = {plan.key: plan for plan in self._unit.trainings}
+        batches: Iterator[Batch] = iter(())
+        following = (-1, -1)
+        while True:
+            message, tensors = self._ranks.receive()
+            match message:
+                case ("start", fingerprint, key, state):
+                    if fingerprint != self._dataset.fingerprint:
+                        raise DataError("the data have changed while the processes of a unit started")
+                    self._cells[key] = self._build_cell(plans[key])
+                    self._cells[key].restore(tensors, state)
+                case ("check", key):
+                    self._ranks.check_same(weight_sums(self._cells[key].parameters), tensors["weights"])
+                case ("prepare",):
+                    self._trunk.prepare(self._dataset.splits["train"])
+                case ("step", epoch, step, keys):
+                    if (epoch, step) != following:
+                        batches = self._source.batches(epoch + 1, start_step=step)
+                    following = (epoch, step + 1)
+                    inputs, captions, _ = self._load(next(batches))
+                    for cell in map(self._cells.__getitem__, keys):
+                        cell.epoch, cell.next_step = epoch, step
+                        with suppress(*ALIKE):  # the first process meets it too, and records it
+                            cell.step(inputs, captions)
+                case _:
+                    return
 
     def _alive(self) -> None:
         self._listener.alive()
@@ -185,14 +268,33 @@ class UnitTrainer:
         first = min((cell.epoch for cell in self._cells.values()), default=self._unit.stage.epochs)
         if first < self._unit.stage.epochs:
             self._trunk.prepare(self._dataset.splits["train"])
+            with self._ranks.together():
+                self._ranks.send(("prepare",))
             self._prepare_splits("val", self._unit.stage.select_on)
         return first
 
     def _start_cell(self, plan: TrainingPlan) -> CellTrainer:
+        unit, cell = self._unit, self._build_cell(plan)
+        resumed = cell.resume()
+        if not resumed and plan.init is not None:
+            cell.start_from(plan.init, plan.init_key)
+        if unit.processes > 1:
+            tensors, state = cell.state()
+            with self._ranks.together():
+                self._ranks.send(("start", self._dataset.fingerprint, plan.key, state), tensors)
+        start = "continues after" if resumed else "starts at"
+        how = f", {unit.stage.micro_batch} pairs at a time" if unit.stage.micro_batch else ""
+        how += f", on {unit.processes} devices" if unit.processes > 1 else ""
+        at = f"epoch {cell.epoch} step {cell.next_step}{how}"
+        cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} {at}")
+        cell.files.log(f"path {self._path.name}: {self._path.why}")
+        return cell
+
+    def _build_cell(self, plan: TrainingPlan) -> CellTrainer:
         unit, initial = self._unit, self._initial
         backbone = None if unit.stage.shares_backbone else initial.backbone(unit.seed)
         heads = initial.heads(backbone or self._trunk.backbone, unit.seed)
-        cell = CellTrainer(
+        return CellTrainer(
             plan,
             unit,
             heads.to(self._trunk.device),
@@ -201,14 +303,8 @@ class UnitTrainer:
             self._description(plan),
             steps_per_epoch=self._source.steps_per_epoch,
             keep_backbone=self._trunk.backbone if initial.keeps_backbone else None,
+            ranks=self._ranks,
         )
-        resumed = cell.resume()
-        if not resumed and plan.init is not None:
-            cell.start_from(plan.init, plan.init_key)
-        start = "continues after" if resumed else "starts at"
-        cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} epoch {cell.epoch} step {cell.next_step}")
-        cell.files.log(f"path {self._path.name}: {self._path.why}")
-        return cell
 
     def _description(self, plan: TrainingPlan) -> ModelDescription:
         return ModelDescription(

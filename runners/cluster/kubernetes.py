@@ -68,7 +68,7 @@ class Kubernetes:
                 f"cluster.kubernetes.store ({settings.store}) lies on none of cluster.kubernetes.volumes that can be "
                 "written, so its results would be lost with the pods"
             )
-        if need.cpus > settings.cpus_per_worker or (need.gpus and not settings.gpus_per_worker):
+        if need.cpus > settings.cpus_per_worker or need.gpus > settings.gpus_per_worker:
             raise ConfigError(
                 f"a unit needs {need.cpus} CPUs and {need.gpus:g} GPU (resources), but a worker has "
                 f"{settings.cpus_per_worker} and {settings.gpus_per_worker} (cluster.kubernetes)"

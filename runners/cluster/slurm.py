@@ -46,9 +46,11 @@ class Slurm:
                 f"a unit needs {need.cpus} CPUs (resources.cpus), but cluster.slurm.cpus_per_node is "
                 f"{have.cpus_per_node}"
             )
-        if need.gpus and not have.gpus_per_node:
+        if need.gpus > have.gpus_per_node:
+            what = "a GPU" if need.gpus <= 1 else "GPUs of one node"
             raise ConfigError(
-                f"a unit needs a GPU (resources.gpus is {need.gpus:g}), but cluster.slurm.gpus_per_node is 0"
+                f"a unit needs {what} (resources.gpus is {need.gpus:g}), but cluster.slurm.gpus_per_node is "
+                f"{have.gpus_per_node}"
             )
 
     def render(self, job: Job) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from goal_core.atomic import DamagedError
@@ -14,6 +14,7 @@ from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingF
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import CapacityWatch, Machine, Resources
 from runners.execution.deaths import Death, Deaths, read_death
+from runners.execution.memory import Chunks
 from runners.execution.signs_of_life import SignsOfLife, count_attempts
 from runners.execution.unit_line import UnitLine
 from runners.execution.worker import UnitJob
@@ -174,17 +175,17 @@ class UnitWatch:
         run.machine = run.machine or next((one.id for one in self._avoided.machines if one.id in death.ids), "")
         neighbours = sum(other.machine == run.machine for number, other in self._runs.items() if number != unit)
         self._end(unit)
-        began = count_attempts(job) > run.attempts
+        began, goes_on = count_attempts(job) > run.attempts, ""
         if death.kind == "memory":
             blameless = self._deaths.is_blameless(unit, death, neighbours)
-            _lose(job, death, died=not blameless)
+            goes_on = _lose(job, death, died=not blameless)
         elif death.kind == "died" and not run.epochs and self._is_cluster:
             self._died_on[unit] = run.machine
             if run.machine:
                 self._forgive(run.machine, self._avoided.failed(run.machine, unit, death.line))
         pause = self._deaths.pause(unit, death, began=began, progressed=run.epochs > 0)
         if death.kind != "unfit":
-            self._observer.restarts(job, _WHY[death.kind], pause)
+            self._observer.restarts(job, _WHY[death.kind] + goes_on, pause)
         return pause
 
     def is_hopeless(self, unit: int) -> bool:
@@ -243,9 +244,22 @@ _WHY = {
 }
 
 
-def _lose(job: UnitJob, death: Death, *, died: bool) -> None:
-    """End the attempts of a worker that Ray has ended; with ``died``, who is at fault is decided as for any death."""
+def _lose(job: UnitJob, death: Death, *, died: bool) -> str:
+    """End the attempts of a worker that Ray has ended for want of memory.
+
+    With ``died`` the worker filled the memory itself. Then, on a CPU, it goes on with fewer pairs at a time; where it
+    cannot, who is at fault is decided as for any death. Returns how it goes on, empty if as before.
+    """
+    goes_on = ""
     for training in job.unit.trainings:
         with suppress(OSError, DamagedError, GoalError):
-            folder = Store(job.store).folder(training)
-            end_attempt(folder, job.launch_id, "lost", death.line, charged=False, died=died)
+            folder, smaller = Store(job.store).folder(training), None
+            newest = folder.attempts.newest()
+            if died and newest is not None and job.plan.device == "cpu":
+                smaller = replace(Chunks.of(job.plan), size=newest.micro_batch).smaller
+            reason = f"{death.line}; goes on with {smaller}" if smaller else death.line
+            fate = {"died": died and not smaller, "out_of_memory": smaller is not None}
+            if end_attempt(folder, job.launch_id, "lost", reason, charged=False, **fate) and smaller:
+                folder.log(reason)
+                goes_on = f"; goes on with {smaller}"
+    return goes_on

@@ -23,6 +23,7 @@ from runners.execution.inputs import (
     on_this_machine,
     open_inputs,
 )
+from runners.execution.memory import Chunks
 from runners.execution.verdict import judge
 from runners.store import (
     PATIENCE_S,
@@ -39,6 +40,8 @@ HUNG = 70
 """Exit status of a worker that its watchdog ended."""
 DEVICE_LOST = 71
 """Exit status of a worker whose GPU refuses everything since an error of one of its cells."""
+RANK_LOST = 72
+"""Exit status of a worker that has lost one of the processes that train its unit on several GPUs."""
 NOT_RETRIED = ("storage", "inputs")
 """Kinds of failure of a disk or a machine that the same launch does not try again."""
 UNCHARGED = (*NOT_RETRIED, "damaged")
@@ -156,35 +159,49 @@ class _Worker:
             trainings: the group; those that ended or cannot be claimed are left out.
             until_saved: stop as soon as they have saved a state.
         """
-        folders = {} if self._asked_to_stop() else self._claim(trainings)
+        if self._asked_to_stop():
+            return
+        chunks = self._chunks(trainings)
+        folders = self._claim(trainings, chunks)
         if not folders:
             return
         if until_saved:
             _log(folders, "tried apart from the rest of its unit, because a worker died without progress")
         chosen = tuple(one for one in self._job.plan.trainings if one.key in folders)
         with UnitListener(
-            folders, self._send, self._job.watchdog, self._asked_to_stop, until_saved=until_saved
+            folders, self._send, self._job.watchdog, self._asked_to_stop, until_saved=until_saved, chunks=chunks
         ) as listener:
             try:
                 if isinstance(self._dataset, Exception):
                     raise self._dataset
                 plan = on_this_machine(replace(self._job.plan, trainings=chosen), self._job.unit, self.store)
-                train_unit(plan, folders, listener, self._dataset)
+                train_unit(chunks.of_plan(plan), folders, listener, self._dataset)
             except _SavedError:
                 _release([folder for key, folder in folders.items() if key not in listener.ended])
             except Exception as error:
                 left = [key for key in folders if key not in listener.ended]
                 listener.events([TrainingFailed.because_of(key, error) for key in left])
         _flush([folder for key, folder in folders.items() if key not in listener.ended])
-        self._ended |= listener.ended
+        self._ended |= listener.ended - listener.out_of_memory
+        if again := [training for training in trainings if training.key in listener.out_of_memory]:
+            self.train(again, until_saved=until_saved)
 
-    def _claim(self, trainings: Sequence[Training]) -> dict[str, TrainingFolder]:
+    def _chunks(self, trainings: Sequence[Training]) -> Chunks:
+        """The chunks in which a group is trained: those of the training with the least memory."""
+        asked = Chunks.of(self._job.plan)
+        chunks = [asked]
+        for training in trainings:
+            with contextlib.suppress(OSError, DamagedError):
+                chunks.append(asked.after(self.store.folder(training).attempts.all(), self._job.launch_id))
+        return min(chunks, key=lambda one: one.size or one.batch)
+
+    def _claim(self, trainings: Sequence[Training], chunks: Chunks) -> dict[str, TrainingFolder]:
         """Claim the trainings that are not done and have an attempt left. Returns their folders by key."""
         folders = {training.key: self.store.folder(training) for training in trainings if self._is_open(training)}
         shared_by, claimed = len(folders), 0
         for key, folder in list(folders.items()):
             try:
-                folder.claim(self._job.launch_id, node=self._node, shared_by=shared_by)
+                folder.claim(self._job.launch_id, node=self._node, shared_by=shared_by, micro_batch=chunks.size)
                 claimed += 1
             except (AlreadyDoneError, LeaseHeldError, LeaseLostError) as refusal:
                 if self._job.shares and not claimed and not isinstance(refusal, AlreadyDoneError):
@@ -248,6 +265,7 @@ class UnitListener(Listener):
         asked_to_stop: whether the driver wants the unit to save and stop.
         until_saved: raise `_SavedError` as soon as the trainings have saved a state. Those that resumed at the same
             position save together; one that is ahead of the others has nothing to show until they reach it.
+        chunks: how many pairs the trainings encode at a time; None where that is not known.
     """
 
     def __init__(
@@ -258,9 +276,13 @@ class UnitListener(Listener):
         asked_to_stop: Callable[[], bool] = lambda: False,
         *,
         until_saved: bool = False,
+        chunks: Chunks | None = None,
     ) -> None:
         self.ended: set[str] = set()
         """Keys of the trainings that are done or failed."""
+        self.out_of_memory: set[str] = set()
+        """Keys of those that failed because a batch did not fit into memory, and can go on with smaller chunks."""
+        self._chunks = chunks
         self._folders, self._send, self._limit, self._until_saved = folders, send, watchdog, until_saved
         self._asked_to_stop, self._stopping, self._asked_at = asked_to_stop, False, time.monotonic()
         self._seen = self._looked = time.monotonic()
@@ -289,6 +311,13 @@ class UnitListener(Listener):
         """Note a sign of life."""
         self._seen = time.monotonic()
 
+    def lost(self, reason: str, kind: str) -> None:
+        """End the process. The unit starts again as after any death; out of memory, with smaller chunks."""
+        smaller = self._chunks.smaller if self._chunks and kind == "memory" else None
+        if smaller:
+            reason = f"out of memory with {self._chunks}; goes on with {smaller}. {reason}"
+        self._end_process(reason, RANK_LOST, out_of_memory=smaller is not None)
+
     def stopping(self) -> bool:
         """Whether the driver has asked the unit to save and stop. It looks about once a second."""
         if not self._stopping and time.monotonic() - self._asked_at >= STOP_CHECK_S:
@@ -302,6 +331,7 @@ class UnitListener(Listener):
         which one caused it shows when they are tried apart.
         """
         self._seen = time.monotonic()
+        events = [self._explained(event) for event in events]
         for event in events:
             if isinstance(event, TrainingFailed) and event.kind == "device":
                 self._end_process(event.reason, DEVICE_LOST)
@@ -317,6 +347,14 @@ class UnitListener(Listener):
         if self._until_saved and any(isinstance(event, EpochDone) for event in events):
             self._stop_if_saved()
 
+    def _explained(self, event: TrainingEvent) -> TrainingEvent:
+        """The event; of a batch that did not fit into memory it says how its training goes on."""
+        smaller = self._chunks.smaller if self._chunks else None
+        if not (isinstance(event, TrainingFailed) and event.kind == "memory" and smaller):
+            return event
+        self.out_of_memory.add(event.key)
+        return replace(event, reason=f"out of memory with {self._chunks}; goes on with {smaller}. {event.reason}")
+
     def _stop_if_saved(self) -> None:
         left = [folder for key, folder in self._folders.items() if key not in self.ended]
         if any(folder.has_progressed() for folder in left):
@@ -325,8 +363,11 @@ class UnitListener(Listener):
     def _fail(self, event: TrainingFailed) -> None:
         folder = self._folders[event.key]
         try:
-            charged, final = event.kind not in UNCHARGED, event.kind in HOPELESS
-            folder.fail(event.reason, event.trace, charged=charged, final=final)
+            smaller = event.key in self.out_of_memory
+            charged, final = event.kind not in UNCHARGED and not smaller, event.kind in HOPELESS
+            if smaller:
+                folder.log(event.reason)
+            folder.fail(event.reason, event.trace, charged=charged, final=final, out_of_memory=smaller)
         except LeaseLostError:
             return  # the cell's new owner decides how it ended
         except OSError as error:
@@ -355,21 +396,21 @@ class UnitListener(Listener):
             if woke - self._seen >= self._limit:
                 self._end_process(f"hung: no step for {woke - self._seen:.0f} s (resources.watchdog = {self._limit})")
 
-    def _end_process(self, reason: str, status: int = HUNG) -> None:
+    def _end_process(self, reason: str, status: int = HUNG, *, out_of_memory: bool = False) -> None:
         try:
             # A disk that hangs must not keep the process from ending.
-            record = threading.Thread(target=self._record_death, args=[reason], daemon=True)
+            record = threading.Thread(target=self._record_death, args=[reason, out_of_memory], daemon=True)
             record.start()
             record.join(timeout=_RECORD_S)
         finally:
             os._exit(status)  # the stuck thread cannot be asked to stop
 
-    def _record_death(self, reason: str) -> None:
+    def _record_death(self, reason: str, out_of_memory: bool) -> None:
         """End the attempts on behalf of their process. If the store refuses, the next worker sees that it died."""
         left = {key: folder for key, folder in self._folders.items() if key not in self.ended and folder.attempt}
         for folder in left.values():
             with contextlib.suppress(OSError, FencedError, ValueError):
-                folder.lose(reason)
+                folder.lose(reason, out_of_memory=out_of_memory)
         _log(left, reason)
 
 

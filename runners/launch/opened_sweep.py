@@ -75,6 +75,7 @@ class OpenedSweep(ResolvedSweep):
             device="cuda" if resources.gpus else "cpu",
             threads=resources.cpus,
             loader_workers=resources.loader_workers,
+            processes=max(1, int(resources.gpus)),
             sharing=self.config.execution.sharing_of(unit.stage),
             cache=self.store.features,
         )

@@ -56,6 +56,10 @@ class Attempt:
     """Whether its process died or hung, as far as that was noticed."""
     progressed: bool = False
     """Whether it had saved a state of its own when it ended. Then the deaths before it no longer count."""
+    micro_batch: int = 0
+    """Pairs that it encoded at a time; 0: whole batches."""
+    out_of_memory: bool = False
+    """Whether it ended because a batch did not fit into memory, and fewer pairs at a time may."""
     versions: Mapping[str, str]
     git_commit: str = ""
     git_diff: str = ""
@@ -64,7 +68,7 @@ class Attempt:
 
     @classmethod
     def begin(cls, n: int, *, launch_id: str, started: float, provenance: Provenance, **where: Any) -> Attempt:
-        """Begin an attempt by the calling process; ``where`` gives `host`, `pid`, `node` and `shared_by`."""
+        """Begin an attempt by the calling process; ``where`` gives `host`, `pid`, `node` and how it trains."""
         return cls(n=n, launch_id=launch_id, started=started, **where, **asdict(provenance))
 
     @classmethod
@@ -96,6 +100,7 @@ class Attempt:
         charged: bool | None = None,
         died: bool = False,
         progressed: bool = False,
+        out_of_memory: bool = False,
     ) -> Attempt:
         """Return the same attempt, ended. It is charged if it failed, unless ``charged`` says otherwise."""
         return replace(
@@ -108,6 +113,7 @@ class Attempt:
             charged=outcome == "failed" if charged is None else charged,
             died=self.died or died,
             progressed=self.progressed or progressed,
+            out_of_memory=out_of_memory,
         )
 
 

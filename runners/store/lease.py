@@ -71,7 +71,9 @@ class Lease:
             return None
 
 
-def acquire(folder: Path, launch_id: str, drivers: DriverRecords, *, node: str = "", shared_by: int = 1) -> Lease:
+def acquire(
+    folder: Path, launch_id: str, drivers: DriverRecords, *, node: str = "", shared_by: int = 1, micro_batch: int = 0
+) -> Lease:
     """Begin a new attempt at a training.
 
     It supersedes a running attempt of the same launch (the driver decided to retry), and one whose driver has ended.
@@ -82,6 +84,7 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords, *, node: str =
         drivers: the records of the store's drivers.
         node: Ray's id of this machine.
         shared_by: number of trainings that this process trains side by side.
+        micro_batch: pairs that it encodes at a time; 0: whole batches.
 
     Raises:
         LeaseHeldError: an attempt of another living driver is running; the message names it.
@@ -102,6 +105,7 @@ def acquire(folder: Path, launch_id: str, drivers: DriverRecords, *, node: str =
             pid=os.getpid(),
             node=node,
             shared_by=shared_by,
+            micro_batch=micro_batch,
             started=time.time(),
             provenance=gather(),
         )

@@ -58,7 +58,7 @@ class TrainingFolder(TrainingFiles):
         seen.attempts = AttemptFolder(self.folder, seen.storage)
         return seen
 
-    def claim(self, launch_id: str, *, node: str = "", shared_by: int = 1) -> int:
+    def claim(self, launch_id: str, *, node: str = "", shared_by: int = 1, micro_batch: int = 0) -> int:
         """Begin an attempt, to which all further writes belong.
 
         A damaged result is renamed to ``result.json.damaged``, because the training is then not done.
@@ -67,6 +67,7 @@ class TrainingFolder(TrainingFiles):
             launch_id: the launch for which the caller works.
             node: Ray's id of this machine; empty without Ray.
             shared_by: number of trainings that this process trains side by side.
+            micro_batch: pairs that it encodes at a time; 0: whole batches.
 
         Returns:
             The number of the attempt.
@@ -79,7 +80,8 @@ class TrainingFolder(TrainingFiles):
         """
         self._refuse_if_done()
         self.storage.forget(self.folder)
-        self._lease = acquire(self.folder, launch_id, self._drivers, node=node, shared_by=shared_by)
+        how = {"shared_by": shared_by, "micro_batch": micro_batch}
+        self._lease = acquire(self.folder, launch_id, self._drivers, node=node, **how)
         self.attempt = self._lease.attempt
         try:
             self._refuse_if_done()
@@ -217,7 +219,9 @@ class TrainingFolder(TrainingFiles):
             lease.check()
             self._set_aside(path)
 
-    def fail(self, reason: str, trace: str = "", *, charged: bool = True, final: bool = False) -> None:
+    def fail(
+        self, reason: str, trace: str = "", *, charged: bool = True, final: bool = False, out_of_memory: bool = False
+    ) -> None:
         """End the attempt as failed. Further writes are refused.
 
         Args:
@@ -225,12 +229,13 @@ class TrainingFolder(TrainingFiles):
             trace: the traceback, if there is one.
             charged: whether it counts against `max_attempts`; False for a lost node or a pre-emption.
             final: whether another attempt would end the same way, so that none is made.
+            out_of_memory: whether a batch did not fit into memory, and fewer pairs at a time may.
 
         Raises:
             LeaseLostError: another attempt has taken over.
             StorageError: the record cannot be written.
         """
-        self._end("failed", reason=reason, trace=trace, charged=charged, final=final)
+        self._end("failed", reason=reason, trace=trace, charged=charged, final=final, out_of_memory=out_of_memory)
 
     def release(self, reason: str) -> None:
         """End the attempt before its training ends, at no cost; a later attempt continues from its last state.
@@ -244,17 +249,18 @@ class TrainingFolder(TrainingFiles):
         """
         self._end("interrupted", reason=reason)
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, *, out_of_memory: bool = False) -> None:
         """End the attempt because its process must end. Whose fault that is shows when the unit starts again.
 
         Args:
             reason: one line.
+            out_of_memory: the fault is known: a batch did not fit into memory, and fewer pairs at a time may.
 
         Raises:
             LeaseLostError: another attempt has taken over.
             StorageError: the record cannot be written.
         """
-        self._end("lost", reason=reason, died=True)
+        self._end("lost", reason=reason, died=not out_of_memory, out_of_memory=out_of_memory)
 
     def has_progressed(self) -> bool:
         """Whether this object's attempt has saved a state of its own; False if that cannot be read."""
@@ -309,6 +315,7 @@ class TrainingFolder(TrainingFiles):
         charged: bool | None = None,
         final: bool = False,
         died: bool = False,
+        out_of_memory: bool = False,
     ) -> None:
         lease = self._owned()
         with contextlib.suppress(StorageError):  # the attempt has ended, whatever of it the store has
@@ -326,13 +333,21 @@ class TrainingFolder(TrainingFiles):
                     final=final,
                     died=died,
                     progressed=self.has_progressed(),
+                    out_of_memory=out_of_memory,
                 )
             )
         self._lease = None
 
 
 def end_attempt(
-    folder: TrainingFolder, launch_id: str, outcome: Outcome, reason: str, *, charged: bool, died: bool = False
+    folder: TrainingFolder,
+    launch_id: str,
+    outcome: Outcome,
+    reason: str,
+    *,
+    charged: bool,
+    died: bool = False,
+    out_of_memory: bool = False,
 ) -> bool:
     """Record how the newest attempt ended, on behalf of its process.
 
@@ -345,6 +360,7 @@ def end_attempt(
         reason: one line; the reason that the attempt has already, as after a hang, is kept.
         charged: whether it counts against `max_attempts`.
         died: whether its process died or hung.
+        out_of_memory: whether a batch did not fit into memory, and fewer pairs at a time may.
 
     Returns:
         Whether an attempt of that launch was ended that was running or cut off.
@@ -359,6 +375,7 @@ def end_attempt(
         charged=charged,
         died=died,
         progressed=folder.progressed(record.n),
+        out_of_memory=out_of_memory,
     )
     folder.attempts.update(ending)
     return True

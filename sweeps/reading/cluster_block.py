@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Final
 
 from sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
 from sweeps.reading.merging import merge
@@ -15,7 +16,11 @@ from sweeps.reading.yaml_file import read_mapping
 from sweeps.reading.yaml_source import Node, Problem, Where
 
 BLOCK = "cluster"
-_SETTINGS = {"slurm": SlurmConfig, "ray": RayConfig, "kubernetes": KubernetesConfig}
+_SETTINGS: Final[dict[str, type[SlurmConfig | RayConfig | KubernetesConfig]]] = {
+    "slurm": SlurmConfig,
+    "ray": RayConfig,
+    "kubernetes": KubernetesConfig,
+}
 _NOT_EXPANDED = re.compile(r"slurm\.setup\.\d+")
 """Shell of the node, where `${VAR}` means a variable of the node."""
 

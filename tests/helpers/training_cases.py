@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from goal_core.checkpoints import BEST, best_name
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
 from goal_core.objectives import ObjectiveConfig
-from goal_core.training import Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_core.training import Listener, StageConfig, TrainingPlan, UnitPlan, cell_trainer, train_unit
+from goal_core.training.cell_trainer import CellTrainer
 
 DATA = ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none"))
 MODEL = ModelConfig(
@@ -169,3 +171,29 @@ def trained_cell(root: Path, seed: int, data: ScenesConfig = DATA) -> Path:
     folders = folders_of(unit, root / f"seed-{seed}")
     train_unit(unit, folders)
     return folders["con-con"].root
+
+
+def first_step(
+    monkeypatch: pytest.MonkeyPatch, root: Path, unit: UnitPlan
+) -> tuple[list[Tensor], Tensor, dict[str, float]]:
+    """The first step of a unit's cell: gradients, the state of its random stream afterwards, and what it logs."""
+    gradients: list[Tensor] = []
+    cells: list[CellTrainer] = []
+    clip, step = cell_trainer.clip_gradient, CellTrainer.step
+
+    def note(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
+        parameters = list(parameters)
+        gradients.extend(torch.zeros(()) if one.grad is None else one.grad.clone() for one in parameters)
+        return clip(parameters, max_norm)
+
+    def spy(self: CellTrainer, *arguments: object, **named: object) -> None:
+        step(self, *arguments, **named)  # type: ignore[arg-type]
+        cells.append(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cell_trainer, "clip_gradient", note)
+        patch.setattr(CellTrainer, "step", spy)
+        with pytest.raises(StoppedError):
+            train_unit(unit, folders_of(unit, root), StopAt(1))
+    (cell,) = cells
+    return gradients, cell.stream.state()["cpu"], {name: total for name, (total, _) in cell.sums.items()}

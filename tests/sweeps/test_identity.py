@@ -152,7 +152,7 @@ STAGE_CHANGES: dict[str, Any] = {item.name: None for item in fields(StageConfig)
 def test_stage_setting_counts_unless_it_cannot_move_a_number(field: str) -> None:
     changed = replace(FROZEN, **{field: STAGE_CHANGES[field] or another(getattr(FROZEN, field))})
     same = stage_key("c", [changed], "fp32") == stage_key("c", [FROZEN], "fp32")
-    assert same == (field in ("checkpoint_every", "collapse_patience", "sharing", "cells_per_unit"))
+    assert same == (field in ("checkpoint_every", "collapse_patience", "sharing", "cells_per_unit", "micro_batch"))
 
 
 def test_stage_key_counts_cell_precision_and_the_stages_before() -> None:
@@ -198,7 +198,7 @@ def test_spelling_of_numbers_does_not_count(small: SweepConfig, write: Callable[
         ["execution.sharing=trunk", "stages.frozen.cells_per_unit=8", "stages.finetune.sharing=none"],
         ["store=/elsewhere", "tracking=http://127.0.0.1:5000"],
         ["data.name=other"],
-        ["stages.frozen.checkpoint_every=7", "stages.finetune.collapse_patience=0"],
+        ["stages.frozen.checkpoint_every=7", "stages.finetune.collapse_patience=0", "stages.frozen.micro_batch=4"],
         [f"objectives={{pair: all, triplet: [{BACKWARDS}], params: {{tau: 10.0, margin: 0.2}}}}"],
         ["precision=fp32", "data.min_word_count=1", "model.framework=vsepp"],
     ],

@@ -8,7 +8,8 @@ import pytest
 from goal_core.errors import ConfigError
 from goal_core.models.config import BackboneConfig, ModelConfig
 from goal_core.objectives import pair_weights, triplet_weights
-from sweeps import STAGE_ORDER, SweepConfig, SweepModel, SweepObjectives
+from sweeps import STAGE_ORDER, SweepConfig, SweepModel, SweepObjectives, load_sweep
+from sweeps.reading.yaml_source import SweepError
 from sweeps.schema import ExecutionConfig, ResourceConfig
 
 PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)
@@ -107,12 +108,14 @@ def test_models_are_one_for_each_backbone() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 2}, {"max_attempts": 0}, {"watchdog": -1}, {"accelerator": "A100"}]
+    "wrong",
+    [{"cpus": 0}, {"gpus": -1.0}, {"gpus": 1.5}, {"max_attempts": 0}, {"watchdog": -1}, {"accelerator": "A100"}],
 )
 def test_resources(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ResourceConfig(**wrong)  # type: ignore[arg-type]
     assert ResourceConfig(gpus=0.25, accelerator="A100").accelerator == "A100"
+    assert ResourceConfig(gpus=4).gpus == 4
 
 
 def test_limit_without_sharing() -> None:
@@ -129,7 +132,20 @@ def test_stacked_heads_are_refused_where_they_cannot_be(small: SweepConfig) -> N
         ({"precision": "fp16"}, "heads needs precision fp32 or bf16, got fp16"),
         ({"stages": (replace(frozen, bn_mode="legacy_quirk"), finetune)}, "heads needs a stage frozen"),
         ({"model": replace(small.model, framework="vse_infty")}, "heads needs framework vsepp, got vse_infty"),
+        ({"resources": ResourceConfig(gpus=2)}, "heads needs resources.gpus of at most 1, got 2"),
+        ({"stages": (replace(frozen, micro_batch=4), finetune)}, "heads needs a stage frozen without micro_batch"),
     ):
         with pytest.raises(ConfigError, match=f"execution.sharing: {needed}"):
             replace(small, execution=heads, **changes)
         replace(small, execution=ExecutionConfig(sharing="auto"), **changes)
+
+
+def test_batches_whose_statistics_count_are_not_split() -> None:
+    with pytest.raises(SweepError, match=r"micro_batch 32 cannot split the batches of vse_infty on precomputed"):
+        load_sweep("f30k_vse_infty_butd", ["stages.frozen.micro_batch=32"], environ={})
+    with pytest.raises(SweepError, match=r"resources.gpus 2 cannot split the batches of vsepp with bn_mode legacy"):
+        load_sweep("coco_vsepp", ["stages.finetune.bn_mode=legacy_quirk", "resources.gpus=2"], environ={})
+    with pytest.raises(SweepError, match=r"resources.gpus 200 needs a batch_size of at least as many"):
+        load_sweep("coco_vsepp", ["resources.gpus=200"], environ={})
+    settings = ["stages.frozen.micro_batch=32", "resources.gpus=4"]
+    assert load_sweep("coco_vsepp", settings, environ={}).stages[0].micro_batch == 32

@@ -10,6 +10,7 @@ import pytest
 from goal_core.errors import DeviceError
 from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.capacity import Machine, Resources
+from runners.execution.memory import SMALLEST
 from runners.execution.unit_watch import LOOK_S, UnitWatch
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import Attempt, charged_failures
@@ -128,11 +129,22 @@ def test_an_end_for_want_of_memory_is_the_cells_own_only_where_it_was_alone(clus
     cluster.begins(1, "bad" if neighbours else "good")
     assert cluster.watch.died(0, MEMORY) == 10.0
     (attempt,) = cluster.attempts(0)
-    # What died alone is judged when it starts again, and then charged.
-    assert (attempt.outcome, attempt.died, attempt.charged) == ("lost", not neighbours, False)
-    assert attempt.reason == "Ray ended its worker, because the memory of the machine was nearly full"
-    assert cluster.observer.said == [f"{attempt.reason} (10 s)"]
+    reason = "Ray ended its worker, because the memory of the machine was nearly full"
+    if not neighbours:
+        reason += "; goes on with micro_batch 32 (batches of 64 in 2 chunks, same gradient)"
+        assert "goes on with micro_batch 32" in cluster.folder(0).log_text()
+    assert (attempt.outcome, attempt.reason, attempt.charged) == ("lost", reason, False)
+    assert (attempt.died, attempt.out_of_memory) == (False, not neighbours)
+    assert cluster.observer.said == [f"{reason} (10 s)"]
     assert cluster.attempts(1)[0].outcome == "running"
+
+
+def test_what_died_alone_for_want_of_memory_with_the_smallest_chunks_is_judged(cluster: Cluster) -> None:
+    cluster.begins(0, "bad")
+    cluster.folder(0).claim("L", node="bad", micro_batch=SMALLEST)
+    cluster.watch.died(0, MEMORY)
+    attempt = cluster.attempts(0)[-1]
+    assert (attempt.outcome, attempt.died, attempt.out_of_memory, attempt.charged) == ("lost", True, False, False)
 
 
 def test_a_launch_ends_when_every_machine_lacks_what_its_units_need(cluster: Cluster) -> None:

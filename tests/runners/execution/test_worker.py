@@ -47,7 +47,6 @@ def folders(sweep: OpenedSweep) -> list[TrainingFolder]:
     ("error", "kind", "charged"),
     [
         (StorageError("no space left"), "storage", 0),
-        (MemoryError("too much"), "memory", 1),
         (RuntimeError("it broke"), "error", 1),
         (RuntimeError(), "error", 1),
     ],

@@ -127,8 +127,8 @@ def test_one_mistake_is_one_line(
         ),
         (
             "execution: {sharing: none, cells_per_unit: 8}",
-            "a.yaml:16: execution.cells_per_unit: cells_per_unit=8 needs another sharing than none, with which a unit is "
-            "one cell",
+            "a.yaml:16: execution.cells_per_unit: cells_per_unit=8 needs another sharing than none, with which a unit "
+            "is one cell",
         ),
         (
             "resources:\n  gpus: 2",

@@ -1,0 +1,210 @@
+"""Several processes that train a unit together, one for each GPU.
+
+Every process has the whole model and encodes its own rows of each batch. The embeddings of all are gathered, so each
+computes the objective of the whole batch and passes back the gradient of its own rows; the sum over the processes is
+the gradient that one process has. Random draws are the rows of the whole batch's. So the numbers are those of one
+device up to rounding.
+
+The first process alone decides, evaluates and touches files. It sends the others the state of each cell at the start
+and then every step to take (:mod:`goal_core.training.peer`). A process that fails alone leaves the others waiting, so
+it ends them all: the unit starts again from what is saved, as after any death.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
+
+from goal_core.errors import CollapsedError, DivergedError, GoalError
+from goal_core.models import Pairs, Share
+from goal_core.objectives import NonFiniteError, gather_batch
+
+BUCKET: Final = 32 * 2**20
+"""Numbers of gradients that travel together."""
+ALIKE: Final = (NonFiniteError, DivergedError, CollapsedError)
+"""Errors that all processes meet at the same step, because they have the same numbers."""
+
+
+class RanksLostError(GoalError):
+    """A process that trains this unit together with others has failed or died."""
+
+    def __init__(self, reason: str, kind: str = "died") -> None:
+        super().__init__(reason)
+        self.kind = kind
+        """As of :class:`~goal_core.training.plan.TrainingFailed`."""
+
+
+class BrokenError(BaseException):
+    """Leaves the training loop when a process is lost. Not an error of the cell that is in training."""
+
+    def __init__(self, reason: str, kind: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+class Ranks:
+    """The processes of a unit, as one of them sees them. With one process nothing is sent.
+
+    Args:
+        rank: number of this process, from 0.
+        processes: how many there are. With several, torch's default process group is theirs.
+    """
+
+    def __init__(self, rank: int = 0, processes: int = 1) -> None:
+        self.rank, self.processes = rank, processes
+
+    def share(self, chunk: int = 0) -> Share:
+        """What this process encodes of each batch, and how much of it at a time."""
+        return Share(rank=self.rank, processes=self.processes, chunk=chunk)
+
+    def rows(self, total: int) -> slice:
+        """The rows of a batch of ``total`` pairs that this process encodes."""
+        return self.share().rows(total).slice
+
+    def gather(self, pairs: Pairs, total: int) -> Pairs:
+        """The pairs of the whole batch, from those of each process.
+
+        The embeddings pass back the gradient of this process's rows. The context passes back the sum of the gradients
+        of all processes, because each computes only a part of the framework's own loss.
+
+        Args:
+            pairs: of this process's rows.
+            total: pairs of the batch.
+        """
+        if self.processes == 1:
+            return pairs
+        owned = [Share(rank=rank, processes=self.processes).owned(total) for rank in range(self.processes)]
+        most = max(owned)
+        # Gathering needs equal shapes.
+        kept = torch.cat([torch.arange(count) + rank * most for rank, count in enumerate(owned)])
+        kept = kept.to(pairs.image_BD.device)
+        image, text, _ = gather_batch(_padded(pairs.image_BD, most), _padded(pairs.text_BD, most), reduction="sum")
+        context = [_padded(tensor, most) for tensor in pairs.columns()[2:]]
+        everyone = _GatherAndSum.apply(*context) if context else ()
+        return pairs.with_columns([tensor[kept] for tensor in (image, text, *everyone)])
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace each gradient by its sum over the processes."""
+        if self.processes == 1:
+            return
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        for bucket in _buckets(gradients):
+            together = torch.cat([gradient.reshape(-1) for gradient in bucket])
+            distributed.all_reduce(together)
+            for gradient, total in zip(bucket, torch.split(together, [one.numel() for one in bucket]), strict=True):
+                gradient.copy_(total.view_as(gradient))
+
+    def check_same(self, own: Tensor, first: Tensor) -> None:
+        """Check that this process has the weights of the first one, by their :func:`weight_sums`.
+
+        Raises:
+            RanksLostError: it has others, so that the numbers would be nobody's.
+        """
+        if not torch.allclose(own, first, rtol=1e-4):
+            raise RanksLostError(f"process {self.rank} has come to other weights than the first one", "error")
+
+    def send(self, message: Any, tensors: Mapping[str, Tensor] | None = None) -> None:
+        """Send the other processes a message. Only the first process may.
+
+        Args:
+            message: anything that JSON can hold.
+            tensors: by name, of any device and dtype.
+        """
+        if self.processes == 1:
+            return
+        tensors = tensors or {}
+        shapes = {name: (list(one.shape), str(one.dtype).removeprefix("torch.")) for name, one in tensors.items()}
+        text = torch.frombuffer(bytearray(json.dumps([message, shapes]).encode()), dtype=torch.uint8)
+        distributed.broadcast(torch.tensor([len(text)]), src=0)
+        distributed.broadcast(text, src=0)
+        for tensor in tensors.values():
+            distributed.broadcast(_bytes(tensor.detach().cpu().contiguous()), src=0)
+
+    def receive(self) -> tuple[Any, dict[str, Tensor]]:
+        """The next message of the first process, and its tensors, on the CPU."""
+        length = torch.zeros(1, dtype=torch.int64)
+        distributed.broadcast(length, src=0)
+        text = torch.empty(int(length), dtype=torch.uint8)
+        distributed.broadcast(text, src=0)
+        message, shapes = json.loads(text.numpy().tobytes())
+        tensors = {name: torch.empty(shape, dtype=getattr(torch, dtype)) for name, (shape, dtype) in shapes.items()}
+        for tensor in tensors.values():
+            distributed.broadcast(_bytes(tensor), src=0)
+        return message, tensors
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Around what all processes do together: an error that is not alike on all of them ends the unit."""
+        yield
+
+    def finish(self) -> None:
+        """Tell the other processes that there is nothing more to do."""
+
+    def close(self) -> None:
+        """End the other processes, whatever they do."""
+
+
+ALONE: Final = Ranks()
+
+
+def weight_sums(parameters: Iterable[nn.Parameter]) -> Tensor:
+    """The sum of the absolute values of each parameter, (P,) float64 on the CPU."""
+    return torch.stack([parameter.detach().abs().sum(dtype=torch.float64) for parameter in parameters]).cpu()
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    """A contiguous tensor's memory; gloo does not know every dtype."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def _padded(tensor: Tensor, rows: int) -> Tensor:
+    return pad(tensor, [0, 0] * (tensor.ndim - 1) + [0, rows - len(tensor)]) if len(tensor) < rows else tensor
+
+
+def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    bucket: list[Tensor] = []
+    size = 0
+    for gradient in gradients:
+        if bucket and (size + gradient.numel() > BUCKET or gradient.dtype != bucket[0].dtype):
+            yield bucket
+            bucket, size = [], 0
+        bucket.append(gradient)
+        size += gradient.numel()
+    if bucket:
+        yield bucket
+
+
+class _GatherAndSum(torch.autograd.Function):
+    """The rows of all processes; backward adds up the gradients of all."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.shapes = [(len(tensor), tensor.dtype) for tensor in tensors]
+        gathered = []
+        for tensor in tensors:
+            parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size())]
+            distributed.all_gather(parts, tensor.detach().contiguous())
+            gathered.append(torch.cat(parts))
+        ctx.mark_non_differentiable(*[one for one in gathered if not one.is_floating_point()])
+        return tuple(gathered)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
+        own: list[Tensor | None] = []
+        for gradient, (rows, dtype) in zip(upstream, ctx.shapes, strict=True):
+            if gradient is None or not dtype.is_floating_point:
+                own.append(None)
+                continue
+            total = gradient.float().contiguous()
+            distributed.all_reduce(total)
+            first = distributed.get_rank() * rows
+            own.append(total[first : first + rows].to(dtype))
+        return tuple(own)

@@ -1,0 +1,66 @@
+"""What follows when a batch does not fit into memory: its trainings go on with half as many pairs encoded at a time.
+
+The gradient stays that of the whole batch (`goal_core.models.batch_rows`), so nothing but time is lost. An attempt that
+ends so is not charged, for the next one differs from it. Each launch begins with what the sweep asks for, because it
+may run on other machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from goal_core.training import UnitPlan
+from runners.store import Attempt
+
+SMALLEST = 4
+"""Fewest pairs to encode at a time. What does not fit then is not the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """How many pairs of a batch are encoded at a time."""
+
+    batch: int
+    """Pairs of a batch."""
+    size: int
+    """Pairs at a time; 0: all."""
+    can_split: bool
+    """Whether the model allows fewer."""
+
+    @classmethod
+    def of(cls, plan: UnitPlan) -> Chunks:
+        """As the sweep asks for. Models that normalise by the statistics of the whole batch must have it whole."""
+        stage = plan.stage
+        can_split = stage.bn_mode == "frozen_eval" and plan.data.format != "regions"
+        return cls(stage.batch_size, stage.micro_batch if stage.micro_batch < stage.batch_size else 0, can_split)
+
+    @property
+    def smaller(self) -> Chunks | None:
+        """The next to try after these ran out of memory; None if there is none."""
+        half = -(-(self.size or self.batch) // 2)
+        return replace(self, size=half) if self.can_split and half >= SMALLEST else None
+
+    def after(self, attempts: Iterable[Attempt], launch_id: str) -> Chunks:
+        """The chunks for the next attempt at a training, half of the smallest with which this launch ran out of memory.
+
+        Args:
+            attempts: those made so far.
+            launch_id: of this launch.
+        """
+        chunks = self
+        for attempt in attempts:
+            if attempt.launch_id == launch_id and attempt.out_of_memory:
+                tried = replace(self, size=attempt.micro_batch)
+                chunks = min(chunks, tried.smaller or tried, key=lambda one: one.size or one.batch)
+        return chunks
+
+    def of_plan(self, plan: UnitPlan) -> UnitPlan:
+        """The plan with these chunks."""
+        return replace(plan, stage=replace(plan.stage, micro_batch=self.size))
+
+    def __str__(self) -> str:
+        if not self.size:
+            return f"batches of {self.batch} pairs at once"
+        count = -(-self.batch // self.size)
+        return f"micro_batch {self.size} (batches of {self.batch} in {count} chunks, same gradient)"

@@ -1,0 +1,207 @@
+"""A batch in chunks: the gradient, the random numbers and the training of the whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from goal_core.errors import ConfigError
+from goal_core.models.batch_rows import Rows, Share, WholeBatchDraws, in_chunks
+from goal_core.training import StageConfig, train_unit
+from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.encoding import needs_whole_batch
+from tests.helpers.training_cases import (
+    DATA,
+    FINETUNE,
+    FROZEN,
+    GRID,
+    GRID_DATA,
+    MODEL,
+    STAGED,
+    XVLM,
+    XVLM_DATA,
+    XVLM_STAGE,
+    first_step,
+    folders_of,
+    train_killed,
+    unit_of,
+)
+
+TRAINED = replace(STAGED, frozen_epochs=0, ramp_epochs=0, warmup_epochs=0)
+CASES = {
+    "vsepp frozen": (MODEL, DATA, replace(FROZEN, warmup_epochs=0)),
+    "vsepp warm-up": (MODEL, DATA, FROZEN),
+    "vsepp": (MODEL, DATA, FINETUNE),
+    "vse_infty": (GRID, GRID_DATA, TRAINED),
+    "xvlm": (XVLM, XVLM_DATA, replace(XVLM_STAGE, schedule="drops", lr_warmup=0.0)),
+}
+
+
+@pytest.mark.parametrize("size", [5, *(pytest.param(size, marks=pytest.mark.exhaustive) for size in (1, 8))])
+@pytest.mark.parametrize("name", CASES)
+def test_chunks_have_the_gradient_of_the_whole_batch(
+    name: str, size: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model, data, stage = CASES[name]
+    unit = unit_of("sig-ms/cir", stage=stage, model=model, data=data)
+    whole, state, logged = first_step(monkeypatch, tmp_path / "whole", unit)
+    unit = replace(unit, stage=replace(stage, micro_batch=size))
+    parts, part_state, part_logged = first_step(monkeypatch, tmp_path / "parts", unit)
+    assert len(parts) == len(whole) > 5
+    scale = max(float(gradient.abs().max()) for gradient in whole)
+    assert scale > 0
+    for part, gradient in zip(parts, whole, strict=True):
+        torch.testing.assert_close(part, gradient, rtol=1e-4, atol=1e-5 * scale)
+    assert torch.equal(part_state, state)
+    assert part_logged == pytest.approx(logged, rel=1e-4)
+
+
+def test_each_chunk_passes_twice_and_the_rest_of_an_epoch_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[int] = []
+    features = CellTrainer._features
+
+    def spy(self: CellTrainer, inputs: Tensor) -> Tensor:
+        seen.append(len(inputs))
+        return features(self, inputs)
+
+    monkeypatch.setattr(CellTrainer, "_features", spy)
+    unit = unit_of("con/con", stage=replace(FINETUNE, epochs=1, batch_size=32, micro_batch=12))
+    train_unit(unit, folders_of(unit, tmp_path))
+    # 80 captions are batches of 32, 32 and 16. The first pass is in order, the second in the order of backward.
+    assert seen == [12, 12, 8, 8, 12, 12] * 2 + [12, 4, 4, 12]
+
+
+def test_training_in_chunks_ends_as_training_at_once(tmp_path: Path) -> None:
+    unit = unit_of("con/con", stage=replace(FROZEN, warmup_epochs=0), threads=1)
+    whole, parts = folders_of(unit, tmp_path / "whole"), folders_of(unit, tmp_path / "parts")
+    train_unit(unit, whole)
+    train_unit(replace(unit, stage=replace(unit.stage, micro_batch=8)), parts)
+    ours, theirs = parts["con-con"].numbers(), whole["con-con"].numbers()
+    for our, their in zip(ours[:-1], theirs[:-1], strict=True):
+        assert our["train/hinge"] == pytest.approx(their["train/hinge"], rel=1e-4)
+
+
+def test_a_killed_training_in_chunks_ends_as_the_unbroken_one(tmp_path: Path) -> None:
+    stage = replace(TRAINED, micro_batch=8, epochs=1, checkpoint_every=1)
+    unit = unit_of("con/con", stage=stage, model=GRID, data=GRID_DATA)
+    unbroken, killed = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "killed")
+    train_unit(unit, unbroken)
+    train_killed(unit, killed, 1)
+    assert killed["con-con"].numbers() == unbroken["con-con"].numbers()
+
+
+def test_whole_batch_statistics_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="micro_batch needs bn_mode frozen_eval"):
+        StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=4, bn_mode="legacy_quirk")
+    assert needs_whole_batch(nn.Sequential(nn.BatchNorm1d(2)))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="micro_batch must not be negative"):
+        StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=-1)
+
+
+def draw(function: Callable[[Tensor], Tensor], part: Tensor, rows: Rows) -> Tensor:
+    torch.manual_seed(3)
+    with WholeBatchDraws(rows, []):
+        return function(part)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.dropout(x, 0.3),
+        lambda x: functional.dropout(x.transpose(1, 2), 0.3),
+        lambda x: functional.dropout(functional.dropout(x, 0.1), 0.3, inplace=True),
+        lambda x: functional.dropout(x.flatten(0, 1), 0.3).unflatten(0, x.shape[:2]),
+        lambda x: x * x.new_empty((len(x), 1, 1)).bernoulli_(0.5),
+        lambda x: x * torch.rand(len(x), 1, 1) * torch.rand((len(x), 1, 1)) * torch.rand(x.shape),
+        lambda x: functional.scaled_dot_product_attention(x, x, x, dropout_p=0.4),
+        lambda x: functional.scaled_dot_product_attention(x, x, x, x > 0, dropout_p=0.4, scale=2.0),
+        lambda x: functional.scaled_dot_product_attention(x, x, x, dropout_p=0.0, is_causal=True),
+    ],
+)
+def test_rows_draw_what_the_whole_batch_draws(function: Callable[[Tensor], Tensor]) -> None:
+    batch = torch.randn(7, 4, 4, generator=torch.Generator().manual_seed(0))
+    batch[:, 0] = batch[:, 0].abs() + 0.1  # no row of the mask above is empty
+    batch = torch.where(torch.eye(4).bool(), batch.abs() + 0.1, batch)
+    torch.manual_seed(3)
+    whole = function(batch)
+    state = torch.get_rng_state()
+    for rows in Rows(0, 7, 7).chunks(3):
+        torch.testing.assert_close(draw(function, batch[rows.slice], rows), whole[rows.slice])
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_draws_that_no_row_owns_are_refused() -> None:
+    with pytest.raises(NotImplementedError, match="randn draws random numbers"):
+        draw(lambda x: x + torch.randn(x.shape), torch.ones(2, 3), Rows(0, 2, 4))
+    with pytest.raises(NotImplementedError, match="3 random draws cannot be split by 2 rows"):
+        draw(lambda x: x + torch.rand(3), torch.ones(2, 3), Rows(0, 2, 4))
+
+
+def test_chunks_that_draw_different_numbers_are_refused() -> None:
+    def encode(x: Tensor) -> tuple[Tensor]:
+        return (functional.dropout(x[:, : int(x[0, 0])], 0.5),)
+
+    with pytest.raises(NotImplementedError, match=r"chunks of a batch draw different numbers: \(4, 1\), not \(4, 3\)"):
+        in_chunks(encode, Rows(0, 4, 4), 2, torch.tensor([[3.0] * 3] * 2 + [[1.0] * 3] * 2))
+
+
+def test_shares_cover_the_batch() -> None:
+    for total in (2, 5, 8, 13):
+        for processes in (1, 2, 3, 8):
+            shares = [Share(rank=rank, processes=processes) for rank in range(processes)]
+            taken = [row for one in shares if one.owned(total) for row in range(total)[one.rows(total).slice]]
+            assert taken == list(range(total))
+            assert all(one.rows(total).count >= 1 for one in shares)  # a process without a row of its own repeats one
+
+
+def test_nothing_changes_where_nothing_is_split() -> None:
+    (result,) = in_chunks(lambda x: (torch.randn(1) + x,), Rows(0, 2, 2), 0, torch.ones(2))  # any draw is allowed
+    assert len(result) == 2
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model, data, stage = CASES["vsepp"]
+    gradients, peaks = {}, {}
+    for size in (0, 5):
+        unit = unit_of("sig-ms/cir", stage=replace(stage, micro_batch=size), model=model, data=data, device="cuda")
+        torch.cuda.reset_peak_memory_stats()
+        gradients[size], _, _ = first_step(monkeypatch, tmp_path / str(size), unit)
+        peaks[size] = torch.cuda.max_memory_allocated()
+    scale = max(float(one.abs().max()) for one in gradients[0])
+    for part, whole in zip(gradients[5], gradients[0], strict=True):
+        torch.testing.assert_close(part, whole, rtol=1e-3, atol=1e-4 * scale)
+    assert peaks[5] < peaks[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["vse_infty", "xvlm"])
+def test_chunks_on_a_gpu_repeat_their_dropout(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Attention's dropout differs from that of the whole batch there, but it is the same in both passes and runs."""
+    model, data, stage = CASES[name]
+    unit = unit_of("sig-ms/cir", stage=replace(stage, micro_batch=5), model=model, data=data, device="cuda")
+    one, _, _ = first_step(monkeypatch, tmp_path / "one", unit)
+    again, _, _ = first_step(monkeypatch, tmp_path / "again", unit)
+    scale = max(float(gradient.abs().max()) for gradient in one)
+    for ours, theirs in zip(again, one, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4 * scale)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_dropout_of_rows_on_a_gpu_is_that_of_the_whole_batch() -> None:
+    batch = torch.ones(7, 40, 8, device="cuda")
+    torch.manual_seed(3)
+    whole = functional.dropout(batch, 0.3)
+    for rows in Rows(0, 7, 7).chunks(3):
+        assert torch.equal(draw(lambda x: functional.dropout(x, 0.3), batch[rows.slice], rows), whole[rows.slice])

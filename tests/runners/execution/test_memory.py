@@ -1,0 +1,98 @@
+"""A batch that does not fit into memory: its training goes on with smaller chunks, says so, and is not charged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from goal_core.data.config import RegionsConfig
+from goal_core.training.cell_trainer import CellTrainer
+from runners.execution.memory import SMALLEST, Chunks
+from runners.store import Attempt, charged_failures
+from tests.helpers.in_process import launch, results, sweep_in
+from tests.helpers.training_cases import FROZEN, unit_of
+
+UNIT = unit_of("con/con", stage=replace(FROZEN, batch_size=100))
+
+
+def attempt(n: int, micro_batch: int, launch_id: str = "L", *, out_of_memory: bool = True) -> Attempt:
+    how: dict[str, Any] = {"outcome": "failed", "micro_batch": micro_batch, "out_of_memory": out_of_memory}
+    return Attempt(n=n, launch_id=launch_id, host="h", pid=1, started=0.0, versions={}, **how)
+
+
+def test_chunks_are_halved_down_to_the_smallest() -> None:
+    chunks, sizes = Chunks.of(UNIT), []
+    while smaller := chunks.smaller:
+        chunks = smaller
+        sizes.append(chunks.size)
+    assert sizes == [50, 25, 13, 7, SMALLEST]
+    assert str(Chunks.of(UNIT)) == "batches of 100 pairs at once"
+    assert Chunks.of(UNIT).of_plan(UNIT) == UNIT
+    assert chunks.of_plan(UNIT).stage.micro_batch == SMALLEST
+
+
+def test_batches_that_must_be_whole_are_not_split() -> None:
+    legacy = replace(UNIT, stage=replace(UNIT.stage, bn_mode="legacy_quirk"))
+    regions = replace(UNIT, data=RegionsConfig(name="tiny", root="nowhere"))
+    assert [Chunks.of(unit).smaller for unit in (legacy, regions)] == [None, None]
+
+
+def test_the_attempts_of_this_launch_decide() -> None:
+    asked = Chunks.of(replace(UNIT, stage=replace(UNIT.stage, micro_batch=60)))
+    assert asked.after([], "L") == asked
+    assert asked.after([attempt(1, 60, "before"), attempt(2, 60, out_of_memory=False)], "L") == asked
+    assert asked.after([attempt(1, 60), attempt(2, 30)], "L").size == 15
+    assert asked.after([attempt(1, 0)], "L").size == 50
+    assert Chunks.of(replace(UNIT, stage=replace(UNIT.stage, micro_batch=100))).size == 0
+
+
+@pytest.mark.parametrize("error", [torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), None])
+def test_a_launch_goes_on_in_smaller_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """The finetune stage of one cell runs out of memory with more than 4 pairs at a time."""
+    step, kept = CellTrainer.step, []
+
+    def short(self: CellTrainer, *arguments: Any, **named: Any) -> None:
+        if self.unit.stage.name == "finetune" and self.objective.name == "con/con" and self.share.chunk != 4:
+            raise error or MemoryError("bad alloc")
+        kept.append((self.unit.stage.name, self.objective.name, self.share.chunk))
+        step(self, *arguments, **named)
+
+    monkeypatch.setattr(CellTrainer, "step", short)
+    sweep = sweep_in(tmp_path)
+    outcome = launch(sweep, monkeypatch)
+    assert outcome.status == 0
+    assert len(results(sweep)) == 4
+    assert set(kept) == {
+        ("frozen", "con/con", 0), ("frozen", "sig-ms/cir", 0), ("finetune", "sig-ms/cir", 0), ("finetune", "con/con", 4)
+    }  # fmt: skip
+    (cell,) = [one for one in sweep.by_stage[1] if one.cell.objective.name == "con/con"]
+    attempts = sweep.store.folder(cell).attempts.all()
+    assert [(one.outcome, one.micro_batch, one.out_of_memory) for one in attempts] == [
+        ("failed", 0, True), ("failed", 8, True), ("done", 4, False)
+    ]  # fmt: skip
+    assert charged_failures(attempts) == 0
+    assert "out of memory with batches of 16 pairs at once; goes on with micro_batch 8" in attempts[0].reason
+    log = sweep.store.folder(cell).log_text()
+    assert "out of memory with micro_batch 8 (batches of 16 in 2 chunks, same gradient)" in log
+    assert "goes on with micro_batch 4 (batches of 16 in 4 chunks, same gradient)" in log
+
+
+def test_what_does_not_fit_in_the_smallest_chunks_fails_and_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(self: CellTrainer, *arguments: Any, **named: Any) -> None:
+        raise MemoryError("bad alloc")
+
+    monkeypatch.setattr(CellTrainer, "step", short)
+    sweep = sweep_in(tmp_path)
+    assert launch(sweep, monkeypatch).status == 1
+    folder = sweep.store.folder(sweep.by_stage[0][0])
+    attempts = folder.attempts.all()
+    assert [one.micro_batch for one in attempts] == [0, 8, 4, 4, 4]
+    assert [one.charged for one in attempts] == [False, False, True, True, True]
