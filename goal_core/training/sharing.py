@@ -7,10 +7,14 @@ depends on a measurement, so that the same sweep gives the same numbers on the s
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from goal_core.frameworks import framework_of
-from goal_core.training.plan import UnitPlan
+from goal_core.models.config import ModelConfig
+from goal_core.training.config import Precision, Sharing, StageConfig
+
+if TYPE_CHECKING:
+    from goal_core.training.plan import UnitPlan
 
 
 class UnitPath(NamedTuple):
@@ -22,35 +26,56 @@ class UnitPath(NamedTuple):
 
 
 def choose_path(unit: UnitPlan) -> UnitPath:
-    """Choose the path of a unit from its settings and its device.
+    """Choose the path of a unit from its settings and its device."""
+    return path_of(
+        len(unit.trainings),
+        sharing=unit.sharing,
+        model=unit.model,
+        stage=unit.stage,
+        precision=unit.precision,
+        device=unit.device,
+        processes=unit.processes,
+    )
+
+
+def path_of(
+    cells: int,
+    *,
+    sharing: Sharing,
+    model: ModelConfig,
+    stage: StageConfig,
+    precision: Precision,
+    device: str,
+    processes: int,
+) -> UnitPath:
+    """The path of a unit that need not exist yet; arguments as the fields of `UnitPlan`.
 
     `auto` is `heads` on a GPU, where small kernels of one cell after the other leave it idle. On a CPU it is `trunk`:
     stacked GRUs measured no faster there, and the numbers stay those of each cell alone.
     """
-    count = len(unit.trainings)
-    if count == 1:
+    if cells == 1:
         return UnitPath("none", "the unit has one cell")
-    if unit.sharing in ("none", "trunk"):
-        return UnitPath("trunk", f"sharing {unit.sharing} is set")
-    if obstacle := stack_obstacle(unit):
-        return UnitPath("trunk", f"sharing {unit.sharing}, but {obstacle}")
-    if unit.sharing == "heads":
+    if sharing in ("none", "trunk"):
+        return UnitPath("trunk", f"sharing {sharing} is set")
+    if obstacle := _obstacle(model, stage, precision, processes):
+        return UnitPath("trunk", f"sharing {sharing}, but {obstacle}")
+    if sharing == "heads":
         return UnitPath("heads", "sharing heads is set")
-    if unit.device == "cpu":
+    if device == "cpu":
         return UnitPath("trunk", "sharing auto on a CPU, where stacked heads are no faster and lose bit-equal numbers")
     return UnitPath("heads", "sharing auto on a GPU")
 
 
-def stack_obstacle(unit: UnitPlan) -> str:
-    """Why the heads of a unit's cells cannot be stacked, in words; empty if they can."""
-    if not framework_of(unit.model).stacks_heads:
-        return f"framework {unit.model.framework} has no stacked heads"
-    if not unit.stage.shares_backbone:
-        return f"stage {unit.stage.name} does not share a frozen backbone"
-    if unit.precision == "fp16":
+def _obstacle(model: ModelConfig, stage: StageConfig, precision: Precision, processes: int) -> str:
+    """Why heads cannot be stacked, in words; empty if they can."""
+    if not framework_of(model).stacks_heads:
+        return f"framework {model.framework} has no stacked heads"
+    if not stage.shares_backbone:
+        return f"stage {stage.name} does not share a frozen backbone"
+    if precision == "fp16":
         return "with precision fp16 each cell skips steps of its own"
-    if unit.stage.micro_batch:
-        return f"micro_batch {unit.stage.micro_batch} encodes each cell's batches in chunks"
-    if unit.processes > 1:
-        return f"{unit.processes} devices train each cell together"
+    if stage.micro_batch:
+        return f"micro_batch {stage.micro_batch} encodes each cell's batches in chunks"
+    if processes > 1:
+        return f"{processes} devices train each cell together"
     return ""

@@ -58,7 +58,6 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     Raises:
         GoalError: the data, the weights or the device are not what the unit needs, or a cell fails.
     """
-    unit = replace(unit, processes=1)  # the others would open the whole data; each has its part of this work
     use_device(unit)
     warm = min(1, unit.stage.warmup_epochs)
     stage = replace(
@@ -70,7 +69,8 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     feature_image_s = _feature_seconds(unit, small)
     clock = _Clock()
     with tempfile.TemporaryDirectory(prefix="goal-sweep-speed-") as scratch:
-        train_unit(unit, {plan.key: ScratchFiles(Path(scratch) / plan.key) for plan in trainings}, clock, small)
+        files = {plan.key: ScratchFiles(Path(scratch) / plan.key) for plan in trainings}
+        train_unit(unit, files, clock, small, hand_over=True)
     epochs = [epoch for epoch in clock.epochs if len(epoch.steps) > 1 and epoch.eval_s]
     if len(epochs) < stage.epochs:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")

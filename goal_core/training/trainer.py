@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import torch
@@ -43,6 +44,8 @@ def train_unit(
     files: Mapping[str, TrainingFiles],
     listener: Listener | None = None,
     dataset: Dataset | None = None,
+    *,
+    hand_over: bool = False,
 ) -> list[TrainingDone | TrainingFailed]:
     """Train a unit's cells to the end of their stage, continuing from what their files already contain.
 
@@ -51,6 +54,7 @@ def train_unit(
         files: the files of each training, by key.
         listener: is notified of steps and events.
         dataset: the data, if it is open already.
+        hand_over: give the unit's other processes this dataset, which must be small; otherwise they open the data.
 
     Returns:
         How each training ended, in the order in which they ended. Those that the listener stopped are left out; their
@@ -66,7 +70,7 @@ def train_unit(
     ranks = ALONE
     try:
         if unit.processes > 1:
-            ranks = FirstRank(unit, listener.lost, _follow)
+            ranks = FirstRank(unit, listener.lost, partial(_follow, dataset=dataset if hand_over else None))
         trainer = UnitTrainer(unit, files, listener, dataset, ranks)
         try:
             outcomes = trainer.train()
@@ -80,13 +84,13 @@ def train_unit(
         ranks.close()
 
 
-def _follow(unit: UnitPlan, ranks: Ranks) -> None:
-    """What the processes beside the first do."""
+def _follow(unit: UnitPlan, ranks: Ranks, dataset: Dataset | None) -> None:
+    """What the processes beside the first do, with a dataset that is handed over to them, or else their own."""
     use_device(unit)
     # They have no files: the first process sends them the state of each cell, and writes.
     plan = replace(unit, trainings=tuple(replace(one, init=None) for one in unit.trainings))
     files = {one.key: cast(TrainingFiles, NoFiles()) for one in unit.trainings}
-    trainer = UnitTrainer(plan, files, SilentListener(), open_dataset(unit.data), ranks)
+    trainer = UnitTrainer(plan, files, SilentListener(), dataset or open_dataset(unit.data), ranks)
     try:
         trainer.follow()
     finally:

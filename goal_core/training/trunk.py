@@ -96,7 +96,11 @@ class Trunk:
             return self._train_features[batch.image_index.to(self._train_features.device)]
         assert batch.images is not None
         pixels = batch.images.to(self.device, non_blocking=True)
-        return pixels if self.backbone is None else self._forward(self.backbone, pixels)
+        if self.backbone is None:
+            return pixels
+        size = self.unit.stage.micro_batch or len(pixels)
+        chunks = [self._forward(self.backbone, chunk) for chunk in torch.split(pixels, size)]
+        return chunks[0] if len(chunks) == 1 else torch.cat(chunks)
 
     def split_inputs(self, split: Split) -> Callable[[], Iterator[Tensor]]:
         """A whole split in order, unaugmented.

@@ -156,12 +156,13 @@ def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> 
         soft_wrap=True,
     )
     table = Table(box=None)
-    for column in ("stage", "cells", "done", "units", "steps/epoch", "steps", "disk MB", "memory MB", "device hours"):
+    time = "GPU hours" if config.resources.gpus else "device hours"
+    for column in ("stage", "cells", "done", "units", "steps/epoch", "steps", "disk MB", "memory MB", time):
         table.add_column(column, justify="left" if column == "stage" else "right")
     for stage in plan.stages:
         disk = _estimate(stage.disk_mb, stage.disk_from, 0)
         memory = _estimate(stage.memory_mb, stage.memory_from, 0)
-        hours = _estimate(stage.hours, stage.hours_from, 2)
+        hours = _estimate(stage.gpu_hours if config.resources.gpus else stage.hours, stage.hours_from, 2)
         counts = [f"{count:,}" for count in (stage.cells, stage.done, stage.units, stage.steps_per_epoch, stage.steps)]
         table.add_row(stage.name, *counts, disk, memory, hours)
     wide = Console(file=console.file, width=max(_WIDTH, console.width))

@@ -24,11 +24,11 @@ class Devices:
     """Equal devices, each of which trains one unit at a time."""
 
     count: int
-    """At least 1. A part of a GPU counts as a device where `resources.gpus` is a part."""
+    """At least 1. What `resources.gpus` asks for counts as one device: a GPU, a part of one, or several."""
     kind: str
     """What messages call one: `GPU` or `core`."""
     memory_mb: float | None = None
-    """Memory of each in megabytes; None if it is not known."""
+    """Memory of each in megabytes, of several GPUs that of one; None if it is not known."""
     grows: bool = False
     """Whether machines come as long as units wait."""
 
@@ -41,6 +41,8 @@ class Devices:
 def kind_of(need: Resources) -> str:
     """What messages call a device."""
     if need.gpus:
+        if need.gpus > 1:
+            return f"group of {need.gpus:g} GPUs"
         return "GPU" if need.gpus == 1 else f"{need.gpus:g} GPU"
     return "core" if need.cpus == 1 else f"group of {need.cpus} cores"
 
@@ -65,7 +67,7 @@ def on_this_machine(need: Resources) -> Devices:
     sizes = _gpu_mb() if need.gpus else []
     if need.gpus:
         has["GPU"] = float(len(sizes) or 1)
-    memory = need.gpus * min(sizes) if sizes else None
+    memory = min(1.0, need.gpus) * min(sizes) if sizes else None
     if not need.gpus:
         memory = has["memory"] / 1e6 / max(1, _at_once(has, need))
     return Devices(count=max(1, _at_once(has, need)), kind=kind_of(need), memory_mb=memory)
@@ -83,7 +85,7 @@ def _memory_mb(machine: Machine, need: Resources) -> float | None:
         return total / 1e6 / max(1, _at_once(machine.resources, need)) if total else None
     kinds = [key.partition(":")[2] for key in machine.resources if key.startswith("accelerator_type:")]
     known = [GPU_GB[kind] for kind in kinds if kind in GPU_GB]
-    return 1000 * need.gpus * min(known) if known else None
+    return 1000 * min(1.0, need.gpus) * min(known) if known else None
 
 
 def _gpu_mb() -> list[float]:

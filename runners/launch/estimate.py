@@ -50,8 +50,11 @@ class StagePlan:
     """Device hours of the remaining cells; None if they are not known."""
     hours_from: Basis | None
     """Where they are known from."""
+    gpu_hours: float | None
+    """The same in hours of whole GPUs; 0 for a stage on the CPU."""
     memory_mb: float | None
-    """Peak memory of the largest unit on its device, in megabytes; None if it is not known."""
+    """Peak memory of the largest unit on its device, of several GPUs on the first, in megabytes; None if it is not
+    known."""
     memory_from: Basis | None
     """Where that is known from."""
     published: bool
@@ -203,6 +206,7 @@ def _plan(
     calibrated = disk_mb(units, size) if disk is None else disk
     bases = {prices.basis(unit) for unit in units}
     known = "assumed" not in bases
+    hours = prices.total_s(units) / 3600 if known else None
     memory = [prices.memory(unit) for unit in units]
     most = max((one for one in memory if one is not None), default=None)
     return StagePlan(
@@ -214,7 +218,8 @@ def _plan(
         steps=len(left) * stage.epochs * steps,
         disk_mb=calibrated,
         disk_from=None if calibrated is None else "calibration" if disk is None else "finished",
-        hours=prices.total_s(units) / 3600 if known else None,
+        hours=hours,
+        gpu_hours=None if hours is None else hours * prices.config.resources.gpus,
         hours_from=next(iter(bases), "finished") if known else None,
         memory_mb=None if most is None else most.mb,
         memory_from=None if most is None else most.basis,

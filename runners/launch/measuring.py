@@ -58,7 +58,7 @@ def measure(
         if kind not in largest or len(unit.trainings) > len(largest[kind].trainings):
             largest[kind] = unit
     gpus = sweep.config.resources.gpus
-    at_once = int(1 / gpus + 1e-6) if gpus else devices.count
+    at_once = max(1, int(1 / gpus + 1e-6)) if gpus else devices.count
     spawn = multiprocessing.get_context("spawn")  # a forked process could not use CUDA
     with ProcessPoolExecutor(at_once, mp_context=spawn, max_tasks_per_child=1) as processes:
         return {kind: _price(sweep, unit, processes, at_once) for kind, unit in largest.items()}

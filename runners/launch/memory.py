@@ -1,5 +1,7 @@
 """The peak memory of a unit on its device, counted: weights, gradients, optimiser states, activations and data.
 
+Of several GPUs it is that of the first, which also evaluates.
+
 What autograd keeps of a backbone's forward pass is measured for each backbone (`calibration`); everything else follows
 from the sizes of the model. What frameworks take for themselves is added as a constant.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from goal_core.training.sharing import path_of
 from runners.launch.calibration import CAPTION_LENGTH, NUM_REGIONS
 from runners.launch.price import DataSize, backbone_speed, head_size
 from sweeps import SweepConfig, Unit
@@ -22,6 +25,8 @@ _LIVE: Final = 2.5
 """Inputs and outputs of the largest layer that a pass without gradients holds; measured with residual networks."""
 _KEPT_PER_WORD: Final = 10
 """Numbers of the embedding's width that a text encoder keeps for each word of a caption until the backward pass."""
+_SIMILARITIES: Final = 1.5
+"""Copies of a batch's similarities that the objective holds in fp32; measured at 4,096 pairs (docs/planning.md)."""
 _EVALUATED: Final = 64
 """Images that are embedded at a time in evaluation."""
 
@@ -32,28 +37,41 @@ def unit_memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | N
     speed = backbone_speed(cell.model)
     if speed is None:
         return None
+    kind: Literal["cpu", "cuda"] = "cuda" if config.resources.gpus else "cpu"
+    processes = max(1, int(config.resources.gpus))
+    rows = -(-stage.batch_size // processes)
+    chunk = min(stage.micro_batch or rows, rows)
     bytes_each = 4 if unit.trainings[0].precision == "fp32" else 2
     heads = head_size(cell.model, cell.data, width=speed.width, words=size.words).params
     width = max(cell.model.embed_dim, cell.model.bert.width * cell.model.bert.layers if _has_bert(unit) else 0)
-    text = 1.0 * stage.batch_size * CAPTION_LENGTH * width * _KEPT_PER_WORD * bytes_each
+    text = 1.0 * chunk * CAPTION_LENGTH * width * _KEPT_PER_WORD * bytes_each
     pixels = 0 if cell.data.image is None else cell.data.image.size**2
     area = 0.0 if cell.data.image is None else pixels / speed.image_size**2
     kept, passing = (1e6 * mb * area * bytes_each / 4 for mb in (speed.kept_mb, speed.passing_mb))
 
-    # The cells step one after the other, so only one holds activations at a time.
-    kind: Literal["cpu", "cuda"] = "cuda" if config.resources.gpus else "cpu"
     own: float = 4 * _STATES[kind] * heads
-    common = text + size.val[1] * cell.model.embed_dim * 4
+    common = size.val[1] * cell.model.embed_dim * 4.0
+    path = path_of(
+        cells,
+        sharing=config.execution.sharing_of(stage),
+        model=cell.model,
+        stage=stage,
+        precision=unit.trainings[0].precision,
+        device=kind,
+        processes=processes,
+    )
+    # Cells that step one after the other hold activations one at a time.
+    common += (text + _SIMILARITIES * 4 * stage.batch_size**2) * (cells if path.name == "heads" else 1)
     if stage.trains_backbone:
         own += 4e6 * _STATES[kind] * speed.params_m
-        common += stage.batch_size * kept
+        common += chunk * kept
     elif cell.data.image is not None:
         copies = 1 if stage.shares_backbone else cells
-        common += 4e6 * speed.params_m * copies + max(stage.batch_size, _EVALUATED) * _LIVE * passing
-    rows = NUM_REGIONS[0] if cell.model.framework != "vsepp" else 1
+        common += 4e6 * speed.params_m * copies + max(chunk, _EVALUATED) * _LIVE * passing
+    cells_each = NUM_REGIONS[0] if cell.model.framework != "vsepp" else 1
     if stage.shares_backbone and (cell.data.image is None or cell.data.image.augment == "none"):
-        common += 4 * size.images * speed.width * rows
-    common += 4 * 3 * pixels * max(stage.batch_size, _EVALUATED)
+        common += 4 * size.images * speed.width * cells_each
+    common += 4 * 3 * pixels * max(rows, _EVALUATED)
     return BASE_MB[kind] + (common + cells * own) / 1e6
 
 

@@ -151,18 +151,23 @@ def unit_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | Non
 
     steps = stage.epochs * num_batches(size.captions, stage.batch_size, stage.drop_last)
     pairs = steps * stage.batch_size
+    devices = max(1.0, config.resources.gpus)
+    chunked = 0 < stage.micro_batch < stage.batch_size / devices
     heads = head_size(model, data, width=speed.width, words=size.words)
     # X-VLM matches each pair, and two more with a drawn negative.
     training = heads.image_gmac + heads.caption_gmac + 3 * heads.pair_gmac
-    compute = cells * (steps * device.step_s + pairs * training * gmac_s)
+    # A batch in chunks passes forward twice; of three times the work of a forward pass that makes four.
+    encode = cells * pairs * training * gmac_s * (4 / 3 if chunked else 1)
     load = 0.0
     if data.image is not None and not computes_features_once(unit):
-        passes = 1.0 if stage.shares_backbone else cells * (device.train_factor if stage.trains_backbone else 1.0)
-        compute += pairs * forward * passes
+        own = device.train_factor + chunked if stage.trains_backbone else 1.0
+        encode += pairs * forward * (1.0 if stage.shares_backbone else cells * own)
         load = pairs * IMAGE_LOAD_S
+    # Several GPUs divide the encoding of a batch, and their processes the decoding; what they exchange is not counted.
+    compute = encode / devices + cells * steps * device.step_s
     compute += cells * stage.epochs * _evaluation_seconds(unit, size, heads, forward, gmac_s)
     workers = config.resources.loader_workers
-    return max(compute, load / workers) if workers else compute + load
+    return max(compute, load / workers) if workers else compute + load / devices
 
 
 def _evaluation_seconds(unit: Unit, size: DataSize, heads: HeadSize, forward: float, gmac_s: float) -> float:

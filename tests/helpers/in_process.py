@@ -85,12 +85,12 @@ class NoTracking:
         return True
 
 
-def sweep_in(folder: Path) -> OpenedSweep:
+def sweep_in(folder: Path, *overrides: str) -> OpenedSweep:
     """Open the sweep with its results in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny.yaml"
     path.write_text(SWEEP)
-    return open_sweep(str(path), [f"store={folder / 'store'}"])
+    return open_sweep(str(path), [f"store={folder / 'store'}", *overrides])
 
 
 def launch(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, options: LaunchOptions | None = None) -> LaunchOutcome:

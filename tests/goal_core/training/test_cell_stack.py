@@ -288,6 +288,28 @@ def test_a_stack_that_does_not_fit_into_memory_dissolves(tmp_path: Path, monkeyp
         assert "do not fit into memory" in log_of(folder)
 
 
+def test_a_stack_that_cannot_be_formed_leaves_the_cells_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory runs out in the midst, when some tensors are the stack's already."""
+    unit = heads_unit(*GRID[:3])
+    alone = trained(replace(unit, sharing="trunk"), tmp_path / "alone")
+    stacked_state, calls = cell_stack_module._stacked_state, []
+
+    def no_memory(owners: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise torch.cuda.OutOfMemoryError("as if")
+        return stacked_state(owners)
+
+    monkeypatch.setattr(cell_stack_module, "_stacked_state", no_memory)
+    folders = trained(unit, tmp_path / "stacked")
+    assert len(calls) == 3
+    for key, folder in folders.items():
+        assert same_weights(folder, alone[key])
+        assert folder.numbers() == alone[key].numbers()
+
+
 def test_embeddings_that_do_not_fit_into_memory_are_made_by_each_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

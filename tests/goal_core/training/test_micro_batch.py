@@ -12,10 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from goal_core.errors import ConfigError
+from goal_core.models import ImageBackbone
 from goal_core.models.batch_rows import Rows, Share, WholeBatchDraws, in_chunks
 from goal_core.training import StageConfig, train_unit
 from goal_core.training.cell_trainer import CellTrainer
 from goal_core.training.encoding import needs_whole_batch
+from goal_core.training.trunk import Trunk
 from tests.helpers.training_cases import (
     DATA,
     FINETUNE,
@@ -75,6 +77,28 @@ def test_each_chunk_passes_twice_and_the_rest_of_an_epoch_too(monkeypatch: pytes
     train_unit(unit, folders_of(unit, tmp_path))
     # 80 captions are batches of 32, 32 and 16. The first pass is in order, the second in the order of backward.
     assert seen == [12, 12, 8, 8, 12, 12] * 2 + [12, 4, 4, 12]
+
+
+def test_a_frozen_backbone_sees_augmented_images_in_chunks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[int] = []
+    forward = Trunk._forward
+
+    def spy(self: Trunk, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
+        seen.append(len(pixels))
+        return forward(self, backbone, pixels)
+
+    monkeypatch.setattr(Trunk, "_forward", spy)
+    data = replace(DATA, image=replace(DATA.image, augment="crop_flip"))
+    stage = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=(), batch_size=32)
+    unit = unit_of("con/con", "sig-ms/cir", data=data, stage=stage)
+    whole, parts = folders_of(unit, tmp_path / "whole"), folders_of(unit, tmp_path / "parts")
+    train_unit(unit, whole)
+    assert seen.count(32) == 2
+    seen.clear()
+    train_unit(replace(unit, stage=replace(stage, micro_batch=12)), parts)
+    assert [size for size in seen if size not in (DATA.num_val, DATA.num_test)] == [12, 12, 12, 12, 12, 4]
+    for key, folder in parts.items():
+        assert folder.numbers()[0]["train/hinge"] == pytest.approx(whole[key].numbers()[0]["train/hinge"], rel=1e-4)
 
 
 def test_training_in_chunks_ends_as_training_at_once(tmp_path: Path) -> None:

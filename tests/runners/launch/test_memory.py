@@ -28,7 +28,8 @@ def counted(cells: int, stage: int, *overrides: str) -> float:
 
 
 def test_a_fine_tuned_cell_costs_its_backbone_and_adam_and_a_frozen_one_only_its_heads() -> None:
-    frozen, finetune = (counted(2, stage) - counted(1, stage) for stage in (0, 1))
+    trunk = "execution.sharing=trunk"
+    frozen, finetune = (counted(2, stage, trunk) - counted(1, stage, trunk) for stage in (0, 1))
     assert finetune - frozen == pytest.approx(58.14 * 4 * 4)  # millions of weights, four copies of four bytes
     # Its linear layer, word vectors and GRU, in millions of weights, and again four copies.
     assert frozen == pytest.approx((2048 * 1024 + 12_000 * 300 + 3 * 1024 * (300 + 1024 + 2)) / 1e6 * 16, rel=0.02)
@@ -40,6 +41,23 @@ def test_activations_grow_with_the_batch_and_the_image_and_shrink_with_the_preci
     assert counted(1, 1, "stages.finetune.batch_size=64") < 0.6 * counted(1, 1)
     assert counted(1, 1, "data.image.size=112") < 0.4 * counted(1, 1)
     assert counted(1, 1, "precision=bf16") < 0.6 * counted(1, 1)
+
+
+def test_chunks_and_several_gpus_take_the_memory_of_the_pairs_that_are_encoded_at_a_time() -> None:
+    eighth = counted(1, 1, "stages.finetune.batch_size=16") - BASE_MB["cuda"]
+    for setting in ("stages.finetune.micro_batch=16", "resources.gpus=8"):
+        assert counted(1, 1, setting) - BASE_MB["cuda"] == pytest.approx(eighth, rel=0.05)
+    assert counted(1, 1, "stages.finetune.micro_batch=16", "resources.gpus=8") == counted(1, 1, "resources.gpus=8")
+    assert counted(1, 1, "stages.finetune.batch_size=8192", "stages.finetune.micro_batch=16") > 8192**2 * 4 / 1e6
+
+
+def test_stacked_cells_hold_their_activations_at_the_same_time() -> None:
+    def more(*overrides: str) -> float:
+        return counted(15, 0, *overrides) - counted(15, 0, "stages.frozen.sharing=trunk", *overrides)
+
+    one = 128 * 14 * 1024 * 10 * 4 / 1e6  # pairs, words, width, numbers for each of these, bytes
+    assert more() == pytest.approx(14 * one, rel=0.02)
+    assert more("stages.frozen.micro_batch=64") == more("resources.gpus=2") == 0  # which do not stack
 
 
 @pytest.mark.exhaustive

@@ -120,6 +120,8 @@ def test_devices_are_what_ray_reports_and_fits() -> None:
     assert (found.count, str(found)) == (4, "4 0.5 GPUs")  # the cores are what is short
     assert found.memory_mb == 40_000
     assert of_machines([], need, grows=True).count == 1
+    several = of_machines([large, machine(CPU=64, GPU=8, accelerator_type__H100=1)], Resources(cpus=8, gpus=4))
+    assert (several.count, str(several), several.memory_mb) == (3, "3 groups of 4 GPUs", 80_000)
     cores = of_machines([machine(CPU=4, memory=8e9)], Resources(cpus=2, gpus=0))
     assert (cores.count, cores.memory_mb) == (2, 4000)
 

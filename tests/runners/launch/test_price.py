@@ -84,6 +84,18 @@ def test_hours_grow_with_the_work_and_shrink_where_cells_share_it() -> None:
     assert single.disk_mb == pytest.approx(frozen.disk_mb / 3)  # type: ignore[operator]
 
 
+def test_chunks_cost_a_second_pass_and_several_gpus_divide_the_encoding() -> None:
+    whole, chunked, four, quarter = (
+        published("coco_vsepp", *overrides)[1]
+        for overrides in ((), ("stages.finetune.micro_batch=32",), ("resources.gpus=4",), ("resources.gpus=0.25",))
+    )
+    assert whole.hours and chunked.hours and four.hours and quarter.hours  # noqa: PT018
+    assert 1.2 < chunked.hours / whole.hours < 1.35
+    assert 1 / 4 < four.hours / whole.hours < 1 / 3  # what each GPU does by itself is not divided
+    assert four.gpu_hours == 4 * four.hours
+    assert quarter.gpu_hours == whole.gpu_hours / 4  # type: ignore[operator]
+
+
 def test_a_backbone_without_calibration_has_no_price() -> None:
     plans = published("coco_vsepp", "model.backbones=[convnext_base]")
     assert [(plan.hours, plan.hours_from, plan.disk_mb, plan.disk_from) for plan in plans] == [(None,) * 4] * 2
