@@ -131,8 +131,8 @@ def test_one_mistake_is_one_line(
             "is one cell",
         ),
         (
-            "resources:\n  gpus: 2",
-            "a.yaml:17: resources.gpus: gpus must be at most 1, because a unit trains on one GPU; got 2",
+            "resources:\n  gpus: 2.5",
+            "a.yaml:17: resources.gpus: gpus above 1 must be a whole number, got 2.5",
         ),
         (
             "objectives: {pair: [lni]}",
