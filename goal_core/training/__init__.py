@@ -1,6 +1,6 @@
 """Training: one trainer, whose unit is one or more trainings of a stage side by side on one device.
 
-`train_unit` (in trainer.py) leads to the training loop. Sweeps read its settings and runners call it; it sees every
+`train_unit` (in train.py) leads to the training loop. Sweeps read its settings and runners call it; it sees every
 other room of goal_core except `official`.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         UnitPlan,
     )
     from goal_core.training.speed import ScratchFiles, UnitSpeed, measure_speed
-    from goal_core.training.trainer import train_unit
+    from goal_core.training.train import train_unit
     from goal_core.training.warmup import below_warmup
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -21,7 +21,7 @@ from goal_core.training.plan import (
     TrainingFiles,
     UnitPlan,
 )
-from goal_core.training.trainer import train_unit, use_device
+from goal_core.training.train import train_unit, use_device
 from goal_core.training.trunk import Trunk
 
 EVAL_IMAGES = 128

@@ -1,4 +1,4 @@
-"""Train a unit: trainings of one stage, side by side, on one device.
+"""The cells of a unit in training: trainings of one stage, side by side, on one device.
 
 Every batch goes to every cell that still needs it. A cell that has finished or failed, or that has resumed at a later
 step than the others, takes no part, so no cell's numbers depend on which others are there.
@@ -9,22 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
-from typing import cast
 
 import torch
 
 from goal_core.checkpoints import LAST, InitialModel, ModelDescription
-from goal_core.data import Batch, BatchSource, Dataset, open_dataset
-from goal_core.errors import DataError, DeviceError, FencedError
+from goal_core.data import Batch, BatchSource, Dataset
+from goal_core.errors import FencedError
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
 from goal_core.training.cell_trainer import CellTrainer
-from goal_core.training.peer import FirstRank, NoFiles
 from goal_core.training.plan import (
     EpochDone,
     Listener,
-    SilentListener,
     TrainingDone,
     TrainingEvent,
     TrainingFailed,
@@ -32,84 +27,11 @@ from goal_core.training.plan import (
     TrainingPlan,
     UnitPlan,
 )
-from goal_core.training.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError, weight_sums
+from goal_core.training.ranks import ALONE, Ranks, weight_sums
 from goal_core.training.sharing import choose_path
 from goal_core.training.stacks import SplitShare, Stacks
 from goal_core.training.trunk import SharedBatch, Trunk
 from goal_core.training.warmup import below_warmup
-
-
-def train_unit(
-    unit: UnitPlan,
-    files: Mapping[str, TrainingFiles],
-    listener: Listener | None = None,
-    dataset: Dataset | None = None,
-    *,
-    hand_over: bool = False,
-) -> list[TrainingDone | TrainingFailed]:
-    """Train a unit's cells to the end of their stage, continuing from what their files already contain.
-
-    Args:
-        unit: what to train.
-        files: the files of each training, by key.
-        listener: is notified of steps and events.
-        dataset: the data, if it is open already.
-        hand_over: give the unit's other processes this dataset, which must be small; otherwise they open the data.
-
-    Returns:
-        How each training ended, in the order in which they ended. Those that the listener stopped are left out; their
-        files hold the exact state, from which the next call continues.
-
-    Raises:
-        GoalError: the data, the weights or the device are not what the unit needs; no cell can train.
-        RanksLostError: another process of the unit is lost. What the files contain is what to continue from.
-    """
-    use_device(unit)
-    listener = listener or SilentListener()
-    dataset = dataset or open_dataset(unit.data)
-    ranks = ALONE
-    try:
-        if unit.processes > 1:
-            ranks = FirstRank(unit, listener.lost, partial(_follow, dataset=dataset if hand_over else None))
-        trainer = UnitTrainer(unit, files, listener, dataset, ranks)
-        try:
-            outcomes = trainer.train()
-        finally:
-            trainer.close()
-        ranks.finish()
-        return outcomes
-    except BrokenError as broken:
-        raise RanksLostError(str(broken), broken.kind) from broken
-    finally:
-        ranks.close()
-
-
-def _follow(unit: UnitPlan, ranks: Ranks, dataset: Dataset | None) -> None:
-    """What the processes beside the first do, with a dataset that is handed over to them, or else their own."""
-    use_device(unit)
-    # They have no files: the first process sends them the state of each cell, and writes.
-    plan = replace(unit, trainings=tuple(replace(one, init=None) for one in unit.trainings))
-    files = {one.key: cast(TrainingFiles, NoFiles()) for one in unit.trainings}
-    trainer = UnitTrainer(plan, files, SilentListener(), dataset or open_dataset(unit.data), ranks)
-    try:
-        trainer.follow()
-    finally:
-        trainer.close()
-
-
-def use_device(unit: UnitPlan) -> None:
-    """Set torch's threads and check that the device is there.
-
-    Raises:
-        DeviceError: CUDA was requested but is not available, or has fewer GPUs than processes.
-    """
-    torch.set_num_threads(max(1, unit.threads // unit.processes))
-    if unit.device == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("a GPU was requested (resources.gpus), but torch finds no CUDA device")
-    if unit.device == "cuda" and torch.cuda.device_count() < unit.processes:
-        raise DeviceError(
-            f"{unit.processes} GPUs were requested (resources.gpus), but torch finds {torch.cuda.device_count()}"
-        )
 
 
 class _Stopped(BaseException):
@@ -117,7 +39,7 @@ class _Stopped(BaseException):
 
 
 class UnitTrainer:
-    """The cells of a unit and all that they share; :func:`train_unit` makes one and runs it."""
+    """The cells of a unit and all that they share; :func:`~goal_core.training.train.train_unit` runs one."""
 
     def __init__(
         self,
@@ -222,35 +144,6 @@ class UnitTrainer:
         if self._unit.processes == 1 or batch.images is not None:
             return loaded
         return loaded._replace(inputs=loaded.inputs[self._ranks.rows(len(batch))])
-
-    def follow(self) -> None:
-        """Take the steps that the first process says, until it says that there are no more."""
-        plans = {plan.key: plan for plan in self._unit.trainings}
-        batches: Iterator[Batch] = iter(())
-        following = (-1, -1)
-        while True:
-            message, tensors = self._ranks.receive()
-            match message:
-                case ("start", fingerprint, key, state):
-                    if fingerprint != self._dataset.fingerprint:
-                        raise DataError("the data have changed while the processes of a unit started")
-                    self._cells[key] = self._build_cell(plans[key])
-                    self._cells[key].restore(tensors, state)
-                case ("check", key):
-                    self._ranks.check_same(weight_sums(self._cells[key].parameters), tensors["weights"])
-                case ("prepare",):
-                    self._trunk.prepare(self._dataset.splits["train"])
-                case ("step", epoch, step, keys):
-                    if (epoch, step) != following:
-                        batches = self._source.batches(epoch + 1, start_step=step)
-                    following = (epoch, step + 1)
-                    inputs, captions, _ = self._load(next(batches))
-                    for cell in map(self._cells.__getitem__, keys):
-                        cell.epoch, cell.next_step = epoch, step
-                        with suppress(*ALIKE):  # the first process meets it too, and records it
-                            cell.step(inputs, captions)
-                case _:
-                    return
 
     def _alive(self) -> None:
         self._listener.alive()

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from goal_core.atomic import DamagedError
-from runners.execution.worker import UnitJob, beat_seconds
+from runners.execution.unit_listener import beat_seconds
+from runners.execution.worker import UnitJob
 from runners.store import Attempt, AttemptFolder, Store
 from runners.store.storage import Place
 

@@ -22,7 +22,8 @@ from runners.execution.capacity import Resources
 from runners.execution.joining import reach
 from runners.execution.ray_session import RayLostError
 from runners.execution.ray_tune import RayUnits
-from runners.execution.worker import HOPELESS, NOT_RETRIED, UnitJob
+from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
+from runners.execution.worker import UnitJob
 from runners.launch.devices import of_machines
 from runners.launch.estimate import sweep_prices
 from runners.launch.live import Judge, LiveView, overview

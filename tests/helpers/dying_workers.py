@@ -10,7 +10,8 @@ import pytest
 from goal_core.checkpoints import LAST, best_name
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed, UnitPlan
 from runners.execution import worker
-from runners.execution.worker import UnitListener, run_unit
+from runners.execution.unit_listener import UnitListener
+from runners.execution.worker import run_unit
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import TrainingFolder
 from sweeps import pack

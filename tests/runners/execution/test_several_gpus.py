@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from runners.execution import worker
-from runners.execution.worker import RANK_LOST, UnitJob, UnitListener, run_unit
+from runners.execution import unit_listener, worker
+from runners.execution.unit_listener import RANK_LOST, UnitListener
+from runners.execution.worker import UnitJob, run_unit
 from runners.store import charged_failures
 from sweeps import pack
 from tests.helpers.in_process import results, sweep_in
@@ -77,7 +78,7 @@ def test_a_lost_process_that_was_out_of_memory_is_followed_by_smaller_chunks(
     sweep = sweep_in(tmp_path)
     (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
     ended: list[int] = []
-    monkeypatch.setattr(worker.os, "_exit", ended.append)
+    monkeypatch.setattr(unit_listener.os, "_exit", ended.append)
     tried: list[int] = []
 
     def breaks(plan: Any, folders: Any, listener: UnitListener, dataset: Any) -> None:

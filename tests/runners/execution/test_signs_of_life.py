@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from runners.execution.signs_of_life import START_S, SignsOfLife
-from runners.execution.worker import UnitJob, UnitListener
+from runners.execution.unit_listener import UnitListener
+from runners.execution.worker import UnitJob
 from runners.store import TrainingFolder
 from sweeps import pack
 from tests.helpers.sweep_cases import opened_in

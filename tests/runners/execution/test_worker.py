@@ -15,8 +15,9 @@ import pytest
 
 from goal_core.atomic import StorageError
 from goal_core.training import TrainingDone, TrainingEvent, TrainingFailed
-from runners.execution import worker
-from runners.execution.worker import DEVICE_LOST, HUNG, UnitListener, run_unit
+from runners.execution import unit_listener, worker
+from runners.execution.unit_listener import DEVICE_LOST, HUNG, UnitListener
+from runners.execution.worker import run_unit
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import TrainingFolder, charged_failures
 from sweeps import pack
@@ -91,7 +92,7 @@ import sys, time
 from pathlib import Path
 from tests.helpers.sweep_cases import opened_in
 from tests.helpers.store_cases import train
-from runners.execution.worker import UnitListener
+from runners.execution.unit_listener import UnitListener
 from goal_core.training import TrainingDone
 
 sweep = opened_in(Path(sys.argv[1]))
@@ -148,7 +149,7 @@ WAITS = """
 import os, sys, time
 from pathlib import Path
 from tests.helpers.sweep_cases import opened_in
-from runners.execution.worker import UnitListener
+from runners.execution.unit_listener import UnitListener
 from goal_core.training import EpochDone
 
 sweep = opened_in(Path(sys.argv[1]))
@@ -271,7 +272,7 @@ def test_a_unit_that_was_stopped_ends_no_attempt_because_the_driver_does(
         asked.extend(listener.stopping() for _ in range(2))
 
     monkeypatch.setattr(worker, "train_unit", stops)
-    monkeypatch.setattr(worker, "STOP_CHECK_S", 0.0)
+    monkeypatch.setattr(unit_listener, "STOP_CHECK_S", 0.0)
     (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
     with sweep.store.heartbeat("s") as launch:
         run_unit(sweep.job(unit, launch.id, {}), lambda events: None)

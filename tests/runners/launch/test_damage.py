@@ -300,7 +300,7 @@ def stopped_after(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, steps: in
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("runners.execution.worker.UnitListener.step", step)
+        patch.setattr("runners.execution.unit_listener.UnitListener.step", step)
         with pytest.raises(Killed):
             launch(sweep, patch)
 

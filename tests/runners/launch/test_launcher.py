@@ -12,7 +12,8 @@ from rich.console import Console
 from goal_core.atomic import StorageError
 from goal_core.errors import GoalError
 from goal_core.training import EpochDone, TrainingFailed
-from runners.execution.worker import UnitJob, UnitListener
+from runners.execution.unit_listener import UnitListener
+from runners.execution.worker import UnitJob
 from runners.launch.launcher import Launcher, LaunchOutcome, launch_sweep
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
