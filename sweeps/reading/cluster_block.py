@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final
 
 from sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
 from sweeps.reading.merging import merge
@@ -16,7 +15,7 @@ from sweeps.reading.yaml_file import read_mapping
 from sweeps.reading.yaml_source import Node, Problem, Where
 
 BLOCK = "cluster"
-_SETTINGS: Final[dict[str, type[SlurmConfig | RayConfig | KubernetesConfig]]] = {
+_SETTINGS: dict[str, type[SlurmConfig | RayConfig | KubernetesConfig]] = {
     "slurm": SlurmConfig,
     "ray": RayConfig,
     "kubernetes": KubernetesConfig,
