@@ -105,6 +105,7 @@ def test_plan_of_a_sweep_that_never_ran_says_what_its_price_rests_on(planned: Ca
     shown = planned("coco_vsepp")
     assert "~ not measured here: a calibration for an RTX 3090, right within a factor of about 3" in shown
     assert "~1,800" in shown
+    assert "GPU hours" in shown
     assert "frozen: 45 cells as " in shown
     assert "ends after" in shown
     assert "--measure trains a few steps" in shown
