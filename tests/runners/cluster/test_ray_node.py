@@ -165,5 +165,5 @@ def test_a_folder_that_appears_late_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_session_that_goes_away_ends_the_wait_for_its_head(tmp_path: Path) -> None:
-    with pytest.raises(UnfinishedError, match="no longer sees .*/gone: No such file or directory"):
+    with pytest.raises(UnfinishedError, match=r"no longer sees .*/gone: No such file or directory"):
         wait_for_address(tmp_path / "gone")
