@@ -17,6 +17,8 @@ from runners.store.submissions import Submission
 
 _ENDED = ("Complete", "Failed", "ValidationFailed", "Suspended")
 _LIVING = ("Running", "Suspending")
+_ANSWER_S = 15
+"""Seconds that the API server may take to answer a question."""
 
 
 def stream_command(command: Sequence[str]) -> Iterator[str]:
@@ -75,6 +77,10 @@ class Kubernetes:
             )
         check_named(job, "kubernetes", {**settings.environment, **settings.secrets})
 
+    def notes(self, job: Job) -> Iterator[str]:
+        """Nothing: what a pod lacks is refused."""
+        yield from ()
+
     def render(self, job: Job) -> str:
         """The manifest that `kubectl create` gets."""
         return render_manifest(job)
@@ -92,7 +98,8 @@ class Kubernetes:
 
     def state(self, submission: Submission, folder: Path) -> JobState:
         """Ask for the RayJob's status."""
-        done = self._run(_kubectl(submission.place, "get", "rayjob", submission.id, "--output=json"), "")
+        words = ("get", "rayjob", submission.id, "--output=json", f"--request-timeout={_ANSWER_S}s")
+        done = self._run(_kubectl(submission.place, *words), "")
         if done.status and "NotFound" in done.err:
             return JobState(phase="unknown", said="Kubernetes does not know it (any more)")
         status: dict[str, Any] = json.loads(succeed(done, "ask Kubernetes")).get("status", {})

@@ -54,7 +54,7 @@ def test_the_state_is_that_of_the_rayjob(status: dict, expected: tuple, tmp_path
     commands = Commands(kubectl=json.dumps({"status": status}))
     state = Kubernetes(commands).state(submission("kubernetes", **PLACE), tmp_path)
     assert (state.phase, state.said, state.status) == expected
-    assert commands.given == [(f"{START} get rayjob tiny-0a1b2c-1 --output=json", "")]
+    assert commands.given == [(f"{START} get rayjob tiny-0a1b2c-1 --output=json --request-timeout=15s", "")]
 
 
 def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(tmp_path: Path) -> None:
