@@ -30,8 +30,9 @@ _LIVING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_
 _BUCKET_VARIABLES = (
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_REGION"),
     *("AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE", "AWS_REQUEST_CHECKSUM_CALCULATION"),
+    "GOAL_SWEEP_CACHE",
 )
-"""What leads a launch to a bucket: credentials and the server."""
+"""What leads a launch to a bucket and to the folder that belongs to it: credentials, the server and the cache."""
 _FORMAT = "--format=%T|%r|%N|%j"
 _POLL_S = 1.0
 _ASK_EVERY_S = 15.0
@@ -72,7 +73,10 @@ class Slurm:
     def notes(self, job: Job) -> Iterator[str]:
         """What the nodes must see of a store in a bucket, and GPUs that nothing would use."""
         if is_object_store(job.store):
-            yield f"the nodes must see {job.folder}, where the job's script and output lie"
+            yield (
+                f"the nodes must see {job.folder}, where the job's script and output lie; GOAL_SWEEP_CACHE names "
+                "another folder for that"
+            )
         if job.cluster.slurm.gpus_per_node and not job.config.resources.gpus:
             yield (
                 "the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU "
