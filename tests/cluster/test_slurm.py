@@ -153,7 +153,7 @@ exec {python} "$@"
 @pytest.mark.parametrize(
     ("on_n2", "said"),
     [
-        ("{python} -I", "No module named"),  # without the path on which goal-sweep lies
+        ("{python} -I -S", "No module named"),  # without the path on which goal-sweep lies
         ("unshare --mount sh -c 'mount -t tmpfs none {store} && exec {python} \"$@\"' sh", "does not see"),
     ],
     ids=["goal-sweep", "store"],
