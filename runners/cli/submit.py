@@ -76,14 +76,18 @@ def _submit(
         return
     _check_here(loaded)
     for note in backend.notes(draft):
-        console.print(f"note: {note}", soft_wrap=True)
+        _note(note)
     again = SweepArguments(arguments.sweep, _without_cluster(arguments.set_), arguments.store)
     make = partial(jobs.job_of, loaded, code=code, options=options)
-    sent = send(draft, make, backend, to, records, again.command("cancel"))
+    sent = send(draft, make, backend, to, records, again.command("cancel"), _note)
     console.print(f"{sent.id}: submitted to {to} as job {sent.job}", soft_wrap=True)
     anywhere = _from_anywhere(again, loaded.config.store)
     for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
         console.print(f"  {anywhere.command(verb, *words)}", soft_wrap=True)
+
+
+def _note(text: str) -> None:
+    console.print(f"note: {text}", soft_wrap=True)
 
 
 def _without_cluster(set_: list[str] | None) -> list[str]:

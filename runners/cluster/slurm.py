@@ -48,6 +48,7 @@ class Slurm:
 
     def __init__(self, run: RunCommand = run_command) -> None:
         self._run = run
+        self._here: str | None = None
 
     def check(self, job: Job) -> None:
         """Refuse what the nodes could not train, and a store in a bucket whose credentials they would not have."""
@@ -176,9 +177,11 @@ class Slurm:
 
     def _cluster(self) -> str:
         """The name of the cluster that this machine's Slurm leads to; empty if it does not say."""
-        done = self._run(["scontrol", "show", "config"], "")
-        found = re.search(r"^ClusterName\s*=\s*(\S+)", done.out, re.MULTILINE)
-        return found[1] if found and not done.status else ""
+        if self._here is None:
+            done = self._run(["scontrol", "show", "config"], "")
+            found = re.search(r"^ClusterName\s*=\s*(\S+)", done.out, re.MULTILINE)
+            self._here = found[1] if found and not done.status else ""
+        return self._here
 
     def _check_cluster(self, submission: Submission) -> None:
         """Refuse to ask a cluster for a job of another one, where its number belongs to somebody else."""

@@ -45,7 +45,13 @@ def standing(submission: Submission, records: Submissions) -> Standing:
 
 
 def send(
-    draft: Job, make: Callable[[str], Job], backend: Backend, to: str, records: Submissions, cancel: str
+    draft: Job,
+    make: Callable[[str], Job],
+    backend: Backend,
+    to: str,
+    records: Submissions,
+    cancel: str,
+    say: Callable[[str], None],
 ) -> Submission:
     """Record a submission and send its job, if no other job of the sweep lives.
 
@@ -56,6 +62,7 @@ def send(
         to: the kind of cluster.
         records: the submissions of the store.
         cancel: the command that cancels jobs of the sweep, for messages.
+        say: shows a line to the user.
 
     Raises:
         SubmissionError: another job of the sweep lives or may live; names it.
@@ -65,7 +72,11 @@ def send(
     own = records.begin(draft.config.name, to, draft.code, backend.place(draft))
     try:
         for other in list(_ended_before(own, records, cancel)):
-            records.ended(other.submission, other.state.said, other.state.status)
+            if other.error:
+                say(
+                    f"{other.submission.id} was cancelled and counts as ended, because its cluster is gone: {other.error}"
+                )
+            records.ended(other.submission, "cancelled" if other.error else other.state.said, other.state.status)
     except BaseException:
         records.withdraw(own)
         raise

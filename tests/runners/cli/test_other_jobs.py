@@ -81,7 +81,9 @@ def test_a_cancelled_job_does_not_block_when_its_cluster_is_gone(
     assert capsys.readouterr().err == "error: no job of tiny.yaml is in a queue or running\n"
     assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
     first, second = records.of("tiny")
-    assert first.ended
+    assert first.ended == ("cancelled" if seen == "cancelled" else "stopped")
+    told = f"note: {one.id} was cancelled and counts as ended, because its cluster is gone: Ray at"
+    assert (told in capsys.readouterr().out) is (seen == "cancelled")
     assert second.to == "slurm"
 
 

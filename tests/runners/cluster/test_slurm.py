@@ -108,6 +108,11 @@ def test_a_job_of_another_cluster_is_not_asked_for_here(tmp_path: Path) -> None:
         with pytest.raises(ClusterError, match=r"is a job of the Slurm cluster 'north', but this machine .* 'south'"):
             ask(far, tmp_path)
     assert {line.split()[0] for line, _ in here.given} == {"scontrol"}
+    once = Slurm(here)
+    here.given.clear()
+    for _ in range(3):
+        once.state(submission("slurm", cluster="south"), tmp_path)
+    assert sum(line.startswith("scontrol") for line, _ in here.given) == 1
     Slurm(here).cancel(submission("slurm", cluster="south"), tmp_path)
     assert here.given[-1][0].startswith("scancel")
 

@@ -53,7 +53,7 @@ def sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluste
 
     def act(cluster: Cluster) -> Submission:
         monkeypatch.setattr(standing, "backend_of", lambda kind: cluster)
-        return send(draft, make, cluster, "slurm", Submissions(tmp_path / "store"), "goal-sweep cancel tiny")
+        return send(draft, make, cluster, "slurm", Submissions(tmp_path / "store"), "goal-sweep cancel tiny", print)
 
     return act
 
