@@ -72,11 +72,11 @@ def send(
     own = records.begin(draft.config.name, to, draft.code, backend.place(draft))
     try:
         for other in list(_ended_before(own, records, cancel)):
+            one, how = other.submission, other.state.said
             if other.error:
-                say(
-                    f"{other.submission.id} was cancelled and counts as ended, because its cluster is gone: {other.error}"
-                )
-            records.ended(other.submission, "cancelled" if other.error else other.state.said, other.state.status)
+                how = "cancelled"
+                say(f"{one.id} was cancelled and counts as ended, because its cluster is gone: {other.error}")
+            records.ended(one, how, other.state.status)
     except BaseException:
         records.withdraw(own)
         raise
