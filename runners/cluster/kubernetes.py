@@ -93,7 +93,10 @@ class Kubernetes:
         """Write the manifest into the submission's folder, and create what it describes."""
         manifest = self.render(job)
         replace_bytes(job.folder / "rayjob.yaml", manifest.encode())
-        succeed(self._run(_kubectl(self.place(job), "create", "--filename=-"), manifest), "submit to Kubernetes")
+        done = self._run(_kubectl(self.place(job), "create", "--filename=-"), manifest)
+        if done.status and f"configmap/{job.id} created" in done.out:  # or the next job of that id would be refused
+            self._run(_kubectl(self.place(job), "delete", "configmap", job.id, "--ignore-not-found"), "")
+        succeed(done, "submit to Kubernetes")
         return job.id
 
     def state(self, submission: Submission, folder: Path) -> JobState:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goal_core.errors import ConfigError
-from runners.cluster.backend import ClusterError, Job
+from runners.cluster.backend import ClusterError, Completed, Job
 from runners.cluster.kubernetes import Kubernetes, stream_command
 from tests.helpers.cluster_cases import Commands, job, refusal, submission
 
@@ -35,6 +35,14 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ClusterError) as refused:
         Kubernetes(Commands(kubectl=refusal(said))).submit(made(tmp_path))
     assert str(refused.value) == f"cannot submit to Kubernetes: {said}"
+
+
+def test_a_refused_job_leaves_no_sweep_file_in_the_cluster(tmp_path: Path) -> None:
+    half = Completed(status=1, out="configmap/tiny-0a1b2c-1 created\n", err="error: no matches for kind RayJob\n")
+    commands = Commands(kubectl=half)
+    with pytest.raises(ClusterError, match="no matches for kind RayJob"):
+        Kubernetes(commands).submit(made(tmp_path))
+    assert commands.given[-1][0] == f"{START} delete configmap tiny-0a1b2c-1 --ignore-not-found"
 
 
 @pytest.mark.parametrize(
