@@ -15,8 +15,8 @@ import typer
 from rich.table import Table
 
 from goal_core.errors import ConfigError, GoalError
+from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
-from runners.cli.submit import Site, show_job_log, submissions_of
 
 if TYPE_CHECKING:
     from runners.launch.estimate import Basis, StagePlan
@@ -280,7 +280,6 @@ def status(
     Example: goal-sweep status quickstart.yaml
     """
     from runners.cli.noise import judge
-    from runners.cli.submit import job_lines, jobs_as_json
     from runners.launch.live import overview
     from runners.launch.squares import signs_of
     from runners.store.submissions import Submissions
@@ -288,7 +287,7 @@ def status(
     if jobs:
         records, found = submissions_of(sweep, set_, store, site)
         shown = jobs_as_json(records, found) if as_json else "\n".join(job_lines(records, found))
-        print(shown or "nothing was submitted")
+        print(shown or f"nothing was submitted from the store {records.root}")
         return
     opened = SweepArguments(sweep, set_, store).open()
     progress = opened.progress()

@@ -17,7 +17,7 @@ from runners.cluster.kubernetes import Kubernetes
 from runners.cluster.ray_jobs import RayJobs
 from runners.cluster.slurm import Slurm
 from runners.store import local_root
-from runners.store.submissions import Submission, Submissions
+from runners.store.submissions import Submissions
 from sweeps import ClusterSweep, load_for_cluster
 from sweeps.checks import SECRET_WORDS
 
@@ -35,10 +35,12 @@ def site_file(given: Path | None, environ: Mapping[str, str] | None = None) -> P
     """The site file: the given one, or the user's own; None where there is neither.
 
     Raises:
-        SubmissionError: the given file does not exist.
+        SubmissionError: the given file does not exist, or is a folder.
     """
     environ = os.environ if environ is None else environ
     if given is not None:
+        if given.expanduser().is_dir():
+            raise SubmissionError(f"site file {given} is a folder; give the file in it")
         if not given.expanduser().is_file():
             raise SubmissionError(f"site file {given} does not exist; goal-sweep submit --example slurm prints one")
         return given.expanduser()
@@ -126,9 +128,3 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, list):
         return [text for item in value for text in _texts(item)]
     return [value] if isinstance(value, str) else []
-
-
-def living(submissions: Sequence[Submission], root: Path, run: RunCommand = run_command) -> list[Submission]:
-    """Those submissions of which something waits or runs."""
-    records = Submissions(root)
-    return [one for one in submissions if not backend_of(one.to, run).state(one, records.files(one.id)).is_over]

@@ -15,7 +15,11 @@ from sweeps.reading.yaml_file import read_mapping
 from sweeps.reading.yaml_source import Node, Problem, Where
 
 BLOCK = "cluster"
-_SETTINGS = {"slurm": SlurmConfig, "ray": RayConfig, "kubernetes": KubernetesConfig}
+_SETTINGS: dict[str, type[SlurmConfig | RayConfig | KubernetesConfig]] = {
+    "slurm": SlurmConfig,
+    "ray": RayConfig,
+    "kubernetes": KubernetesConfig,
+}
 _NOT_EXPANDED = re.compile(r"slurm\.setup\.\d+")
 """Shell of the node, where `${VAR}` means a variable of the node."""
 

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,8 +16,10 @@ import psutil
 import pytest
 
 from goal_core.errors import GoalError, UnfinishedError
-from runners.cluster import ray_node
-from runners.cluster.ray_node import RayNode, is_free, ports, run_head, start_command, wait_for_address
+from runners.cluster import arrival, ray_node, ray_ports, ray_process, ray_session
+from runners.cluster.ray_ports import is_free, ports
+from runners.cluster.ray_process import RayNode, start_command
+from runners.cluster.ray_session import run_head, wait_for_address
 
 RAY = """
 import signal, socket, subprocess, sys, time
@@ -34,9 +37,9 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def command(session: Path, folder: str, address: str | None, port: int) -> list[str]:
         return [sys.executable, "-c", RAY, str(port)]
 
-    monkeypatch.setattr(ray_node, "start_command", command)
-    monkeypatch.setattr(ray_node, "own_address", lambda: "127.0.0.1")
-    monkeypatch.setattr(ray_node, "_END_S", 3.0)
+    monkeypatch.setattr(ray_process, "start_command", command)
+    monkeypatch.setattr(ray_session, "own_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(ray_process, "_END_S", 3.0)
     monkeypatch.setattr(sys.modules[__name__], "_OTHERS", set(psutil.Process().children(recursive=True)))
     return tmp_path
 
@@ -114,8 +117,8 @@ def test_ray_does_not_hear_the_signals_with_which_a_job_is_asked_to_save(session
 
 def test_a_head_that_does_not_start_says_why_to_all_nodes(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = [sys.executable, "-c", "raise SystemExit('no space left on device')"]
-    monkeypatch.setattr(ray_node, "start_command", lambda *arguments: failing)
-    monkeypatch.setattr(ray_node, "_PORT_TRIES", 2)
+    monkeypatch.setattr(ray_process, "start_command", lambda *arguments: failing)
+    monkeypatch.setattr(ray_ports, "_PORT_TRIES", 2)
     assert run_head(RayNode(session, "head.log"), session, "/tmp/x", 7) == 75
     with pytest.raises(UnfinishedError, match="no space left on device"):
         wait_for_address(session)
@@ -140,3 +143,28 @@ def test_a_folder_of_another_user_is_refused(session: Path, monkeypatch: pytest.
             ray_node._own_folder(session, 7)
     finally:
         folder.rmdir()
+
+
+@pytest.mark.parametrize("part", ["head", "worker", "address"])
+def test_a_node_that_does_not_see_the_store_says_so_in_one_line(
+    part: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(arrival, "_SEE_S", 0.1)
+    monkeypatch.setattr(ray_node, "SAVING", ())
+    assert ray_node.main(["--session", "/not/here/run-1.abcdef", part]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {socket.gethostname()} does not see /not/here/run-1.abcdef; ")
+    assert said.count("\n") == 1
+    assert arrival.main(["/not/here"]) == 2
+    assert "does not see /not/here;" in capsys.readouterr().err
+    assert arrival.main(["/tmp"]) == 0
+
+
+def test_a_folder_that_appears_late_is_waited_for(tmp_path: Path) -> None:
+    threading.Timer(0.3, (tmp_path / "late").mkdir).start()
+    arrival.wait_for_folder(tmp_path / "late")
+
+
+def test_a_session_that_goes_away_ends_the_wait_for_its_head(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match=r"no longer sees .*/gone: No such file or directory"):
+        wait_for_address(tmp_path / "gone")
