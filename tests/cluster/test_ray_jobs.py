@@ -44,12 +44,12 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         process = subprocess.Popen(
             [sys.executable, "-m", "ray.scripts.scripts", *words], env=environment, cwd=folder, stdout=log, stderr=log
         )
-    deadline = time.monotonic() + 120
-    while not answers(dashboard):
-        assert process.poll() is None, (folder / "head.log").read_text()
-        assert time.monotonic() < deadline, (folder / "head.log").read_text()
-        time.sleep(0.5)
     try:
+        deadline = time.monotonic() + 120
+        while not answers(dashboard):
+            assert process.poll() is None, (folder / "head.log").read_text()
+            assert time.monotonic() < deadline, (folder / "head.log").read_text()
+            time.sleep(0.5)
         yield {"address": f"http://127.0.0.1:{dashboard}", "token_file": str(token)}
     finally:
         tree = [process, *psutil.Process(process.pid).children(recursive=True)]
