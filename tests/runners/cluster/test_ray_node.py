@@ -79,16 +79,20 @@ def test_the_command_names_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_head_takes_a_free_port_and_ends_alone(session: Path) -> None:
+    def end_when_it_answers() -> None:
+        while not (session / "address").exists():
+            time.sleep(0.05)
+        node.ask_to_end()
+
     node = RayNode(session, "head.log")
-    with socket.create_server(("", next(ports(7)))):
-        taken = next(itertools.islice(ports(7), 1, None))
-        signal.signal(signal.SIGALRM, lambda *_: node.ask_to_end())
-        signal.setitimer(signal.ITIMER_REAL, 4.0)
+    job = next(job for job in itertools.count(7) if all(map(is_free, itertools.islice(ports(job), 2))))
+    first, taken = itertools.islice(ports(job), 2)
+    with socket.create_server(("", first)):
+        threading.Thread(target=end_when_it_answers, daemon=True).start()
         other = subprocess.Popen(["sleep", "60"])
         try:
-            assert run_head(node, session, "/tmp/x", 7) == 0
+            assert run_head(node, session, "/tmp/x", job) == 0
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             left = children()
             other.kill()
             other.wait()
