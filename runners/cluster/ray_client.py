@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.cluster.backend import ClusterError
+from runners.execution.joining import MODE, TOKEN, TOKEN_FILE, TOKEN_PATH
 
 _GREETING = "/api/version"
 """What the client asks first."""
@@ -52,7 +53,7 @@ def connect(address: str, token_file: str) -> Any:
         try:
             return Client(address, headers=headers)
         except KeyError as error:
-            raise ConnectionError("what answers is no dashboard of Ray") from error
+            raise ConnectionError("the server there is not a Ray dashboard") from error
 
 
 def token_source(token_file: str, environ: Mapping[str, str] | None = None) -> str:
@@ -60,11 +61,9 @@ def token_source(token_file: str, environ: Mapping[str, str] | None = None) -> s
     environ = os.environ if environ is None else environ
     if token_file:
         return f"the token is that of cluster.ray.token_file, {token_file}"
-    if environ.get("RAY_AUTH_MODE", "").lower() != "token":
+    if environ.get(MODE, "").lower() != "token":
         return "no token was sent; cluster.ray.token_file names a file with it"
-    if environ.get("RAY_AUTH_TOKEN"):
-        return "the token is that of RAY_AUTH_TOKEN"
-    return f"the token is that of {environ.get('RAY_AUTH_TOKEN_PATH') or '~/.ray/auth_token'}"
+    return f"the token is that of {TOKEN if environ.get(TOKEN) else environ.get(TOKEN_PATH) or TOKEN_FILE}"
 
 
 def _token(token_file: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from runners.cluster.ray_ports import is_free, ports
+from runners.execution.joining import MODE, TOKEN_PATH
 
 _END_S = 10.0
 SAVING = (signal.SIGTERM, signal.SIGUSR1)
@@ -63,8 +64,8 @@ class RayNode:
         """Start them, with the signals blocked by which batch systems ask a job to save."""
         environment = {
             **os.environ,
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTHTOKEN_PATH": str(self._session / TOKEN),
+            MODE: "token",
+            TOKEN_PATH: str(self._session / TOKEN),
             "RAY_USAGE_STATS_ENABLED": "0",
         }
         signal.pthread_sigmask(signal.SIG_BLOCK, SAVING)

@@ -96,7 +96,7 @@ def test_a_dashboard_that_stops_to_answer_may_have_done_what_it_was_asked_for(
 
 def test_what_is_no_dashboard_is_said_so(dashboard: Dashboard, tmp_path: Path) -> None:
     dashboard.version = {}
-    with pytest.raises(ClusterError, match="what answers is no dashboard of Ray"):
+    with pytest.raises(ClusterError, match="the server there is not a Ray dashboard"):
         RayJobs().state(submission("ray", address=dashboard.address), tmp_path)
 
 

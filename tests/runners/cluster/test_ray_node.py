@@ -102,6 +102,17 @@ def test_a_head_takes_a_free_port_and_ends_alone(session: Path) -> None:
     assert (len(token.read_text()), stat.S_IMODE(token.stat().st_mode)) == (64, 0o600)
 
 
+def test_ray_s_processes_are_given_the_path_of_the_token(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    show = "import os; print(os.environ['RAY_AUTH_MODE'], os.environ['RAY_AUTH_TOKEN_PATH'])"
+    monkeypatch.setattr(ray_process, "start_command", lambda *given: [sys.executable, "-c", show])
+    node = RayNode(session, "head.log")
+    node.start("/tmp/x")
+    node.wait()
+    assert (session / "head.log").read_text().split() == ["token", str(session / "token")]
+
+
 def test_ray_does_not_hear_the_signals_with_which_a_job_is_asked_to_save(session: Path) -> None:
     node = RayNode(session, "head.log")
     node.start("/tmp/x")
