@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import re
 import shutil
@@ -21,6 +20,7 @@ from typing import Any
 
 from goal_core.atomic import DamagedError, create_bytes, make_folder, replace_bytes
 from goal_core.sealed_json import json_bytes, read_json
+from runners.store.processes import user_name
 
 _ID = re.compile(r"([a-z0-9][a-z0-9-]*)-[0-9a-f]{6}-(\d+)")
 _MAX_NAME = 32
@@ -85,7 +85,7 @@ class Submissions:
                 sweep=sweep,
                 to=to,
                 submitted=time.time(),
-                user=getpass.getuser(),
+                user=user_name(),
                 host=socket.gethostname(),
                 code=code,
                 place=dict(place),
@@ -178,7 +178,7 @@ class Submissions:
         kinds = {"job.sbatch": "slurm", "rayjob.yaml": "kubernetes", "sweep.yaml": "ray"}
         to = next((kind for file, kind in kinds.items() if file in files), "")
         sweep = name[1] if name else ""
-        return Submission(id=submission_id, sweep=sweep, to=to, submitted=when, user=getpass.getuser(), damaged=True)
+        return Submission(id=submission_id, sweep=sweep, to=to, submitted=when, user=user_name(), damaged=True)
 
     def _write(self, submission: Submission) -> Submission:
         replace_bytes(self.path(submission.id), _content(submission))
