@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 from pydantic import ConfigDict
 
 from goal_core.errors import ConfigError
-from sweeps.checks import SECRET_WORDS, check_tracking, failures, refuse
+from sweeps.checks import check_tracking, failures, looks_secret, refuse
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -374,7 +374,7 @@ def check_environment(environment: Mapping[str, str], passed: Iterable[str] = ()
     for name, value in environment.items():
         if not _VARIABLE.fullmatch(name):
             problems.append(f"environment: {name!r} is no variable's name")
-        elif any(word in name.lower() for word in SECRET_WORDS):
+        elif looks_secret(name):
             problems.append(
                 f"environment must not hold secrets such as {name}, because its values are written to files"
             )
@@ -391,9 +391,9 @@ def _credentials(tracking: str) -> list[str]:
 
 def _label_problems(labels: Mapping[str, str]) -> list[str]:
     """Which labels of nodes Kubernetes would refuse."""
-    problems = [f"{key!r} is no key of a label" for key in labels if not _LABEL_KEY.fullmatch(key)]
+    problems = [f"{key!r} is not a valid label key" for key in labels if not _LABEL_KEY.fullmatch(key)]
     return problems + [
-        f"{value!r} is no value of the label {key}"
+        f"{value!r} is not a valid value of the label {key}"
         for key, value in labels.items()
         if not _LABEL_VALUE.fullmatch(value)
     ]

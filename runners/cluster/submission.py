@@ -19,7 +19,7 @@ from runners.cluster.slurm import Slurm
 from runners.store import local_root
 from runners.store.submissions import Submissions
 from sweeps import ClusterSweep, load_for_cluster
-from sweeps.checks import SECRET_WORDS
+from sweeps.checks import looks_secret
 
 Kind = Literal["ray", "slurm", "kubernetes"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -89,9 +89,12 @@ def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequenc
         submission_id: the id of the submission.
         code: digest of the code that submits.
         options: options of `goal-sweep launch`.
+
+    Raises:
+        ConfigError: the sweep names an environment variable whose value would be a secret in the job's files.
     """
     named = sorted({name for text in _texts(loaded.plain) for name in _VARIABLE.findall(text)})
-    if hidden := [name for name in named if any(word in name.lower() for word in SECRET_WORDS)]:
+    if hidden := [name for name in named if looks_secret(name)]:
         raise ConfigError(
             f"the sweep names the environment variable {hidden[0]}, which looks like a secret; a job's script and "
             "settings can be read by others. Write it out of the sweep, and give it to the job as docs/clusters.md says"

@@ -84,9 +84,13 @@ def test_settings_of_slurm_are_refused_by_name(settings: dict, said: str) -> Non
         (KubernetesConfig, {"tolerations": ("a b",)}, "tolerations: write key=value:effect"),
         (KubernetesConfig, {"image": "a\nb"}, "image must be one line"),
         (KubernetesConfig, {"gpu_resource": ""}, "gpu_resource must be a name such as nvidia.com/gpu, got ''"),
-        (KubernetesConfig, {"node_selector": {"bad key!": "x"}}, "node_selector: 'bad key!' is no key of a label"),
-        (KubernetesConfig, {"node_selector": {"a/b": "x y"}}, "node_selector: 'x y' is no value of the label a/b"),
-        (KubernetesConfig, {"spot_selector": {"": "x"}}, "spot_selector: '' is no key of a label"),
+        (KubernetesConfig, {"node_selector": {"bad key!": "x"}}, "node_selector: 'bad key!' is not a valid label key"),
+        (
+            KubernetesConfig,
+            {"node_selector": {"a/b": "x y"}},
+            "node_selector: 'x y' is not a valid value of the label a/b",
+        ),
+        (KubernetesConfig, {"spot_selector": {"": "x"}}, "spot_selector: '' is not a valid label key"),
         (
             KubernetesConfig,
             {"environment": {"A": "x"}, "secrets": {"A": "s/k"}},
