@@ -17,7 +17,12 @@ STAGE_ORDER: tuple[str, ...] = get_args(get_type_hints(StageConfig)["name"])
 
 _MAX_NAME = 200
 """A file system takes 255; a report's files add to the name."""
-SECRET_WORDS = ("password", "passwd", "pwd", "token", "secret", "access_key", "api_key", "apikey")
+_SECRET_WORDS = ("password", "passwd", "pwd", "token", "secret", "access_key", "api_key", "apikey")
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable or a setting is named like a secret."""
+    return any(word in name.lower() for word in _SECRET_WORDS)
 
 
 def check_name(name: str) -> str:
@@ -133,7 +138,7 @@ def _check_place(key: str, place: str) -> str:
         user, password = parts.username, parts.password
     except ValueError:
         raise ConfigError(f"{key} is not a valid URI") from None
-    in_query = any(word in name.lower() for name, _ in parse_qsl(parts.query) for word in SECRET_WORDS)
+    in_query = any(looks_secret(name) for name, _ in parse_qsl(parts.query))
     if password is not None or (user and parts.scheme in ("http", "https")) or in_query:
         raise ConfigError(
             f"{key} must not carry credentials such as user:password@, because sweep files are stored and shown; "

@@ -6,6 +6,7 @@ Nothing here can change a result, so no id depends on it, and neither the store 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -14,7 +15,7 @@ from typing import ClassVar, Literal
 from pydantic import ConfigDict
 
 from goal_core.errors import ConfigError
-from sweeps.checks import SECRET_WORDS, check_tracking, failures, refuse
+from sweeps.checks import check_tracking, failures, looks_secret, refuse
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -22,11 +23,16 @@ _TIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d))?")
 _MEMORY = re.compile(r"\d+[KMGT]?")
 _QUANTITY = re.compile(r"\d+(?:\.\d+)?(?:m|[kMGTPE]i?)?")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_OPTION = re.compile(r"(--[a-z][a-z-]*)(?:[= ].*)?")
+_OPTION = re.compile(r"(--[a-z][a-z-]*)(?:=.*)?", re.DOTALL)
+_LABEL_KEY = re.compile(
+    r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII
+)
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _OURS = (
     *("--job-name", "--nodes", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-node", "--mem", "--time"),
     *("--partition", "--account", "--qos", "--array", "--output", "--error", "--open-mode", "--signal", "--requeue"),
-    *("--no-requeue", "--export", "--chdir", "--dependency", "--parsable"),
+    *("--no-requeue", "--export", "--export-file", "--chdir", "--dependency", "--parsable", "--hold", "--wait"),
+    *("--clusters", "--wrap", "--test-only"),
 )
 _PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 _MIN_RUN_S = 120
@@ -127,12 +133,7 @@ class SlurmConfig:
             problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
         if self.array_at_once and not self.array:
             problems.append("array_at_once needs array")
-        for option in self.options:
-            name = _OPTION.fullmatch(option)
-            if name is None or "\n" in option:
-                problems.append(f"options must each begin with --, got {option!r}")
-            elif name[1] in _OURS:
-                problems.append(f"options may not hold {name[1]}, which has a setting of its own or is needed as it is")
+        problems += [problem for option in self.options for problem in _option_problems(option)]
         problems += _one_line(self, "gpu_type", "partition", "account", "qos", "python", "modules", "setup")
         problems += check_environment(self.environment, self.pass_environment)
         refuse(problems)
@@ -292,6 +293,7 @@ class KubernetesConfig:
             f"{name} must not be negative, got {getattr(self, name)}"
             for name in _below(self, 0, "workers", "max_workers", "gpus_per_worker", "retries", "keep")
         ]
+        problems += _one_line(self, "image", "context", "service_account", "store", "tracking", "pull_secrets")
         if self.max_workers and self.max_workers < self.workers:
             problems.append(f"max_workers must be at least workers ({self.workers}), got {self.max_workers}")
         if not self.max_workers and not self.workers:
@@ -303,6 +305,10 @@ class KubernetesConfig:
         for name in ("memory_per_worker", "shared_memory", "head_memory"):
             if not _QUANTITY.fullmatch(getattr(self, name)):
                 problems.append(f"{name} must be a quantity such as 32Gi, got {getattr(self, name)!r}")
+        if self.gpus_per_worker and not _LABEL_KEY.fullmatch(self.gpu_resource):
+            problems.append(f"gpu_resource must be a name such as nvidia.com/gpu, got {self.gpu_resource!r}")
+        for name in ("node_selector", "spot_selector"):
+            problems += [f"{name}: {problem}" for problem in _label_problems(getattr(self, name))]
         if self.spot and not self.spot_selector:
             problems.append("spot needs spot_selector, the labels of the provider's spot nodes")
         for name in ("tolerations", "spot_tolerations"):
@@ -321,6 +327,9 @@ class KubernetesConfig:
         problems += [*check_environment(self.environment), *_credentials(self.tracking)]
         problems += [
             f"secrets: {name!r} is no variable's name" for name in self.secrets if not _VARIABLE.fullmatch(name)
+        ]
+        problems += [
+            f"secrets: {name} is given in environment too" for name in self.secrets if name in self.environment
         ]
         refuse(problems)
 
@@ -365,7 +374,7 @@ def check_environment(environment: Mapping[str, str], passed: Iterable[str] = ()
     for name, value in environment.items():
         if not _VARIABLE.fullmatch(name):
             problems.append(f"environment: {name!r} is no variable's name")
-        elif any(word in name.lower() for word in SECRET_WORDS):
+        elif looks_secret(name):
             problems.append(
                 f"environment must not hold secrets such as {name}, because its values are written to files"
             )
@@ -378,6 +387,33 @@ def check_environment(environment: Mapping[str, str], passed: Iterable[str] = ()
 
 def _credentials(tracking: str) -> list[str]:
     return failures(lambda: check_tracking(tracking)) if tracking else []
+
+
+def _label_problems(labels: Mapping[str, str]) -> list[str]:
+    """Which labels of nodes Kubernetes would refuse."""
+    problems = [f"{key!r} is not a valid label key" for key in labels if not _LABEL_KEY.fullmatch(key)]
+    return problems + [
+        f"{value!r} is not a valid value of the label {key}"
+        for key, value in labels.items()
+        if not _LABEL_VALUE.fullmatch(value)
+    ]
+
+
+def _option_problems(option: str) -> list[str]:
+    """What is wrong with an option of sbatch. A line of a script may hold several, and names may be shortened."""
+    try:
+        words = shlex.split(option)
+    except ValueError:  # a quotation mark is missing
+        words = []
+    name = _OPTION.fullmatch(words[0]) if words and option.isprintable() and "\\" not in option else None
+    if name is None:
+        return [f"options must each begin with -- and be plain text of one line, got {option!r}"]
+    if len(words) > 2 or any(word.startswith("-") for word in words[1:]):
+        return [f"options must hold one option each, got {option!r}"]
+    if meant := next((ours for ours in _OURS if ours.startswith(name[1])), ""):
+        which = meant if meant == name[1] else f"{name[1]}, which may stand for {meant}"
+        return [f"options may not hold {which}, which has a setting of its own or is needed as it is"]
+    return []
 
 
 def _below(settings: object, least: int, *names: str) -> list[str]:

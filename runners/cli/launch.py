@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from goal_core.errors import ConfigError, GoalError
+from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
 from runners.cli.plan import show_plan
-from runners.cli.submit import Site, show_job_log, submissions_of
 
 if TYPE_CHECKING:
     from runners.launch.launcher import LaunchOutcome
@@ -193,7 +193,6 @@ def status(
     Example: goal-sweep status quickstart.yaml
     """
     from runners.cli.noise import judge
-    from runners.cli.submit import job_lines, jobs_as_json
     from runners.launch.live import overview
     from runners.launch.squares import signs_of
     from runners.store.submissions import Submissions
@@ -201,7 +200,7 @@ def status(
     if jobs:
         records, found = submissions_of(sweep, set_, store, site)
         shown = jobs_as_json(records, found) if as_json else "\n".join(job_lines(records, found))
-        print(shown or "nothing was submitted")
+        print(shown or f"nothing was submitted from the store {records.root}")
         return
     opened = SweepArguments(sweep, set_, store).open()
     progress = opened.progress()

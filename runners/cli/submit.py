@@ -1,29 +1,24 @@
-"""The commands for batch jobs: `submit` and `cancel`, and what `status` and `logs` say of them."""
+"""The commands that send batch jobs and end them: `submit` and `cancel`."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from goal_core.errors import DataError, GoalError, WeightsError
+from runners.cli.jobs import Site, chosen, job_name, submissions_of
 from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
 
 if TYPE_CHECKING:
-    from runners.cluster.backend import JobState
-    from runners.store.submissions import Submission
+    from runners.cluster.standing import Standing
+    from runners.store.submissions import Submissions
     from sweeps import ClusterSweep
 
 submitting = typer.Typer()
 Kind = Literal["ray", "slurm", "kubernetes"]
-Site = Annotated[
-    Path | None, typer.Option("--site", help="Settings of the cluster; default: ~/.config/goal-sweep/site.yaml.")
-]
 
 
 @submitting.command()
@@ -46,47 +41,67 @@ def submit(
 
     Example: goal-sweep submit quickstart.yaml --to slurm --set cluster.slurm.time=4:00:00
     """
-    from runners.cluster import submission as jobs
-    from runners.cluster.backend import NoAnswerError
-    from runners.execution.inputs import code_digest
-    from runners.store import local_root
-    from runners.store.submissions import Submissions
-
     if example is not None:
-        print(jobs.example_site(example), end="")
+        from runners.cluster.submission import example_site
+
+        print(example_site(example), end="")
         return
     if not sweep or to is None:
         raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
     if array is not None and to != "slurm":
         raise GoalError("--array is a form of Slurm jobs; on Ray and Kubernetes the workers share the sweep")
-    overrides = SweepArguments(sweep, set_, store, tracking_uri).overrides
-    overrides += [] if array is None else [f"cluster.slurm.array={array}"]
-    loaded = jobs.load(sweep, overrides, jobs.site_file(site), to)
-    backend = jobs.backend_of(to)
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
+    arguments = SweepArguments(sweep, set_, store, tracking_uri)
+    overrides = [*arguments.overrides, *([] if array is None else [f"cluster.slurm.array={array}"])]
+    _submit(arguments, overrides, to, site, options, show=show)
+
+
+def _submit(
+    arguments: SweepArguments, overrides: list[str], to: Kind, site: Path | None, options: list[str], *, show: bool
+) -> None:
+    """Check a job, and print or send it."""
+    from runners.cluster import submission as jobs
+    from runners.cluster.standing import send
+    from runners.execution.inputs import code_digest
+    from runners.store import local_root
+    from runners.store.submissions import Submissions
+
+    loaded = jobs.load(arguments.sweep, overrides, jobs.site_file(site), to)
+    backend, code = jobs.backend_of(to), code_digest()
     records = Submissions(local_root(loaded.config.store))
-    draft = jobs.job_of(loaded, records.next_id(loaded.config.name), code_digest(), options)
+    draft = jobs.job_of(loaded, records.next_id(loaded.config.name), code, options)
     backend.check(draft)
     if show:
         print(backend.render(draft), end="")
         return
     _check_here(loaded)
-    if alive := jobs.living(records.of(loaded.config.name), records.root):
-        raise GoalError(
-            f"{alive[0].id} of this sweep is still in the queue or running; goal-sweep cancel {sweep} ends it"
-        )
-    submission = records.begin(loaded.config.name, to, draft.code, backend.place(draft))
-    try:
-        job = backend.submit(jobs.job_of(loaded, submission.id, draft.code, options))
-    except GoalError as error:
-        if not isinstance(error, NoAnswerError):  # or else the job may have been taken; status tells
-            records.withdraw(submission)
-        raise
-    records.sent(submission, job)
-    again = SweepArguments(sweep, [one for one in set_ or () if not one.startswith("cluster.")], store)
-    console.print(f"{submission.id}: submitted to {to} as job {job}", soft_wrap=True)
+    for note in backend.notes(draft):
+        _note(note)
+    again = SweepArguments(arguments.sweep, _without_cluster(arguments.set_), arguments.store)
+    make = partial(jobs.job_of, loaded, code=code, options=options)
+    sent = send(draft, make, backend, to, records, again.command("cancel"), _note)
+    console.print(f"{sent.id}: submitted to {to} as job {sent.job}", soft_wrap=True)
+    anywhere = _from_anywhere(again, loaded.config.store)
     for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
-        console.print(f"  {again.command(verb, *words)}", soft_wrap=True)
+        console.print(f"  {anywhere.command(verb, *words)}", soft_wrap=True)
+
+
+def _note(text: str) -> None:
+    console.print(f"note: {text}", soft_wrap=True)
+
+
+def _without_cluster(set_: list[str] | None) -> list[str]:
+    return [one for one in set_ or () if not one.startswith("cluster.")]
+
+
+def _from_anywhere(again: SweepArguments, store: str) -> SweepArguments:
+    """The same sweep and store, named so that a command works in any folder."""
+    from runners.store import local_root
+
+    path = Path(again.sweep).expanduser()
+    sweep = str(path.absolute()) if path.is_file() else again.sweep
+    place = store if "://" in store else str(local_root(store))
+    return SweepArguments(sweep, [one for one in again.set_ or () if not one.startswith("store=")], place)
 
 
 def _check_here(loaded: ClusterSweep) -> None:
@@ -105,6 +120,9 @@ def cancel(
     job: Annotated[
         str | None, typer.Argument(help="The job's id or its beginning; default: the one that lives.")
     ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Take a job for ended whose cluster cannot be asked any more.")
+    ] = False,
     site: Site = None,
     set_: Set = None,
     store: StoreDir = None,
@@ -113,71 +131,54 @@ def cancel(
 
     Example: goal-sweep cancel quickstart.yaml
     """
-    from runners.cluster import submission as jobs
+    from runners.cluster.standing import standing
 
     records, found = submissions_of(sweep, set_, store, site)
-    chosen = _chosen(found, job)
-    alive = chosen if job is not None else jobs.living(chosen, records.root)
-    if not alive:
+    known = [standing(one, records) for one in chosen(records, found, job) if job is not None or not one.ended]
+    _note_ends(known, records)
+    command = SweepArguments(sweep, set_, store).command("cancel")
+    done = [_forget(one, records) if forget else _cancel(one, records) for one in known]
+    if lost := [one for one in known if one.error and one.may_live and not forget]:
+        one = lost[0]
+        raise GoalError(f"{one.submission.id}: {one.error}; if it is gone: {command} {one.submission.id} --forget")
+    if not any(done):
+        if job is not None and len(known) == 1:
+            raise GoalError(f"{known[0].submission.id} is over: {known[0].state.said}")
         raise GoalError(f"no job of {sweep} is in a queue or running")
-    for one in alive:
-        jobs.backend_of(one.to).cancel(one, records.files(one.id))
-        console.print(f"{one.id}: {one.to} job {one.job} is being cancelled; its running cells save", soft_wrap=True)
 
 
-def submissions_of(
-    sweep: str, set_: list[str] | None, store: str | None, site: Path | None = None
-) -> tuple[Any, list[Submission]]:
-    """The store's submissions and those of a sweep, oldest first. Reads neither data nor weights."""
-    from runners.cluster import submission as jobs
-    from runners.store import local_root
-    from runners.store.submissions import Submissions
-
-    loaded = jobs.load(sweep, SweepArguments(sweep, set_, store).overrides, jobs.site_file(site), "")
-    records = Submissions(local_root(loaded.config.store))
-    return records, records.of(loaded.config.name)
+def _note_ends(known: list[Standing], records: Submissions) -> None:
+    """Record how jobs ended, so that their clusters are not asked again. A damaged record waits for `--forget`."""
+    for one in known:
+        if one.state.phase == "ended" and not one.submission.ended and not one.submission.damaged:
+            records.ended(one.submission, one.state.said, one.state.status)
 
 
-def _chosen(found: list[Submission], job: str | None) -> list[Submission]:
-    chosen = [one for one in found if job is None or one.id.startswith(job) or one.job == job]
-    if not chosen:
-        told = f"known: {', '.join(one.id for one in found)}" if found else "nothing was submitted"
-        raise GoalError(f"no job {job!r} of this sweep; {told}" if job else "nothing was submitted for this sweep")
-    return chosen
+def _cancel(known: Standing, records: Submissions) -> bool:
+    """End a job. Returns whether there was something to end."""
+    from runners.cluster.submission import backend_of
+
+    one = known.submission
+    if known.error or known.state.is_over:
+        return False
+    backend_of(one.to).cancel(one, records.files(one.id))
+    records.cancelled(one)
+    how = "is being cancelled; its running cells save" if known.state.phase == "running" else "leaves the queue"
+    console.print(f"{one.id}: {job_name(one)} {how}", soft_wrap=True)
+    return True
 
 
-def job_lines(records: Any, found: list[Submission]) -> Iterator[str]:
-    """A line on the newest job, the only one that may live; none where nothing was submitted."""
-    for one, state in _states(records, found[-1:]):
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
-        ended = f", exit status {state.status}" if state.status is not None else ""
-        yield f"{one.id}: {one.to} job {one.job or '?'}, submitted {since} on {one.host}: {state.said}{ended}"
+def _forget(known: Standing, records: Submissions) -> bool:
+    """Take a job for ended that nobody can ask for. Returns whether there was one.
 
-
-def jobs_as_json(records: Any, found: list[Submission]) -> str:
-    """Every job of a sweep with its state."""
-    rows = [
-        {**asdict(one), "phase": state.phase, "state": state.said, "status": state.status}
-        for one, state in _states(records, found)
-    ]
-    return json.dumps(rows, indent=2)
-
-
-def _states(records: Any, found: list[Submission]) -> Iterator[tuple[Submission, JobState]]:
-    from runners.cluster import submission as jobs
-    from runners.cluster.backend import ClusterError, JobState
-
-    for one in found:
-        try:
-            yield one, jobs.backend_of(one.to).state(one, records.files(one.id))
-        except ClusterError as error:
-            yield one, JobState(phase="unknown", said=str(error))
-
-
-def show_job_log(records: Any, found: list[Submission], job: str | None, *, follow: bool) -> None:
-    """Print what a job has printed."""
-    from runners.cluster import submission as jobs
-
-    one = _chosen(found, job)[-1]
-    for line in jobs.backend_of(one.to).logs(one, records.files(one.id), follow=follow):
-        print(line, flush=True)
+    Raises:
+        GoalError: it lives.
+    """
+    one = known.submission
+    if not known.error and not known.state.is_over:
+        raise GoalError(f"{one.id}: {known.state.said}; without --forget, cancel ends it")
+    if one.ended or (known.state.phase == "ended" and not one.damaged):
+        return False
+    records.ended(one, "forgotten" if known.state.phase == "unknown" else known.state.said, known.state.status)
+    console.print(f"{one.id}: forgotten; {known.state.said}", soft_wrap=True)
+    return True

@@ -74,6 +74,9 @@ class Backend(Protocol):
             GoalError: a setting is missing or does not fit the sweep.
         """
 
+    def notes(self, job: Job) -> Iterator[str]:
+        """What a user should know before the job is sent, a line each."""
+
     def render(self, job: Job) -> str:
         """Write what would be sent, exactly. Needs no cluster."""
 
@@ -88,10 +91,18 @@ class Backend(Protocol):
         """
 
     def state(self, submission: Submission, folder: Path) -> JobState:
-        """Ask the cluster for the state of a job. Changes nothing."""
+        """Ask the cluster for the state of a job. Changes nothing.
+
+        Raises:
+            ClusterError: the cluster cannot be asked, or is not the one that took the job.
+        """
 
     def cancel(self, submission: Submission, folder: Path) -> None:
-        """End a job. Its trainings save first."""
+        """End a job. Its trainings save first.
+
+        Raises:
+            ClusterError: the cluster refused it, or cannot be reached.
+        """
 
     def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
         """The lines that the job has printed; with ``follow``, new ones until it ends. Changes nothing."""

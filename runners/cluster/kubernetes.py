@@ -17,6 +17,8 @@ from runners.store.submissions import Submission
 
 _ENDED = ("Complete", "Failed", "ValidationFailed", "Suspended")
 _LIVING = ("Running", "Suspending")
+_ANSWER_S = 15
+"""Seconds that the API server may take to answer a question."""
 
 
 def stream_command(command: Sequence[str]) -> Iterator[str]:
@@ -75,6 +77,10 @@ class Kubernetes:
             )
         check_named(job, "kubernetes", {**settings.environment, **settings.secrets})
 
+    def notes(self, job: Job) -> Iterator[str]:
+        """Nothing: what a pod lacks is refused."""
+        yield from ()
+
     def render(self, job: Job) -> str:
         """The manifest that `kubectl create` gets."""
         return render_manifest(job)
@@ -87,12 +93,16 @@ class Kubernetes:
         """Write the manifest into the submission's folder, and create what it describes."""
         manifest = self.render(job)
         replace_bytes(job.folder / "rayjob.yaml", manifest.encode())
-        succeed(self._run(_kubectl(self.place(job), "create", "--filename=-"), manifest), "submit to Kubernetes")
+        done = self._run(_kubectl(self.place(job), "create", "--filename=-"), manifest)
+        if done.status and f"configmap/{job.id} created" in done.out:  # or the next job of that id would be refused
+            self._run(_kubectl(self.place(job), "delete", "configmap", job.id, "--ignore-not-found"), "")
+        succeed(done, "submit to Kubernetes")
         return job.id
 
     def state(self, submission: Submission, folder: Path) -> JobState:
         """Ask for the RayJob's status."""
-        done = self._run(_kubectl(submission.place, "get", "rayjob", submission.id, "--output=json"), "")
+        words = ("get", "rayjob", submission.id, "--output=json", f"--request-timeout={_ANSWER_S}s")
+        done = self._run(_kubectl(submission.place, *words), "")
         if done.status and "NotFound" in done.err:
             return JobState(phase="unknown", said="Kubernetes does not know it (any more)")
         status: dict[str, Any] = json.loads(succeed(done, "ask Kubernetes")).get("status", {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shlex
 import shutil
 import tempfile
@@ -17,10 +16,11 @@ import goal_core
 import runners
 import sweeps
 from goal_core.atomic import replace_bytes
-from goal_core.errors import ConfigError, first_line
+from goal_core.errors import ConfigError, GoalError, first_line
 from goal_core.sealed_json import json_bytes
-from runners.cluster.backend import ClusterError, Job, JobState, Phase
+from runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Phase
 from runners.cluster.named import check_named
+from runners.cluster.ray_client import connect, token_source
 from runners.store.provenance import BUILT_FROM, gather
 from runners.store.submissions import Submission
 from sweeps import RayConfig
@@ -42,21 +42,14 @@ _STOP_S = 30
 """Seconds that Ray waits after SIGTERM: a launch takes 20 to save and 5 for tracking."""
 
 
-def connect(address: str) -> Any:
-    """Ray's client for jobs."""
-    from ray.job_submission import JobSubmissionClient
-
-    return JobSubmissionClient(address)
-
-
 class RayJobs:
     """Jobs of a running Ray cluster.
 
     Args:
-        connect: makes the client from the dashboard's address.
+        connect: makes the client from the dashboard's address and a file with the token, or "".
     """
 
-    def __init__(self, connect: Callable[[str], Any] = connect) -> None:
+    def __init__(self, connect: Callable[[str, str], Any] = connect) -> None:
         self._connect = connect
 
     def check(self, job: Job) -> None:
@@ -74,6 +67,10 @@ class RayJobs:
                 f"cluster.ray.files: {', '.join(sorted(taken))} is the name of something else that is sent"
             )
 
+    def notes(self, job: Job) -> Iterator[str]:
+        """Nothing: what Ray lacks is known only when the job runs."""
+        yield from ()
+
     def render(self, job: Job) -> str:
         """What the Jobs API gets, as JSON, and the sweep file."""
         request = {"address": job.cluster.ray.address, **self._request(job, "<the files below>")}
@@ -86,7 +83,10 @@ class RayJobs:
     def place(self, job: Job) -> dict[str, str]:
         """The dashboard's address, and where the token is."""
         token = job.cluster.ray.token_file
-        return {"address": job.cluster.ray.address, "token_file": str(Path(token).expanduser()) if token else ""}
+        return {
+            "address": job.cluster.ray.address,
+            "token_file": str(Path(token).expanduser().absolute()) if token else "",
+        }
 
     def _request(self, job: Job, working_dir: str) -> dict[str, Any]:
         settings = job.cluster.ray
@@ -153,21 +153,26 @@ class RayJobs:
         """The client, with errors of Ray in one line.
 
         Raises:
+            NoAnswerError: the cluster may have done what it was asked for.
             ClusterError: the cluster cannot be reached, or refuses.
         """
-        address, token = place.get("address", ""), place.get("token_file", "")
-        if token:
-            if not Path(token).is_file():
-                raise ClusterError(f"the token file {token} does not exist (cluster.ray.token_file)")
-            os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
+        address, token_file = place.get("address", ""), place.get("token_file", "")
+        client = None
         try:
-            yield self._connect(address)
+            client = self._connect(address, token_file)
+            yield client
         except ImportError as error:
             raise ClusterError("Ray's Jobs API needs ray[default]: pip install 'goal-sweep[jobs]'") from error
-        except Exception as error:  # Ray's own errors have no base that can be named without loading Ray
-            if isinstance(error, (OSError, RuntimeError)) or type(error).__module__.startswith("ray."):
-                raise ClusterError(f"Ray at {address}: {_reason(error)}") from error
+        except GoalError:
             raise
+        except Exception as error:  # Ray's own errors have no base that can be named without loading Ray
+            if not isinstance(error, (OSError, RuntimeError)) and not type(error).__module__.startswith("ray."):
+                raise
+            said = f"Ray at {address}: {_reason(error)}"
+            if type(error).__name__ == "AuthenticationError":
+                said += f"; {token_source(token_file)}"
+            lost = client is not None and isinstance(error, OSError)
+            raise (NoAnswerError if lost else ClusterError)(said) from error
 
 
 def _reason(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -13,19 +15,28 @@ from runners.cluster.backend import (
     ClusterError,
     Job,
     JobState,
+    NoAnswerError,
     Phase,
     RunCommand,
     run_command,
     succeed,
 )
 from runners.cluster.sbatch import render_close, render_sbatch
+from runners.store.storage.place import is_object_store
 from runners.store.submissions import Submission
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "REQUEUE_FED", "RESV_DEL_HOLD")
 _LIVING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "PREEMPTED")
+_BUCKET_VARIABLES = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_DEFAULT_REGION"),
+    *("AWS_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_CA_BUNDLE", "AWS_REQUEST_CHECKSUM_CALCULATION"),
+    "GOAL_SWEEP_CACHE",
+)
+"""What leads a launch to a bucket and to the folder that belongs to it: credentials, the server and the cache."""
+_FORMAT = "--format=%T|%r|%N|%j"
 _POLL_S = 1.0
 _ASK_EVERY_S = 15.0
-"""Seconds between questions to Slurm while a log is followed."""
+"""Seconds between questions to Slurm while a log is followed. Once a launch has ended, it is asked every second."""
 
 
 class Slurm:
@@ -37,9 +48,10 @@ class Slurm:
 
     def __init__(self, run: RunCommand = run_command) -> None:
         self._run = run
+        self._here: str | None = None
 
     def check(self, job: Job) -> None:
-        """Refuse what the nodes could not train."""
+        """Refuse what the nodes could not train, and a store in a bucket whose credentials they would not have."""
         need, have = job.config.resources, job.cluster.slurm
         if need.cpus > have.cpus_per_node:
             raise ConfigError(
@@ -52,104 +64,185 @@ class Slurm:
                 f"a unit needs {what} (resources.gpus is {need.gpus:g}), but cluster.slurm.gpus_per_node is "
                 f"{have.gpus_per_node}"
             )
+        given = {*have.environment, *have.pass_environment}
+        lost = [name for name in _BUCKET_VARIABLES if name in os.environ and name not in given]
+        lost = [name for name in lost if not any(name in line for line in have.setup)]
+        if is_object_store(job.store) and lost:
+            raise ConfigError(
+                f"the store is in a bucket, and the job would not get {', '.join(lost)} of this shell; name them in "
+                "cluster.slurm.pass_environment"
+            )
+
+    def notes(self, job: Job) -> Iterator[str]:
+        """What the nodes must see of a store in a bucket, and GPUs that nothing would use."""
+        if is_object_store(job.store):
+            yield (
+                f"the nodes must see {job.folder}, where the job's script and output lie; GOAL_SWEEP_CACHE names "
+                "another folder for that"
+            )
+        if job.cluster.slurm.gpus_per_node and not job.config.resources.gpus:
+            yield (
+                "the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU "
+                "(resources.gpus is 0)"
+            )
 
     def render(self, job: Job) -> str:
-        """The script that `sbatch` gets; for an array also that of the job that follows it."""
-        return render_sbatch(job) + (f"\n{render_close(job)}" if job.cluster.slurm.array else "")
+        """The script that `sbatch` gets, for an array also that of the job that follows it, and the sweep file."""
+        scripts = render_sbatch(job) + (f"\n{render_close(job)}" if job.cluster.slurm.array else "")
+        return f"{scripts}\n# sweep.yaml\n{job.sweep_text}"
 
     def place(self, job: Job) -> dict[str, str]:
-        """The number of independent jobs; Slurm's own configuration says where the cluster is."""
-        return {"array": str(job.cluster.slurm.array)}
+        """The number of independent jobs and the cluster's name; Slurm's own configuration says where it is."""
+        return {"array": str(job.cluster.slurm.array), "cluster": self._cluster()}
 
     def submit(self, job: Job) -> str:
         """Write the sweep file and the script into the submission's folder, and queue the script."""
         replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
-        first = self._queue(job.folder / "job.sbatch", render_sbatch(job))
+        script = job.folder / "job.sbatch"
         if not job.cluster.slurm.array:
-            return first
+            return self._queue(script, render_sbatch(job))
+        # Held, so that nothing of the array begins before the job that follows it is in the queue too.
+        first = self._queue(script, render_sbatch(job), ["--hold"])
+        taken = [first]
         try:
-            after = [f"--dependency=afterany:{first}"]
-            return f"{first},{self._queue(job.folder / 'close.sbatch', render_close(job), after)}"
-        except ClusterError:
-            self._run(["scancel", first], "")
+            taken.append(
+                self._queue(job.folder / "close.sbatch", render_close(job), [f"--dependency=afterany:{first}"])
+            )
+            succeed(self._run(["scontrol", "release", first], ""), "submit to Slurm")
+        except ClusterError as error:
+            if self._run(["scancel", f"--name={job.id}", *taken], "").status:
+                raise NoAnswerError(f"{error}; job {first} is held in the queue") from error
             raise
+        return ",".join(taken)
 
     def _queue(self, path: Path, script: str, options: Sequence[str] = ()) -> str:
         """Write a script and queue it. Returns the job's number."""
         replace_bytes(path, script.encode())
-        said = succeed(self._run(["sbatch", "--parsable", *options, str(path)], ""), "submit to Slurm")
+        try:
+            said = succeed(self._run(["sbatch", "--parsable", *options, str(path)], ""), "submit to Slurm")
+        except NoAnswerError:
+            raise
+        except ClusterError as error:
+            if "gres" not in str(error):
+                raise
+            raise ClusterError(f"{error}; cluster.slurm.gpus_per_node: 0 asks for no GPU") from error
         return said.strip().splitlines()[-1].split(";")[0]
 
     def state(self, submission: Submission, folder: Path) -> JobState:
-        """Ask the queue, then Slurm's accounting, then the job's own files."""
-        queued = self._run(["squeue", "--noheader", "--array", _which(submission), "--format=%T|%r|%N"], "")
-        states = [line.split("|") for line in queued.out.splitlines() if line.count("|") == 2]
-        living = [one for one in states if one[0] in _WAITING + _LIVING]
-        if queued.status and "Invalid job id" not in queued.err:
-            raise ClusterError(f"cannot ask Slurm: {(queued.err.strip() or 'squeue failed').splitlines()[-1]}")
-        if living:
-            running = [one for one in living if one[0] in _LIVING]
+        """Ask the queue, which knows a job for some minutes after its end, then the accounting and the job's files."""
+        rows = self._queued(submission)
+        mine = [row[:3] for row in rows if row[3] == submission.id]
+        if living := [one for one in mine if one[0] in _WAITING + _LIVING]:
+            running = any(one[0] in _LIVING for one in living)
             phase: Phase = "running" if running else "pending"
             return JobState(phase=phase, said=_counted([_words(*one) for one in living]))
-        if not submission.job:
-            return JobState(phase="unknown", said="Slurm has not taken it")
-        return self._ended(submission, folder)
-
-    def _ended(self, submission: Submission, folder: Path) -> JobState:
-        """How a job that has left the queue ended."""
+        ended = _counted([one[0] for one in mine]).lower() or self._accounted(submission)
         paths = [folder / "status"] if (folder / "status").exists() else sorted(folder.glob("status-*"))
         statuses = [int(text) for path in paths if (text := path.read_text().strip()).isdigit()]
-        status = max(statuses) if statuses else None
-        known = [state for state in (self._control(submission), self._accounted(submission)) if state]
-        said = known[0] if known else "ended" if statuses else "Slurm does not know it any more"
-        return JobState(phase="ended" if known or statuses else "unknown", said=said, status=status)
+        if ended or statuses or any(_logs(folder)):
+            return JobState(phase="ended", said=ended or "ended", status=max(statuses, default=None))
+        if rows:
+            return JobState(phase="unknown", said=f"Slurm's job {submission.job} is another one now ({rows[0][3]})")
+        known = "Slurm does not know it any more" if submission.job else "Slurm has not taken it"
+        return JobState(phase="unknown", said=known)
 
-    def _control(self, submission: Submission) -> str:
-        """The state that the controller remembers for some minutes after the end."""
-        jobs = [self._run(["scontrol", "show", "job", "--oneliner", job], "") for job in submission.job.split(",")]
-        states = [state for done in jobs if not done.status for state in re.findall(r"\bJobState=(\w+)", done.out)]
-        return _counted(states).lower()
+    def _queued(self, submission: Submission) -> list[list[str]]:
+        """State, reason, nodes and name of the jobs that have the submission's number, or else its name."""
+        self._check_cluster(submission)
+        which = [f"--jobs={submission.job}"] if submission.job else _by_name(submission)
+        done = self._run(["squeue", "--noheader", "--array", "--states=all", *which, _FORMAT], "")
+        if done.status and "Invalid job id" not in done.err:
+            succeed(done, "ask Slurm")
+        return [line.split("|", 3) for line in done.out.splitlines() if line.count("|") >= 3]
 
     def _accounted(self, submission: Submission) -> str:
+        """How a job ended, by the site's accounting; empty where there is none."""
+        which = [
+            f"--name={submission.id}",
+            f"--starttime={time.strftime('%Y-%m-%d', time.localtime(submission.submitted))}",
+        ]
+        which += [f"--jobs={submission.job}"] if submission.job else []
         try:
-            done = self._run(
-                ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={submission.job}", "--format=State"],
-                "",
-            )
+            done = self._run(["sacct", "--noheader", "--parsable2", "--allocations", *which, "--format=State"], "")
         except ClusterError:
             return ""
         return _counted(done.out.split("\n")).lower() if done.status == 0 else ""
 
     def cancel(self, submission: Submission, folder: Path) -> None:
-        """Let Slurm end the job: SIGTERM first, at which every training saves, and SIGKILL after `KillWait`."""
-        jobs = submission.job.split(",") if submission.job else [_which(submission)]
-        succeed(self._run(["scancel", *jobs], ""), f"cancel Slurm job {submission.job or submission.id}")
+        """Let Slurm end the job: SIGTERM first, at which every training saves, and SIGKILL after `KillWait`.
+
+        The name is given with the number, because numbers repeat: another job with that number is left alone.
+        """
+        self._check_cluster(submission)
+        which = [f"--name={submission.id}", *submission.job.split(",")] if submission.job else _by_name(submission)
+        succeed(self._run(["scancel", *which], ""), f"cancel Slurm job {submission.job or submission.id}")
+
+    def _cluster(self) -> str:
+        """The name of the cluster that this machine's Slurm leads to; empty if it does not say."""
+        if self._here is None:
+            done = self._run(["scontrol", "show", "config"], "")
+            found = re.search(r"^ClusterName\s*=\s*(\S+)", done.out, re.MULTILINE)
+            self._here = found[1] if found and not done.status else ""
+        return self._here
+
+    def _check_cluster(self, submission: Submission) -> None:
+        """Refuse to ask a cluster for a job of another one, where its number belongs to somebody else."""
+        theirs = submission.place.get("cluster", "")
+        if theirs and (here := self._cluster()) and here != theirs:
+            raise ClusterError(
+                f"{submission.id} is a job of the Slurm cluster {theirs!r}, but this machine belongs to {here!r}"
+            )
 
     def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
-        """The output of the job, or of all jobs of an array with their numbers before the lines."""
+        """The output of the job, or of all jobs of an array with their numbers before the lines.
+
+        Where there is none yet, a line says what the job waits for.
+        """
         seen: dict[Path, int] = {}
-        asked, over = time.monotonic(), False
+        over, said, asked, hurry = False, "", -math.inf, -math.inf
+        statuses = _statuses(folder)
         while True:
-            paths = [*sorted(folder.glob("job*.log")), *folder.glob("close.log")]
-            for path in paths:
-                with path.open("rb") as file:
-                    file.seek(seen.get(path, 0))
-                    added = file.read()
-                whole = added if over or not follow else added[: added.rfind(b"\n") + 1]
-                seen[path] = seen.get(path, 0) + len(whole)
-                name = f"{path.stem.removeprefix('job-')} | " if path.stem != "job" else ""
-                yield from (f"{name}{line}" for line in whole.decode(errors="replace").splitlines())
-            if not follow or over:
+            for path in _logs(folder):
+                yield from _new_lines(path, seen, whole=over or not follow)
+            is_silent = not any(seen.values())
+            if over or not (follow or is_silent):
+                yield from [said] if is_silent else []
                 return
+            now = time.monotonic()
+            if (told := _statuses(folder)) != statuses:
+                statuses, hurry = told, now + _ASK_EVERY_S
+            if now - asked >= (_POLL_S if now < hurry else _ASK_EVERY_S):
+                asked, state = now, self.state(submission, folder)
+                before, said = said, f"{'no output' if state.is_over else 'waiting'}: {state.said}"
+                if over := state.is_over or not follow:
+                    continue
+                yield from [said] if is_silent and said != before else []
             time.sleep(_POLL_S)
-            if time.monotonic() - asked > _ASK_EVERY_S:
-                asked = time.monotonic()
-                over = self.state(submission, folder).is_over
 
 
-def _which(submission: Submission) -> str:
-    """The option that selects a job: by its number, or by its name if its number did not reach the record."""
-    return f"--jobs={submission.job}" if submission.job else f"--name={submission.id}"
+def _by_name(submission: Submission) -> list[str]:
+    """The options that select a job whose number did not reach the record."""
+    return [f"--name={submission.id}", *([f"--user={submission.user}"] if submission.user else [])]
+
+
+def _logs(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob("job*.log")), *folder.glob("close.log")]
+
+
+def _statuses(folder: Path) -> dict[Path, int]:
+    """The files in which launches have written their exit statuses, with the times of that."""
+    return {path: path.stat().st_mtime_ns for path in folder.glob("status*") if path.suffix != ".tmp"}
+
+
+def _new_lines(path: Path, seen: dict[Path, int], *, whole: bool) -> Iterator[str]:
+    """The lines of a log after what was seen of it; a line that is not complete only with ``whole``."""
+    with path.open("rb") as file:
+        file.seek(seen.get(path, 0))
+        added = file.read()
+    added = added if whole else added[: added.rfind(b"\n") + 1]
+    seen[path] = seen.get(path, 0) + len(added)
+    name = f"{path.stem.removeprefix('job-')} | " if path.stem != "job" else ""
+    return (f"{name}{line}" for line in added.decode(errors="replace").splitlines())
 
 
 def _words(state: str, reason: str, nodes: str) -> str:

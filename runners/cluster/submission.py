@@ -17,9 +17,9 @@ from runners.cluster.kubernetes import Kubernetes
 from runners.cluster.ray_jobs import RayJobs
 from runners.cluster.slurm import Slurm
 from runners.store import local_root
-from runners.store.submissions import Submission, Submissions
+from runners.store.submissions import Submissions
 from sweeps import ClusterSweep, load_for_cluster
-from sweeps.checks import SECRET_WORDS
+from sweeps.checks import looks_secret
 
 Kind = Literal["ray", "slurm", "kubernetes"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -35,10 +35,12 @@ def site_file(given: Path | None, environ: Mapping[str, str] | None = None) -> P
     """The site file: the given one, or the user's own; None where there is neither.
 
     Raises:
-        SubmissionError: the given file does not exist.
+        SubmissionError: the given file does not exist, or is a folder.
     """
     environ = os.environ if environ is None else environ
     if given is not None:
+        if given.expanduser().is_dir():
+            raise SubmissionError(f"site file {given} is a folder; give the file in it")
         if not given.expanduser().is_file():
             raise SubmissionError(f"site file {given} does not exist; goal-sweep submit --example slurm prints one")
         return given.expanduser()
@@ -87,9 +89,12 @@ def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequenc
         submission_id: the id of the submission.
         code: digest of the code that submits.
         options: options of `goal-sweep launch`.
+
+    Raises:
+        ConfigError: the sweep names an environment variable whose value would be a secret in the job's files.
     """
     named = sorted({name for text in _texts(loaded.plain) for name in _VARIABLE.findall(text)})
-    if hidden := [name for name in named if any(word in name.lower() for word in SECRET_WORDS)]:
+    if hidden := [name for name in named if looks_secret(name)]:
         raise ConfigError(
             f"the sweep names the environment variable {hidden[0]}, which looks like a secret; a job's script and "
             "settings can be read by others. Write it out of the sweep, and give it to the job as docs/clusters.md says"
@@ -126,9 +131,3 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, list):
         return [text for item in value for text in _texts(item)]
     return [value] if isinstance(value, str) else []
-
-
-def living(submissions: Sequence[Submission], root: Path, run: RunCommand = run_command) -> list[Submission]:
-    """Those submissions of which something waits or runs."""
-    records = Submissions(root)
-    return [one for one in submissions if not backend_of(one.to, run).state(one, records.files(one.id)).is_over]

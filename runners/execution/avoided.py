@@ -29,6 +29,13 @@ class _Record:
     """Whether it lacks what the units need."""
 
 
+def _is_suspect(record: _Record) -> bool:
+    """Whether the failures speak against the machine: of two units at first, one of any unit after a rest."""
+    if record.times:
+        return bool(record.failed)
+    return len(record.failed) >= FAILURES and len(set(record.failed)) > 1
+
+
 class AvoidedMachines:
     """Keeps units away from machines on which everything fails, as long as others can take them.
 
@@ -73,10 +80,7 @@ class AvoidedMachines:
         if record.until > self._clock():
             return [unit]
         record.failed.append(unit)
-        enough = len(record.failed) >= (1 if record.times else FAILURES) and (
-            record.times or len(set(record.failed)) > 1
-        )
-        if not enough or not self._others(machine):
+        if not _is_suspect(record) or not self._others(machine):
             return []
         units = sorted(set(record.failed))
         self._rest(machine, record, f"{len(record.failed)} failures in a row and no success there, the last: {reason}")

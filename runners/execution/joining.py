@@ -17,8 +17,15 @@ MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PAT
 """Ray's environment variables: whether it asks for a token, the token, and the file with it."""
 TOKEN_FILE = "~/.ray/auth_token"
 """Where Ray looks for a token that the environment does not name."""
-CONNECT_S, ANSWER_S = 4.0, 10.0
+CONNECT_S, ANSWER_S = 4.0, 12.0
 """Seconds that the head may take to accept a connection, and to answer a question."""
+_QUESTION = """
+import sys
+from ray.scripts.scripts import main
+print(flush=True)
+sys.argv.insert(1, "health-check")
+main()
+"""
 HELP = "docs/ray_clusters.md"
 _REFUSED = re.compile(r"InvalidAuthToken|Unauthenticated|AuthenticationError")
 
@@ -44,7 +51,7 @@ def _token_source() -> str:
 
 @cache
 def reach(address: str) -> dict[str, str]:
-    """Find out how a cluster can be joined from here, within 15 seconds. The answer is remembered.
+    """Find out how a cluster can be joined from here, within 16 seconds after Ray is loaded. The answer is remembered.
 
     With an explicit address Ray does not use the token that it finds, unless the mode says so. With a token, it refuses
     the calls of a head that has none, and takes every worker for dead. So the head is asked with and without a token,
@@ -80,21 +87,24 @@ def reach(address: str) -> dict[str, str]:
 
 def _ask(address: str, mode: str) -> str:
     """Ask the head process for its version. Returns what Ray says against it; empty if it answers."""
-    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
-    try:
-        # In a process of its own: Ray prints a line for every try, from C++, and cannot be told to give up earlier.
-        asked = subprocess.run(
-            command if address == "auto" else [*command, "--address", address],
-            env={**os.environ, MODE: mode},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=ANSWER_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise ClusterGoneError(_silent(address)) from None
-    return (asked.stderr.strip() or f"status {asked.returncode}") if asked.returncode else ""
+    # In a process of its own: Ray prints a line for every try, from C++, and cannot be told to give up earlier.
+    asked = subprocess.Popen(
+        [sys.executable, "-c", _QUESTION, *([] if address == "auto" else ["--address", address])],
+        env={**os.environ, MODE: mode},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with asked:
+        assert asked.stdout is not None
+        asked.stdout.readline()  # loading Ray takes long on a busy machine and from a network folder
+        try:
+            said = asked.communicate(timeout=ANSWER_S)[1]
+        except subprocess.TimeoutExpired:
+            asked.kill()
+            raise ClusterGoneError(_silent(address)) from None
+    return (said.strip() or f"status {asked.returncode}") if asked.returncode else ""
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -29,15 +29,13 @@ class ProcessIdentity:
     @classmethod
     def of_this_process(cls) -> ProcessIdentity:
         """The identity of the calling process."""
-        try:
-            user = getpass.getuser()
-        except (KeyError, OSError):  # a container may run under a user number that is in no password file
-            user = f"uid{os.getuid()}"
         pid = os.getpid()
         started = ""
         with contextlib.suppress(psutil.AccessDenied):
             started = _process_started(pid) or ""
-        return cls(user=user, host=socket.gethostname(), machine=machine_identity(), pid=pid, process_started=started)
+        return cls(
+            user=user_name(), host=socket.gethostname(), machine=machine_identity(), pid=pid, process_started=started
+        )
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ProcessIdentity:
@@ -68,6 +66,14 @@ class ProcessIdentity:
         return started == self.process_started if self.process_started else None
 
 
+def user_name() -> str:
+    """The name of the user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a user number that is in no password file
+        return f"uid{os.getuid()}"
+
+
 def machine_identity() -> str:
     """The machine and its namespace of process numbers, outside of which a process number means nothing."""
     parts = []
@@ -92,12 +98,12 @@ def _process_started(pid: int) -> str | None:
     except psutil.ZombieProcess:
         return None
     except (psutil.Error, OSError, ValueError, OverflowError) as error:
-        if not _is_taken(pid):
+        if not is_taken(pid):
             return None
         raise psutil.AccessDenied(pid) from error
 
 
-def _is_taken(pid: int) -> bool:
+def is_taken(pid: int) -> bool:
     """Whether a process has this number, also where the system lists only a user's own processes."""
     if pid <= 0:
         return False

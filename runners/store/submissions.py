@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import re
+import shutil
 import socket
 import time
 from collections.abc import Mapping
@@ -20,10 +20,15 @@ from typing import Any
 
 from goal_core.atomic import DamagedError, create_bytes, make_folder, replace_bytes
 from goal_core.sealed_json import json_bytes, read_json
+from runners.store.processes import user_name
 
-_ID = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
+_ID = re.compile(r"([a-z0-9][a-z0-9-]*)-[0-9a-f]{6}-(\d+)")
 _MAX_NAME = 32
 """Kubernetes allows 63 characters in a name, and Ray's operator adds to it."""
+_SENDING_S = 180.0
+"""Seconds within which a cluster has taken a job or refused it."""
+_NOT_KEPT = ("damaged",)
+"""What a record does not hold, because it is only known when it is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,14 @@ class Submission:
     """Digest of the code of goal-sweep that submitted."""
     place: Mapping[str, str] = field(default_factory=dict)
     """What finds the cluster again, such as an address or a namespace. No secrets."""
+    cancelled: float = 0.0
+    """When the cluster agreed to end the job, in seconds since 1970; 0 if nobody asked."""
+    ended: str = ""
+    """How the job ended, once a command that may write has seen it; then no cluster is asked for it any more."""
+    exit_status: int | None = None
+    """The exit status of the launch, where it is known."""
+    damaged: bool = False
+    """Whether the record cannot be read. Then only its name and its folder tell of the job."""
 
 
 class Submissions:
@@ -72,67 +85,136 @@ class Submissions:
                 sweep=sweep,
                 to=to,
                 submitted=time.time(),
-                user=getpass.getuser(),
+                user=user_name(),
                 host=socket.gethostname(),
                 code=code,
                 place=dict(place),
             )
-            if create_bytes(self._path(submission.id), json_bytes(asdict(submission))):
+            if create_bytes(self.path(submission.id), _content(submission)):
                 make_folder(self.files(submission.id))
                 return submission
 
     def next_id(self, sweep: str) -> str:
         """The id that the next submission of a sweep will have. Writes nothing."""
-        name = re.sub(r"[^a-z0-9]+", "-", sweep).strip("-")[:_MAX_NAME].strip("-") or "sweep"
-        taken = [int(path.stem.rpartition("-")[2]) for path in self.folder.glob("*.json") if _ID.fullmatch(path.stem)]
+        found = [_ID.fullmatch(path.stem) for path in self.folder.glob("*") if path.suffix in ("", ".json")]
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:6]
-        return f"{name}-{digest}-{1 + max(taken, default=0)}"
+        return f"{_plain(sweep)}-{digest}-{1 + max((int(one[2]) for one in found if one), default=0)}"
 
     def sent(self, submission: Submission, job: str) -> Submission:
         """Record the id that the cluster has given to the job."""
-        done = replace(submission, job=job)
-        replace_bytes(self._path(done.id), json_bytes(asdict(done)))
-        return done
+        return self._write(replace(submission, job=job))
+
+    def cancelled(self, submission: Submission) -> Submission:
+        """Record that the cluster has agreed to end the job."""
+        return self._write(replace(submission, cancelled=time.time()))
+
+    def ended(self, submission: Submission, how: str, exit_status: int | None = None) -> Submission:
+        """Record that the job is over, so that its cluster is not asked for it again. Mends a damaged record."""
+        return self._write(replace(submission, ended=how, exit_status=exit_status, damaged=False))
 
     def withdraw(self, submission: Submission) -> None:
-        """Remove the record of a job that the cluster has refused."""
-        self._path(submission.id).unlink(missing_ok=True)
+        """Remove the record of a job that the cluster has refused, and what was written for it."""
+        shutil.rmtree(self.files(submission.id), ignore_errors=True)
+        self.path(submission.id).unlink(missing_ok=True)
+
+    def before(self, own: Submission) -> list[Submission]:
+        """The submissions of the same sweep with lower numbers.
+
+        Of two commands that begin at once, both see the record with the lower number, and that one counts.
+        """
+        return [one for one in self.of(own.sweep) if _number(one.id) < _number(own.id)]
+
+    def is_being_sent(self, other: Submission, own: Submission) -> bool:
+        """Whether another command may be sending a job at this moment.
+
+        The ages of the files are compared, which one server has dated, so that no clocks need to agree.
+
+        Args:
+            other: a submission before one's own.
+            own: the submission that this command has begun.
+        """
+        if other.job or other.damaged or other.ended:
+            return False
+        try:
+            apart = self.path(own.id).stat().st_mtime - self.path(other.id).stat().st_mtime
+        except FileNotFoundError:
+            return False  # withdrawn
+        return abs(apart) < _SENDING_S
 
     def files(self, submission_id: str) -> Path:
         """The folder of what belongs to a job."""
         return self.folder / submission_id
 
     def all(self) -> list[Submission]:
-        """Every submission, oldest first. A damaged record is left out. Writes nothing."""
+        """Every submission, oldest first. Writes nothing."""
         found = [self.read(path.stem) for path in self.folder.glob("*.json") if _ID.fullmatch(path.stem)]
         return sorted((one for one in found if one is not None), key=lambda one: (one.submitted, one.id))
 
     def of(self, sweep: str) -> list[Submission]:
-        """The submissions of a sweep, by its name, oldest first."""
-        return [one for one in self.all() if one.sweep == sweep]
+        """The submissions of a sweep, by its name, oldest first. Of a damaged one the id tells the sweep."""
+        mine = [one for one in self.all() if one.sweep == (_plain(sweep) if one.damaged else sweep)]
+        return [replace(one, sweep=sweep) for one in mine]
 
     def read(self, submission_id: str) -> Submission | None:
-        """One submission; None if there is none, or its record is damaged."""
+        """One submission; None if there is none. Of a damaged record, what its name and its folder tell."""
         try:
-            content = read_json(self._path(submission_id))
+            content = read_json(self.path(submission_id))
         except DamagedError:
-            return None
-        return None if content is None else _from_json(content)
+            return self._rebuilt(submission_id)
+        return None if content is None else (_from_json(content) or self._rebuilt(submission_id))
 
-    def _path(self, submission_id: str) -> Path:
+    def path(self, submission_id: str) -> Path:
+        """The file of a record."""
         return self.folder / f"{submission_id}.json"
+
+    def _rebuilt(self, submission_id: str) -> Submission | None:
+        """A submission whose record is damaged. Slurm's jobs have its id as their name, and are found by it."""
+        try:
+            when = self.path(submission_id).stat().st_mtime
+        except FileNotFoundError:
+            return None
+        name = _ID.fullmatch(submission_id)
+        files = {path.name for path in self.files(submission_id).glob("*")}
+        kinds = {"job.sbatch": "slurm", "rayjob.yaml": "kubernetes", "sweep.yaml": "ray"}
+        to = next((kind for file, kind in kinds.items() if file in files), "")
+        sweep = name[1] if name else ""
+        return Submission(id=submission_id, sweep=sweep, to=to, submitted=when, user=user_name(), damaged=True)
+
+    def _write(self, submission: Submission) -> Submission:
+        replace_bytes(self.path(submission.id), _content(submission))
+        return submission
+
+
+def _plain(sweep: str) -> str:
+    """The name of a sweep as ids have it."""
+    return re.sub(r"[^a-z0-9]+", "-", sweep).strip("-")[:_MAX_NAME].strip("-") or "sweep"
+
+
+def _number(submission_id: str) -> int:
+    return int(submission_id.rpartition("-")[2])
+
+
+def _content(submission: Submission) -> bytes:
+    return json_bytes({name: value for name, value in asdict(submission).items() if name not in _NOT_KEPT})
 
 
 def _from_json(content: Mapping[str, Any]) -> Submission | None:
     """Rebuild a record. Keys of later versions are left out; None where a value has the wrong type."""
-    texts = ("id", "sweep", "to", "job", "user", "host", "code")
-    place = content.get("place", {})
-    if not all(isinstance(content.get(name, ""), str) for name in texts) or not isinstance(place, dict):
+    texts = ("id", "sweep", "to", "job", "user", "host", "code", "ended")
+    place, status = content.get("place", {}), content.get("exit_status")
+    times = {name: content.get(name, 0.0) for name in ("submitted", "cancelled")}
+    if (
+        not all(isinstance(content.get(name, ""), str) for name in texts)
+        or not isinstance(place, dict)
+        or not all(isinstance(value, (int, float)) for value in times.values())
+        or not isinstance(status, (int, type(None)))
+    ):
         return None
     known = {name: content.get(name, "") for name in texts}
-    when = content.get("submitted", 0.0)
     return Submission(
         **known,
-        submitted=float(when) if isinstance(when, (int, float)) else 0.0,
+        submitted=float(times["submitted"]),
+        cancelled=float(times["cancelled"]),
+        exit_status=status,
         place={str(key): str(value) for key, value in place.items()},
     )

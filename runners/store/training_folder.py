@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -215,9 +215,15 @@ class TrainingFolder(TrainingFiles):
             LeaseLostError: another attempt has taken over.
             StorageError: the file cannot be renamed.
         """
-        with self._fenced() as lease:
-            lease.check()
+        lease = self._owned()
+        lease.check()
+        try:
             self._set_aside(path)
+        except StorageError:
+            # A successor may have moved or cleaned the folder; then the lost lease is the reason.
+            lease.check()
+            raise
+        lease.check()
 
     def fail(
         self, reason: str, trace: str = "", *, charged: bool = True, final: bool = False, out_of_memory: bool = False
@@ -275,18 +281,6 @@ class TrainingFolder(TrainingFiles):
         if self._lease is None:
             raise RuntimeError(f"claim {self.folder} before writing to it")
         return self._lease
-
-    @contextlib.contextmanager
-    def _fenced(self) -> Iterator[Lease]:
-        """Wrap a write: its guard checks the lease before the rename, and this checks it again afterwards."""
-        lease = self._owned()
-        try:
-            yield lease
-        except StorageError:
-            # A successor may have moved or cleaned the folder; then the lost lease is the reason.
-            lease.check()
-            raise
-        lease.check()
 
     def _remove(self, path: Path) -> None:
         with contextlib.suppress(OSError):

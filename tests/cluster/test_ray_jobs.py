@@ -44,12 +44,12 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         process = subprocess.Popen(
             [sys.executable, "-m", "ray.scripts.scripts", *words], env=environment, cwd=folder, stdout=log, stderr=log
         )
-    deadline = time.monotonic() + 120
-    while not answers(dashboard):
-        assert process.poll() is None, (folder / "head.log").read_text()
-        assert time.monotonic() < deadline, (folder / "head.log").read_text()
-        time.sleep(0.5)
     try:
+        deadline = time.monotonic() + 120
+        while not answers(dashboard):
+            assert process.poll() is None, (folder / "head.log").read_text()
+            assert time.monotonic() < deadline, (folder / "head.log").read_text()
+            time.sleep(0.5)
         yield {"address": f"http://127.0.0.1:{dashboard}", "token_file": str(token)}
     finally:
         tree = [process, *psutil.Process(process.pid).children(recursive=True)]
@@ -132,5 +132,6 @@ def test_a_wrong_token_is_one_line(head: Mapping[str, str], tmp_path: Path) -> N
     run = Submitted(tmp_path / "run", {**head, "token_file": str(other)})
     said = run.goal("submit", "tiny.yaml", "--to", "ray", "--site", "site.yaml", status=2).strip().splitlines()
     assert len(said) == 1
-    assert said[0] == f"error: Ray at {head['address']}: Authentication failed: Forbidden: Invalid authentication token"
+    refusal = f"error: Ray at {head['address']}: Authentication failed: Forbidden: Invalid authentication token"
+    assert said[0] == f"{refusal}; the token is that of cluster.ray.token_file, {other}"
     assert not list(run.folder.glob("goal-sweep-store/submissions/*.json"))

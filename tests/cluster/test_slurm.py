@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from runners.store.submissions import Submissions
 from tests.helpers.launches import attempts, check_mlflow, goal_sweep, records_of, results, sweep_in, tampered_trainer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
@@ -139,6 +142,53 @@ def test_a_cancelled_job_is_continued_by_the_next(bench: Mapping[str, str], unbr
     assert run.wait_for_the_end() == 0
     assert [one["job"] for one in run.jobs] == sorted({one["job"] for one in run.jobs}, key=int)
     check_equal(run.folder, unbroken)
+
+
+BLIND = """#!/bin/sh
+if [ "$SLURMD_NODENAME" = n2 ]; then exec {on_n2} "$@"; fi
+exec {python} "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("on_n2", "said"),
+    [
+        ("{python} -I -S", "No module named"),  # without the path on which goal-sweep lies
+        ("unshare --mount sh -c 'mount -t tmpfs none {store} && exec {python} \"$@\"' sh", "does not see"),
+    ],
+    ids=["goal-sweep", "store"],
+)
+def test_a_node_that_lacks_something_ends_the_job(
+    on_n2: str, said: str, bench: Mapping[str, str], tmp_path: Path
+) -> None:
+    if "unshare" in on_n2 and subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
+        pytest.skip("this machine allows no mounts of a process's own")
+    python, folder = tmp_path / "python", tmp_path / "run"
+    places = {"python": sys.executable, "store": str(folder / "goal-sweep-store")}
+    python.write_text(BLIND.format(on_n2=on_n2.format(**places), **places))
+    python.chmod(0o755)
+    run = Submitted(folder, bench, nodes=2, python=str(python))
+    assert run.wait_for_the_end() == 2
+    assert said in run.log
+    assert "n[1-2] cannot run the sweep with" in run.log
+    assert "Traceback" not in run.log
+
+
+def test_another_job_with_the_number_of_a_record_is_left_alone(bench: Mapping[str, str], tmp_path: Path) -> None:
+    run = Submitted(tmp_path / "run", bench)
+    other = run.slurm("sbatch", "--parsable", "--job-name=other", "--output=/dev/null", "--wrap", "sleep 600").strip()
+    run.goal("cancel", "tiny.yaml")
+    run.wait(lambda: run.jobs[-1]["phase"] == "ended", "end", 90)
+    records = Submissions(run.folder / "goal-sweep-store")
+    (one,) = records.of("tiny")
+    assert one.place["cluster"] == "goalsweeptest"
+    records.sent(replace(one, ended="", cancelled=0.0), other)
+    for path in records.files(one.id).glob("*"):
+        path.unlink()
+    assert "is another one now (other)" in run.goal("status", "tiny.yaml", "--jobs")
+    run.goal("cancel", "tiny.yaml", one.id, status=2)
+    assert run.slurm("squeue", "--noheader", f"--jobs={other}", "--format=%T").strip() in ("RUNNING", "PENDING")
+    run.slurm("scancel", other)
 
 
 def test_two_sweeps_share_the_same_nodes(bench: Mapping[str, str], unbroken: Path, tmp_path: Path) -> None:

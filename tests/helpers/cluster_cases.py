@@ -65,3 +65,13 @@ class Commands:
 
 def refusal(said: str) -> Completed:
     return Completed(status=1, out="", err=f"{said}\n")
+
+
+def asked(folder: Path) -> list[str]:
+    """The programs of Slurm that were called, by the log beside the folder."""
+    return [line.split()[0] for line in (folder.parent / "log").read_text().splitlines()]
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with its content."""
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -84,6 +84,37 @@ def driver_after_an_epoch(
     return driver
 
 
+class Launch:
+    """A launch in a process of its own, and what it has said."""
+
+    def __init__(self, folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        self._log = folder / f"launch-{time.monotonic_ns()}.log"
+        own = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command("launch", "tiny.yaml", *arguments), cwd=folder, env={**own, **(environment or {})},
+                stdout=log, stderr=log,
+            )  # fmt: skip
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def says(self, text: str, within: float = 180, times: int = 1) -> None:
+        """Wait until it has said something so many times."""
+        deadline = time.monotonic() + within
+        while self.said.count(text) < times:
+            assert self.process.poll() is None, (
+                f"it ended with {self.process.returncode} without {text!r}:\n{self.said}"
+            )
+            assert time.monotonic() < deadline, f"no {text!r} within {within} s:\n{self.said}"
+            time.sleep(0.1)
+
+    def ends(self, status: int = 0, within: float = 600) -> None:
+        """Wait for its end."""
+        assert self.process.wait(timeout=within) == status, self.said
+
+
 def wait_for_an_epoch(driver: subprocess.Popen[bytes], folder: Path) -> None:
     """Wait until a launch has saved another epoch of every cell."""
     before, deadline = _histories(folder), time.monotonic() + 300

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
-from tests.helpers.launches import attempts, command, records_of, results, tampered_trainer
+from tests.helpers.launches import Launch, attempts, records_of, results, tampered_trainer
 from tests.helpers.ray_nodes import RayCluster, free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
@@ -66,24 +65,16 @@ def launched(folder: Path, cluster: RayCluster, server: Server, *, outage: bool)
     """Train the sweep in a folder. Returns the seconds from the first epoch to the end."""
     folder.mkdir()
     (folder / "tiny.yaml").write_text(SWEEP)
-    log = folder / "launch.log"
-    own = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    words = command("launch", "tiny.yaml", "--address", cluster.address)
-    words += ["--set", f"tracking=http://127.0.0.1:{server.port}", "--set", f"name={folder.name}"]
-    with log.open("wb") as file:
-        process = subprocess.Popen(words, cwd=folder, env=own, stdout=file, stderr=file)
-    deadline = time.monotonic() + 300
-    while "epoch 1/4" not in log.read_text():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.1)
+    tracked = ["--set", f"tracking=http://127.0.0.1:{server.port}", "--set", f"name={folder.name}"]
+    launch = Launch(folder, "--address", cluster.address, *tracked)
+    launch.says("epoch 1/4", within=300)
     began = time.monotonic()
     if outage:
         time.sleep(15)
         server.kill()
         time.sleep(OUTAGE_S)
         server.start()
-    assert process.wait(timeout=1800) == 0, log.read_text()
+    launch.ends(within=1800)
     return time.monotonic() - began
 
 

@@ -40,9 +40,21 @@ def test_a_time_limit_is_read_as_slurm_reads_it(text: str, seconds: int | None) 
         ({"array_at_once": 2}, "array_at_once needs array"),
         ({"gpu_type": "a100"}, "gpu_type needs gpus_per_node"),
         ({"memory_per_node": "64GB"}, "memory_per_node must be a whole number with K, M, G or T, got '64GB'"),
-        ({"options": ("-C a100",)}, "options must each begin with --, got '-C a100'"),
+        ({"options": ("-C a100",)}, "options must each begin with -- and be plain text of one line, got '-C a100'"),
         ({"options": ("--signal=B:TERM@5",)}, "options may not hold --signal"),
         ({"options": ("--comment=a\n#SBATCH --uid=0",)}, "options must each begin with --"),
+        ({"options": ("--comment=x --array=0-3 --output=/elsewhere",)}, "options must hold one option each"),
+        ({"options": ("--comment 'a' b",)}, "options must hold one option each"),
+        ({"options": ("--comment='a",)}, "options must each begin with -- and be plain text of one line"),
+        (
+            {"options": ("--comment=a\r#SBATCH --uid=0",)},
+            "options must each begin with -- and be plain text of one line",
+        ),
+        ({"options": ("--comment=a\\ --array=0-3",)}, "options must each begin with -- and be plain text of one line"),
+        ({"options": ("--arr=0-2",)}, "options may not hold --arr, which may stand for --array"),
+        ({"options": ("--nod=3",)}, "options may not hold --nod, which may stand for --nodes"),
+        ({"options": ("--nod 3",)}, "options may not hold --nod"),
+        ({"options": ("--clusters=other",)}, "options may not hold --clusters"),
         ({"partition": "gpu\nrm"}, "partition must be one line"),
         ({"setup": ("a\nb",)}, "setup must be one line each"),
         ({"environment": {"HF_TOKEN": "x"}}, "environment must not hold secrets such as HF_TOKEN"),
@@ -70,6 +82,20 @@ def test_settings_of_slurm_are_refused_by_name(settings: dict, said: str) -> Non
         (KubernetesConfig, {"spot": True}, "spot needs spot_selector"),
         (KubernetesConfig, {"secrets": {"A": "value"}}, "secrets: A must refer to a secret as name/key"),
         (KubernetesConfig, {"tolerations": ("a b",)}, "tolerations: write key=value:effect"),
+        (KubernetesConfig, {"image": "a\nb"}, "image must be one line"),
+        (KubernetesConfig, {"gpu_resource": ""}, "gpu_resource must be a name such as nvidia.com/gpu, got ''"),
+        (KubernetesConfig, {"node_selector": {"bad key!": "x"}}, "node_selector: 'bad key!' is not a valid label key"),
+        (
+            KubernetesConfig,
+            {"node_selector": {"a/b": "x y"}},
+            "node_selector: 'x y' is not a valid value of the label a/b",
+        ),
+        (KubernetesConfig, {"spot_selector": {"": "x"}}, "spot_selector: '' is not a valid label key"),
+        (
+            KubernetesConfig,
+            {"environment": {"A": "x"}, "secrets": {"A": "s/k"}},
+            "secrets: A is given in environment too",
+        ),
         (KubernetesConfig, {"memory_per_worker": "lots"}, "memory_per_worker must be a quantity such as 32Gi"),
         (KubernetesConfig, {"grace_period": 5}, "grace_period must be at least 30 seconds"),
         (
@@ -87,6 +113,14 @@ def test_other_settings_are_refused_by_name(kind: type, settings: dict, said: st
     with pytest.raises(ConfigError) as refused:
         kind(**settings)
     assert said in str(refused.value)
+
+
+def test_other_options_of_sbatch_are_accepted() -> None:
+    given = ("--constraint=a100", "--constraint a100", "--comment='two words'", "--exclusive", "--mem-per-gpu=8G")
+    assert SlurmConfig(options=given).options == given
+    KubernetesConfig(
+        node_selector={"cloud.google.com/gke-spot": "true", "zone": ""}, gpus_per_worker=0, gpu_resource=""
+    )
 
 
 def test_a_taint_is_tolerated_as_kubectl_writes_it() -> None:

@@ -104,7 +104,7 @@ class ObjectStorage:
     def listed(self, folder: Path) -> dict[Path, Written]:
         start = self._start(folder)
         found = ((one.key.removeprefix(start), one.written) for one in self._bucket.list(start))
-        # Keys are free text; one with such parts is no file of a store, and as a path would lead elsewhere.
+        # A key can be any text. One with such parts is not a file of a store; used as a path, it would lead elsewhere.
         return {folder / name: written for name, written in found if not {"", ".", ".."} & set(name.split("/"))}
 
     def touch(self, path: Path) -> None:

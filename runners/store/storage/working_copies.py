@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from goal_core.atomic import StorageError
-from runners.store.processes import machine_identity
+from runners.store.processes import is_taken, machine_identity
 
 _START = "goal-sweep-work"
 SCRATCH = "GOAL_SWEEP_SCRATCH"
@@ -54,19 +54,9 @@ def _remove_abandoned(parent: Path) -> None:
     for path in parent.glob(f"{_START}-{_machine()}-*-*"):
         match = re.fullmatch(rf"{_START}-{_machine()}-(\d+)-[0-9a-f]+", path.name)
         with contextlib.suppress(OSError):
-            if match and path.stat().st_uid == os.getuid() and not _runs(int(match[1])):
+            if match and path.stat().st_uid == os.getuid() and not is_taken(int(match[1])):
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def _machine() -> str:
     return hashlib.sha256(machine_identity().encode()).hexdigest()[:8]
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

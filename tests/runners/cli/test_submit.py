@@ -9,38 +9,7 @@ import pytest
 
 from runners.cli.app import run
 from runners.execution.inputs import code_digest
-from tests.helpers.launches import SWEEP
-
-SBATCH = '#!/bin/sh\necho "sbatch $@" >> "$LOG"\ncat answer >&2 2>/dev/null && exit 1\necho 12\n'
-SQUEUE = '#!/bin/sh\necho "squeue $@" >> "$LOG"\ncat queue 2>/dev/null || true\n'
-SCANCEL = '#!/bin/sh\necho "scancel $@" >> "$LOG"\nrm -f queue\n'
-SCONTROL = '#!/bin/sh\necho "JobState=CANCELLED"\n'
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    folder = tmp_path / "here"
-    folder.mkdir()
-    (folder / "tiny.yaml").write_text(SWEEP.replace("EPOCHS", "2"))
-    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    monkeypatch.setenv("LOG", str(tmp_path / "log"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(folder)
-    (tmp_path / "log").touch()
-    return folder
-
-
-def asked(folder: Path) -> list[str]:
-    return [line.split()[0] for line in (folder.parent / "log").read_text().splitlines()]
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+from tests.helpers.cluster_cases import asked, everything
 
 
 def test_a_sweep_is_submitted_seen_cancelled_and_submitted_again(here: Path, capsys) -> None:
@@ -48,15 +17,16 @@ def test_a_sweep_is_submitted_seen_cancelled_and_submitted_again(here: Path, cap
     said = capsys.readouterr().out.splitlines()
     (record,) = (here / "goal-sweep-store" / "submissions").glob("*.json")
     assert said[0] == f"{record.stem}: submitted to slurm as job 12"
+    anywhere = f"{here / 'tiny.yaml'}", f"--store {here / 'goal-sweep-store'}"
     assert said[1:] == [
-        "  goal-sweep status tiny.yaml",
-        "  goal-sweep logs tiny.yaml --job --follow",
-        "  goal-sweep cancel tiny.yaml",
+        f"  goal-sweep status {' '.join(anywhere)}",
+        f"  goal-sweep logs {' --job --follow '.join(anywhere)}",
+        f"  goal-sweep cancel {' '.join(anywhere)}",
     ]
     content = json.loads(record.read_text())
     assert (content["sweep"], content["to"], content["job"], content["code"]) == ("tiny", "slurm", "12", code_digest())
 
-    (here / "queue").write_text("RUNNING|None|n1\n")
+    (here / "queue").write_text(f"RUNNING|None|n1|{record.stem}\n")
     before = everything(here)
     assert run(["status", "tiny.yaml"]) == 0
     assert f"{record.stem}: slurm job 12, submitted" in capsys.readouterr().out
@@ -74,10 +44,12 @@ def test_a_sweep_is_submitted_seen_cancelled_and_submitted_again(here: Path, cap
     assert run(["cancel", "tiny.yaml"]) == 0
     assert "is being cancelled; its running cells save" in capsys.readouterr().out
     assert asked(here)[-1] == "scancel"
+    assert json.loads(record.read_text())["cancelled"] > 0
     assert run(["cancel", "tiny.yaml"]) == 2
     assert "no job of tiny.yaml is in a queue or running" in capsys.readouterr().err
     assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
     assert len(list(record.parent.glob("*.json"))) == 2
+    assert json.loads(record.read_text())["ended"] == "cancelled"
 
 
 def test_an_edit_after_the_submission_does_not_reach_the_job(here: Path, capsys) -> None:
@@ -92,7 +64,8 @@ def test_an_edit_after_the_submission_does_not_reach_the_job(here: Path, capsys)
 def test_printing_changes_nothing_and_asks_nobody(here: Path, capsys) -> None:
     before = everything(here)
     assert run(["submit", "tiny.yaml", "--to", "slurm", "--print", "--array", "2"]) == 0
-    assert "#SBATCH --array=0-1" in capsys.readouterr().out
+    assert "#SBATCH --array=0-1" in (out := capsys.readouterr().out)
+    assert "\n# sweep.yaml\n" in out
     assert (everything(here), asked(here)) == (before, [])
 
 
@@ -102,7 +75,7 @@ def test_a_refusal_of_the_cluster_is_one_line_and_leaves_no_record(here: Path, c
     assert capsys.readouterr().err == (
         "error: cannot submit to Slurm: sbatch: error: invalid partition specified: gpu\n"
     )
-    assert not list((here / "goal-sweep-store" / "submissions").glob("*.json"))
+    assert not list((here / "goal-sweep-store" / "submissions").iterdir())
 
 
 def test_the_user_s_site_file_counts(here: Path, capsys) -> None:
@@ -133,6 +106,7 @@ def test_each_kind_has_an_example_that_can_be_used(kind: str, here: Path, capsys
         ("submit tiny.yaml --to ray --array 2", "--array is a form of Slurm jobs"),
         ("submit tiny.yaml --to ray", "cluster.ray.address is needed"),
         ("submit tiny.yaml --to kubernetes", "cluster.kubernetes.image is needed"),
+        ("submit tiny.yaml --to slurm --site .", "site file . is a folder"),
         ("submit tiny.yaml --to slurm --site nowhere.yaml", "site file nowhere.yaml does not exist"),
         ("submit tiny.yaml --to slurm --set cluster.slurm.nodes=0", "nodes must be at least 1, got 0"),
         ("submit tiny.yaml --to slurm --set resources.cpus=9", "a unit needs 9 CPUs"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goal_core.errors import ConfigError
-from runners.cluster.backend import ClusterError, Job
+from runners.cluster.backend import ClusterError, Completed, Job
 from runners.cluster.kubernetes import Kubernetes, stream_command
 from tests.helpers.cluster_cases import Commands, job, refusal, submission
 
@@ -37,6 +37,14 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     assert str(refused.value) == f"cannot submit to Kubernetes: {said}"
 
 
+def test_a_refused_job_leaves_no_sweep_file_in_the_cluster(tmp_path: Path) -> None:
+    half = Completed(status=1, out="configmap/tiny-0a1b2c-1 created\n", err="error: no matches for kind RayJob\n")
+    commands = Commands(kubectl=half)
+    with pytest.raises(ClusterError, match="no matches for kind RayJob"):
+        Kubernetes(commands).submit(made(tmp_path))
+    assert commands.given[-1][0] == f"{START} delete configmap tiny-0a1b2c-1 --ignore-not-found"
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
@@ -54,7 +62,7 @@ def test_the_state_is_that_of_the_rayjob(status: dict, expected: tuple, tmp_path
     commands = Commands(kubectl=json.dumps({"status": status}))
     state = Kubernetes(commands).state(submission("kubernetes", **PLACE), tmp_path)
     assert (state.phase, state.said, state.status) == expected
-    assert commands.given == [(f"{START} get rayjob tiny-0a1b2c-1 --output=json", "")]
+    assert commands.given == [(f"{START} get rayjob tiny-0a1b2c-1 --output=json --request-timeout=15s", "")]
 
 
 def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(tmp_path: Path) -> None:

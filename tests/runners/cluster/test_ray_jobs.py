@@ -62,7 +62,7 @@ def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Pa
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "soft.py").write_text("x = 1\n")
     sent = made(tmp_path, "ray.files=[plugins]", "ray.environment={GOAL_DATA: /data}", "ray.pip=[timm]")
-    assert RayJobs(lambda address: client).submit(sent) == sent.id
+    assert RayJobs(lambda *_: client).submit(sent) == sent.id
     assert {"sweep.yaml", "plugins/soft.py", "analysis/__init__.py", "runners/cli/__main__.py"} <= client.sent
     assert not [name for name in client.sent if "__pycache__" in name or name.startswith("tests")]
     assert client.code == code_digest()
@@ -83,13 +83,13 @@ def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Pa
 
 def test_installed_code_is_not_sent(tmp_path: Path) -> None:
     client = Client()
-    RayJobs(lambda address: client).submit(made(tmp_path, "ray.code=installed"))
+    RayJobs(lambda *_: client).submit(made(tmp_path, "ray.code=installed"))
     assert client.sent == {"sweep.yaml"}
 
 
 def test_what_is_printed_is_what_is_sent(tmp_path: Path) -> None:
     client, sent = Client(), made(tmp_path)
-    RayJobs(lambda address: client).submit(sent)
+    RayJobs(lambda *_: client).submit(sent)
     shown, _, sweep = RayJobs().render(sent).partition("\n# sweep.yaml\n")
     request = json.loads(shown)
     assert sweep == sent.sweep_text
@@ -111,16 +111,16 @@ def test_what_is_printed_is_what_is_sent(tmp_path: Path) -> None:
 )
 def test_the_state_is_that_of_the_job(status: str, code: int | None, expected: tuple, tmp_path: Path) -> None:
     info = SimpleNamespace(status=SimpleNamespace(value=status), message="waiting", driver_exit_code=code)
-    state = RayJobs(lambda address: Client(info)).state(submission("ray", address="http://head:8265"), tmp_path)
+    state = RayJobs(lambda *_: Client(info)).state(submission("ray", address="http://head:8265"), tmp_path)
     assert (state.phase, state.said, state.status) == expected
 
 
 def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(tmp_path: Path) -> None:
     asked = submission("ray", address="http://head:8265")
     gone = RuntimeError("Request failed with status code 404: job tiny does not exist")
-    assert RayJobs(lambda address: Client(gone)).state(asked, tmp_path).phase == "unknown"
+    assert RayJobs(lambda *_: Client(gone)).state(asked, tmp_path).phase == "unknown"
 
-    def refuse(address: str) -> Any:
+    def refuse(*_: str) -> Any:
         raise ConnectionError("Failed to connect to Ray at address: http://head:8265.\nTry again")
 
     with pytest.raises(ClusterError) as refused:
@@ -130,7 +130,7 @@ def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(tmp_path: Path) -> No
 
 def test_logs_and_cancellation(tmp_path: Path) -> None:
     client, asked = Client(), submission("ray", address="http://head:8265")
-    backend = RayJobs(lambda address: client)
+    backend = RayJobs(lambda *_: client)
     assert list(backend.logs(asked, tmp_path, follow=False)) == ["one", "two"]
     assert list(backend.logs(asked, tmp_path, follow=True)) == ["one", "two", "three"]
     backend.cancel(asked, tmp_path)
@@ -150,9 +150,3 @@ def test_a_job_that_could_not_run_is_refused(settings: tuple[str, ...], said: st
     RayJobs().check(made(tmp_path))
     with pytest.raises(ConfigError, match=said):
         RayJobs().check(made(tmp_path, *settings))
-
-
-def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    sent = made(tmp_path, "ray.token_file=/nowhere/token")
-    with pytest.raises(ClusterError, match="the token file /nowhere/token does not exist"):
-        RayJobs(lambda address: Client()).submit(sent)

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,8 +16,10 @@ import psutil
 import pytest
 
 from goal_core.errors import GoalError, UnfinishedError
-from runners.cluster import ray_node
-from runners.cluster.ray_node import RayNode, is_free, ports, run_head, start_command, wait_for_address
+from runners.cluster import arrival, ray_node, ray_ports, ray_process, ray_session
+from runners.cluster.ray_ports import is_free, ports
+from runners.cluster.ray_process import RayNode, start_command
+from runners.cluster.ray_session import run_head, wait_for_address
 
 RAY = """
 import signal, socket, subprocess, sys, time
@@ -34,9 +37,9 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def command(session: Path, folder: str, address: str | None, port: int) -> list[str]:
         return [sys.executable, "-c", RAY, str(port)]
 
-    monkeypatch.setattr(ray_node, "start_command", command)
-    monkeypatch.setattr(ray_node, "own_address", lambda: "127.0.0.1")
-    monkeypatch.setattr(ray_node, "_END_S", 3.0)
+    monkeypatch.setattr(ray_process, "start_command", command)
+    monkeypatch.setattr(ray_session, "own_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(ray_process, "_END_S", 3.0)
     monkeypatch.setattr(sys.modules[__name__], "_OTHERS", set(psutil.Process().children(recursive=True)))
     return tmp_path
 
@@ -76,16 +79,20 @@ def test_the_command_names_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_head_takes_a_free_port_and_ends_alone(session: Path) -> None:
+    def end_when_it_answers() -> None:
+        while not (session / "address").exists():
+            time.sleep(0.05)
+        node.ask_to_end()
+
     node = RayNode(session, "head.log")
-    with socket.create_server(("", next(ports(7)))):
-        taken = next(itertools.islice(ports(7), 1, None))
-        signal.signal(signal.SIGALRM, lambda *_: node.ask_to_end())
-        signal.setitimer(signal.ITIMER_REAL, 4.0)
+    job = next(job for job in itertools.count(7) if all(map(is_free, itertools.islice(ports(job), 2))))
+    first, taken = itertools.islice(ports(job), 2)
+    with socket.create_server(("", first)):
+        threading.Thread(target=end_when_it_answers, daemon=True).start()
         other = subprocess.Popen(["sleep", "60"])
         try:
-            assert run_head(node, session, "/tmp/x", 7) == 0
+            assert run_head(node, session, "/tmp/x", job) == 0
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             left = children()
             other.kill()
             other.wait()
@@ -93,6 +100,17 @@ def test_a_head_takes_a_free_port_and_ends_alone(session: Path) -> None:
     assert [process.pid for process in left] == [other.pid]
     token = session / "token"
     assert (len(token.read_text()), stat.S_IMODE(token.stat().st_mode)) == (64, 0o600)
+
+
+def test_ray_s_processes_are_given_the_path_of_the_token(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    show = "import os; print(os.environ['RAY_AUTH_MODE'], os.environ['RAY_AUTH_TOKEN_PATH'])"
+    monkeypatch.setattr(ray_process, "start_command", lambda *given: [sys.executable, "-c", show])
+    node = RayNode(session, "head.log")
+    node.start("/tmp/x")
+    node.wait()
+    assert (session / "head.log").read_text().split() == ["token", str(session / "token")]
 
 
 def test_ray_does_not_hear_the_signals_with_which_a_job_is_asked_to_save(session: Path) -> None:
@@ -114,8 +132,8 @@ def test_ray_does_not_hear_the_signals_with_which_a_job_is_asked_to_save(session
 
 def test_a_head_that_does_not_start_says_why_to_all_nodes(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = [sys.executable, "-c", "raise SystemExit('no space left on device')"]
-    monkeypatch.setattr(ray_node, "start_command", lambda *arguments: failing)
-    monkeypatch.setattr(ray_node, "_PORT_TRIES", 2)
+    monkeypatch.setattr(ray_process, "start_command", lambda *arguments: failing)
+    monkeypatch.setattr(ray_ports, "_PORT_TRIES", 2)
     assert run_head(RayNode(session, "head.log"), session, "/tmp/x", 7) == 75
     with pytest.raises(UnfinishedError, match="no space left on device"):
         wait_for_address(session)
@@ -140,3 +158,28 @@ def test_a_folder_of_another_user_is_refused(session: Path, monkeypatch: pytest.
             ray_node._own_folder(session, 7)
     finally:
         folder.rmdir()
+
+
+@pytest.mark.parametrize("part", ["head", "worker", "address"])
+def test_a_node_that_does_not_see_the_store_says_so_in_one_line(
+    part: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(arrival, "_SEE_S", 0.1)
+    monkeypatch.setattr(ray_node, "SAVING", ())
+    assert ray_node.main(["--session", "/not/here/run-1.abcdef", part]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {socket.gethostname()} does not see /not/here/run-1.abcdef; ")
+    assert said.count("\n") == 1
+    assert arrival.main(["/not/here"]) == 2
+    assert "does not see /not/here;" in capsys.readouterr().err
+    assert arrival.main(["/tmp"]) == 0
+
+
+def test_a_folder_that_appears_late_is_waited_for(tmp_path: Path) -> None:
+    threading.Timer(0.3, (tmp_path / "late").mkdir).start()
+    arrival.wait_for_folder(tmp_path / "late")
+
+
+def test_a_session_that_goes_away_ends_the_wait_for_its_head(tmp_path: Path) -> None:
+    with pytest.raises(UnfinishedError, match=r"no longer sees .*/gone: No such file or directory"):
+        wait_for_address(tmp_path / "gone")

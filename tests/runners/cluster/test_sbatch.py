@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,12 +83,17 @@ time.sleep(60)
 """
 
 
-def started(tmp_path: Path, status: int | None, restarts: int = 0) -> subprocess.Popen[str]:
+def started(
+    tmp_path: Path, status: int | None, restarts: int = 0, *, has_goal_sweep: bool = True
+) -> subprocess.Popen[str]:
     """The script of one node, run by bash, with a launch that ends with a status or waits for a signal."""
     package = tmp_path / "path" / "runners"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "cli.py").write_text(STATUS.format(status=status))
+    if has_goal_sweep:
+        (package / "cluster").mkdir()
+        (package / "cluster" / "arrival.py").touch()
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "scontrol").write_text('#!/bin/sh\necho "$@" >> "$TOLD"\n')
@@ -147,3 +153,10 @@ def test_a_launch_that_stops_at_once_does_not_go_round_in_circles(tmp_path: Path
     assert "stopped within a minute" in run.communicate()[0]
     assert run.returncode == 75
     assert not (tmp_path / "told").exists()
+
+
+def test_a_python_without_this_goal_sweep_is_no_failed_sweep(tmp_path: Path) -> None:
+    run = started(tmp_path, 0, has_goal_sweep=False)
+    assert f"n1 cannot run the sweep with {sys.executable}, as the lines above say" in run.communicate()[0]
+    assert run.returncode == 2
+    assert (tmp_path / "store/submissions/tiny-0a1b2c-1/status").read_text() == "2\n"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 
 from goal_core.errors import ConfigError
 from runners.cluster import slurm
-from runners.cluster.backend import ClusterError, Completed, NoAnswerError
+from runners.cluster.backend import ClusterError, NoAnswerError
+from runners.cluster.sbatch import render_sbatch
 from runners.cluster.slurm import Slurm
 from tests.helpers.cluster_cases import Commands, job, refusal, submission
 
@@ -17,20 +19,25 @@ def test_a_job_is_queued_with_its_files_beside_it(tmp_path: Path) -> None:
     made.folder.mkdir(parents=True)
     assert Slurm(commands).submit(made) == "12"
     assert commands.given == [(f"sbatch --parsable {made.folder}/job.sbatch", "")]
-    assert (made.folder / "job.sbatch").read_text() == Slurm().render(made)
+    assert (made.folder / "job.sbatch").read_text() == render_sbatch(made)
     assert (made.folder / "sweep.yaml").read_text() == made.sweep_text
 
 
-def test_an_array_is_followed_by_a_job_that_brings_mlflow_up_to_date(tmp_path: Path) -> None:
-    commands = Commands(**{"sbatch --parsable --dependency=afterany:12": "13\n", "sbatch": "12\n"})
+def test_an_array_begins_only_when_the_job_that_follows_it_is_queued_too(tmp_path: Path) -> None:
+    after = "sbatch --parsable --dependency=afterany:12"
+    commands = Commands(**{after: "13\n", "sbatch --parsable --hold": "12\n", "scontrol release": ""})
     made = job(tmp_path, "slurm.array=2", store=tmp_path / "store")
     made.folder.mkdir(parents=True)
     assert Slurm(commands).submit(made) == "12,13"
+    assert commands.given[-1][0] == "scontrol release 12"
     assert "-P -m runners.cli sync" in (made.folder / "close.sbatch").read_text()
-    alone = Commands(**{"sbatch --parsable --dependency=afterany:12": refusal("no"), "sbatch": "12\n", "scancel": ""})
-    with pytest.raises(ClusterError, match="cannot submit to Slurm: no"):
+    alone = Commands(**{after: refusal("no"), "sbatch --parsable --hold": "12\n", "scancel": ""})
+    with pytest.raises(ClusterError, match=r"cannot submit to Slurm: no$"):
         Slurm(alone).submit(made)
-    assert alone.given[-1][0] == "scancel 12"
+    assert alone.given[-1][0] == "scancel --name=tiny-0a1b2c-1 12"
+    held = Commands(**{after: refusal("no"), "sbatch --parsable --hold": "12\n"})
+    with pytest.raises(NoAnswerError, match="no; job 12 is held in the queue"):
+        Slurm(held).submit(made)
 
 
 def test_a_refusal_is_one_line(tmp_path: Path) -> None:
@@ -40,15 +47,18 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ClusterError) as refused:
         Slurm(Commands(sbatch=refusal(f"sbatch: warning: x\n{said}"))).submit(made)
     assert str(refused.value) == f"cannot submit to Slurm: {said}"
+    said = "sbatch: error: Invalid generic resource (gres) specification"
+    with pytest.raises(ClusterError, match=r"gpus_per_node: 0 asks for no GPU$"):
+        Slurm(Commands(sbatch=refusal(said))).submit(made)
 
 
 @pytest.mark.parametrize(
     ("queue", "phase", "said"),
     [
-        ("PENDING|Priority|\n", "pending", "pending (Priority)"),
-        ("RUNNING|None|n[1-2]\n", "running", "running on n[1-2]"),
+        ("PENDING|Priority||tiny-0a1b2c-1\n", "pending", "pending (Priority)"),
+        ("RUNNING|None|n[1-2]|tiny-0a1b2c-1\n", "running", "running on n[1-2]"),
         (
-            "RUNNING|None|n1\nRUNNING|None|n1\nPENDING|Dependency|\n",
+            "".join(f"{one}|tiny-0a1b2c-1\n" for one in ("RUNNING|None|n1", "RUNNING|None|n1", "PENDING|Dependency|")),
             "running",
             "2 running on n1, 1 pending (Dependency)",
         ),
@@ -62,12 +72,13 @@ def test_a_job_in_the_queue(queue: str, phase: str, said: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("answers", "files", "expected"),
     [
-        ({"scontrol": "JobId=7 JobState=COMPLETED Reason=None"}, {"status": "0\n"}, ("ended", "completed", 0)),
-        ({"scontrol": "JobId=7 JobState=CANCELLED"}, {}, ("ended", "cancelled", None)),
+        ({"squeue": "COMPLETED|None|n1|tiny-0a1b2c-1\n"}, {"status": "0\n"}, ("ended", "completed", 0)),
+        ({"squeue": "CANCELLED|None||tiny-0a1b2c-1\n"}, {}, ("ended", "cancelled", None)),
         ({"sacct": "TIMEOUT\n"}, {}, ("ended", "timeout", None)),
         ({}, {"status": "1\n"}, ("ended", "ended", 1)),
         ({}, {"status-0": "0\n", "status-1": "75\n"}, ("ended", "ended", 75)),
         ({}, {"status-0": "75\n", "status": "0\n"}, ("ended", "ended", 0)),
+        ({}, {"job.log": "begins\n"}, ("ended", "ended", None)),
         ({}, {}, ("unknown", "Slurm does not know it any more", None)),
     ],
 )
@@ -75,8 +86,35 @@ def test_a_job_that_has_left_the_queue(answers: dict, files: dict, expected: tup
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     gone = refusal("slurm_load_jobs error: Invalid job id specified")
-    state = Slurm(Commands(squeue=gone, **answers)).state(submission("slurm"), tmp_path)
+    state = Slurm(Commands(**answers, squeue=gone) if "squeue" not in answers else Commands(**answers)).state(
+        submission("slurm"), tmp_path
+    )
     assert (state.phase, state.said, state.status) == expected
+
+
+def test_another_job_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
+    commands = Commands(squeue="RUNNING|None|n1|my-other-work\n", scancel="")
+    state = Slurm(commands).state(submission("slurm"), tmp_path)
+    assert (state.phase, state.said) == ("unknown", "Slurm's job 7 is another one now (my-other-work)")
+    Slurm(commands).cancel(submission("slurm"), tmp_path)
+    assert commands.given[-1][0] == "scancel --name=tiny-0a1b2c-1 7"
+
+
+def test_a_job_of_another_cluster_is_not_asked_for_here(tmp_path: Path) -> None:
+    here = Commands(**{"scontrol show config": "x = 1\nClusterName             = south\n"}, squeue="", scancel="")
+    assert Slurm(here).place(job(tmp_path)) == {"array": "0", "cluster": "south"}
+    far = submission("slurm", cluster="north")
+    for ask in (Slurm(here).state, Slurm(here).cancel):
+        with pytest.raises(ClusterError, match=r"is a job of the Slurm cluster 'north', but this machine .* 'south'"):
+            ask(far, tmp_path)
+    assert {line.split()[0] for line, _ in here.given} == {"scontrol"}
+    once = Slurm(here)
+    here.given.clear()
+    for _ in range(3):
+        once.state(submission("slurm", cluster="south"), tmp_path)
+    assert sum(line.startswith("scontrol") for line, _ in here.given) == 1
+    Slurm(here).cancel(submission("slurm", cluster="south"), tmp_path)
+    assert here.given[-1][0].startswith("scancel")
 
 
 def test_a_controller_that_does_not_answer_is_no_ended_job(tmp_path: Path) -> None:
@@ -86,14 +124,17 @@ def test_a_controller_that_does_not_answer_is_no_ended_job(tmp_path: Path) -> No
 
 
 def test_a_job_whose_number_did_not_reach_the_record_is_found_by_its_name(tmp_path: Path) -> None:
-    lost = submission("slurm", job="")
-    queue = Commands(squeue="RUNNING|None|n1\n", scancel="")
+    lost = replace(submission("slurm", job=""), user="me")
+    queue = Commands(squeue="RUNNING|None|n1|tiny-0a1b2c-1\n", scancel="")
     assert Slurm(queue).state(lost, tmp_path).phase == "running"
     Slurm(queue).cancel(lost, tmp_path)
-    assert "--name=tiny-0a1b2c-1" in queue.given[0][0]
-    assert queue.given[1][0] == "scancel --name=tiny-0a1b2c-1"
+    assert "--name=tiny-0a1b2c-1 --user=me" in queue.given[0][0]
+    assert queue.given[1][0] == "scancel --name=tiny-0a1b2c-1 --user=me"
     state = Slurm(Commands(squeue="")).state(lost, tmp_path)
     assert (state.phase, state.said) == ("unknown", "Slurm has not taken it")
+    (tmp_path / "status").write_text("0\n")
+    state = Slurm(Commands(squeue="")).state(lost, tmp_path)
+    assert (state.phase, state.said, state.status) == ("ended", "ended", 0)
 
 
 def test_a_submission_that_may_have_been_taken_is_no_refusal(tmp_path: Path) -> None:
@@ -107,7 +148,7 @@ def test_a_submission_that_may_have_been_taken_is_no_refusal(tmp_path: Path) -> 
 def test_a_cancellation_reaches_the_array_and_the_job_after_it(tmp_path: Path) -> None:
     commands = Commands(scancel="")
     Slurm(commands).cancel(submission("slurm", job="12,13"), tmp_path)
-    assert commands.given == [("scancel 12 13", "")]
+    assert commands.given == [("scancel --name=tiny-0a1b2c-1 12 13", "")]
 
 
 def test_units_that_fit_no_node_are_refused(tmp_path: Path) -> None:
@@ -119,21 +160,82 @@ def test_units_that_fit_no_node_are_refused(tmp_path: Path) -> None:
             Slurm(Commands()).check(replace(made, config=config))
 
 
+class Clock:
+    """Time that passes only by sleeping; each second something may happen."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None:
+        self.now, self.steps = 0.0, iter(steps)
+        monkeypatch.setattr(slurm.time, "sleep", self.sleep)
+        monkeypatch.setattr(slurm.time, "monotonic", lambda: self.now)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        next(self.steps, lambda: None)()
+
+
 def test_the_log_is_followed_until_the_job_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "job.log"
     log.write_text("one\ntw")
-    monkeypatch.setattr(slurm, "_ASK_EVERY_S", 0.0)
-    steps = iter([lambda: log.write_text("one\ntwo\n"), lambda: log.write_text("one\ntwo\nthree"), lambda: None])
-    monkeypatch.setattr(slurm.time, "sleep", lambda seconds: next(steps)())
-    answers = iter(["RUNNING|None|n1\n", "", ""])
+    queue = Commands(squeue="RUNNING|None|n1|tiny-0a1b2c-1\n")
 
-    def run(command, text):
-        if command[0] == "squeue":
-            return Completed(status=0, out=next(answers), err="")
-        return Completed(status=0, out="JobState=COMPLETED", err="")
+    def end() -> None:
+        log.write_text("one\ntwo\nthree")
+        (tmp_path / "status").write_text("0\n")
 
-    assert list(Slurm(run).logs(submission("slurm"), tmp_path, follow=True)) == ["one", "two", "three"]
-    assert list(Slurm(run).logs(submission("slurm"), tmp_path, follow=False)) == ["one", "two", "three"]
+    def leave() -> None:
+        queue.answers["squeue"] = "COMPLETED|None|n1|tiny-0a1b2c-1\n"
+
+    clock = Clock(monkeypatch, lambda: log.write_text("one\ntwo\n"), lambda: None, end, lambda: None, leave)
+    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=True)) == ["one", "two", "three"]
+    assert clock.now == 5.0  # at the end of the job, not at the next regular question
+    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=False)) == ["one", "two", "three"]
+
+
+def test_the_log_of_a_job_that_waits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Commands(squeue="PENDING|Resources||tiny-0a1b2c-1\n")
+    waiting = "waiting: pending (Resources)"
+    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=False)) == [waiting]
+
+    def start() -> None:
+        queue.answers["squeue"] = "RUNNING|None|n1|tiny-0a1b2c-1\n"
+        (tmp_path / "job.log").write_text("one\n")
+
+    def end() -> None:
+        queue.answers["squeue"] = "COMPLETED|None|n1|tiny-0a1b2c-1\n"
+
+    Clock(monkeypatch, *[lambda: None] * 20, start, end)
+    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=True)) == [waiting, "one"]
+    (tmp_path / "job.log").unlink()
+    assert list(Slurm(queue).logs(submission("slurm"), tmp_path, follow=True)) == ["no output: completed"]
+
+
+def test_a_store_in_a_bucket_needs_its_variables_on_the_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in slurm._BUCKET_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    far = replace(job(tmp_path), store="s3://bucket/store")
+    Slurm(Commands()).check(far)  # the nodes may have credentials of their own
+    (note,) = Slurm(Commands()).notes(far)
+    assert note.startswith(f"the nodes must see {far.folder}, where the job's script and output lie; GOAL_SWEEP_CACHE")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://s3")
+    with pytest.raises(
+        ConfigError, match=r"would not get AWS_ENDPOINT_URL of this shell; name them in cluster\.slurm\.pass"
+    ):
+        Slurm(Commands()).check(far)
+    Slurm(Commands()).check(job(tmp_path))
+    for given in ("slurm.pass_environment=[AWS_ENDPOINT_URL]", "slurm.setup=['export AWS_ENDPOINT_URL=x']"):
+        Slurm(Commands()).check(replace(job(tmp_path, given), store="s3://bucket/store"))
+
+
+def test_gpus_that_nothing_would_use_are_named(tmp_path: Path) -> None:
+    made = job(tmp_path, "slurm.gpus_per_node=1")
+    (note,) = Slurm(Commands()).notes(made)
+    assert "its units train on the CPU" in note
+    assert list(Slurm(Commands()).notes(job(tmp_path))) == []
+
+
+def test_the_sweep_file_is_printed_with_the_script(tmp_path: Path) -> None:
+    made = job(tmp_path)
+    assert Slurm().render(made) == f"{render_sbatch(made)}\n# sweep.yaml\n{made.sweep_text}"
 
 
 def test_the_lines_of_an_array_name_their_jobs(tmp_path: Path) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -31,12 +29,11 @@ def a_head(monkeypatch: pytest.MonkeyPatch, answer: Head) -> list[str]:
     """A head process that answers a mode with what Ray says, or with nothing. Returns the modes it was asked in."""
     asked: list[str] = []
 
-    def run(command: list[str], *, env: dict[str, str], **options: object) -> SimpleNamespace:
-        asked.append(env[MODE])
-        said = answer(env[MODE])
-        return SimpleNamespace(returncode=bool(said), stderr=said)
+    def ask(address: str, mode: str) -> str:
+        asked.append(mode)
+        return answer(mode)
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(joining, "_ask", ask)
     monkeypatch.setattr(joining, "_connect", lambda host, port: None)
     return asked
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -47,14 +49,66 @@ def test_ids_are_names_that_kubernetes_accepts(name: str, tmp_path: Path) -> Non
 
 def test_a_refused_submission_leaves_no_record(tmp_path: Path) -> None:
     records = Submissions(tmp_path)
-    records.withdraw(records.begin("tiny", "slurm", "", {}))
-    assert records.all() == []
+    begun = records.begin("tiny", "slurm", "", {})
+    (records.files(begun.id) / "job.sbatch").touch()
+    records.withdraw(begun)
+    assert records.all() == list(records.folder.iterdir()) == []
+    records.files(begun.id).mkdir()  # left by a version that kept it
+    assert records.next_id("tiny") != begun.id
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"id": 3}', '{"id": "a-1", "place": []}'])
-def test_a_damaged_record_hides_no_other(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"id": 3}', '{"id": "a-1", "place": []}', '{"exit_status": "0"}'])
+def test_of_a_damaged_record_the_name_and_the_folder_tell(text: str, tmp_path: Path) -> None:
     records = Submissions(tmp_path)
-    kept = records.begin("tiny", "slurm", "", {})
-    (records.folder / "tiny-000000-7.json").write_text(text)
-    assert records.all() == [kept]
-    assert records.next_id("tiny").endswith("-8")
+    kept = records.begin("tiny_one", "slurm", "", {})
+    records.path("tiny-one-000000-7").write_text(text)
+    records.files("tiny-one-000000-7").mkdir()
+    (records.files("tiny-one-000000-7") / "job.sbatch").touch()
+    found, damaged = records.of("tiny_one")
+    assert (found, found.damaged) == (kept, False)
+    assert (damaged.id, damaged.sweep, damaged.to, damaged.damaged) == ("tiny-one-000000-7", "tiny_one", "slurm", True)
+    assert records.of("tiny") == records.of("tiny-two") == []
+    assert records.next_id("tiny_one").endswith("-8")
+    mended = records.ended(damaged, "completed", 0)
+    assert records.of("tiny_one")[-1] == mended == replace(damaged, ended="completed", exit_status=0, damaged=False)
+
+
+def test_one_byte_of_damage_shows(tmp_path: Path) -> None:
+    records = Submissions(tmp_path)
+    begun = records.begin("tiny", "slurm", "", {})
+    content = bytearray(records.path(begun.id).read_bytes())
+    content[content.index(b"slurm")] ^= 1
+    records.path(begun.id).write_bytes(content)
+    (damaged,) = records.of("tiny")
+    assert damaged.damaged
+
+
+def test_how_a_job_ended_is_kept(tmp_path: Path) -> None:
+    records = Submissions(tmp_path)
+    cancelled = records.cancelled(records.sent(records.begin("tiny", "ray", "", {}), "7"))
+    assert cancelled.cancelled > cancelled.submitted - 1
+    ended = records.ended(cancelled, "stopped", 75)
+    assert records.read(ended.id) == ended == replace(cancelled, ended="stopped", exit_status=75)
+
+
+def test_a_record_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    records = Submissions(tmp_path)
+    begun = records.begin("tiny", "slurm", "c0de", {"array": "0"})
+    content = json.loads(records.path(begun.id).read_text())
+    for name in ("cancelled", "ended", "exit_status", "checksum"):
+        del content[name]
+    records.path(begun.id).write_text(json.dumps(content))
+    assert records.of("tiny") == [begun]
+
+
+def test_of_two_submissions_at_once_the_first_counts(tmp_path: Path) -> None:
+    records = Submissions(tmp_path)
+    first, second, other = (records.begin(name, "slurm", "", {}) for name in ("tiny", "tiny", "other"))
+    assert (records.before(first), records.before(second), records.before(other)) == ([], [first], [])
+    assert records.is_being_sent(first, second)
+    assert not records.is_being_sent(records.sent(first, "7"), second)
+    late = records.path(second.id).stat().st_mtime + 600
+    os.utime(records.path(second.id), (late, late))
+    assert not records.is_being_sent(first, second)
+    records.withdraw(first)
+    assert not records.is_being_sent(first, second)

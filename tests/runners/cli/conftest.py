@@ -1,0 +1,40 @@
+"""A folder with a sweep, in a shell in which Slurm's programs only pretend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.launches import SWEEP
+
+SBATCH = '#!/bin/sh\necho "sbatch $@" >> "$LOG"\ncat answer >&2 2>/dev/null && exit 1\necho 12\n'
+SQUEUE = """#!/bin/sh
+echo "squeue $@" >> "$LOG"
+cat queue 2>/dev/null && exit
+if [ -f ended ]; then cat ended; else echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; fi
+"""
+SCANCEL = """#!/bin/sh
+echo "scancel $@" >> "$LOG"
+sed 's/^[A-Z]*/CANCELLED/' queue > ended
+rm -f queue
+"""
+SCONTROL = '#!/bin/sh\necho "ClusterName = here"\n'
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "tiny.yaml").write_text(SWEEP.replace("EPOCHS", "2"))
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(folder)
+    (tmp_path / "log").touch()
+    return folder

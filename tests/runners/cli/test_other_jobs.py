@@ -1,0 +1,198 @@
+"""Submissions that stand in the way of a new one: damaged, lost, gone with their cluster, or submitted at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+from pathlib import Path
+
+import pytest
+
+from runners.cli.app import run
+from runners.cluster import ray_client
+from runners.cluster.ray_jobs import RayJobs
+from runners.store.submissions import Submission, Submissions
+from tests.helpers.cluster_cases import asked, everything
+
+STORE = "goal-sweep-store"
+
+
+@pytest.fixture
+def records(here: Path) -> Submissions:
+    return Submissions(here / STORE)
+
+
+def sent(records: Submissions, to: str = "slurm", job: str = "12", **place: str) -> Submission:
+    begun = records.begin("tiny", to, "", place)
+    return records.sent(begun, job) if job else begun
+
+
+def queue(one: Submission, state: str = "RUNNING|None|n1", name: str = "") -> None:
+    Path("queue").write_text(f"{state}|{name or one.id}\n")
+
+
+def test_another_job_with_the_same_number_is_not_cancelled(here: Path, records: Submissions, capsys) -> None:
+    one = sent(records)
+    queue(one, name="my-other-work")
+    assert run(["status", "tiny.yaml", "--jobs"]) == 0
+    assert "Slurm's job 12 is another one now (my-other-work)" in capsys.readouterr().out
+    for words in (["cancel", "tiny.yaml"], ["cancel", "tiny.yaml", one.id]):
+        assert run(words) == 2
+    assert f"{one.id} is over: Slurm's job 12 is another one now" in capsys.readouterr().err
+    assert "scancel" not in asked(here)
+
+
+def dead_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_ray_cluster_that_is_gone_blocks_nothing_for_good(here: Path, records: Submissions, capsys) -> None:
+    one = sent(records, "ray", address=dead_address())
+    for words in (["submit", "tiny.yaml", "--to", "slurm"], ["cancel", "tiny.yaml"]):
+        assert run(words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: {one.id}")
+        assert "Failed to connect" in line
+        assert line.endswith(f"goal-sweep cancel tiny.yaml {one.id} --forget")
+    assert records.all() == [one]
+    assert run(["cancel", "tiny.yaml", one.id, "--forget"]) == 0
+    assert f"{one.id}: forgotten; Ray at" in capsys.readouterr().out
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
+
+
+@pytest.mark.parametrize("seen", ["cancelled", "ended"])
+def test_a_cancelled_job_does_not_block_when_its_cluster_is_gone(
+    seen: str,
+    here: Path,
+    records: Submissions,
+    monkeypatch,
+    capsys,
+) -> None:
+    one = sent(records, "ray", address=dead_address())
+    records.cancelled(one) if seen == "cancelled" else records.ended(one, "stopped")
+    if seen == "ended":
+        monkeypatch.setattr(RayJobs, "_client", lambda *_: pytest.fail("a job that is over is not asked for"))
+    assert run(["status", "tiny.yaml", "--jobs"]) == 0
+    assert ("cancelled; Ray at" if seen == "cancelled" else "stopped") in capsys.readouterr().out
+    assert run(["cancel", "tiny.yaml"]) == 2
+    assert capsys.readouterr().err == "error: no job of tiny.yaml is in a queue or running\n"
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
+    first, second = records.of("tiny")
+    assert first.ended == ("cancelled" if seen == "cancelled" else "stopped")
+    told = f"note: {one.id} was cancelled and counts as ended, because its cluster is gone: Ray at"
+    assert (told in capsys.readouterr().out) is (seen == "cancelled")
+    assert second.to == "slurm"
+
+
+def test_a_silent_dashboard_does_not_hang_a_submission_elsewhere(
+    here: Path,
+    records: Submissions,
+    monkeypatch,
+    capsys,
+) -> None:
+    monkeypatch.setattr(ray_client, "_GREETING_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = sent(records, "ray", address=f"http://127.0.0.1:{server.getsockname()[1]}")
+        assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 2
+        assert f"{one.id} may still run, but Ray at" in (said := capsys.readouterr().err)
+        assert "does not answer" in said
+        assert run(["status", "tiny.yaml", "--jobs"]) == 0
+        assert "does not answer" in capsys.readouterr().out
+
+
+def test_a_damaged_record_hides_no_living_job(here: Path, records: Submissions, capsys) -> None:
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
+    (one,) = records.of("tiny")
+    queue(one)
+    content = bytearray(records.path(one.id).read_bytes())
+    content[20] ^= 1
+    records.path(one.id).write_bytes(content)
+    before = everything(here)
+    capsys.readouterr()
+    assert run(["status", "tiny.yaml", "--jobs"]) == 0
+    assert f"running on n1 (its record {records.path(one.id)} is damaged)" in capsys.readouterr().out
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 2
+    assert f"(its record {records.path(one.id)} is damaged); goal-sweep cancel tiny.yaml {one.id} ends it" in (
+        capsys.readouterr().err
+    )
+    assert everything(here).keys() - {"queue"} == before.keys() - {"queue"}
+    assert run(["cancel", "tiny.yaml"]) == 0
+    assert f"{one.id}: slurm job is being cancelled; its running cells save" in capsys.readouterr().out
+    assert f"scancel --name={one.id}" in (here.parent / "log").read_text()
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
+
+
+def test_a_damaged_record_of_an_ended_job_is_left_out_on_demand(here: Path, records: Submissions, capsys) -> None:
+    one = sent(records)
+    records.path(one.id).write_text("{")
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 2
+    assert f"its record {records.path(one.id)} is damaged" in capsys.readouterr().err
+    assert run(["cancel", "tiny.yaml", "--forget"]) == 0
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
+
+
+def test_of_two_submits_at_once_one_is_refused(here: Path, records: Submissions, capsys) -> None:
+    first = sent(records, job="")  # another command is between its record and its sbatch
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 2
+    assert f"{first.id} is being submitted by {first.user} on {first.host}" in capsys.readouterr().err
+    assert (records.all(), "sbatch" in asked(here)) == ([first], False)
+    long_ago = records.path(first.id).stat().st_mtime - 600
+    os.utime(records.path(first.id), (long_ago, long_ago))
+    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
+    assert records.of("tiny")[0].ended == "Slurm has not taken it"
+
+
+def test_every_job_that_lives_is_shown(here: Path, records: Submissions, capsys) -> None:
+    first, second = sent(records), sent(records, job="13")
+    Path("queue").write_text("".join(f"RUNNING|None|n1|{one.id}\n" for one in (first, second)))
+    assert run(["status", "tiny.yaml", "--jobs"]) == 0
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [first.id, second.id]
+
+
+def test_a_job_that_is_over_is_not_said_to_be_cancelled(here: Path, records: Submissions, capsys) -> None:
+    one = sent(records)
+    Path("ended").write_text(f"COMPLETED|None|n1|{one.id}\n")
+    assert run(["cancel", "tiny.yaml", one.id]) == 2
+    assert capsys.readouterr().err == f"error: {one.id} is over: completed\n"
+    assert run(["cancel", "tiny.yaml", ""]) == 2
+    assert capsys.readouterr().err == f"error: no job '' of this sweep; known: {one.id}\n"
+    assert "scancel" not in asked(here)
+
+
+def test_a_job_that_only_waited_leaves_the_queue(here: Path, records: Submissions, capsys) -> None:
+    queue(one := sent(records), "PENDING|Priority|")
+    assert run(["cancel", "tiny.yaml", one.id, "--forget"]) == 2
+    assert "pending (Priority); without --forget, cancel ends it" in capsys.readouterr().err
+    assert run(["cancel", "tiny.yaml", one.id]) == 0
+    assert capsys.readouterr().out == f"{one.id}: slurm job 12 leaves the queue\n"
+
+
+def test_an_exact_id_means_one_job(here: Path, records: Submissions, capsys) -> None:
+    ones = [sent(records, job=str(number)) for number in range(1, 11)]
+    Path("queue").write_text("".join(f"RUNNING|None|n1|{one.id}\n" for one in ones))
+    assert run(["cancel", "tiny.yaml", ones[0].id]) == 0
+    assert capsys.readouterr().out.count("is being cancelled") == 1
+
+
+def test_where_nothing_was_submitted_the_store_is_named(here: Path, monkeypatch, capsys) -> None:
+    elsewhere = here.parent / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert run(["status", str(here / "tiny.yaml"), "--jobs"]) == 0
+    assert capsys.readouterr().out == f"nothing was submitted from the store {elsewhere / STORE}\n"
+
+
+def test_the_commands_that_are_shown_work_in_any_folder(here: Path, monkeypatch, capsys) -> None:
+    assert run(["submit", "tiny.yaml", "--to", "slurm", "--store", "mine", "--set", "seeds=[4]"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if " status " in line)
+    monkeypatch.chdir(here.parent)
+    assert run([*shlex.split(line)[1:], "--jobs", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1
+
+
+def test_gpus_that_the_sweep_does_not_use_are_named_on_submission(here: Path, capsys) -> None:
+    assert run(["submit", "tiny.yaml", "--to", "slurm", "--set", "cluster.slurm.gpus_per_node=1"]) == 0
+    assert "note: the job asks for GPUs" in capsys.readouterr().out

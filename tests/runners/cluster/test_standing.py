@@ -1,0 +1,87 @@
+"""Whether a job may begin beside what was submitted before, with a cluster that only pretends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runners.cluster import standing
+from runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError
+from runners.cluster.standing import send
+from runners.cluster.submission import SubmissionError
+from runners.store.submissions import Submission, Submissions
+from tests.helpers.cluster_cases import job
+
+
+class Cluster:
+    """Takes jobs after a moment, and knows those that it has taken."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.taken: list[str] = []
+        self.refusal = refusal
+
+    def place(self, sent: Job) -> dict[str, str]:
+        return {}
+
+    def submit(self, sent: Job) -> str:
+        time.sleep(0.1)
+        (sent.folder / "job.sbatch").touch()
+        if self.refusal:
+            raise self.refusal
+        self.taken.append(sent.id)
+        return str(len(self.taken))
+
+    def state(self, submission: Submission, folder: Path) -> JobState:
+        if submission.id in self.taken:
+            return JobState(phase="running", said="running")
+        return JobState(phase="unknown", said="not taken")
+
+
+@pytest.fixture
+def sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluster], Submission]:
+    """Sends a job of one and the same sweep to a cluster."""
+    draft = job(tmp_path, store=tmp_path / "store")
+
+    def make(submission_id: str) -> Job:
+        return replace(draft, id=submission_id, folder=Submissions(tmp_path / "store").files(submission_id))
+
+    def act(cluster: Cluster) -> Submission:
+        monkeypatch.setattr(standing, "backend_of", lambda kind: cluster)
+        return send(draft, make, cluster, "slurm", Submissions(tmp_path / "store"), "goal-sweep cancel tiny", print)
+
+    return act
+
+
+def test_of_many_submits_at_once_one_is_accepted(sending: Callable[[Cluster], Submission], tmp_path: Path) -> None:
+    cluster, start = Cluster(), threading.Barrier(8)
+
+    def submit(number: int) -> str:
+        start.wait()
+        try:
+            return sending(cluster).id
+        except SubmissionError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(submit, range(8)))
+    assert len(cluster.taken) == 1
+    assert sum(one in cluster.taken for one in told) == 1
+    assert sum("is being submitted by" in one or "still in the queue or running" in one for one in told) == 7
+    (kept,) = Submissions(tmp_path / "store").all()
+    assert (kept.id, kept.job) == (cluster.taken[0], "1")
+    assert {path.stem for path in Submissions(tmp_path / "store").folder.iterdir()} == {kept.id}
+
+
+@pytest.mark.parametrize(("refusal", "is_kept"), [(ClusterError("no"), False), (NoAnswerError("late"), True)])
+def test_a_refused_job_leaves_nothing_and_one_that_may_be_taken_its_record(
+    refusal: Exception, is_kept: bool, sending: Callable[[Cluster], Submission], tmp_path: Path
+) -> None:
+    with pytest.raises(type(refusal)):
+        sending(Cluster(refusal))
+    assert any((tmp_path / "store" / "submissions").iterdir()) is is_kept
