@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -42,7 +43,13 @@ class Server:
         words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
         words += ["--backend-store-uri", "sqlite:///mlflow.db", "--artifacts-destination", "artifacts", "--workers=1"]
         with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(words, cwd=self.folder, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                ["nice", "-n", "19", *words],  # its start takes none of the cores, as if it had a machine of its own
+                cwd=self.folder,
+                env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+                stdout=log,
+                stderr=log,
+            )
         deadline = time.monotonic() + 120
         while not self.answers():
             assert time.monotonic() < deadline, (self.folder / "server.log").read_text()
