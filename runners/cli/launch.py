@@ -18,7 +18,7 @@ from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Ur
 from runners.cli.plan import show_plan
 
 if TYPE_CHECKING:
-    from runners.launch.launcher import LaunchOutcome
+    from runners.launch.launch import LaunchOutcome
     from runners.launch.opened_sweep import OpenedSweep
     from runners.launch.plan import LaunchOptions
     from runners.launch.stopping import StopSignals
@@ -125,7 +125,7 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
         from runners.cli.noise import judge
         from runners.execution.inputs import check_code
         from runners.execution.ray_session import RayLostError, restart_command
-        from runners.launch.launcher import launch_sweep
+        from runners.launch.launch import launch_sweep
 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open()

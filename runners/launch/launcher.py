@@ -1,39 +1,29 @@
-"""`goal-sweep launch`: train what a sweep lacks, and leave the store and MLflow complete.
-
-The store decides what is missing, and Ray Tune runs it. Only this process writes MLflow, from what the store holds.
-A launch that was killed at any point continues when it is started again.
-"""
+"""Carries out a launch: starts its units, and notes in the store, the view and MLflow what becomes of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
-
-from rich.console import Console
 
 from goal_core.atomic import DamagedError
 from goal_core.errors import UnfinishedError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.capacity import Resources
-from runners.execution.joining import reach
 from runners.execution.ray_session import RayLostError
 from runners.execution.ray_tune import RayUnits
 from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
 from runners.execution.worker import UnitJob
 from runners.launch.devices import of_machines
-from runners.launch.estimate import sweep_prices
-from runners.launch.live import Judge, LiveView, overview
+from runners.launch.ending import exit_status, finish
+from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.prices import Prices
-from runners.launch.progress import SweepProgress
-from runners.launch.sharing import Others, Untracked, start_waiting
-from runners.launch.squares import signs_of
-from runners.launch.stopping import STOPPED, StopSignals, WindDown
+from runners.launch.sharing import Others, Untracked
+from runners.launch.stopping import StopSignals, WindDown
 from runners.launch.supply import Supply
 from runners.store import end_attempt
 from runners.tracking.sync import SweepTracking
@@ -41,83 +31,8 @@ from sweeps import Training
 
 MAX_DAMAGES = 3
 """Times that a launch trains a training again because a file of it was damaged."""
-DONE, SOME_FAILED = 0, 1
-CATCH_UP_S, HURRY_S = 60.0, 5.0
-"""Seconds that tracking may take to catch up at the end of a launch, and of one that has to end soon."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchOutcome:
-    """How a launch ended."""
-
-    status: int
-    """Exit status: 0 when all that was asked for is done, 1 when cells failed, 75 or 130 when a signal stopped it."""
-    progress: SweepProgress
-    found_nothing_to_do: bool
-    """Whether no training was left to do when the launch began."""
-    stopped: bool = False
-    """Whether a signal stopped it."""
-    is_tracked: bool = True
-    """Whether tracking is up to date with the store."""
-
-
-def launch_sweep(
-    sweep: OpenedSweep,
-    options: LaunchOptions,
-    console: Console,
-    command: Callable[..., str],
-    signals: StopSignals | None = None,
-    judge: Judge | None = None,
-) -> LaunchOutcome:
-    """Train what a sweep lacks.
-
-    Args:
-        sweep: the sweep.
-        options: the options of this launch.
-        console: where to show progress.
-        command: writes another command on the same sweep, from the verb and its arguments.
-        signals: handles the signals that stop the launch; it must be entered already.
-        judge: the rule for "within noise", for the grids at the end.
-
-    Raises:
-        RayLostError: Ray has no machine left. Finished epochs are kept, and a new launch continues from them.
-        GoalError: nothing can be trained; the message says why.
-    """
-    plan, signals = LaunchPlan(sweep, options), signals or StopSignals()
-    view = LiveView(plan.progress, sweep.config.name, console, command, judge)
-    todo = plan.startable(sweep.trainings, ahead=True)
-    if todo:
-        sweep.check_trainable()
-        if options.address:
-            reach(options.address)
-        if unlike := sweep.unlike_published():
-            view.note(f"warning: {unlike}")
-    sweep.store.prepare()
-
-    def warn(line: str) -> None:
-        if todo:  # or else the end of the launch says it, in one line
-            view.note(f"tracking: {line}")
-
-    alone = options.share is None
-    with SweepTracking(sweep, sweep.store, live=bool(todo), warn=warn) if alone else Untracked() as tracking:
-        if todo:
-            with sweep.store.heartbeat(sweep.config.name, shares=not alone) as heartbeat:
-                start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
-                tracking.tell_of_edits(todo, view.note)
-                tracking.sync_all()
-                prices = sweep_prices(sweep)
-                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices).run()
-        else:
-            # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
-            _finish(view, tracking, patient=False)
-            status = _exit_status(plan, options)
-    return LaunchOutcome(
-        status=status,
-        progress=plan.progress,
-        found_nothing_to_do=not todo,
-        stopped=signals.received is not None,
-        is_tracked=not tracking.trouble,
-    )
+HURRY_S = 5.0
+"""Seconds that tracking may take to catch up at the end of a launch that has to end soon."""
 
 
 class Launcher:
@@ -188,17 +103,17 @@ class Launcher:
         if self._failed_fast:
             self._end_running("another training failed (--fail-fast)")
             self._view.note("stopped at the first failure (--fail-fast)")
-        _finish(self._view, self._tracking)
+        finish(self._view, self._tracking)
         if self._others is not None:
             self._view.note(self._others.left_to_them)
-        return _exit_status(self._plan, self._options)
+        return exit_status(self._plan, self._options)
 
     def _stopped(self) -> int:
         self._tracking.limit(HURRY_S)
         self._end_running(self._signals.cause)
         again = "the same command without --force" if self._options.force else "the same command"
         self._view.note(f"{self._signals.cause}: {again} continues from the saved states")
-        _finish(self._view, self._tracking, patient=False)
+        finish(self._view, self._tracking, patient=False)
         return self._signals.status
 
     def _write_cells(self) -> None:
@@ -359,23 +274,3 @@ class Launcher:
                 with suppress(OSError, DamagedError):  # the next launch finds that the attempt was cut off
                     end_attempt(folder, self._launch_id, "interrupted", reason, charged=False)
                 self._progress.waiting(training)
-
-
-def _finish(view: LiveView, tracking: SweepTracking | Untracked, *, patient: bool = True) -> None:
-    """Bring tracking up to date, and show the state of the sweep."""
-    tracking.sync_all(wait=CATCH_UP_S, patient=patient)
-    if tracking.trouble:
-        # It had its time.
-        tracking.limit(0)
-        view.note(f"tracking: {tracking.trouble} ({view.command('sync', with_tracking=True)} brings it up to date)")
-    view.console.print(overview(view.progress, view.name, signs_of(view.console), view.judge))
-
-
-def _exit_status(plan: LaunchPlan, options: LaunchOptions) -> int:
-    counts = plan.progress.counts()
-    if counts["failed"]:
-        return SOME_FAILED
-    if options.share is not None:  # it ends when others hold what is left
-        return DONE
-    # --only-failed leaves the others waiting.
-    return STOPPED if counts["waiting"] and options.failed != "only" else DONE

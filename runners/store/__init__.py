@@ -5,6 +5,7 @@
 
 from goal_core.checkpoints import BEST
 from runners.store.attempts import Attempt, AttemptFolder, Outcome, charged_failures, was_cut_off
+from runners.store.endings import end_attempt, forgive
 from runners.store.heartbeat import Heartbeat, LeaseHeldError
 from runners.store.lease import LeaseLostError
 from runners.store.result_content import METRICS, RESULT
@@ -12,7 +13,7 @@ from runners.store.status import State, TrainingStatus
 from runners.store.storage import PATIENCE_S, local_root
 from runners.store.store import Store
 from runners.store.training_files import LOG
-from runners.store.training_folder import AlreadyDoneError, TrainingFolder, end_attempt, forgive
+from runners.store.training_folder import AlreadyDoneError, TrainingFolder
 from runners.store.versions import digest
 
 __all__ = [

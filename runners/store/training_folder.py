@@ -6,7 +6,6 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from goal_core import atomic
 from goal_core.atomic import DamagedError, StorageError
 from goal_core.errors import GoalError
 from goal_core.sealed_json import json_bytes
-from runners.store.attempts import AttemptFolder, Outcome, was_cut_off
+from runners.store.attempts import AttemptFolder, Outcome
 from runners.store.heartbeat import DriverRecords
 from runners.store.imported import remove_mark
 from runners.store.lease import Lease, LeaseLostError, acquire
@@ -331,61 +330,6 @@ class TrainingFolder(TrainingFiles):
                 )
             )
         self._lease = None
-
-
-def end_attempt(
-    folder: TrainingFolder,
-    launch_id: str,
-    outcome: Outcome,
-    reason: str,
-    *,
-    charged: bool,
-    died: bool = False,
-    out_of_memory: bool = False,
-) -> bool:
-    """Record how the newest attempt ended, on behalf of its process.
-
-    The driver, or the worker that continues, calls this after a worker died, because the worker cannot.
-
-    Args:
-        folder: the training's folder.
-        launch_id: the driver's launch; attempts of other launches are not changed.
-        outcome: `failed`, `interrupted` or `lost`.
-        reason: one line; the reason that the attempt has already, as after a hang, is kept.
-        charged: whether it counts against `max_attempts`.
-        died: whether its process died or hung.
-        out_of_memory: whether a batch did not fit into memory, and fewer pairs at a time may.
-
-    Returns:
-        Whether an attempt of that launch was ended that was running or cut off.
-    """
-    record = folder.attempts.newest()
-    if record is None or record.launch_id != launch_id or not was_cut_off(record):
-        return False
-    ending = record.ending(
-        outcome,
-        ended=time.time(),
-        reason=record.reason or reason,
-        charged=charged,
-        died=died,
-        progressed=folder.progressed(record.n),
-        out_of_memory=out_of_memory,
-    )
-    folder.attempts.update(ending)
-    return True
-
-
-def forgive(folder: TrainingFolder, launch_id: str, node: str) -> None:
-    """Stop charging a training for its attempts on a machine that turned out to be at fault.
-
-    Args:
-        folder: the training's folder.
-        launch_id: the driver's launch; attempts of other launches are not changed.
-        node: Ray's id of the machine.
-    """
-    for record in folder.attempts.all():
-        if record.launch_id == launch_id and record.node == node and record.charged:
-            folder.attempts.update(replace(record, charged=False))
 
 
 def _write(path: Path, data: bytes) -> None:

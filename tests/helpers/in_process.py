@@ -18,7 +18,7 @@ from goal_core.checkpoints import BEST, read_checkpoint
 from runners.execution.capacity import Machine
 from runners.execution.worker import UnitJob, run_unit
 from runners.launch import launcher
-from runners.launch.launcher import LaunchOutcome, launch_sweep
+from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.opened_sweep import OpenedSweep, open_sweep
 from runners.launch.plan import LaunchOptions
 from runners.store import digest

@@ -17,7 +17,7 @@ from goal_core import atomic
 from goal_core.data import Dataset, open_dataset
 from goal_core.objectives import triplet_weights
 from runners.execution import inputs
-from runners.launch.launcher import LaunchOutcome
+from runners.launch.launch import LaunchOutcome
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions
 from tests.helpers.in_process import launch, results, sweep_in

@@ -14,7 +14,8 @@ from goal_core.errors import GoalError
 from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.unit_listener import UnitListener
 from runners.execution.worker import UnitJob
-from runners.launch.launcher import Launcher, LaunchOutcome, launch_sweep
+from runners.launch.launch import LaunchOutcome, launch_sweep
+from runners.launch.launcher import Launcher
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
@@ -143,7 +144,7 @@ def test_force_moves_nothing_before_ray_and_tracking_are_ready(tmp_path: Path, m
     sweep = opened_in(tmp_path / "store")
     finish(sweep, sweep.trainings)
     monkeypatch.setattr(OpenedSweep, "check_trainable", lambda self: None)
-    monkeypatch.setattr("runners.launch.launcher.sweep_prices", lambda sweep: None)
+    monkeypatch.setattr("runners.launch.launch.sweep_prices", lambda sweep: None)
 
     class NoRay(NoTracking):
         def __init__(self, *arguments: object, **options: object) -> None:

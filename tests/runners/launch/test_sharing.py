@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from runners.launch import launcher, sharing
-from runners.launch.launcher import launch_sweep
+from runners.launch.launch import launch_sweep
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions
 from runners.launch.sharing import turned

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from goal_core.atomic import DamagedError, StorageError
+from runners.store import AlreadyDoneError, end_attempt
 from runners.store.lease import LeaseLostError
-from runners.store.training_folder import AlreadyDoneError, end_attempt
 from tests.helpers.store_cases import named, record, result, train, write_weights
 
 TRAINING = named("c" * 16)

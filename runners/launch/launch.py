@@ -1,0 +1,98 @@
+"""`goal-sweep launch`: train what a sweep lacks, and leave the store and MLflow complete.
+
+The store decides what is missing, and Ray Tune runs it. Only this process writes MLflow, from what the store holds.
+A launch that was killed at any point continues when it is started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from runners.execution.joining import reach
+from runners.launch.ending import exit_status, finish
+from runners.launch.estimate import sweep_prices
+from runners.launch.launcher import Launcher
+from runners.launch.live import Judge, LiveView
+from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.plan import LaunchOptions, LaunchPlan
+from runners.launch.progress import SweepProgress
+from runners.launch.sharing import Untracked, start_waiting
+from runners.launch.stopping import StopSignals
+from runners.tracking.sync import SweepTracking
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOutcome:
+    """How a launch ended."""
+
+    status: int
+    """Exit status: 0 when all that was asked for is done, 1 when cells failed, 75 or 130 when a signal stopped it."""
+    progress: SweepProgress
+    found_nothing_to_do: bool
+    """Whether no training was left to do when the launch began."""
+    stopped: bool = False
+    """Whether a signal stopped it."""
+    is_tracked: bool = True
+    """Whether tracking is up to date with the store."""
+
+
+def launch_sweep(
+    sweep: OpenedSweep,
+    options: LaunchOptions,
+    console: Console,
+    command: Callable[..., str],
+    signals: StopSignals | None = None,
+    judge: Judge | None = None,
+) -> LaunchOutcome:
+    """Train what a sweep lacks.
+
+    Args:
+        sweep: the sweep.
+        options: the options of this launch.
+        console: where to show progress.
+        command: writes another command on the same sweep, from the verb and its arguments.
+        signals: handles the signals that stop the launch; it must be entered already.
+        judge: the rule for "within noise", for the grids at the end.
+
+    Raises:
+        RayLostError: Ray has no machine left. Finished epochs are kept, and a new launch continues from them.
+        GoalError: nothing can be trained; the message says why.
+    """
+    plan, signals = LaunchPlan(sweep, options), signals or StopSignals()
+    view = LiveView(plan.progress, sweep.config.name, console, command, judge)
+    todo = plan.startable(sweep.trainings, ahead=True)
+    if todo:
+        sweep.check_trainable()
+        if options.address:
+            reach(options.address)
+        if unlike := sweep.unlike_published():
+            view.note(f"warning: {unlike}")
+    sweep.store.prepare()
+
+    def warn(line: str) -> None:
+        if todo:  # or else the end of the launch says it, in one line
+            view.note(f"tracking: {line}")
+
+    alone = options.share is None
+    with SweepTracking(sweep, sweep.store, live=bool(todo), warn=warn) if alone else Untracked() as tracking:
+        if todo:
+            with sweep.store.heartbeat(sweep.config.name, shares=not alone) as heartbeat:
+                start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
+                tracking.tell_of_edits(todo, view.note)
+                tracking.sync_all()
+                prices = sweep_prices(sweep)
+                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices).run()
+        else:
+            # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
+            finish(view, tracking, patient=False)
+            status = exit_status(plan, options)
+    return LaunchOutcome(
+        status=status,
+        progress=plan.progress,
+        found_nothing_to_do=not todo,
+        stopped=signals.received is not None,
+        is_tracked=not tracking.trouble,
+    )

@@ -1,0 +1,163 @@
+"""The settings of a Slurm job."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from sweeps.checks import refuse
+from sweeps.clusters.checks import STRICT, below, check_environment, one_line
+
+_TIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d))?")
+_MEMORY = re.compile(r"\d+[KMGT]?")
+_OPTION = re.compile(r"(--[a-z][a-z-]*)(?:=.*)?", re.DOTALL)
+_OURS = (
+    *("--job-name", "--nodes", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-node", "--mem", "--time"),
+    *("--partition", "--account", "--qos", "--array", "--output", "--error", "--open-mode", "--signal", "--requeue"),
+    *("--no-requeue", "--export", "--export-file", "--chdir", "--dependency", "--parsable", "--hold", "--wait"),
+    *("--clusters", "--wrap", "--test-only"),
+)
+_MIN_RUN_S = 120
+"""Seconds before the signal that a job needs at least, or it would be requeued before it has trained anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerConfig:
+    """A container image in which a Slurm job runs."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    runtime: Literal["apptainer", "enroot"] = "apptainer"
+    image: str
+    """A file, or what the runtime accepts in its place."""
+    mounts: tuple[str, ...] = ()
+    """Folders of the node that the container sees: `/path` or `/path:/path/inside`. The store must be among them."""
+    options: tuple[str, ...] = ()
+    """Further options of `apptainer exec` or `enroot start`."""
+
+    def __post_init__(self) -> None:
+        """Check that there is an image and that mounts are absolute."""
+        problems = [] if self.image else ["image must not be empty"]
+        problems += [f"mounts must be absolute, got {one!r}" for one in self.mounts if not one.startswith("/")]
+        refuse(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmConfig:
+    """A job of a Slurm cluster whose nodes share the folder of the store with the machine that submits."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    IN_SWEEP: ClassVar[frozenset[str]] = frozenset(
+        (
+            *("nodes", "gpus_per_node", "gpu_type", "cpus_per_node", "memory_per_node", "time", "save_before"),
+            *("max_requeues", "partition", "account", "qos", "array", "array_at_once"),
+        )
+    )
+    """Settings that a sweep file may hold, as in each kind: they decide how much is asked for, not what runs."""
+
+    nodes: int = 1
+    """Nodes of the job. More than one are joined by Ray."""
+    gpus_per_node: int = 0
+    """GPUs of each node; 0 trains on the CPU."""
+    gpu_type: str = ""
+    """As the site names it, such as `a100`; empty takes any."""
+    cpus_per_node: int = 1
+    """CPU cores of each node."""
+    memory_per_node: str = ""
+    """Such as `64G`; empty takes the partition's default."""
+    time: str = ""
+    """Time limit of one run, `hours:minutes:seconds` or `days-hours:minutes`; empty takes the partition's default."""
+    save_before: int = 120
+    """Seconds before the time limit at which every training saves and the job goes back to the queue."""
+    max_requeues: int = 200
+    """How often the job may go back to the queue before it gives up."""
+    partition: str = ""
+    """Empty takes the site's default, as for `account` and `qos`."""
+    account: str = ""
+    qos: str = ""
+    options: tuple[str, ...] = ()
+    """Further options of `sbatch`, such as `--constraint=a100`."""
+    array: int = 0
+    """Number of independent jobs that share the store, each on one node and without Ray between them; 0 is one job."""
+    array_at_once: int = 0
+    """How many jobs of an array run at the same time; 0 sets no limit."""
+    modules: tuple[str, ...] = ()
+    """Environment modules to load."""
+    setup: tuple[str, ...] = ()
+    """Lines of shell that prepare each node, such as the activation of an environment."""
+    python: str = ""
+    """Python that has goal-sweep; empty takes the one that submits, or `python3` in a container."""
+    container: ContainerConfig | None = None
+    """An image to run in; none runs on the node itself."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the job, written into its script. No secrets."""
+    pass_environment: tuple[str, ...] = ()
+    """Names of variables that the job takes from the submitting shell. Slurm keeps their values, no file does."""
+
+    def __post_init__(self) -> None:
+        """Check each setting, and those that depend on each other."""
+        problems = [
+            f"{name} must be at least 1, got {getattr(self, name)}" for name in below(self, 1, "nodes", "cpus_per_node")
+        ]
+        problems += [
+            f"{name} must not be negative, got {getattr(self, name)}"
+            for name in below(self, 0, "gpus_per_node", "array", "array_at_once", "max_requeues")
+        ]
+        if self.save_before < 30:
+            problems.append(f"save_before must be at least 30 seconds, got {self.save_before}")
+        if self.gpu_type and not self.gpus_per_node:
+            problems.append("gpu_type needs gpus_per_node")
+        if self.memory_per_node and not _MEMORY.fullmatch(self.memory_per_node):
+            problems.append(f"memory_per_node must be a whole number with K, M, G or T, got {self.memory_per_node!r}")
+        problems += self._time_problems()
+        if self.array and self.nodes > 1:
+            problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
+        if self.array_at_once and not self.array:
+            problems.append("array_at_once needs array")
+        problems += [problem for option in self.options for problem in _option_problems(option)]
+        problems += one_line(self, "gpu_type", "partition", "account", "qos", "python", "modules", "setup")
+        problems += check_environment(self.environment, self.pass_environment)
+        refuse(problems)
+
+    @property
+    def seconds(self) -> int | None:
+        """The time limit in seconds; None where the partition's default holds."""
+        match = _TIME.fullmatch(self.time)
+        if match is None or (match[1] is None and match[4] is None):  # Slurm reads 90:00 as minutes and seconds
+            return None
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+    def _time_problems(self) -> list[str]:
+        if not self.time:
+            return []
+        if self.seconds is None:
+            return [f"time must be written as 24:00:00 or 2-12:00, got {self.time!r}"]
+        if self.seconds < self.save_before + _MIN_RUN_S:
+            return [
+                f"time must be at least {_MIN_RUN_S} seconds longer than save_before ({self.save_before}), or the job "
+                f"would be requeued before it has trained anything; got {self.time}"
+            ]
+        return []
+
+
+def _option_problems(option: str) -> list[str]:
+    """What is wrong with an option of sbatch. A line of a script may hold several, and names may be shortened."""
+    try:
+        words = shlex.split(option)
+    except ValueError:  # a quotation mark is missing
+        words = []
+    name = _OPTION.fullmatch(words[0]) if words and option.isprintable() and "\\" not in option else None
+    if name is None:
+        return [f"options must each begin with -- and be plain text of one line, got {option!r}"]
+    if len(words) > 2 or any(word.startswith("-") for word in words[1:]):
+        return [f"options must hold one option each, got {option!r}"]
+    if meant := next((ours for ours in _OURS if ours.startswith(name[1])), ""):
+        which = meant if meant == name[1] else f"{name[1]}, which may stand for {meant}"
+        return [f"options may not hold {which}, which has a setting of its own or is needed as it is"]
+    return []
