@@ -24,7 +24,7 @@ from goal_core.models.config import (
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
-from goal_core.training.config import Precision, Sharing, StageConfig
+from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
 from sweeps.checks import (
     check_backbones,
     check_name,
@@ -165,6 +165,12 @@ class ExecutionConfig:
     cells_per_unit: int | Literal["auto"] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/planning.md). A number above 1 needs another sharing than `none`."""
+    memory_format: MemoryFormat = "auto"
+    """Layout of images and filters in memory. `auto`: `channels_last` for convolutional backbones on a GPU with `bf16`
+    or `fp16`, elsewhere `channels_first` (docs/fine_tuning.md). Numbers change by rounding alone."""
+    compile: bool = False
+    """Let torch compile the steps that train a backbone. The first unit on a machine waits for the compiler; the others
+    find its kernels on the disk. Numbers change by rounding alone."""
 
     def sharing_of(self, stage: StageConfig) -> Sharing:
         """How a stage's cells share a device: its own setting, or else this one."""

@@ -17,6 +17,7 @@ from goal_core.data import Batch, BatchSource, Dataset
 from goal_core.errors import FencedError
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
 from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.placing import place
 from goal_core.training.plan import (
     EpochDone,
     Listener,
@@ -195,7 +196,7 @@ class UnitTrainer:
             plan,
             unit,
             heads.to(self._trunk.device),
-            None if backbone is None else backbone.to(self._trunk.device),
+            None if backbone is None else place(backbone, unit),
             self._files[plan.key],
             self._description(plan),
             steps_per_epoch=self._source.steps_per_epoch,
