@@ -58,7 +58,7 @@ BENCHMARKS = {
     ),
     "finetune": Benchmark(
         what="a fine-tuning step and its options against the device's matrix products",
-        quick="--backbone test_resnet --size 32 --batch 4 --steps 2 --product 64 --only plain usual recompute",
+        quick="--backbone test_resnet --size 32 --batch 4 --steps 2 --product 64 --rounds 1 --only usual recompute",
         cuda="--backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --precision bf16 --steps 20 --product 8192",
     ),
     "epochs": Benchmark(

@@ -8,7 +8,8 @@ rate of a large matrix product in the same precision, measured beside it. torch 
 than 1 %. Activation memory is the peak of a step less what is held before it.
 
 `usual` is a training loop with the usual tools (benchmarks/usual.py), data loading included; the others leave loading
-out. `compiled again` starts with the kernels that `compiled` left on the disk, as the second unit of a sweep does.
+out. All rows run several times in turn, and the best time counts. From the second time on, compiled ones start with
+the kernels that are on the disk already, as the second unit of a sweep does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,7 +43,6 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "channels_last": {"memory_format": "channels_last"},
     "recompute": {"recompute": True},
     "compiled": {"compiled": True},
-    "compiled again": {"compiled": True},
     "channels_last, compiled": {"memory_format": "channels_last", "compiled": True},
 }
 """What each row changes."""
@@ -81,26 +80,26 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         if not found:
             for group in cell.optimizer.param_groups:
                 group["fused"] = options.fused
-            began = time.perf_counter()
             take(inputs[:2], first_rows(batch, 2))  # Adam's state
+            began = time.perf_counter()
+            before = held_bytes(options.device)
+            peak_bytes(options.device, reset=True)
             take(inputs, batch)
             wait_for(options.device)
+            found["mib"] = (peak_bytes(options.device) - before) / MIB
             found["first_s"] = time.perf_counter() - began
             if not options.compiled:  # whose operations torch cannot count
                 with FlopCounterMode(display=False) as counter:
                     take(inputs, batch)
                 found["flop"] = counter.get_total_flops()
-        before = held_bytes(options.device)
-        peak_bytes(options.device, reset=True)
         wait_for(options.device)
         began = clock()
         take(inputs, batch)
         wait_for(options.device)
         seconds.append(clock() - began)
-        found.setdefault("mib", (peak_bytes(options.device) - before) / MIB)
 
     train_steps(unit_of(options), timed)
-    return {**found, "ms": 1000 * min(seconds), "median_ms": 1000 * statistics.median(seconds)}
+    return {**found, "ms": 1000 * min(seconds)}
 
 
 def product_rate(options: argparse.Namespace) -> float:
@@ -134,14 +133,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", default="resnet50")
-    for name, value in (("size", 112), ("batch", 16), ("embed-dim", 256), ("steps", 5), ("threads", 1)):
+    for name, value in (("size", 112), ("batch", 16), ("embed-dim", 256), ("steps", 5), ("rounds", 2), ("threads", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--product", type=int, default=2048, help="side of the matrices of the product")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--only", nargs="+", choices=tuple(VARIANTS), default=tuple(VARIANTS), help="rows")
+    parser.add_argument(
+        "--only", nargs="+", choices=tuple(VARIANTS), default=tuple(VARIANTS), help="rows, beside the plain one"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    options.only = list(dict.fromkeys(["plain", *options.only]))
     if options.one:
         print(json.dumps(measure(argparse.Namespace(**json.loads(options.one)))))
         return
@@ -152,23 +154,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{options.device}, {options.threads} threads; a product of {options.product} x {options.product} runs at "
         f"{rate / 1e12:.3g} TFLOP/s"
     )
-    plain: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as cache:
-        for name in options.only:
-            if name == "usual":
-                unit = unit_of(argparse.Namespace(**{**vars(options), **DEFAULTS}))
-                usual = usual_apart(unit, options.steps)["step_ms"]
-                print(f"{name:24}{usual:9.1f} ms" + (f"  {usual / plain['ms']:5.2f} of plain" if plain else ""))
-                continue
-            found = apart(options, VARIANTS[name], cache)
-            plain = plain or found
-            busy = plain["flop"] / (found["ms"] / 1000) / rate
-            print(
-                f"{name:24}{found['ms']:9.1f} ms (median {found['median_ms']:.1f})  {found['ms'] / plain['ms']:5.2f} "
-                f"of plain, {100 * busy:5.1f} % busy, {found['mib']:8.0f} MiB of activations "
-                f"({found['mib'] / plain['mib']:.2f}), first step after {found['first_s']:.1f} s",
-                flush=True,
+        rounds = [{name: row(options, name, cache) for name in options.only} for _ in range(options.rounds)]
+    plain = min((one["plain"] for one in rounds), key=lambda one: one["ms"])
+    for name in options.only:
+        best = min((one[name] for one in rounds), key=lambda one: one["ms"])
+        line = f"{name:24}{best['ms']:9.1f} ms, {best['ms'] / plain['ms']:5.2f} of plain"
+        if name != "usual":
+            starts = " and ".join(f"{one[name]['first_s']:.1f}" for one in rounds)
+            busy, mib = plain["flop"] / (best["ms"] / 1000) / rate, rounds[0][name]["mib"]
+            line += (
+                f", {100 * busy:5.1f} % busy, {mib:6.0f} MiB of activations ({mib / rounds[0]['plain']['mib']:.2f}), "
+                f"first step after {starts} s"
             )
+        print(line)
+
+
+def row(options: argparse.Namespace, name: str, cache: str) -> dict[str, float]:
+    """Measure one row once."""
+    if name != "usual":
+        return apart(options, VARIANTS[name], cache)
+    unit = unit_of(argparse.Namespace(**{**vars(options), **DEFAULTS}))
+    return {"ms": usual_apart(unit, options.steps)["step_ms"]}
 
 
 if __name__ == "__main__":

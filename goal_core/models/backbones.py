@@ -74,7 +74,7 @@ class ImageBackbone(nn.Module):
     def use_channels_last(self) -> None:
         """Keep images and filters in memory pixel by pixel, all channels of a pixel together."""
         self._format = torch.channels_last
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
+        self.to(memory_format=torch.channels_last)
 
     def recompute(self) -> None:
         """Keep only the inputs of blocks for the backward pass, which runs them again.

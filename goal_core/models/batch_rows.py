@@ -160,11 +160,11 @@ class WholeBatchDraws(TorchFunctionMode):
     def __enter__(self) -> WholeBatchDraws:
         self._outer = getattr(self._active, "last", None)
         self._active.last = self
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]  # of torch
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]  # of torch
         self._active.last = self._outer
 
     @classmethod

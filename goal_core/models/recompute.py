@@ -35,19 +35,22 @@ def recompute_blocks(net: nn.Module) -> None:
     if not blocks:
         raise ConfigError(f"recompute: {type(net).__name__} has no blocks that could run again; leave the setting out")
     for block in blocks:
-        block.forward = partial(_run_twice, block, block.forward)  # type: ignore[method-assign]  # of this block alone
+        block.forward = partial(_run_twice, block, block.forward)  # of this block alone
 
 
 def blocks_of(net: nn.Module) -> list[nn.Module]:
-    """The innermost items of a network's sequences and lists that consist of several layers."""
+    """The innermost items of a network's sequences and lists that consist of several layers with weights."""
     found: list[nn.Module] = []
     for child in net.children():
-        if isinstance(child, nn.Sequential | nn.ModuleList):
-            for item in child:
-                found += blocks_of(item) or ([item] if list(item.children()) else [])
-        else:
-            found += blocks_of(child)
+        if inner := blocks_of(child):
+            found += inner
+        elif isinstance(net, nn.Sequential | nn.ModuleList | nn.ModuleDict) and _num_layers(child) > 1:
+            found.append(child)
     return found
+
+
+def _num_layers(module: nn.Module) -> int:
+    return sum(1 for one in module.modules() if next(one.parameters(recurse=False), None) is not None)
 
 
 def _run_twice(block: nn.Module, forward: Callable[..., Any], *args: Any, **named: Any) -> Any:
@@ -64,18 +67,18 @@ def _contexts(block: nn.Module) -> tuple[AbstractContextManager[Any], AbstractCo
 
 @contextmanager
 def _again(modes: Mapping[nn.Module, bool], draws: WholeBatchDraws | None) -> Iterator[None]:
-    """Modules as in the first run, except that they count no statistics; draws from where the first run began."""
+    """Modules as in the first run, except that they count into copies; draws from where the first run began."""
     now = {module: module.training for module in modes}
-    counting = [one for one in modes if isinstance(one, _BatchNorm) and modes[one] and one.track_running_stats]
+    counted = {one: dict(one._buffers) for one in modes if isinstance(one, _BatchNorm) and modes[one]}
     try:
         for module, training in modes.items():
             module.training = training
-        for norm in counting:
-            norm.track_running_stats = False
+        for norm, buffers in counted.items():
+            norm._buffers.update({name: None if one is None else one.clone() for name, one in buffers.items()})
         with draws or nullcontext():
             yield
     finally:
-        for norm in counting:
-            norm.track_running_stats = True
+        for norm, buffers in counted.items():
+            norm._buffers.update(buffers)
         for module, training in now.items():
             module.training = training

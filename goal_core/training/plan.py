@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
@@ -12,9 +13,10 @@ import torch
 
 from goal_core.atomic import DamagedError
 from goal_core.data import DataConfig
-from goal_core.errors import CollapsedError, DivergedError, GoalError
+from goal_core.errors import CollapsedError, DivergedError, GoalError, TooLargeError, first_line
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
+from goal_core.models.memory import is_out_of_memory
 from goal_core.objectives import NonFiniteError, ObjectiveConfig
 from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
 
@@ -126,10 +128,11 @@ class TrainingFailed:
 
     key: str
     kind: str
-    """`diverged`, `collapsed`, `storage`, `damaged`, `memory`, `device`, `died` or `error`.
+    """`diverged`, `collapsed`, `storage`, `damaged`, `memory`, `too_large`, `device`, `died` or `error`.
 
-    The first two would happen again. After `device`, the process cannot use its GPU any more; `died` is a process that
-    died or hung while it trained this cell alone.
+    The first two would happen again. Smaller chunks of a batch help against `memory`, not against `too_large`. After
+    `device`, the process cannot use its GPU any more; `died` is a process that died or hung while it trained this cell
+    alone.
     """
     reason: str
     """One line."""
@@ -185,6 +188,27 @@ class SilentListener(Listener):
     """A listener that ignores everything."""
 
 
+@contextmanager
+def fits_or_says(what: str) -> Iterator[None]:
+    """Around work whose memory does not depend on the batch: running out of it becomes one clear error.
+
+    Args:
+        what: does not fit; the beginning of a sentence.
+
+    Raises:
+        TooLargeError: memory ran out.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TooLargeError(
+            f"{what} does not fit into memory, which no smaller batch would change; give units fewer cells "
+            f"(cells_per_unit) or a device with more memory ({first_line(error)})"
+        ) from error
+
+
 def failure_kind(error: Exception) -> str:
     """The kind of a failure; see :attr:`TrainingFailed.kind`."""
     if isinstance(error, OSError):
@@ -195,7 +219,9 @@ def failure_kind(error: Exception) -> str:
         return "diverged"
     if isinstance(error, CollapsedError):
         return "collapsed"
-    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error):
+    if isinstance(error, TooLargeError):
+        return "too_large"
+    if is_out_of_memory(error):
         return "memory"
     if isinstance(error, torch.AcceleratorError):
         return "device"

@@ -21,6 +21,7 @@ from goal_core.data import Batch, DecodedImages, ImageConfig, Split, transform_o
 from goal_core.errors import GoalError
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
+from goal_core.models.memory import in_halves
 from goal_core.training.placing import place, wants_channels_last
 from goal_core.training.plan import UnitPlan
 
@@ -133,8 +134,7 @@ class Trunk:
     def _forward(self, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
         self._alive()
         with torch.no_grad(), autocast(self.unit.precision, self.device):
-            features: Tensor = backbone(pixels)
-        return features
+            return in_halves(backbone, pixels, dim=0)
 
     def _cache_path(self, split: Split, backbone: ImageBackbone, image: ImageConfig) -> Path | None:
         if self.unit.cache is None:
