@@ -271,6 +271,7 @@ class SweepConfig:
         problems += unused(self.model, framework.uses)
         if self.execution.sharing == "heads":
             problems += self._stack_problems("execution.sharing", self.stages)
+        problems += self._compile_problems()
         for index, stage in enumerate(self.stages):
             problems += self._stage_problems(f"stages.{index}", stage)
         refuse(problems)
@@ -292,6 +293,20 @@ class SweepConfig:
             return []
         return [f"{key}: heads needs {needed}; with `auto` every stage takes what it can"]
 
+    def _compile_problems(self) -> list[str]:
+        """Why training steps cannot be compiled."""
+        if not self.execution.compile:
+            return []
+        if self.model.framework == "xvlm" and self.model.xvlm.drop_path:
+            needed = "model.xvlm.drop_path 0, because compiled code draws other random numbers"
+        elif any(stage.recompute for stage in self.stages):
+            needed = "stages without recompute"
+        elif not any(stage.trains_backbone for stage in self.stages):
+            needed = "a stage finetune, whose steps train the backbone"
+        else:
+            return []
+        return [f"execution.compile: needs {needed}"]
+
     def _stage_problems(self, key: str, stage: StageConfig) -> list[str]:
         """What a stage asks for and this model or this data cannot give."""
         problems = []
@@ -300,6 +315,8 @@ class SweepConfig:
                 f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features; "
                 "leave this stage out"
             )
+        if stage.recompute and not stage.trains_backbone:
+            problems.append(f"{key}.recompute: {stage.name} keeps no activations of the backbone; leave it out")
         if stage.sharing == "heads":
             problems += self._stack_problems(f"{key}.sharing", [stage])
         limit = stage.cells_per_unit
