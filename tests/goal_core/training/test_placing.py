@@ -15,7 +15,16 @@ from goal_core.models import BackboneConfig, backbones, build_backbone
 from goal_core.training import UnitPlan, train_unit
 from goal_core.training.cell_trainer import CellTrainer
 from goal_core.training.placing import wants_channels_last
-from tests.helpers.training_cases import FINETUNE, FROZEN, first_step, folders_of, train_killed, unit_of
+from tests.helpers.training_cases import (
+    FINETUNE,
+    FROZEN,
+    StopAt,
+    StoppedError,
+    first_step,
+    folders_of,
+    train_killed,
+    unit_of,
+)
 
 UNIT = unit_of("con/con", stage=FINETUNE)
 
@@ -54,6 +63,17 @@ def test_a_killed_training_in_channels_last_ends_as_the_unbroken_one(tmp_path: P
     train_unit(unit, unbroken)
     train_killed(unit, killed, 2)
     assert killed["con-con"].numbers() == unbroken["con-con"].numbers()
+
+
+def test_a_training_may_go_on_in_another_form(tmp_path: Path) -> None:
+    unit = replace(UNIT, stage=replace(FINETUNE, checkpoint_every=1, epochs=1))
+    unbroken, changed = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "changed")
+    train_unit(unit, unbroken)
+    with pytest.raises(StoppedError):
+        train_unit(unit, changed, StopAt(2))
+    again = replace(unit, memory_format="channels_last", stage=replace(unit.stage, recompute=True))
+    train_unit(again, changed)
+    assert changed["con-con"].numbers()[0] == pytest.approx(unbroken["con-con"].numbers()[0], rel=1e-4)
 
 
 def test_adams_moments_lie_like_their_weights_after_a_restart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
