@@ -61,13 +61,13 @@ BENCHMARKS = {
         quick="--backbone test_resnet --size 32 --batch 4 --steps 2 --product 64 --rounds 1 --only usual recompute",
         cuda="--backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --precision bf16 --steps 20 --product 8192",
     ),
-    "epochs": Benchmark(
-        what="memory after each of many epochs, which should stay flat", quick="--epochs 3 --cells 1", full=""
+    "epochs": Benchmark(what="memory after each of many epochs, which should stay flat", quick="--epochs 3 --cells 1"),
+    "data_path": Benchmark(
+        what="images from the disk to the model",
+        quick="--images 32 --size 32 --backbone test_resnet --backbone-size 32 --largest 10000",
+        cuda=None,
     ),
-    "data_path": Benchmark(what="images from the disk to the device", quick="--quick"),
-    "verification": Benchmark(
-        what="what checksums cost", quick="--steps 2 --batch 8 --embed-dim 8 --word-dim 8", cuda=""
-    ),
+    "verification": Benchmark(what="what checksums cost", quick="--steps 2 --batch 8 --embed-dim 8 --word-dim 8"),
     "packing": Benchmark(
         what="a simulated launch on 1 to 512 devices",
         quick="--devices 1 8 --backbones 1",
