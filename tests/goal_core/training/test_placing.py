@@ -100,6 +100,28 @@ def test_frozen_features_of_another_layout_are_not_taken_from_the_cache(tmp_path
     assert len(list((tmp_path / "cache").iterdir())) == 2 * count > 0
 
 
+@pytest.mark.parametrize("stage", [FINETUNE, replace(FINETUNE, recompute=True)])
+def test_half_precision_rounds_the_passes_and_nothing_else(
+    stage: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: set[torch.dtype] = set()
+    features = CellTrainer._features
+
+    def look(self: CellTrainer, inputs: Tensor) -> Tensor:
+        found = features(self, inputs)
+        seen.add(found.dtype)
+        assert all(one.dtype == torch.float32 for one in self.parameters)
+        return found
+
+    wanted, _, _ = first_step(monkeypatch, tmp_path / "fp32", replace(UNIT, stage=stage))
+    monkeypatch.setattr(CellTrainer, "_features", look)
+    found, _, _ = first_step(monkeypatch, tmp_path / "bf16", replace(UNIT, stage=stage, precision="bf16"))
+    assert seen == {torch.bfloat16}
+    assert all(one.dtype == torch.float32 for one in found)
+    ours, theirs = (torch.cat([one.flatten() for one in both]) for both in (found, wanted))
+    assert 0 < float((ours - theirs).norm() / theirs.norm()) < 0.2  # the hardest negatives may be others
+
+
 def test_training_steps_are_compiled_and_evaluation_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls: list[int] = []
 
