@@ -40,15 +40,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# All benchmarks on this machine, an hour or more. BENCH="--device cuda" or BENCH="--quick recall sharing" changes that.
 bench: $(STAMP)
-	$(BIN)/python benchmarks/objectives.py
-	$(BIN)/python benchmarks/recall.py
-	$(BIN)/python benchmarks/sharing.py
-	$(BIN)/python benchmarks/micro_batch.py
-	$(BIN)/python benchmarks/report.py
-	$(BIN)/python benchmarks/verification.py
-	$(BIN)/python benchmarks/orchestration.py
-	$(BIN)/python benchmarks/packing.py
+	$(BIN)/python -m benchmarks $(BENCH)
 
 clean:
 	rm -rf $(VENV) goal-sweep-store

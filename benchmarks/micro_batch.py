@@ -1,75 +1,33 @@
 """What `micro_batch` costs and saves: memory and time of a finetune step, whole and in chunks.
 
-    python benchmarks/micro_batch.py [--backbone resnet18] [--size 112] [--batch 64]
+    python -m benchmarks.micro_batch [--backbone resnet18] [--size 112] [--batch 64]
 
-Activation memory is the peak of a step less what the process holds before it (weights, gradients, optimiser). On a CPU
-each row is a process of its own, because a process does not return memory, and seconds are those of the processor, so
-that other work on the machine counts little. The last rows let the batch grow at one micro_batch, on a small model:
-their memory should stay flat but for the pixels and the embeddings.
+Activation memory is the peak of a step less what the process holds before it (weights, gradients, optimiser). Each row
+is a process of its own, because a process does not return memory, and on a CPU with one thread seconds are those of the
+processor, so that other work on the machine counts little. The last rows let the batch grow at one micro_batch, on a
+small model: their memory should stay flat but for the pixels and the embeddings.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import subprocess
 import sys
-import tempfile
-import threading
-import time
-from dataclasses import fields, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-import psutil
-import torch
+from torch import Tensor
 
-from goal_core.data import Batch, open_dataset
-from goal_core.data.config import ImageConfig, ScenesConfig
+from benchmarks.machine import MIB, clock_of, held_bytes, peak_bytes, print_machine, wait_for
+from benchmarks.step import CELL, drawn_images, first_rows, train_steps
+from goal_core.data import Batch
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
-from goal_core.objectives import ObjectiveConfig
-from goal_core.training import ScratchFiles, SilentListener, StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_core.training import StageConfig, UnitPlan
 from goal_core.training.cell_trainer import CellTrainer
-
-MIB = 2**20
-
-
-class _Peak:
-    """The most memory that this process holds while the context is open, in bytes."""
-
-    def __init__(self, device: str) -> None:
-        self._device, self._over, self.bytes = device, threading.Event(), 0
-
-    def __enter__(self) -> _Peak:
-        if self._device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-        else:
-            self._thread = threading.Thread(target=self._look)
-            self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._device == "cuda":
-            self.bytes = torch.cuda.max_memory_allocated()
-        else:
-            self._over.set()
-            self._thread.join()
-
-    def _look(self) -> None:
-        process = psutil.Process()
-        while not self._over.wait(0.01):
-            self.bytes = max(self.bytes, process.memory_info().rss)
-
-    def held(self) -> int:
-        """What it holds now."""
-        gc.collect()
-        return torch.cuda.memory_allocated() if self._device == "cuda" else int(psutil.Process().memory_info().rss)
 
 
 def measure(options: argparse.Namespace) -> dict[str, float]:
     """Seconds and activation memory of a step."""
-    image = ImageConfig(size=options.size, resize=options.size, augment="none")
-    data = ScenesConfig(num_train=-(-options.batch * 2 // 5), num_val=4, num_test=4, image=image)
     model = ModelConfig(
         framework=options.framework,
         backbone=BackboneConfig(name=options.backbone, weights="random"),
@@ -81,57 +39,49 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     stage = StageConfig(
         name="finetune", epochs=1, lr=1e-4, batch_size=options.batch, micro_batch=options.micro, drop_last=True
     )
-    cell = TrainingPlan(key="cell", cell_id="cell", objective=ObjectiveConfig(pair="sig-ms", triplet="cir"), init=None)
     unit = UnitPlan(
-        trainings=(cell,), data=data, model=model, seed=1, stage=stage, device=options.device, threads=options.threads
+        trainings=(CELL,),
+        data=drawn_images(2 * options.batch, options.size),
+        model=model,
+        seed=1,
+        stage=stage,
+        device=options.device,
+        threads=options.threads,
     )
     seconds: list[float] = []
     memory: list[int] = []
-    step = CellTrainer.step
+    clock = clock_of(options.device, options.threads)
 
-    def timed(self: CellTrainer, inputs: torch.Tensor, batch: Batch, **named: float) -> None:
+    def timed(cell: CellTrainer, take: Callable[..., None], inputs: Tensor, batch: Batch) -> None:
         if not memory:  # Adam's state first, with a batch too small to count
-            step(self, inputs[:2], _first(batch, 2), **named)
-        peak = _Peak(options.device)
-        before = peak.held()
-        if options.device == "cuda":
-            torch.cuda.synchronize()
-        clock = time.perf_counter if options.device == "cuda" else time.process_time
+            take(inputs[:2], first_rows(batch, 2))
+        before = held_bytes(options.device)
+        peak_bytes(options.device, reset=True)
+        wait_for(options.device)
         began = clock()
-        with peak:
-            step(self, inputs, batch, **named)
-            if options.device == "cuda":
-                torch.cuda.synchronize()
+        take(inputs, batch)
+        wait_for(options.device)
         seconds.append(clock() - began)
-        memory.append(peak.bytes - before)
+        memory.append(peak_bytes(options.device) - before)
 
-    CellTrainer.step = timed  # type: ignore[method-assign]
-    with tempfile.TemporaryDirectory() as scratch:
-        outcomes = train_unit(
-            unit, {"cell": ScratchFiles(Path(scratch) / "cell")}, SilentListener(), open_dataset(data)
-        )
-    if not seconds:
-        raise SystemExit(str(outcomes))
+    train_steps(unit, timed)
     return {"seconds": min(seconds), "mib": memory[0] / MIB}
-
-
-def _first(batch: Batch, count: int) -> Batch:
-    cut = {item.name: getattr(batch, item.name) for item in fields(batch)}
-    return replace(batch, **{name: value[:count] for name, value in cut.items() if value is not None})
 
 
 def apart(options: argparse.Namespace, **changes: object) -> dict[str, float]:
     """Measure in a process of its own."""
-    settings = {**vars(options), **changes, "one": True}
-    flags = [f"--{name}={value}" for name, value in settings.items() if name != "one"]
-    done = subprocess.run([sys.executable, __file__, "--one", *flags], capture_output=True, text=True, check=False)
+    settings = {**vars(options), **changes}
+    flags = [f"--{name}={value}" for name, value in settings.items() if name not in ("one", "parts")]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.micro_batch", "--one", *flags], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(done.stderr)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--framework", default="vsepp", help="or vse_infty, xvlm: these have dropout")
@@ -139,18 +89,20 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=112, help="side of the images, pixels")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--micro", type=int, default=0)
+    parser.add_argument("--parts", type=int, nargs="+", default=[2, 4, 8, 16], help="numbers of chunks")
     parser.add_argument("--largest", type=int, default=4096, help="largest batch of the growing ones")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.one:
         print(json.dumps(measure(options)))
         return
+    print_machine(options.device)
     print(f"{options.framework}, {options.backbone} at {options.size} px, {options.device}, {options.threads} threads")
     whole = apart(options)
     print(f"batch {options.batch:5} at once       {whole['seconds']:7.2f} s  {whole['mib']:8.0f} MiB of activations")
-    for parts in (2, 4, 8, 16):
+    for parts in options.parts:
         found = apart(options, micro=options.batch // parts)
         print(
             f"batch {options.batch:5} in {parts:3} chunks {found['seconds']:7.2f} s  {found['mib']:8.0f} MiB   "

@@ -1,6 +1,6 @@
 """Time of an objective's forward and backward, as a multiple of the one product X Yᵀ on the same machine.
 
-    python benchmarks/objectives.py --batch 1024 4096 --threads 2
+    python -m benchmarks.objectives --batch 1024 4096 --threads 2
 
 Every round times the product, each objective and, for comparison, losses differentiated by autograd, one after the
 other, so that a slow moment of the machine slows them alike. Printed are the best and the median time in milliseconds,
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
+from benchmarks.machine import print_machine, wait_for
 from goal_core.objectives import VARIANTS, GradientObjective, StackedObjectives, pair_weights, triplet_weights
 
 LARGEST_STACKED = 1024
@@ -44,12 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--no-peers", action="store_true", help="leave out the losses differentiated by autograd")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
+    print_machine(options.device)
     names = options.objectives or [f"{pair}/{triplet}" for pair in pair_weights for triplet in triplet_weights]
     steps: dict[str, Step] = {name: objective_step(name, options.variant) for name in names}
     if not options.no_peers:
         steps |= autograd_losses() | metric_learning_losses()
     for batch in options.batch:
-        print(f"\nB {batch}, D {options.dim}, {options.device}, {options.threads} threads, torch {torch.__version__}")
+        print(f"\nB {batch}, D {options.dim}, {options.device}, {options.threads} threads")
         print_table(measure(steps, *embeddings(batch, options.dim, options.device), rounds=options.rounds))
         if options.device != "cpu" or batch <= LARGEST_STACKED:
             print_stacked(names, options, batch)
@@ -167,7 +170,10 @@ def measure(steps: dict[str, Step], images: Tensor, texts: Tensor, *, rounds: in
     for number in range(rounds + 1):
         for name, step in [("X Y^T", product), *steps.items()]:
             images.grad = texts.grad = None
-            elapsed = seconds(step, images, texts)
+            try:
+                elapsed = seconds(step, images, texts)
+            except torch.OutOfMemoryError:
+                elapsed = math.nan
             if number:  # the first round warms up
                 times[name].append(1e3 * elapsed)
     return times
@@ -180,12 +186,6 @@ def seconds(step: Step, images: Tensor, texts: Tensor) -> float:
     step(images, texts)
     wait_for(images.device)
     return time.perf_counter() - start
-
-
-def wait_for(device: torch.device) -> None:
-    """Return when the device has nothing left to do."""
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
 
 
 def print_table(times: dict[str, list[float]]) -> None:

@@ -1,6 +1,6 @@
 """What the driver of a launch costs per event, for 100, 1,000 and 10,000 trainings on a simulated cluster.
 
-    python benchmarks/orchestration.py [--trainings 100 1000 10000] [--machines 64] [--profile]
+    python -m benchmarks.orchestration [--trainings 100 1000 10000] [--machines 64] [--profile]
 
 The driver is the real one: the launcher with its view, Ray Tune, and the store, in memory. The workers are
 simulated: each start, report and end of a unit is there as soon as Tune asks for it, so that all time is the
@@ -20,6 +20,7 @@ import resource
 import tempfile
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.machine import print_machine
 from goal_core.training import EpochDone, TrainingDone
 from runners.execution import ray_tune
 from runners.execution.capacity import Machine
@@ -245,14 +247,14 @@ def watch_snapshots(sizes: list[int]) -> None:
     TuneController.save_to_dir = noted
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure each size in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainings", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--machines", type=int, default=64)
     parser.add_argument("--profile", action="store_true", help="print where the driver's time goes")
-    given = parser.parse_args()
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before")
+    given = parser.parse_args(arguments)
+    print_machine()
     for trainings in given.trainings:
         measure(trainings, given.machines, given.profile)
 

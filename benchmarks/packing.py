@@ -1,6 +1,6 @@
 """How a launch fills 1 to 512 devices: the packing that is chosen, its end, its idle time, and the bound of any order.
 
-    python benchmarks/packing.py [--sweep coco_vsepp] [--backbones 10] [--devices 1 8 64]
+    python -m benchmarks.packing [--sweep coco_vsepp] [--backbones 10] [--devices 1 8 64]
 
 The launch is simulated with the calibrated prices (docs/planning.md), with the rules of the real one. Three ways to
 pack are compared: that of `cells_per_unit: auto`; the best one if each stage waited for the whole one before it; and
@@ -11,10 +11,11 @@ the size of the paper's study, 450 cells: the sweep with ten backbones of differ
 from __future__ import annotations
 
 import argparse
-import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
+from benchmarks.machine import print_machine
 from goal_core.data import published_counts
 from goal_core.models.config import BackboneConfig
 from runners.launch.devices import Devices
@@ -73,14 +74,15 @@ def measure(config: SweepConfig, counts: list[int]) -> None:
         print(row(count, chosen.schedule, len(chosen.units), others, took), flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sweep", default="coco_vsepp", help="a sweep on published data")
     parser.add_argument("--backbones", type=int, default=10, help="backbones of the second table, at most 10")
     parser.add_argument("--devices", type=int, nargs="+", default=DEVICES)
-    given = parser.parse_args()
-    print(f"simulated; prices calibrated for an RTX 3090; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    given = parser.parse_args(arguments)
+    print_machine()
+    print("simulated; prices calibrated for an RTX 3090")
     config = load_sweep(given.sweep, environ={})
     measure(config, given.devices)
     backbones = tuple(BackboneConfig(name=name) for name in BACKBONES[: given.backbones])

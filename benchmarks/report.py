@@ -1,6 +1,6 @@
 """How long reading and reporting ten thousand runs takes.
 
-    python benchmarks/report.py [--runs 10000] [--blocks 10] [--epochs 30]
+    python -m benchmarks.report [--runs 10000] [--blocks 10] [--epochs 30]
 
 A tracking database is made of made-up runs (15 objectives in each block, as many seeds as fit), written straight into
 MLflow's tables, for writing them through MLflow would take an hour. Then it is read and reported as `goal-sweep report`
@@ -12,14 +12,13 @@ from __future__ import annotations
 import argparse
 import cProfile
 import json
-import os
 import pstats
 import random
 import sqlite3
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -27,24 +26,25 @@ from mlflow import MlflowClient
 from analysis import aggregate, fetch_runs, write_report
 from analysis import run_schema as schema
 from analysis.statistics import COSTS, CURVES
+from benchmarks.machine import print_machine
 
 NAME = "benchmark"
 NUM_PARAMS = 40
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make the database, time the reading and the report, print both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--blocks", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--profile", action="store_true", help="print where the report's time goes")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         seeds = -(-given.runs // (given.blocks * len(schema.OBJECTIVES)))
         uri, runs = make_database(Path(folder), given.blocks, seeds, given.epochs)
         print(f"{runs} runs: {given.blocks} blocks x 15 objectives x {seeds} seeds, {given.epochs} epochs each")
-        print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before")
+        print_machine()
         began, worked = time.perf_counter(), time.process_time()
         blocks = aggregate(fetch_runs(uri, NAME))
         shown("read and aggregated", began, worked)

@@ -1,25 +1,27 @@
 """What sharing a frozen backbone is worth: one unit of 15 objectives against 15 units of one.
 
-    python benchmarks/sharing.py --backbone test_resnet --size 64 --steps 10
-    python benchmarks/sharing.py --device cuda --backbone resnet152 --size 224 --batch 128 --embed-dim 1024
+    python -m benchmarks.sharing --backbone test_resnet --size 64 --steps 10
+    python -m benchmarks.sharing --device cuda --backbone resnet152 --size 224 --batch 128 --embed-dim 1024
 
 Prints the backbone's share f of a solo step, the bound 15 / (f + 15 (1 - f)), and the measured ratio of each way of
 sharing: `trunk` trains the cells one after the other on every batch, `heads` as one. Training images are augmented, so
 that the backbone runs in every step. `--features` leaves backbone and images out: the cells read vectors, as in the
-quickstart, and what is measured is the heads. `--cells 1 2 4 8 15 45` shows how each way grows.
+quickstart, and what is measured is the heads. `--cells 1 2 4 8 15 45` shows how each way grows. Each is also compared
+with a process for each cell that trains it with the usual tools (`benchmarks.usual`).
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from benchmarks.machine import clock_of, print_machine, wait_for
+from benchmarks.usual import apart
 from goal_core.data import Dataset, open_dataset
 from goal_core.data.config import ImageConfig, PrecompConfig, ScenesConfig
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig, build_backbone
@@ -31,14 +33,13 @@ class _Clock(SilentListener):
     """Seconds from the second step to the last: of the processor with one CPU thread, else of the clock."""
 
     def __init__(self, unit: UnitPlan) -> None:
-        self.now = time.process_time if (unit.device, unit.threads) == ("cpu", 1) else time.perf_counter
+        self.now = clock_of(unit.device, unit.threads)
         self.device = unit.device
         self.first = self.last = 0.0
         self.steps = -1
 
     def step(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
+        wait_for(self.device)
         self.last = self.now()
         self.first = self.first or self.last
         self.steps += 1
@@ -63,7 +64,7 @@ class _Bench:
         return 1000 * (clock.last - clock.first) / clock.steps
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", default="test_resnet")
     parser.add_argument("--size", type=int, default=64, help="side of the images, pixels")
@@ -76,7 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--features", action="store_true", help="vectors that ship with goal-sweep instead of images")
     parser.add_argument("--cells", type=int, nargs="+", default=[15], help="cells of a unit")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def _unit(options: argparse.Namespace) -> UnitPlan:
@@ -119,22 +120,21 @@ def _forward_ms(options: argparse.Namespace, unit: UnitPlan) -> float:
         began = now()
         for _ in range(options.steps):
             backbone(pixels)
-        if options.device == "cuda":
-            torch.cuda.synchronize()
+        wait_for(options.device)
     return 1000 * (now() - began) / options.steps
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    options = _options()
+    options = _options(arguments)
     torch.set_num_threads(options.threads)
+    print_machine(options.device)
     unit = _unit(options)
     what = "features" if options.features else f"{options.backbone} {options.size} px"
     print(
-        f"{what}, batch {options.batch}, D {options.embed_dim}, {options.precision}, {options.threads} threads,",
-        end=" ",
+        f"{what}, batch {options.batch}, D {options.embed_dim}, {options.precision}, {options.threads} threads, "
+        f"{options.device}"
     )
-    print(f"{options.device}, torch {torch.__version__}")
     forward = _forward_ms(options, unit)
     with tempfile.TemporaryDirectory() as scratch:
         bench = _Bench(unit, open_dataset(unit.data), Path(scratch))
@@ -142,6 +142,8 @@ def main() -> None:
         solo = sum(solos) / len(solos)
         share = min(1.0, forward / solo)
         print(f"a cell alone {solo:.1f} ms a step, of which the backbone's share f = {share:.3f}")
+        usual = apart(unit, options.steps)["step_ms"]
+        print(f"a process of the usual tools {usual:.1f} ms a step")
         for count in options.cells:
             cells = unit.trainings[:count]
             bound = count / (share + count * (1 - share))
@@ -149,7 +151,8 @@ def main() -> None:
                 took = bench.step_ms(cells, sharing)
                 print(
                     f"{count:3d} cells, {sharing}: {took:8.1f} ms a step, {count * solo / took:5.2f} times faster than "
-                    f"alone, {took / solo:5.2f} times the time of one (bound of the backbone alone {bound:.2f})"
+                    f"alone, {took / solo:5.2f} times the time of one (bound of the backbone alone {bound:.2f}), "
+                    f"{count * usual / took:5.2f} times faster than {count} processes of the usual tools"
                 )
 
 

@@ -1,6 +1,6 @@
 """What checksums cost: the share of a training's time that goes into verifying what is written and read.
 
-    python benchmarks/verification.py --steps-per-epoch 4425 --embed-dim 1024 --batch 128
+    python -m benchmarks.verification --steps-per-epoch 4425 --embed-dim 1024 --batch 128
 
 Trains the heads of a VSE++ cell for a few steps on features of a frozen backbone, as they are in every cell of a unit,
 and saves its state with checksums and without. Prints the seconds of a step, of a checksum, and their ratio for an
@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.machine import print_machine
 from goal_core.checkpoints import read_checkpoint
 from goal_core.data import open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
@@ -49,7 +50,7 @@ def _best_of(act: Callable[[], object], times: int = 5) -> float:
     return min(seconds)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps-per-epoch", type=int, default=4425, help="COCO: 566,435 captions in batches of 128")
@@ -59,7 +60,8 @@ def main() -> None:
     parser.add_argument("--word-dim", type=int, default=300)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--device", default="cpu")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
+    print_machine(given.device)
     from goal_core.checkpoints import file  # its checksum is measured by itself
 
     data = ScenesConfig(

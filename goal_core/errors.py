@@ -41,6 +41,10 @@ class DeviceError(GoalError):
     """The requested device is not available."""
 
 
+class TooLargeError(GoalError):
+    """A model or its evaluation does not fit into memory, and smaller batches would not help."""
+
+
 class DivergedError(GoalError):
     """Training produced a NaN or an infinity."""
 

@@ -24,7 +24,7 @@ from goal_core.models.config import (
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
-from goal_core.training.config import Precision, Sharing, StageConfig
+from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
 from sweeps.checks import (
     check_backbones,
     check_name,
@@ -165,6 +165,12 @@ class ExecutionConfig:
     cells_per_unit: int | Literal["auto"] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/planning.md). A number above 1 needs another sharing than `none`."""
+    memory_format: MemoryFormat = "auto"
+    """Layout of images and filters in memory. `auto`: `channels_last` for convolutional backbones on a GPU with `bf16`
+    or `fp16`, elsewhere `channels_first` (docs/fine_tuning.md). Numbers change by rounding alone."""
+    compile: bool = False
+    """Let torch compile the steps that train a backbone. The first unit on a machine waits for the compiler; the others
+    find its kernels on the disk. Numbers change by rounding alone."""
 
     def sharing_of(self, stage: StageConfig) -> Sharing:
         """How a stage's cells share a device: its own setting, or else this one."""
@@ -265,6 +271,7 @@ class SweepConfig:
         problems += unused(self.model, framework.uses)
         if self.execution.sharing == "heads":
             problems += self._stack_problems("execution.sharing", self.stages)
+        problems += self._compile_problems()
         for index, stage in enumerate(self.stages):
             problems += self._stage_problems(f"stages.{index}", stage)
         refuse(problems)
@@ -286,6 +293,20 @@ class SweepConfig:
             return []
         return [f"{key}: heads needs {needed}; with `auto` every stage takes what it can"]
 
+    def _compile_problems(self) -> list[str]:
+        """Why training steps cannot be compiled."""
+        if not self.execution.compile:
+            return []
+        if self.model.framework == "xvlm" and self.model.xvlm.drop_path:
+            needed = "model.xvlm.drop_path 0, because compiled code draws other random numbers"
+        elif any(stage.recompute for stage in self.stages):
+            needed = "stages without recompute"
+        elif not any(stage.trains_backbone for stage in self.stages):
+            needed = "a stage finetune, whose steps train the backbone"
+        else:
+            return []
+        return [f"execution.compile: needs {needed}"]
+
     def _stage_problems(self, key: str, stage: StageConfig) -> list[str]:
         """What a stage asks for and this model or this data cannot give."""
         problems = []
@@ -294,6 +315,8 @@ class SweepConfig:
                 f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features; "
                 "leave this stage out"
             )
+        if stage.recompute and not stage.trains_backbone:
+            problems.append(f"{key}.recompute: {stage.name} keeps no activations of the backbone; leave it out")
         if stage.sharing == "heads":
             problems += self._stack_problems(f"{key}.sharing", [stage])
         limit = stage.cells_per_unit

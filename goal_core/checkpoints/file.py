@@ -161,3 +161,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
         index, slot = name.split(".", 1)
         state.setdefault(int(index), {})[slot] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    for parameter, slots in optimizer.state.items():
+        for slot, value in slots.items():
+            # Fused optimisers read weights and state in the order in which they lie in memory; files know one order.
+            if value.shape == parameter.shape and value.stride() != parameter.stride():
+                slots[slot] = torch.empty_like(parameter).copy_(value)

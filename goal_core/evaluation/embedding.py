@@ -13,6 +13,7 @@ from torch import Tensor
 from goal_core.data import DecodedImages, EncodedCaptions, ImageConfig, Split
 from goal_core.data.text import Tokenizer
 from goal_core.models import Encoder, StackedEncoder
+from goal_core.models.memory import in_halves
 
 TEXT_CHUNK = 256
 """Captions per forward pass outside training. Fixed, because a kernel may round differently at another size."""
@@ -65,13 +66,14 @@ def prepare_split(
 def embed_split(encoder: Encoder | StackedEncoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
     """Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device.
 
-    Those of several cells have the cells in front.
+    Those of several cells have the cells in front. What does not fit into memory is embedded in smaller chunks.
     """
     encoder.train(False)
     with torch.inference_mode(), encoder.autocast():
-        image_ND = torch.cat([encoder.images(chunk).float() for chunk in split.inputs()], -2)
+        image_ND = torch.cat([in_halves(encoder.images, chunk, dim=-2).float() for chunk in split.inputs()], -2)
         chunks = [
-            encoder.texts(tokens.to(encoder.device), lengths).float() for _, tokens, lengths in split.caption_chunks()
+            in_halves(encoder.texts, tokens.to(encoder.device), lengths, dim=-2).float()
+            for _, tokens, lengths in split.caption_chunks()
         ]
     sorted_MD = torch.cat(chunks, -2)
     text_MD = torch.empty_like(sorted_MD)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 from goal_core.errors import DataError, WeightsError, first_line
 from goal_core.models.config import BackboneConfig
+from goal_core.models.recompute import recompute_blocks
 from goal_core.models.weights import NAMED_WEIGHTS, check_architecture, existing, pretrained_cfg, timm_library
 from goal_core.seeding import derive_seed
 
@@ -48,6 +51,7 @@ class ImageBackbone(nn.Module):
     ) -> None:
         super().__init__()
         self.net, self.cells, self._drops = net, cells, drops
+        self._format, self._compiled, self._training_step = torch.contiguous_format, False, False
         self.num_features = int(net.num_features)  # type: ignore[arg-type]  # timm models all carry it
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1) * 255, persistent=False)
@@ -56,6 +60,7 @@ class ImageBackbone(nn.Module):
     def train(self, mode: bool = True) -> ImageBackbone:
         """Stay in evaluation mode, except for stochastic depth."""
         super().train(False)
+        self._training_step = mode
         if mode and self._drops:
             for module in self.net.modules():
                 if type(module).__name__ == "DropPath":  # importing timm for the class takes two seconds
@@ -66,6 +71,23 @@ class ImageBackbone(nn.Module):
         """Let batch normalisation use, and record, each batch's statistics; or return to the running ones."""
         self.net.train(on)
 
+    def use_channels_last(self) -> None:
+        """Keep images and filters in memory pixel by pixel, all channels of a pixel together."""
+        self._format = torch.channels_last
+        self.to(memory_format=torch.channels_last)
+
+    def recompute(self) -> None:
+        """Keep only the inputs of blocks for the backward pass, which runs them again.
+
+        Raises:
+            ConfigError: the network has no blocks.
+        """
+        recompute_blocks(self.net)
+
+    def compile_training(self) -> None:
+        """Compile what runs in training mode; evaluation runs as it is, because its batches have many sizes."""
+        self._compiled = True
+
     def forward(self, images_B3SS: Tensor) -> Tensor:
         """Features of a batch of images.
 
@@ -75,9 +97,24 @@ class ImageBackbone(nn.Module):
         Returns:
             Features (B, F), or features of L cells (B, L, F), not normalised.
         """
-        pixels = (images_B3SS.float() - self.mean) / self.std
-        features: Tensor = grid_features(self.net, pixels) if self.cells else self.net(pixels)
-        return features
+        pixels = ((images_B3SS.float() - self.mean) / self.std).contiguous(memory_format=self._format)
+        run = _compiled() if self._compiled and self._training_step else _features
+        return run(self.net, pixels, self.cells)
+
+
+def _features(net: nn.Module, pixels_B3SS: Tensor, cells: bool) -> Tensor:
+    features: Tensor = grid_features(net, pixels_B3SS) if cells else net(pixels_B3SS)
+    return features
+
+
+@cache
+def _compiled() -> Callable[[nn.Module, Tensor, bool], Tensor]:
+    """The forward pass, compiled once for all backbones of a process; torch keeps the kernels on the disk as well.
+
+    Each size of a batch gets kernels of its own: with kernels for any size, a step's numbers would depend on the sizes
+    that came before it, and a training that continues would not end as the unbroken one.
+    """
+    return torch.compile(_features, dynamic=False)
 
 
 def grid_features(net: nn.Module, images_B3SS: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Literal
 from goal_core.errors import ConfigError
 
 Precision = Literal["fp32", "bf16", "fp16"]
+MemoryFormat = Literal["auto", "channels_last", "channels_first"]
 Sharing = Literal["none", "trunk", "heads", "auto"]
 """How the cells of a unit share a device; see `goal_core.training.sharing`."""
 
@@ -28,6 +29,10 @@ class StageConfig:
     """Pairs to encode at a time, for batches larger than memory; 0: the whole batch at once. The gradient is that of
     the whole batch up to rounding, for memory of `micro_batch` pairs and a third more time. Not for models whose batch
     normalisation uses the statistics of the batch (`bn_mode: legacy_quirk`; `vse_infty` on precomputed regions)."""
+    recompute: bool = False
+    """Keep only the inputs of the backbone's blocks in `finetune`, and run the blocks again in the backward pass: less
+    memory for about a third more time, and the same gradient. `micro_batch` needs less memory for the same time; this
+    one also helps where batches cannot be cut, or where a single chunk is too large."""
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
     beta2: float = 0.999

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
@@ -12,11 +13,12 @@ import torch
 
 from goal_core.atomic import DamagedError
 from goal_core.data import DataConfig
-from goal_core.errors import CollapsedError, DivergedError, GoalError
+from goal_core.errors import CollapsedError, DivergedError, GoalError, TooLargeError, first_line
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
+from goal_core.models.memory import is_out_of_memory
 from goal_core.objectives import NonFiniteError, ObjectiveConfig
-from goal_core.training.config import Precision, Sharing, StageConfig
+from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,10 @@ class UnitPlan:
     """Processes that train the unit together, each with rows of every batch; on CUDA each has a GPU of its own."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
+    memory_format: MemoryFormat = "auto"
+    """How images and filters of backbones lie in memory; see :mod:`goal_core.training.placing`."""
+    compiled: bool = False
+    """Whether torch compiles the training steps of backbones."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
 
@@ -122,10 +128,11 @@ class TrainingFailed:
 
     key: str
     kind: str
-    """`diverged`, `collapsed`, `storage`, `damaged`, `memory`, `device`, `died` or `error`.
+    """`diverged`, `collapsed`, `storage`, `damaged`, `memory`, `too_large`, `device`, `died` or `error`.
 
-    The first two would happen again. After `device`, the process cannot use its GPU any more; `died` is a process that
-    died or hung while it trained this cell alone.
+    The first two would happen again. Smaller chunks of a batch help against `memory`, not against `too_large`. After
+    `device`, the process cannot use its GPU any more; `died` is a process that died or hung while it trained this cell
+    alone.
     """
     reason: str
     """One line."""
@@ -181,6 +188,27 @@ class SilentListener(Listener):
     """A listener that ignores everything."""
 
 
+@contextmanager
+def fits_or_says(what: str) -> Iterator[None]:
+    """Around work whose memory does not depend on the batch: running out of it becomes one clear error.
+
+    Args:
+        what: does not fit; the beginning of a sentence.
+
+    Raises:
+        TooLargeError: memory ran out.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TooLargeError(
+            f"{what} does not fit into memory, which no smaller batch would change; give units fewer cells "
+            f"(cells_per_unit) or a device with more memory ({first_line(error)})"
+        ) from error
+
+
 def failure_kind(error: Exception) -> str:
     """The kind of a failure; see :attr:`TrainingFailed.kind`."""
     if isinstance(error, OSError):
@@ -191,7 +219,9 @@ def failure_kind(error: Exception) -> str:
         return "diverged"
     if isinstance(error, CollapsedError):
         return "collapsed"
-    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error):
+    if isinstance(error, TooLargeError):
+        return "too_large"
+    if is_out_of_memory(error):
         return "memory"
     if isinstance(error, torch.AcceleratorError):
         return "device"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import torch
 
@@ -17,6 +17,7 @@ from goal_core.data import Batch, BatchSource, Dataset
 from goal_core.errors import FencedError
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
 from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.placing import place
 from goal_core.training.plan import (
     EpochDone,
     Listener,
@@ -26,6 +27,7 @@ from goal_core.training.plan import (
     TrainingFiles,
     TrainingPlan,
     UnitPlan,
+    fits_or_says,
 )
 from goal_core.training.ranks import ALONE, Ranks, weight_sums
 from goal_core.training.sharing import choose_path
@@ -164,14 +166,19 @@ class UnitTrainer:
                 self._cells[plan.key] = self._start_cell(plan)
         first = min((cell.epoch for cell in self._cells.values()), default=self._unit.stage.epochs)
         if first < self._unit.stage.epochs:
-            self._trunk.prepare(self._dataset.splits["train"])
+            with fits_or_says("the features of all training images"):
+                self._trunk.prepare(self._dataset.splits["train"])
             with self._ranks.together():
                 self._ranks.send(("prepare",))
             self._prepare_splits("val", self._unit.stage.select_on)
         return first
 
     def _start_cell(self, plan: TrainingPlan) -> CellTrainer:
-        unit, cell = self._unit, self._build_cell(plan)
+        unit = self._unit
+        # Beside other cells it may yet fit when they are done: that is a lack of memory as any other.
+        alone = fits_or_says("the model") if len(unit.trainings) == 1 else nullcontext()
+        with alone:
+            cell = self._build_cell(plan)
         resumed = cell.resume()
         if not resumed and plan.init is not None:
             cell.start_from(plan.init, plan.init_key)
@@ -195,7 +202,7 @@ class UnitTrainer:
             plan,
             unit,
             heads.to(self._trunk.device),
-            None if backbone is None else backbone.to(self._trunk.device),
+            None if backbone is None else place(backbone, unit),
             self._files[plan.key],
             self._description(plan),
             steps_per_epoch=self._source.steps_per_epoch,
@@ -221,7 +228,8 @@ class UnitTrainer:
         for name in names:
             if name not in self._splits:
                 split = self._dataset.splits[name]
-                inputs = self._trunk.split_inputs(split)
+                with fits_or_says(f"the images of {name}"):
+                    inputs = self._trunk.split_inputs(split)
                 self._splits[name] = prepare_split(split, self._initial.tokenizer, inputs, self._alive)
 
     def _batches(self, epoch: int) -> Iterator[tuple[int, Batch]]:
@@ -248,7 +256,8 @@ class UnitTrainer:
 
         def recalls_on(name: str) -> dict[str, float]:
             share = shares[name]
-            return recalls_of(cell.encoder, self._splits[name], share and share.embedded)
+            with fits_or_says(f"the evaluation on {name}"):
+                return recalls_of(cell.encoder, self._splits[name], share and share.embedded)
 
         began, val = time.perf_counter(), shares["val"]
         recalls = recalls_on("val")
@@ -266,7 +275,8 @@ class UnitTrainer:
 
     def _finish(self, cell: CellTrainer, share: SplitShare | None) -> None:
         """Evaluate a cell's best weights, which it has loaded, on the test split and write its result."""
-        recalls = all_recalls_of(cell.encoder, self._splits["test"], share and share.embedded)
+        with fits_or_says("the evaluation on test"):
+            recalls = all_recalls_of(cell.encoder, self._splits["test"], share and share.embedded)
         result = {
             "cell": cell.cell_id,
             "stage": self._unit.stage.name,

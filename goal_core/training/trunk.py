@@ -21,6 +21,8 @@ from goal_core.data import Batch, DecodedImages, ImageConfig, Split, transform_o
 from goal_core.errors import GoalError
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
+from goal_core.models.memory import in_halves
+from goal_core.training.placing import place, wants_channels_last
 from goal_core.training.plan import UnitPlan
 
 _OF = "of"
@@ -58,7 +60,7 @@ class Trunk:
         self.backbone: ImageBackbone | None = None
         """The shared frozen backbone, on the device; None where each cell has its own or the data are features."""
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
-            self.backbone = backbone.to(self.device)
+            self.backbone = place(backbone, unit)
 
         self.image = unit.data.image
         self._train_features: Tensor | None = None
@@ -132,8 +134,7 @@ class Trunk:
     def _forward(self, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
         self._alive()
         with torch.no_grad(), autocast(self.unit.precision, self.device):
-            features: Tensor = backbone(pixels)
-        return features
+            return in_halves(backbone, pixels, dim=0)
 
     def _cache_path(self, split: Split, backbone: ImageBackbone, image: ImageConfig) -> Path | None:
         if self.unit.cache is None:
@@ -151,6 +152,8 @@ class Trunk:
             what["init"] = self._initial.init_id
         if backbone.cells:
             what["cells"] = True
+        if wants_channels_last(backbone, self.unit):
+            what["format"] = "channels_last"
         what |= transform_of(image).feature_key
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"

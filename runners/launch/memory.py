@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from goal_core.training.sharing import path_of
 from runners.launch.calibration import CAPTION_LENGTH, NUM_REGIONS
-from runners.launch.price import DataSize, backbone_speed, head_size
+from runners.launch.price import DataSize, backbone_speed, head_size, unit_path
 from sweeps import SweepConfig, Unit
 
 BASE_MB: Final = {"cpu": 750.0, "cuda": 600.0}
@@ -23,6 +22,9 @@ _STATES: Final = {"cpu": 6.4, "cuda": 4.0}
 and saving take for a moment counts too; there the number is measured."""
 _LIVE: Final = 2.5
 """Inputs and outputs of the largest layer that a pass without gradients holds; measured with residual networks."""
+_RECOMPUTED: Final = 0.5
+"""Share of a backbone's activations that are held at most where its blocks run again; measured with resnet50
+(benchmarks/RESULTS.md)."""
 _KEPT_PER_WORD: Final = 10
 """Numbers of the embedding's width that a text encoder keeps for each word of a caption until the backward pass."""
 _SIMILARITIES: Final = 1.5
@@ -51,20 +53,12 @@ def unit_memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | N
 
     own: float = 4 * _STATES[kind] * heads
     common = size.val[1] * cell.model.embed_dim * 4.0
-    path = path_of(
-        cells,
-        sharing=config.execution.sharing_of(stage),
-        model=cell.model,
-        stage=stage,
-        precision=unit.trainings[0].precision,
-        device=kind,
-        processes=processes,
-    )
+    path = unit_path(unit, config)
     # Cells that step one after the other hold activations one at a time.
     common += (text + _SIMILARITIES * 4 * stage.batch_size**2) * (cells if path.name == "heads" else 1)
     if stage.trains_backbone:
         own += 4e6 * _STATES[kind] * speed.params_m
-        common += chunk * kept
+        common += chunk * kept * (_RECOMPUTED if stage.recompute else 1.0)
     elif cell.data.image is not None:
         copies = 1 if stage.shares_backbone else cells
         common += 4e6 * speed.params_m * copies + max(chunk, _EVALUATED) * _LIVE * passing

@@ -77,6 +77,8 @@ class OpenedSweep(ResolvedSweep):
             loader_workers=resources.loader_workers,
             processes=max(1, int(resources.gpus)),
             sharing=self.config.execution.sharing_of(unit.stage),
+            memory_format=self.config.execution.memory_format,
+            compiled=self.config.execution.compile,
             cache=self.store.features,
         )
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from itertools import product
 
 from runners.launch.devices import Devices
-from runners.launch.prices import Prices
+from runners.launch.prices import FILLED, Memory, Prices
 from runners.launch.simulation import PlannedUnit, Schedule, simulate
 from sweeps import SweepConfig, Training, Unit, pack, pack_chain
 
 ALIKE = 1.02
 """Ends that differ by less than this factor count as equal; of these packings, the cheapest is taken."""
+MOST_TOGETHER = 16
+"""Most units that are suggested for one GPU, however small they are."""
 ALIKE_COST = 1.05
 """The same for device time on a cluster that adds machines, where it counts first."""
 
@@ -44,6 +46,8 @@ class Choice:
     """Whether the prices are more than an assumption, so that hours mean something."""
     too_large: Mapping[str, int]
     """The largest number of cells that fits into a device's memory, for stages where that is a limit."""
+    together: Mapping[str, Memory]
+    """The largest unit of each stage whose memory is known."""
 
     def lines(self, config: SweepConfig) -> Iterator[str]:
         """Say for each stage how it is packed, and why."""
@@ -58,6 +62,22 @@ class Choice:
                 yield f"{head} (sharing: none)"
             else:
                 yield f"{head} (cells_per_unit: {config.execution.limit_of(stage)})"
+        yield from self._sharing_a_gpu(config.resources.gpus)
+
+    def _sharing_a_gpu(self, share: float) -> Iterator[str]:
+        """Where more units fit into the memory of a GPU than train there, or fewer."""
+        if not 0 < share <= 1 or self.devices.memory_mb is None:
+            return
+        whole, now = self.devices.memory_mb / share, int(1 / share + 1e-6)
+        for stage, memory in self.together.items():
+            fit = min(MOST_TOGETHER, int(FILLED * whole / memory.mb))
+            basis = "measured" if memory.basis == "measured" else "estimated; --measure finds out"
+            takes = f"{stage}: its largest unit takes {memory.mb:,.0f} MB of {whole:,.0f} MB of a GPU ({basis})"
+            if fit > now:
+                setting = f"resources.gpus={int(100 / fit) / 100:g}"
+                yield f"{takes}; {fit} such units fit there together ({setting}), now {now}"
+            elif fit < now > 1:
+                yield f"{takes}, where resources.gpus={share:g} puts {now}: raise it, or lower cells_per_unit"
 
     def _reason(self, stage: str) -> str:
         chosen = self.packing
@@ -101,7 +121,18 @@ def choose(trainings: Sequence[Training], config: SweepConfig, prices: Prices, d
     ]
     too_large = {stage: most for stage, most in fit.items() if most is not None and most < groups[stage]}
     priced = all(prices.basis(unit) != "assumed" for unit, _ in tried[0].units)
-    return Choice(_best(tried, devices), tried, devices, priced, too_large)
+    best = _best(tried, devices)
+    return Choice(best, tried, devices, priced, too_large, _largest_memory(best.units, prices))
+
+
+def _largest_memory(units: Sequence[tuple[Unit, int | None]], prices: Prices) -> dict[str, Memory]:
+    """The memory of the largest unit of each stage, as far as all of them are known."""
+    found: dict[str, Memory | None] = {}
+    kinds = {(unit.stage.name, unit.trainings[0].cell.model, len(unit.trainings)): unit for unit, _ in units}
+    for (stage, *_), unit in kinds.items():
+        memory, other = prices.memory(unit), found.get(stage, Memory(0.0, "measured"))
+        found[stage] = None if memory is None or other is None else max(memory, other)
+    return {stage: memory for stage, memory in found.items() if memory is not None}
 
 
 def _best(tried: Sequence[Packing], devices: Devices) -> Packing:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from goal_core.data import DataConfig, num_batches
 from goal_core.models.config import BertConfig, ModelConfig
+from goal_core.training.sharing import UnitPath, path_of
 from runners.launch.calibration import (
     BACKBONES,
     BERT_PIECES,
@@ -122,6 +123,20 @@ def feature_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | 
     return size.images * _forward_seconds(unit, config, speed) if computes_features_once(unit) else 0.0
 
 
+def unit_path(unit: Unit, config: SweepConfig) -> UnitPath:
+    """How the cells of a unit will run side by side."""
+    training = unit.trainings[0]
+    return path_of(
+        len(unit.trainings),
+        sharing=config.execution.sharing_of(unit.stage),
+        model=training.cell.model,
+        stage=unit.stage,
+        precision=training.precision,
+        device=_kind(config),
+        processes=max(1, int(config.resources.gpus)),
+    )
+
+
 def _kind(config: SweepConfig) -> Literal["cpu", "cuda"]:
     return "cuda" if config.resources.gpus else "cpu"
 
@@ -160,11 +175,13 @@ def unit_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | Non
     encode = cells * pairs * training * gmac_s * (4 / 3 if chunked else 1)
     load = 0.0
     if data.image is not None and not computes_features_once(unit):
-        own = device.train_factor + chunked if stage.trains_backbone else 1.0
+        own = device.train_factor + chunked + stage.recompute if stage.trains_backbone else 1.0
         encode += pairs * forward * (1.0 if stage.shares_backbone else cells * own)
         load = pairs * IMAGE_LOAD_S
     # Several GPUs divide the encoding of a batch, and their processes the decoding; what they exchange is not counted.
-    compute = encode / devices + cells * steps * device.step_s
+    # A stack of cells starts its kernels once for all of them. On a CPU it measured no faster than its cells in turn.
+    launches = 1 if unit_path(unit, config).name == "heads" and config.resources.gpus else cells
+    compute = encode / devices + launches * steps * device.step_s
     compute += cells * stage.epochs * _evaluation_seconds(unit, size, heads, forward, gmac_s)
     workers = config.resources.loader_workers
     return max(compute, load / workers) if workers else compute + load / devices

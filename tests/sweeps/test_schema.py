@@ -149,3 +149,19 @@ def test_batches_whose_statistics_count_are_not_split() -> None:
         load_sweep("coco_vsepp", ["resources.gpus=200"], environ={})
     settings = ["stages.frozen.micro_batch=32", "resources.gpus=4"]
     assert load_sweep("coco_vsepp", settings, environ={}).stages[0].micro_batch == 32
+
+
+def test_what_cannot_be_compiled_or_computed_again_is_refused(small: SweepConfig) -> None:
+    frozen, finetune = small.stages
+    compiled = ExecutionConfig(compile=True)
+    assert replace(small, execution=compiled).execution.compile
+    again = replace(small, stages=(frozen, replace(finetune, recompute=True)))
+    assert again.stages[1].recompute
+    with pytest.raises(ConfigError, match="compile: needs stages without recompute"):
+        replace(again, execution=compiled)
+    with pytest.raises(ConfigError, match="compile: needs a stage finetune"):
+        replace(small, stages=(frozen,), execution=compiled)
+    with pytest.raises(ConfigError, match=r"stages.0.recompute: frozen keeps no activations"):
+        replace(small, stages=(replace(frozen, recompute=True), finetune))
+    with pytest.raises(SweepError, match=r"compile: needs model.xvlm.drop_path 0"):
+        load_sweep("coco_xvlm", ["execution.compile=true"], environ={})

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from goal_core.checkpoints import InitialModel
 from goal_core.data.config import RegionsConfig
+from goal_core.training import trainer
 from goal_core.training.cell_stack import CellStack
 from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.trunk import Trunk
 from runners.execution.memory import SMALLEST, Chunks
+from runners.launch.opened_sweep import OpenedSweep
 from runners.store import Attempt, charged_failures
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.training_cases import FROZEN, unit_of
@@ -123,3 +127,31 @@ def test_what_does_not_fit_in_the_smallest_chunks_fails_and_is_charged(
     attempts = folder.attempts.all()
     assert [one.micro_batch for one in attempts] == [0, 8, 4, 4, 4]
     assert [one.charged for one in attempts] == [False, False, True, True, True]
+
+
+FULL = torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ((InitialModel, "heads"), "the model does not fit into memory, which no smaller batch would change"),
+        ((trainer, "recalls_of"), "the evaluation on val does not fit into memory"),
+        ((Trunk, "prepare"), "the features of all training images does not fit into memory"),
+    ],
+)
+def test_what_no_smaller_batch_would_change_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[Any, str], reason: str
+) -> None:
+    def full(*arguments: Any, **named: Any) -> None:
+        raise FULL
+
+    monkeypatch.setattr(*place, full)
+    sweep = sweep_in(tmp_path, "objectives={only: [con/con]}")
+    monkeypatch.setattr(OpenedSweep, "check_trainable", lambda self: None)  # which builds the model, too
+    assert launch(sweep, monkeypatch).status == 1
+    attempts = sweep.store.folder(sweep.by_stage[0][0]).attempts.all()
+    assert len(attempts) == 3
+    assert all(one.charged and not one.out_of_memory and one.micro_batch == 0 for one in attempts)
+    assert reason in attempts[0].reason
+    assert "CUDA out of memory" in attempts[0].reason

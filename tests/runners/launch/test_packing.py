@@ -11,7 +11,7 @@ from runners.execution.capacity import Machine, Resources
 from runners.launch.devices import Devices, of_machines, on_this_machine
 from runners.launch.estimate import published_prices, unopened
 from runners.launch.packing import Choice, choose, duration, planned
-from runners.launch.prices import Measured
+from runners.launch.prices import Measured, Memory
 from runners.launch.simulation import simulate
 from sweeps import load_sweep, pack_chain
 
@@ -60,6 +60,27 @@ def test_a_unit_fits_into_the_memory_of_its_device() -> None:
     finetune = list(choice.lines(load_sweep("coco_vsepp", environ={})))[1]
     assert f"; no more than {choice.too_large['finetune']} fit into its memory" in finetune
     assert chosen(devices=1, memory_mb=1000.0).packing.limits == {"frozen": 1, "finetune": 1}  # then it fails alone
+
+
+def test_plan_and_launch_say_how_many_units_fit_one_gpu() -> None:
+    def lines(gpus: str, memory_mb: float, **changes: object) -> list[str]:
+        overrides = (f"resources.gpus={gpus}", "execution.cells_per_unit=1")
+        config = load_sweep("coco_vsepp", overrides, environ={})
+        choice = chosen(*overrides, devices=1, memory_mb=memory_mb * min(1.0, float(gpus)))
+        return [line for line in replace(choice, **changes).lines(config) if "its largest unit takes" in line]  # type: ignore[arg-type]
+
+    (frozen,) = lines("1", 40_000.0)
+    assert "MB of 40,000 MB of a GPU (estimated; --measure finds out); " in frozen
+    assert " such units fit there together (resources.gpus=0." in frozen
+    assert frozen.endswith(", now 1")
+    (finetune,) = (line for line in lines("0.25", 40_000.0) if line.startswith("finetune"))
+    assert finetune.endswith("where resources.gpus=0.25 puts 4: raise it, or lower cells_per_unit")
+    measured = lines("1", 20_000.0, together={"frozen": Memory(4000.0, "measured")})
+    assert measured == [
+        "frozen: its largest unit takes 4,000 MB of 20,000 MB of a GPU (measured); 4 such units fit there together "
+        "(resources.gpus=0.25), now 1"
+    ]
+    assert lines("2", 40_000.0) == []
 
 
 def test_settings_of_a_stage_come_before_those_of_the_sweep() -> None:

@@ -96,6 +96,18 @@ def test_chunks_cost_a_second_pass_and_several_gpus_divide_the_encoding() -> Non
     assert quarter.gpu_hours == whole.gpu_hours / 4  # type: ignore[operator]
 
 
+def test_stacked_cells_start_their_kernels_once_and_recomputed_blocks_pass_twice() -> None:
+    heads, _ = published("coco_vsepp")
+    trunk, _ = published("coco_vsepp", "execution.sharing=trunk")
+    assert heads.hours and trunk.hours  # noqa: PT018
+    saved = heads.steps / heads.cells * (heads.cells - heads.units) * 0.01 / 3600  # 10 ms a step of a cell
+    assert trunk.hours - heads.hours == pytest.approx(saved)
+    (_, plain), (_, again) = published("coco_vsepp"), published("coco_vsepp", "stages.finetune.recompute=true")
+    assert plain.hours and again.hours and plain.memory_mb and again.memory_mb  # noqa: PT018
+    assert 1.2 < again.hours / plain.hours < 1.35
+    assert again.memory_mb < plain.memory_mb
+
+
 def test_a_backbone_without_calibration_has_no_price() -> None:
     plans = published("coco_vsepp", "model.backbones=[convnext_base]")
     assert [(plan.hours, plan.hours_from, plan.disk_mb, plan.disk_from) for plan in plans] == [(None,) * 4] * 2
