@@ -6,7 +6,7 @@ parameters share its evaluation. Shapes have C cells in front: (C, N, D) embeddi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -66,7 +66,7 @@ class StackedStats:
     grad_norm: Tensor
     """Frobenius norm of the gradient with respect to both embeddings together, shape (C,)."""
     errors: Mapping[int, Exception] = field(default_factory=dict)
-    """What the weights of a cell raised, by its number; the gradient of such a cell is 0."""
+    """What the weights of a cell raised, or why they do not fit, by its number; the gradient of such a cell is 0."""
 
     @property
     def hinge(self) -> Tensor:
@@ -163,10 +163,8 @@ class StackedObjectives:
         mined = mine(images_CND, texts_CND, ids_N)
         found = _Found(sizes={}, names=[set() for _ in self._objectives], errors={})
         triplet_CA, pair_pos_CA, pair_neg_CA = (torch.zeros_like(mined.pos) for _ in range(3))
-        for place, weight in _evaluated(self._triplet_groups, mined, found):
-            triplet_CA[place] = weight
-        for place, pair in _evaluated(self._pair_groups, mined, found):
-            pair_pos_CA[place], pair_neg_CA[place] = pair
+        _evaluate(self._triplet_groups, mined, found, lambda weight: (weight,), triplet_CA)
+        _evaluate(self._pair_groups, mined, found, tuple, pair_pos_CA, pair_neg_CA)
         triplet_CA = torch.where(mined.valid, triplet_CA, 0)
         pull_C2N, push_C2N = (
             torch.where(mined.valid, triplet_CA * pair_CA, 0).view(len(triplet_CA), 2, -1)
@@ -277,24 +275,33 @@ def _groups(weights: Sequence[tuple[Entry[Any], partial[Any]]]) -> list[_Group]:
     return list(groups.values())
 
 
-def _evaluated(groups: Sequence[_Group], mined: MinedBatch, found: _Found) -> Iterator[tuple[Place, Any]]:
-    """Each group's cells, as an index, and their weights."""
+def _evaluate(
+    groups: Sequence[_Group],
+    mined: MinedBatch,
+    found: _Found,
+    parts: Callable[[Any], tuple[Any, ...]],
+    *into_CA: Tensor,
+) -> None:
+    """Write the weights of each group's cells, which `parts` takes apart, into tensors of all cells."""
     for group in groups:
         place = group.place(mined.pos.device)
         part = mined.of(place)
         sets = part.sets()
         try:
-            weights = group.function(Triplets(pos=part.pos, neg=part.neg, sets=sets))
+            weights = parts(group.function(Triplets(pos=part.pos, neg=part.neg, sets=sets)))
+            for target, weight in zip(into_CA, weights, strict=True):
+                target[place] = weight
         except Exception as error:
             if not group.alone:
                 raise
             found.errors[group.cells[0]] = error
+            for target in into_CA:
+                target[place] = 0
             continue
         for name, size in sets.sizes().items():
             found.add(name, place, size, mined.pos.shape)
             for cell in group.cells:
                 found.names[cell].add(name)
-        yield place, weights
 
 
 class _AttachGradients(torch.autograd.Function):

@@ -46,6 +46,8 @@ class CellStack:
         self._objectives = StackedObjectives([cell.objective for cell in cells])
         self._margins = torch.tensor([cell.objective.margin for cell in cells], device=first.encoder.device)
         self._counts = TripletHistogram.stack([cell.triplets for cell in cells])
+        self.has_stepped = False
+        """Whether the last step has begun to change weights. If it fails before, each cell can take it by itself."""
         self.encoder = StackedEncoder(
             encoders=first.heads.stacked(self._parameters),
             precision=first.unit.precision,
@@ -62,6 +64,7 @@ class CellStack:
         Returns:
             For each cell what to record of the step, or why the cell failed. The others' numbers do not depend on it.
         """
+        self.has_stepped = False
         first, stage = self.cells[0], self._stage
         set_lr(self._optimizer, lr_at(stage, *first.position))
         self._optimizer.zero_grad(set_to_none=True)
@@ -76,9 +79,11 @@ class CellStack:
         norm_C = clip_each(self._parameters.values(), stage.grad_clip)
         names, numbers_KC = stats.numbers()
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.finite.to(norm_C))).to(numbers_KC)))
-        self._optimizer.step()  # after all that needs memory, so that a step that lacks it has changed nothing
+        outcomes = self._outcomes(stats, names, table.tolist(), images_CBD.detach(), texts_CBD.detach())
         TripletHistogram.count(self._counts, stats)
-        return self._outcomes(stats, names, table.tolist(), images_CBD.detach(), texts_CBD.detach())
+        self.has_stepped = True
+        self._optimizer.step()
+        return outcomes
 
     def _outcomes(
         self,

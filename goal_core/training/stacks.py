@@ -27,7 +27,8 @@ class SplitShare(NamedTuple):
 class Stacks:
     """Forms the stack anew whenever other cells are at a step: one has failed, or one that resumed later has caught up.
 
-    A single cell trains by itself. So do all when their stack does not fit into memory.
+    A single cell trains by itself. So do all when their stack fails before it has changed a weight, such as for lack of
+    memory.
 
     Args:
         wanted: whether the unit's path is `heads`.
@@ -48,12 +49,12 @@ class Stacks:
             stack = self._formed(cells)
             if stack is None:
                 return {}
-            outcomes = stack.step(shared.inputs, shared.captions)
+            outcomes: Sequence[StepOutcome] = stack.step(shared.inputs, shared.captions)
         except Exception as error:
-            if failure_kind(error) == "memory":
-                self._give_up(cells)
+            if self._stack is None or not self._stack.has_stepped:
+                self._give_up(cells, error)
                 return {}
-            outcomes = [error] * len(cells)
+            outcomes = [error] * len(cells)  # a step that has changed some weights cannot be taken again
         seconds = (time.perf_counter() - began + shared.seconds) / len(cells)
         return {cell.key: (outcome, seconds) for cell, outcome in zip(cells, outcomes, strict=True)}
 
@@ -66,10 +67,8 @@ class Stacks:
                 return {}
             embedded = stack.embed(split)
         except Exception as error:
-            if failure_kind(error) != "memory":
-                raise
             self._embeds = False
-            _log(cells, f"the embeddings of {len(cells)} cells do not fit into memory; each is evaluated by itself")
+            _log(cells, f"the embeddings of {len(cells)} cells {_what(error)}; each is evaluated by itself")
             return {}
         seconds = (time.perf_counter() - began) / len(cells)
         return {key: SplitShare(one, seconds) for key, one in embedded.items()}
@@ -88,14 +87,18 @@ class Stacks:
                 raise
         return self._stack
 
-    def _give_up(self, cells: Sequence[CellTrainer]) -> None:
-        _log(cells, f"the stacked heads of {len(cells)} cells do not fit into memory; each cell goes on by itself")
+    def _give_up(self, cells: Sequence[CellTrainer], error: Exception) -> None:
+        _log(cells, f"the stacked heads of {len(cells)} cells {_what(error)}; each cell goes on by itself")
         self._wanted = False
         if self._stack is not None:
             dissolve(self._stack.cells)
         self._stack = None
         if cells[0].encoder.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def _what(error: Exception) -> str:
+    return "do not fit into memory" if failure_kind(error) == "memory" else f"failed ({type(error).__name__}: {error})"
 
 
 def _log(cells: Sequence[CellTrainer], line: str) -> None:

@@ -138,8 +138,17 @@ def registered() -> Iterator[None]:
     def failing(triplets: Triplets) -> Tensor:
         raise ZeroDivisionError("of this cell alone")
 
+    @triplet_weights.register("misfit", source="test")
+    def misfit(triplets: Triplets) -> Tensor:
+        return torch.ones(3)
+
+    @pair_weights.register("single", source="test")
+    def single(triplets: Triplets) -> PairWeights:
+        return torch.ones_like(triplets.pos)  # type: ignore[return-value]
+
     yield
     del pair_weights._entries["centred"], triplet_weights._entries["failing"]
+    del triplet_weights._entries["misfit"], pair_weights._entries["single"]
 
 
 @pytest.mark.usefixtures("registered")
@@ -155,11 +164,22 @@ def test_a_registered_weight_sees_one_cell_at_a_time(way: str) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_weight_that_raises_fails_its_cell_alone(way: str) -> None:
-    names = [("con", "con"), ("lin", "failing"), ("sig-ms", "nca")]
+@pytest.mark.parametrize(
+    ("weight", "kind"),
+    [
+        (("lin", "failing"), ZeroDivisionError),
+        (("lin", "misfit"), RuntimeError),
+        (("single", "con"), (ValueError, AttributeError)),
+    ],
+)
+def test_a_weight_that_raises_or_does_not_fit_fails_its_cell_alone(
+    way: str, weight: tuple[str, str], kind: type[Exception] | tuple[type[Exception], ...]
+) -> None:
+    names = [("con", "con"), weight, ("sig-ms", "nca")]
     images, texts = batches(3, 7)
     stats = StackedObjectives(built(names=names)).forward_with_stats(images, texts)[1]
-    assert {cell: str(error) for cell, error in stats.errors.items()} == {1: "of this cell alone"}
+    assert stats.errors.keys() == {1}
+    assert isinstance(stats.errors[1], kind)
     values = stats.as_dicts()
     for cell in (0, 2):
         own = built(names=names)[cell].forward_with_stats(images[cell], texts[cell])[1]

@@ -230,23 +230,23 @@ def test_a_cell_that_resumed_later_joins_the_stack_when_the_others_arrive(
 CALLS: list[int] = []
 
 
-@pytest.fixture(params=[False, True], ids=["nan", "raises"])
+@pytest.fixture(params=["nan", "raises", "misfit"])
 def poisoned(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A pair weight that after some calls gives NaN, or raises; the kind of its cell's failure."""
+    """A pair weight that after some calls gives NaN, raises, or has a wrong shape; the kind of its cell's failure."""
     CALLS.clear()
-    raises = bool(request.param)
+    how = str(request.param)
 
     @pair_weights.register("poisoned", source="test")
     def weight(triplets: Triplets) -> PairWeights:
         CALLS.append(1)
         one = torch.ones_like(triplets.pos)
         if len(CALLS) > 7:
-            if raises:
+            if how == "raises":
                 raise ZeroDivisionError("a bad weight")
-            one = one * torch.nan
+            one = one * torch.nan if how == "nan" else torch.ones(3)
         return PairWeights(one, one)
 
-    yield "error" if raises else "diverged"
+    yield "diverged" if how == "nan" else "error"
     del pair_weights._entries["poisoned"]
 
 
@@ -272,20 +272,55 @@ def test_a_cell_that_fails_leaves_the_others_as_they_were(tmp_path: Path, poison
         assert apart(load_file(folders[key].best()), load_file(folder.best())) < 0.02
 
 
-def test_a_stack_that_does_not_fit_into_memory_dissolves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (torch.cuda.OutOfMemoryError("as if"), "of 3 cells do not fit into memory; each cell goes on by itself"),
+        (RuntimeError("a kernel is missing"), "of 3 cells failed (RuntimeError: a kernel is missing); each cell goes"),
+    ],
+)
+@pytest.mark.parametrize("place", ["clip_each", "TripletHistogram.count"])
+def test_a_stack_that_fails_before_it_changes_a_weight_dissolves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, error: Exception, said: str
+) -> None:
     """With the numbers of cells by themselves from that step on, here from the first."""
     unit = heads_unit(*GRID[:3])
     alone = trained(replace(unit, sharing="trunk"), tmp_path / "alone")
+    owner, _, name = place.rpartition(".")
+    target = getattr(cell_stack_module, owner) if owner else cell_stack_module
+    whole = getattr(target, name)
 
-    def no_memory(*_: Any, **__: Any) -> None:
-        raise torch.cuda.OutOfMemoryError("as if")
+    def fail(counts: Any, *rest: Any) -> Any:
+        if isinstance(counts, Tensor) and counts.ndim == 1:  # of a cell by itself
+            return whole(counts, *rest)
+        raise error
 
-    monkeypatch.setattr(cell_stack_module, "clip_each", no_memory)
+    monkeypatch.setattr(target, name, fail if not owner else staticmethod(fail))
     folders = trained(unit, tmp_path / "stacked")
     for key, folder in folders.items():
         assert same_weights(folder, alone[key])
         assert folder.numbers() == alone[key].numbers()
-        assert "do not fit into memory" in log_of(folder)
+        assert said in log_of(folder)
+
+
+def test_a_step_that_may_have_changed_weights_is_not_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = cell_stack_module.build_optimizer
+
+    def breaking(*arguments: Any) -> Any:
+        optimizer = build(*arguments)
+
+        def fail(*_: Any) -> None:
+            raise torch.cuda.OutOfMemoryError("as if")
+
+        monkeypatch.setattr(optimizer, "step", fail)
+        return optimizer
+
+    monkeypatch.setattr(cell_stack_module, "build_optimizer", breaking)
+    unit = heads_unit(*GRID[:3])
+    outcomes = train_unit(unit, folders_of(unit, tmp_path))
+    assert [getattr(outcome, "kind", "") for outcome in outcomes] == ["memory"] * 3
 
 
 def test_a_stack_that_cannot_be_formed_leaves_the_cells_as_they_were(
