@@ -52,6 +52,8 @@ TAG_IMPORTED = "goal.imported"
 """The archive that a run's numbers were imported from; absent or empty if they were computed where they are stored."""
 TAG_BELOW_WARMUP = "goal.below_warmup"
 """Both numbers of a training that ended clearly below its own warm-up; absent from others."""
+TAG_STACKED = "goal.stacked"
+"""The share of a training's steps in which its heads trained in a stack; absent where they never did."""
 TAG_DATA_FINGERPRINT = "goal.data_fingerprint"
 REQUIRED_CELL_TAGS: tuple[str, ...] = (
     *(TAG_CELL, TAG_STAGE, TAG_STAGE_KEY, TAG_PAIR, TAG_TRIPLET, TAG_SEED),

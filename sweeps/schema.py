@@ -154,7 +154,7 @@ class SweepObjectives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionConfig:
-    """How cells share a device. Affects speed and memory, never a result."""
+    """How cells share a device. Affects speed and memory; a result only by the rounding of stacked heads."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 

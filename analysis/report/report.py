@@ -29,6 +29,7 @@ from analysis.report.sections import (
     recalls_section,
     settings_notes,
     settings_section,
+    stacked_notes,
     warmup_notes,
     weights_section,
 )
@@ -266,6 +267,7 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
         notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
     notes += settings_notes(sweep, blocks)
     notes += warmup_notes(sweep, blocks)
+    notes += stacked_notes(sweep, blocks)
     shown = {column.sweep for columns in groups.values() for column in columns}
     return notes + [
         f"Sweep {name!r} has no finished block with the same dataset, framework and backbone."

@@ -203,6 +203,8 @@ def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | Non
     tables.append(_objective_table(sweep, runs, settings))
     fingerprints = ", ".join(sorted(set(runs["data_fingerprint"])))
     paragraph = f"Seeds {', '.join(map(str, sweep.seeds))}. Data fingerprint {fingerprints}."
+    if stacked := int((runs["stacked"] != "").sum()):
+        paragraph += f" In {stacked} of {len(runs)} trainings the heads trained as a stack with those of other cells."
     nonempty = tuple(table for table in tables if table.rows)
     return Section(anchor="settings", title="Settings", paragraphs=(paragraph,), tables=nonempty)
 
@@ -225,6 +227,22 @@ def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
             differing = [f"{schema.TAG_SETTINGS_KEY} ({', '.join(sorted(keys))})"]
         if differing:
             notes.append(f"{block.key.title}: averaged runs differ in their settings: {'; '.join(differing)}.")
+    return notes
+
+
+def stacked_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
+    """A warning for each block in which the heads of some trainings were stacked and those of others not."""
+    runs = counted(sweep)
+    notes = []
+    for block in blocks:
+        here = of_block(runs, block.key)
+        whole, stacked = int((here["stacked"] == "1").sum()), int((here["stacked"] != "").sum())
+        if stacked and whole < len(here):
+            notes.append(
+                f"{block.key.title}: the heads of {whole} of {len(here)} trainings were stacked in every step, and "
+                f"those of {stacked - whole} in some. Stacked and single heads agree but for rounding, which training "
+                "enlarges."
+            )
     return notes
 
 

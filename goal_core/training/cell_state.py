@@ -92,6 +92,8 @@ class CellState:
         self.seconds = 0.0
         self.steps_before = 0
         """Steps of earlier stages."""
+        self.stacked_steps = 0
+        """Steps of this stage that the cell took as part of a stack."""
         check_splits(unit, heads)
         self._ranks, self.share = ranks, ranks.share(unit.stage.micro_batch)
         self.sums: dict[str, tuple[float, int]] = {}
@@ -121,6 +123,7 @@ class CellState:
         }
         values: Parts = {
             **{name: _attribute(self, name) for name in ("epoch", "next_step", "steps_before", "seconds", "sums")},
+            "stacked_steps": _attribute(self, "stacked_steps"),
             **{name: _attribute(self, name) for name in ("best_epoch", "best_rsum")},
             "history": (lambda: self.history, self._restore_history),
             "collapse": _attribute(self.collapse, "num_steps"),
@@ -139,7 +142,7 @@ class CellState:
         parts, values = self._state()
         for name, (_, put) in parts.items():
             put(take_prefix(name, tensors))
-        state = {"steps_before": 0, **state}  # which earlier versions did not write
+        state = {"steps_before": 0, "stacked_steps": 0, **state}  # which earlier versions did not write
         for name, (_, put) in values.items():
             put(state[name])
         self._saved = self.epoch, self.next_step

@@ -33,7 +33,7 @@ StepOutcome = dict[str, float] | Exception
 class CellTrainer(CellState):
     """A cell that takes steps and closes epochs.
 
-    It does not depend on the other cells of the unit: a cell's numbers are those it would have alone.
+    It does not depend on the other cells of the unit: a cell's numbers are those it would have alone, in a stack but for rounding.
     """
 
     def step(self, inputs: Tensor, batch: Batch, *, shared_s: float = 0.0) -> None:
@@ -96,6 +96,7 @@ class CellTrainer(CellState):
         norm = torch.tensor(outcome["weight_grad_norm"])
         check_finite(norm, f"epoch {self.epoch + 1}, step {self.next_step + 1}")
         self.next_step += 1
+        self.stacked_steps += 1
         self._record(outcome)
         self.seconds += seconds
 

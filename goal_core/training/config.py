@@ -78,8 +78,8 @@ class StageConfig:
     ten; 0: never."""
 
     sharing: Sharing | Literal["inherit"] = "inherit"
-    """How this stage's cells share a device, as `execution.sharing`, which `inherit` keeps. Affects speed and memory,
-    never a result."""
+    """How this stage's cells share a device, as `execution.sharing`, which `inherit` keeps. Affects speed and memory;
+    a result only by the rounding of stacked heads."""
     cells_per_unit: int | Literal["auto", "inherit"] = "inherit"
     """Largest number of this stage's cells in a unit, as `execution.cells_per_unit`."""
 

@@ -50,8 +50,8 @@ def path_of(
 ) -> UnitPath:
     """The path of a unit that need not exist yet; arguments as the fields of `UnitPlan`.
 
-    `auto` is `heads` on a GPU, where small kernels of one cell after the other leave it idle. On a CPU it is `trunk`:
-    stacked GRUs measured no faster there, and the numbers stay those of each cell alone.
+    `auto` is `heads` on a GPU, where small kernels of one cell after the other leave it idle. On a CPU it is `trunk`,
+    with which the numbers are those of each cell alone bit for bit, though small heads are faster stacked.
     """
     if cells == 1:
         return UnitPath("none", "the unit has one cell")
@@ -62,7 +62,7 @@ def path_of(
     if sharing == "heads":
         return UnitPath("heads", "sharing heads is set")
     if device == "cpu":
-        return UnitPath("trunk", "sharing auto on a CPU, where stacked heads are no faster and lose bit-equal numbers")
+        return UnitPath("trunk", "sharing auto on a CPU, where it keeps the numbers of each cell alone bit for bit")
     return UnitPath("heads", "sharing auto on a GPU")
 
 
@@ -74,7 +74,7 @@ def _obstacle(model: ModelConfig, stage: StageConfig, precision: Precision, proc
         return f"stage {stage.name} does not share a frozen backbone"
     if precision == "fp16":
         return "with precision fp16 each cell skips steps of its own"
-    if stage.micro_batch:
+    if 0 < stage.micro_batch < stage.batch_size:
         return f"micro_batch {stage.micro_batch} encodes each cell's batches in chunks"
     if processes > 1:
         return f"{processes} devices train each cell together"

@@ -1,7 +1,8 @@
 """The cells of a unit in training: trainings of one stage, side by side, on one device.
 
 Every batch goes to every cell that still needs it. A cell that has finished or failed, or that has resumed at a later
-step than the others, takes no part, so no cell's numbers depend on which others are there.
+step than the others, takes no part, so no cell's numbers depend on which others are there, but for the rounding of
+stacked heads.
 """
 
 from __future__ import annotations
@@ -286,6 +287,8 @@ class UnitTrainer:
             "metrics": {**recalls, "val/rsum": cell.history[cell.best_epoch - 1]["metrics"]["val/rsum"]},
             "seconds": cell.seconds,
         }
+        if cell.stacked_steps:
+            result["stacked"] = cell.stacked_steps / (cell.epoch * self._source.steps_per_epoch)
         cell.files.log(
             f"done: test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f} (best epoch {cell.best_epoch})"
         )

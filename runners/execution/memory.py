@@ -22,18 +22,21 @@ class Chunks:
     """How many pairs of a batch are encoded at a time."""
 
     batch: int
-    """Pairs of a batch."""
+    """Pairs of a batch that one process encodes."""
     size: int
     """Pairs at a time; 0: all."""
     can_split: bool
     """Whether the model allows fewer."""
+    processes: int = 1
+    """How many processes share a batch."""
 
     @classmethod
     def of(cls, plan: UnitPlan) -> Chunks:
         """As the sweep asks for. Models that normalise by the statistics of the whole batch must have it whole."""
         stage = plan.stage
         can_split = stage.bn_mode == "frozen_eval" and plan.data.format != "regions"
-        return cls(stage.batch_size, stage.micro_batch if stage.micro_batch < stage.batch_size else 0, can_split)
+        rows = -(-stage.batch_size // plan.processes)
+        return cls(rows, stage.micro_batch if stage.micro_batch < rows else 0, can_split, plan.processes)
 
     @property
     def smaller(self) -> Chunks | None:
@@ -60,7 +63,8 @@ class Chunks:
         return replace(plan, stage=replace(plan.stage, micro_batch=self.size))
 
     def __str__(self) -> str:
+        several = f"{self.batch} pairs on each of {self.processes} devices"
         if not self.size:
-            return f"batches of {self.batch} pairs at once"
-        count = -(-self.batch // self.size)
-        return f"micro_batch {self.size} (batches of {self.batch} in {count} chunks, same gradient)"
+            return f"{several} at once" if self.processes > 1 else f"batches of {self.batch} pairs at once"
+        what = several if self.processes > 1 else f"batches of {self.batch}"
+        return f"micro_batch {self.size} ({what} in {-(-self.batch // self.size)} chunks, same gradient)"

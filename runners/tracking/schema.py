@@ -45,6 +45,8 @@ IMPORTED = "goal.imported"
 """For a run whose numbers came from an archive: its name and digest. Nobody here computed or verified them."""
 BELOW_WARMUP = "goal.below_warmup"
 """For a run that ended clearly below its own warm-up: both numbers (see `goal_core.training.below_warmup`)."""
+STACKED = "goal.stacked"
+"""For a run whose heads trained in a stack with those of other cells: the share of its steps, at most 1."""
 NONFINITE = "goal.nonfinite"
 """For a run with metrics that were NaN or infinite: a JSON list of them as ``metric@step``. They are not logged."""
 
@@ -62,9 +64,8 @@ CELL_TAGS = (
     *(OBJECTIVE, OBJECTIVE_KEY, SETTINGS_KEY, STATUS, GIT_COMMIT, DATA_FINGERPRINT),
 )
 """Tags of every training's run by which it is found and counted. It also has `goal.log` and MLflow's own tags. It may
-have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`, `goal.below_warmup`,
-`goal.imported`, `goal.checkpoint` (once it is
-done) and `goal.triplets` (once its triplet record is attached)."""
+have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`, `goal.below_warmup`, `goal.stacked`,
+`goal.imported`, `goal.checkpoint` (once it is done) and `goal.triplets` (once its triplet record is attached)."""
 
 SWEEP = "goal.sweep"
 STORE = "goal.store"

@@ -245,6 +245,7 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
     tags = _code_tags(attempts[-1]) if attempts else {}
     if status.state == "done":
         tags |= _warmup_tags(training, folder, int(status.result["best_epoch"]))
+        tags |= {names.STACKED: f"{status.result['stacked']:.4g}"} if "stacked" in status.result else {}
     runs.ensure(training, attempts[0].started if attempts else time.time(), _owner(folder))
     runs.log(training, points)
     ended = attempts[-1].ended if attempts and status.state != "done" else None

@@ -15,6 +15,7 @@ def test_names_are_those_that_the_driver_writes() -> None:
     assert keys <= set(written.CELL_TAGS)
     assert written.TRIPLETS == run_schema.TAG_TRIPLETS
     assert written.BELOW_WARMUP == run_schema.TAG_BELOW_WARMUP
+    assert written.STACKED == run_schema.TAG_STACKED
     assert written.IMPORTED == run_schema.TAG_IMPORTED
     assert run_schema.TRIPLETS_ARTIFACT == f"{written.TRIPLETS_FOLDER}/triplets.npz"
     assert run_schema.STATUSES == written.STATUSES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis import aggregate, fetch_runs
-from analysis.report.sections import settings_notes, settings_section, warmup_notes
+from analysis.report.sections import settings_notes, settings_section, stacked_notes, warmup_notes
 from tests.helpers.analysis_cases import SweepWriter, with_params
 from tests.helpers.blank_figures import write_texts
 
@@ -45,6 +45,34 @@ def test_trainings_below_their_own_warm_up_are_named(new_sweep: Callable[[str], 
     assert note.startswith("BELOW THE WARM-UP: 2 of 3 trainings of MS-COCO, VSE++ (resnet152), stage frozen reached")
     assert note.endswith(": sig/cir (seeds 1, 2).")
     assert note in (write_texts(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
+
+
+def test_a_block_of_stacked_and_single_heads_says_so(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("mixed heads")
+    writer.write_parent(seeds=[1, 2], objectives=["con/con", "sig/cir"])
+    for objective, seed, tags in (
+        ("con/con", 1, {"stacked": "1"}),
+        ("con/con", 2, {"stacked": "0.5"}),
+        ("sig/cir", 1, {}),
+    ):
+        with_params(writer, writer.write(objective, seed, **tags), stages__frozen__lr="0.1")
+    sweep = fetch_runs(writer.uri, writer.name)
+    blocks = aggregate(sweep)
+    (note,) = stacked_notes(sweep, blocks)
+    assert "the heads of 1 of 3 trainings were stacked in every step, and those of 1 in some" in note
+    section = settings_section(sweep, blocks)
+    assert section is not None
+    assert "In 2 of 3 trainings the heads trained as a stack" in section.paragraphs[0]
+
+
+def test_blocks_of_one_kind_of_heads_need_no_note(new_sweep: Callable[[str], SweepWriter]) -> None:
+    for name, tags in (("all", {"stacked": "1"}), ("none", {})):
+        writer = new_sweep(name)
+        writer.write_parent(seeds=[1, 2], objectives=["con/con"])
+        for seed in (1, 2):
+            writer.write("con/con", seed, **tags)
+        sweep = fetch_runs(writer.uri, writer.name)
+        assert stacked_notes(sweep, aggregate(sweep)) == []
 
 
 def test_the_settings_of_other_stages_are_not_listed(new_sweep: Callable[[str], SweepWriter]) -> None:

@@ -40,6 +40,12 @@ def test_chunks_are_halved_down_to_the_smallest() -> None:
     assert chunks.of_plan(UNIT).stage.micro_batch == SMALLEST
 
 
+def test_of_several_devices_each_halves_its_own_pairs() -> None:
+    chunks = Chunks.of(replace(UNIT, processes=4, stage=replace(UNIT.stage, micro_batch=40)))
+    assert str(chunks) == "25 pairs on each of 4 devices at once"
+    assert str(chunks.smaller) == "micro_batch 13 (25 pairs on each of 4 devices in 2 chunks, same gradient)"
+
+
 def test_batches_that_must_be_whole_are_not_split() -> None:
     legacy = replace(UNIT, stage=replace(UNIT.stage, bn_mode="legacy_quirk"))
     regions = replace(UNIT, data=RegionsConfig(name="tiny", root="nowhere"))

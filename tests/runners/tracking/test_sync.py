@@ -176,6 +176,15 @@ def test_a_run_that_ended_below_its_warm_up_is_tagged_with_both_numbers(uri, sto
     )
 
 
+def test_a_run_whose_heads_were_stacked_says_for_how_many_of_its_steps(uri, store):
+    folder = store.folder(TRAINING)
+    folder.claim("L")
+    folder.save_with("best.safetensors", write_weights)
+    folder.write_metrics([record(1, 50.0)])
+    folder.finish({**result(1), "stacked": 0.5})
+    assert synced(uri, store).child(KEY).data.tags["goal.stacked"] == "0.5"
+
+
 def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
     config = load_sweep("scenes", [f"store={store.root}"])
     sweep = ResolvedSweep(config=config, data_fingerprint="print", weights={"test_byobnet": "random"})
