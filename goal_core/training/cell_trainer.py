@@ -33,7 +33,8 @@ StepOutcome = dict[str, float] | Exception
 class CellTrainer(CellState):
     """A cell that takes steps and closes epochs.
 
-    It does not depend on the other cells of the unit: a cell's numbers are those it would have alone, in a stack but for rounding.
+    It does not depend on the other cells of the unit: a cell's numbers are those it would have alone, in a stack but
+    for rounding.
     """
 
     def step(self, inputs: Tensor, batch: Batch, *, shared_s: float = 0.0) -> None:
