@@ -40,9 +40,9 @@ _NOT_OF_THE_STAGE = frozenset(
     {"checkpoint_every", "collapse_patience", "sharing", "cells_per_unit", "recompute", "micro_batch"}
 )
 """Stage settings that are not hashed. Most say when to save, when to give up and what to compute twice, and cannot
-change a result. `micro_batch`, and `sharing` and `cells_per_unit` where heads are stacked, change only the order of additions,
-like the number of threads and the device, which do not count either; and `micro_batch` falls by itself when memory runs
-out, which must not make another model of a cell."""
+change a result. `micro_batch`, and `sharing` and `cells_per_unit` where heads are stacked, change only the order of
+additions, like the number of threads and the device, which do not count either; and `micro_batch` falls by itself when
+memory runs out, which must not make another model of a cell."""
 
 _NEUTRAL = {
     **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
