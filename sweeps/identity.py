@@ -127,7 +127,8 @@ def tracked_settings(
 
 
 def _data_settings(data: DataConfig) -> dict[str, Any]:
-    return {key: value for key, value in to_mapping(data).items() if key not in _NOT_OF_THE_DATA}
+    settings = {key: value for key, value in to_mapping(data).items() if key not in _NOT_OF_THE_DATA}
+    return settings | ({"image": data.image.settings} if data.image is not None else {})
 
 
 def _model_settings(model: ModelConfig) -> dict[str, Any]:

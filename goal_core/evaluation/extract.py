@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.atomic import remove_leftovers, replace_bytes, storage_errors
-from goal_core.data import Dataset, DecodedImages, ImageConfig, Split
+from goal_core.data import Dataset, DecodedImages, ImageConfig, Split, transform_of
 from goal_core.data.formats import DESCRIPTION, FeatureFile, read_region_header, split_files
 from goal_core.data.images import NUM_WINDOWS, window_pixels
 from goal_core.errors import DataError, DeviceError
@@ -148,7 +148,7 @@ def _windows(split: Split, image: ImageConfig, parts: Sequence[NDArray[np.int64]
     """The windows of each part's images, image by image, (B * NUM_WINDOWS, 3, S, S) uint8."""
 
     def windows(index: int) -> Tensor:
-        return window_pixels(split.load_image(index), image.size)
+        return window_pixels(transform_of(image).prepared(split.load_image(index)), image.size)
 
     with ThreadPoolExecutor(max(1, workers)) as pool:
         for part in parts:

@@ -56,6 +56,8 @@ class UnitPlan:
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
+    packs: Path | None = None
+    """Folder of packed images; None decodes the images from their files. The numbers do not depend on it."""
 
 
 class EpochRecord(TypedDict):

@@ -14,6 +14,7 @@ import torch
 
 from goal_core.checkpoints import LAST, InitialModel, ModelDescription
 from goal_core.data import Batch, BatchSource, Dataset
+from goal_core.data.packs import open_packed
 from goal_core.errors import FencedError
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
 from goal_core.training.cell_trainer import CellTrainer
@@ -49,6 +50,7 @@ class UnitTrainer:
         dataset: Dataset,
         ranks: Ranks = ALONE,
     ) -> None:
+        dataset, self._images = open_packed(dataset, unit.data.image, unit.packs)
         self._unit, self._files, self._listener, self._dataset, self._ranks = unit, files, listener, dataset, ranks
         self._initial = InitialModel(unit.model, unit.data, dataset)
         self._weights_id = self._initial.framework.weights_id(self._initial.model)
@@ -185,6 +187,7 @@ class UnitTrainer:
         at = f"epoch {cell.epoch} step {cell.next_step}{how}"
         cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} {at}")
         cell.files.log(f"path {self._path.name}: {self._path.why}")
+        cell.files.log(f"images: {self._images}")
         return cell
 
     def _build_cell(self, plan: TrainingPlan) -> CellTrainer:

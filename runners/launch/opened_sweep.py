@@ -78,6 +78,7 @@ class OpenedSweep(ResolvedSweep):
             processes=max(1, int(resources.gpus)),
             sharing=self.config.execution.sharing_of(unit.stage),
             cache=self.store.features,
+            packs=self.store.packs,
         )
 
     def job(

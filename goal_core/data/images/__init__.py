@@ -10,7 +10,15 @@ from goal_core.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder
-    from goal_core.data.images.transforms import NUM_WINDOWS, ImageTransform, decode_image, transform_of, window_pixels
+    from goal_core.data.images.transforms import (
+        NUM_WINDOWS,
+        ImageTransform,
+        decode_bytes,
+        decode_image,
+        encode_jpeg,
+        transform_of,
+        window_pixels,
+    )
 else:
     __getattr__ = on_first_use(__name__, __file__)
 
@@ -21,7 +29,9 @@ __all__ = [
     "DecodedImages",
     "ImageDecoder",
     "ImageTransform",
+    "decode_bytes",
     "decode_image",
+    "encode_jpeg",
     "transform_of",
     "window_pixels",
 ]

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import Split
+from goal_core.data.dataset import PackedReader, Split
 from goal_core.data.images.transforms import transform_of
 from goal_core.errors import ConfigError, GoalError
 
@@ -38,6 +38,8 @@ class _Decoding(Dataset[Any]):
 
     def __init__(self, split: Split, config: ImageConfig) -> None:
         self._split, self._transform = split, transform_of(config)
+        self._packed = split.reader if isinstance(split.reader, PackedReader) else None
+        self._squares = self._packed if self._packed is not None and self._packed.holds_squares else None
 
     def __getitem__(self, request: DecodeRequest) -> Tensor | GoalError:
         # Errors travel back as values: raised in a worker they would arrive wrapped in its traceback.
@@ -49,13 +51,21 @@ class _Decoding(Dataset[Any]):
     def decode(self, request: DecodeRequest) -> Tensor:
         size = self._transform.size
         batch = torch.empty((len(request.images), 3, size, size), dtype=torch.uint8)
+        rows = batch.numpy()
         for row, index in enumerate(request.images.tolist()):
-            pixels = self._split.load_image(index)
             if request.seeds:
-                batch[row] = self._transform.for_training(pixels, request.seeds[row])
+                batch[row] = self._transform.for_training(self._prepared(index), request.seeds[row])
+            elif self._squares is not None:
+                rows[row] = self._squares.square(index)
             else:
-                batch[row] = self._transform.for_evaluation(pixels)
+                batch[row] = self._transform.for_evaluation(self._prepared(index))
         return batch
+
+    def _prepared(self, index: int) -> NDArray[np.uint8]:
+        packed = self._packed
+        if packed is not None and not packed.holds_squares:
+            return packed.prepared(index)
+        return self._transform.prepared(self._split.load_image(index))
 
 
 class _Requests(Sampler[DecodeRequest]):
@@ -136,13 +146,15 @@ class DecodedImages:
 
     If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded on
     first use and then kept as uint8; otherwise each is decoded on every use. The worker processes stop once everything
-    is kept.
+    is kept. Squares of a pack are not kept: they are in the system's cache of its files, once for all processes.
     """
 
     def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0, ram_limit: int = RAM_LIMIT) -> None:
         self._decoder = ImageDecoder(split, config, num_workers=num_workers)
         shape = (split.num_images, 3, config.size, config.size)
-        self._kept = torch.empty(shape, dtype=torch.uint8) if math.prod(shape) <= ram_limit else None
+        packed = isinstance(split.reader, PackedReader) and split.reader.holds_squares
+        fits = math.prod(shape) <= ram_limit and not packed
+        self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
         self._done = np.zeros(split.num_images, dtype=bool)
 
     def stream(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:

@@ -6,6 +6,7 @@ as with ``torchvision.transforms`` on Pillow images.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -55,15 +56,36 @@ def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     Raises:
         DataError: the file is missing, is not an image, or is damaged.
     """
+    return _decode(path, os.fspath(path))
+
+
+def decode_bytes(content: bytes, label: str) -> NDArray[np.uint8]:
+    """Decode the content of an image file; see :func:`decode_image`.
+
+    Args:
+        content: of the file.
+        label: the image's name in messages.
+    """
+    return _decode(io.BytesIO(content), label)
+
+
+def _decode(source: str | os.PathLike[str] | io.BytesIO, label: str) -> NDArray[np.uint8]:
     try:
-        with Image.open(path) as image:
+        with Image.open(source) as image:
             image.load()
             return np.asarray(_to_rgb(image))
     except MemoryError:
         raise
     # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
     except Exception as error:
-        raise DataError(f"cannot read image {os.fspath(path)}: {first_line(error)}") from error
+        raise DataError(f"cannot read image {label}: {first_line(error)}") from error
+
+
+def encode_jpeg(pixels_HW3: NDArray[np.uint8], quality: int) -> bytes:
+    """Compress an image, (H, W, 3) uint8 RGB, as JPEG with a quality of 1 to 100 and Pillow's other defaults."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels_HW3).save(buffer, format="JPEG", quality=quality)
+    return buffer.getvalue()
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -93,6 +115,10 @@ class ImageTransform:
     """Draws the crop of a training image from its height and width; None: training uses the pixels of evaluation."""
     distort: Callable[[Image.Image, np.random.Generator], Image.Image] | None = None
     """Changes a training image after the crop and the flip."""
+    shrink: int = 0
+    """As in `ImageConfig`."""
+    jpeg: int = 0
+    """As in `ImageConfig`."""
 
     @property
     def augments(self) -> bool:
@@ -105,6 +131,17 @@ class ImageTransform:
         if not self.stretches:
             return {}
         return {"stretched": "bicubic" if self.resampling is Image.Resampling.BICUBIC else True}
+
+    def shrunk(self, pixels_HW3: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """A larger image shrunk until its shorter side is ``shrink``; others, and all where that is 0, stay."""
+        if not 0 < self.shrink < min(pixels_HW3.shape[:2]):
+            return pixels_HW3
+        return np.asarray(_with_shorter_side(pixels_HW3, self.shrink, self.resampling))
+
+    def prepared(self, pixels_HW3: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """What the other methods take: an image as it was decoded, (H, W, 3), after ``shrink`` and ``jpeg``."""
+        pixels_HW3 = self.shrunk(pixels_HW3)
+        return decode_bytes(encode_jpeg(pixels_HW3, self.jpeg), "JPEG") if self.jpeg else pixels_HW3
 
     def for_evaluation(self, pixels_HW3: NDArray[np.uint8]) -> Tensor:
         """The central crop of the resized image, or the whole image stretched: (3, size, size) uint8 of (H, W, 3)."""
@@ -129,20 +166,24 @@ class ImageTransform:
         return Image.fromarray(pixels_HW3).resize((self.size, self.size), self.resampling)
 
     def _centre(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
-        height, width = pixels_HW3.shape[:2]
-        longest = _LONGEST_RATIO * min(height, width)
-        top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
-        pixels_HW3 = pixels_HW3[top : top + longest, left : left + longest]
-        height, width = pixels_HW3.shape[:2]
-        if width <= height:
-            new_width, new_height = self.resize, int(self.resize * height / width)
-        else:
-            new_width, new_height = int(self.resize * width / height), self.resize
-        image = Image.fromarray(pixels_HW3)
-        if (new_width, new_height) != (width, height):
-            image = image.resize((new_width, new_height), self.resampling)
-        left, top = round((new_width - self.size) / 2.0), round((new_height - self.size) / 2.0)
+        image = _with_shorter_side(pixels_HW3, self.resize, self.resampling)
+        left, top = round((image.width - self.size) / 2.0), round((image.height - self.size) / 2.0)
         return image.crop((left, top, left + self.size, top + self.size))
+
+
+def _with_shorter_side(pixels_HW3: NDArray[np.uint8], side: int, resampling: Image.Resampling) -> Image.Image:
+    """An image resized until its shorter side is ``side``, without the ends of a very long one."""
+    height, width = pixels_HW3.shape[:2]
+    longest = _LONGEST_RATIO * min(height, width)
+    top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
+    pixels_HW3 = pixels_HW3[top : top + longest, left : left + longest]
+    height, width = pixels_HW3.shape[:2]
+    if width <= height:
+        new_width, new_height = side, int(side * height / width)
+    else:
+        new_width, new_height = int(side * width / height), side
+    image = Image.fromarray(pixels_HW3)
+    return image if (new_width, new_height) == (width, height) else image.resize((new_width, new_height), resampling)
 
 
 def random_crop_box(
@@ -212,7 +253,7 @@ def transform_of(config: ImageConfig) -> ImageTransform:
         RandomResizedCrop, a flip and :func:`~goal_core.data.images.rand_augment.rand_augment`.
     Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
-    return _TRANSFORMS[config.augment](size=config.size, resize=config.resize)
+    return _TRANSFORMS[config.augment](size=config.size, resize=config.resize, shrink=config.shrink, jpeg=config.jpeg)
 
 
 def window_boxes(height: int, width: int) -> list[tuple[int, int, int, int]]:
