@@ -45,6 +45,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/recall.py
 	$(BIN)/python benchmarks/sharing.py
 	$(BIN)/python benchmarks/micro_batch.py
+	$(BIN)/python benchmarks/data_path.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/verification.py
 	$(BIN)/python benchmarks/orchestration.py

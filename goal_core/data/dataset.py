@@ -51,8 +51,8 @@ class PackedReader(Protocol):
     holds_squares: bool
     """Whether it has what evaluation sees, :meth:`square`; otherwise :meth:`prepared`."""
 
-    def square(self, index: int) -> NDArray[np.uint8]:
-        """The square of pixels that evaluation sees of an image, (3, S, S) uint8."""
+    def square(self, index: int, into: NDArray[np.uint8]) -> None:
+        """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8."""
 
     def prepared(self, index: int) -> NDArray[np.uint8]:
         """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""

@@ -56,7 +56,7 @@ class _Decoding(Dataset[Any]):
             if request.seeds:
                 batch[row] = self._transform.for_training(self._prepared(index), request.seeds[row])
             elif self._squares is not None:
-                rows[row] = self._squares.square(index)
+                self._squares.square(index, rows[row])
             else:
                 batch[row] = self._transform.for_evaluation(self._prepared(index))
         return batch

@@ -1,4 +1,4 @@
-"""Packs: a dataset's images decoded and resized once, in a few large files that every process maps into memory.
+"""Packs: a dataset's images decoded and resized once, in a few large files that every process reads.
 
 `writing` makes a pack, `reading` puts one under a dataset's splits, `layout` says what is where in its files. A pack is
 named by a hash of all that its pixels depend on, so one of other data, settings or libraries is never found.

@@ -28,7 +28,7 @@ from goal_core.data.images import transform_of
 
 LAYOUT_VERSION = 1
 DESCRIPTION = "pack.json"
-FEW_SHARDS = 256
+FEW_SHARDS = 128
 """About as many shards as a split has at most: each process keeps those open that it has read."""
 SHARD_BYTES = 256 * 2**20
 """What is lost at most when writing is killed; more for a pack of more than :data:`FEW_SHARDS` times this."""

@@ -1,11 +1,16 @@
-"""Read a pack: its files are mapped into memory, and each image is checked when a process first uses it."""
+"""Read a pack: its index is mapped into memory, and each image is checked when a process first uses it.
+
+Images are read by their position, right into the batch, from the system's cache of files, which all processes share. A
+mapped shard would kill the process with a bus error where its disk fails or its file is cut, and its first use costs
+several times as much.
+"""
 
 from __future__ import annotations
 
-import mmap
 import os
 import zlib
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,7 +47,7 @@ class PackedImages:
         self._form: Form = plan.form(split)
         self.holds_squares = self._form == "squares"
         self._rows = np.asarray(np.memmap(plan.index(split), ROW, "r", shape=(rows,)))
-        self._shards: dict[int, mmap.mmap] = {}
+        self._shards: dict[int, FileIO] = {}
         self._used = np.zeros(len(source), dtype=bool)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,35 +72,54 @@ class PackedImages:
         """A reader of the first images only."""
         return type(self)(self._source.first(num_images), self._plan, self._split, self._num_rows)
 
-    def square(self, index: int) -> NDArray[np.uint8]:
-        """The square of pixels that evaluation sees of an image, (3, S, S) uint8, a read-only view of the file."""
-        size = self._plan.image.size
-        return np.frombuffer(self.content(index)[0], np.uint8).reshape(3, size, size)
+    def square(self, index: int, into: NDArray[np.uint8]) -> None:
+        """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8, contiguous."""
+        self._read(index, into.reshape(-1))
 
     def prepared(self, index: int) -> NDArray[np.uint8]:
-        """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB. It may be a read-only view of the file."""
-        content, height, width = self.content(index)
+        """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""
+        _, height, width, _, _, size = self._row(index)
+        content = np.empty(size, np.uint8)
+        self._read(index, content)
         if self._form == "jpeg":
-            return decode_bytes(bytes(content), f"{self.label(index)} in {self._plan.folder}")
-        return np.frombuffer(content, np.uint8).reshape(height, width, 3)
+            return decode_bytes(content.tobytes(), f"{self.label(index)} in {self._plan.folder}")
+        return content.reshape(height, width, 3)
 
-    def content(self, index: int) -> tuple[memoryview, int, int]:
-        """An image's bytes, height and width.
+    def check(self, index: int) -> None:
+        """Compare an image with its checksum and with its file.
+
+        Raises:
+            DataError: it is damaged, or the file has changed.
+        """
+        self._used[index] = False
+        self._read(index, np.empty(self._row(index)[5], np.uint8))
+
+    def _row(self, index: int) -> tuple[int, int, int, int, int, int]:
+        """Shard, height, width, checksum, offset and bytes of an image."""
+        if not self._used[index] and int(self._rows[index]["check"]) != row_check(self._rows[index : index + 1]):
+            raise self._damaged(index, self._plan.index(self._split))
+        row: tuple[int, int, int, int, int, int] = self._rows[index].item()[:6]
+        return row
+
+    def _read(self, index: int, into: NDArray[np.uint8]) -> None:
+        """Read an image's bytes.
 
         Raises:
             DataError: they are damaged, or the image's file has changed.
         """
-        shard, height, width, crc, offset, size = self._rows[index].item()[:6]
-        first = not self._used[index]
-        if first and int(self._rows[index]["check"]) != row_check(self._rows[index : index + 1]):
-            raise self._damaged(index, self._plan.index(self._split))
-        content = memoryview(self._shard(shard))[offset : offset + size]
-        if first:
-            if zlib.crc32(content) != crc:
-                raise self._damaged(index, self._plan.shard(self._split, shard))
+        number, _, _, checksum, offset, size = self._row(index)
+        path = self._plan.shard(self._split, number)
+        try:
+            done = os.preadv(self._shard(number), [into], offset)
+        except OSError as error:
+            raise DataError(f"cannot read {path}: {error.strerror or error}; {_MEND}") from error
+        if done != size or size != into.nbytes:
+            raise self._damaged(index, path)
+        if not self._used[index]:
+            if zlib.crc32(into) != checksum:
+                raise self._damaged(index, path)
             self._check_file(index)
             self._used[index] = True
-        return content, height, width
 
     def _check_file(self, index: int) -> None:
         path, row = self._source.file(index), self._rows[index]
@@ -115,11 +139,11 @@ class PackedImages:
     def _damaged(self, index: int, path: Path) -> DataError:
         return DataError(f"{path} is damaged: the checksum of image {self.label(index)} does not match; {_MEND}")
 
-    def _shard(self, number: int) -> mmap.mmap:
+    def _shard(self, number: int) -> int:
+        """The descriptor of a shard's file, which stays open."""
         if number not in self._shards:
-            with self._plan.shard(self._split, number).open("rb") as file:
-                self._shards[number] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return self._shards[number]
+            self._shards[number] = self._plan.shard(self._split, number).open("rb", buffering=0)
+        return self._shards[number].fileno()
 
 
 def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None) -> tuple[Dataset, str]:
@@ -192,7 +216,7 @@ def verify_pack(dataset: Dataset, plan: PackPlan, progress: Progress = lambda sp
             shard = plan.shard(name, index // stated["images_per_shard"][name])
             if shard not in damaged:
                 try:
-                    reader.content(index)
+                    reader.check(index)
                 except DataError as error:
                     problems.append(str(error))
                     damaged.add(shard)
