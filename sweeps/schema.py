@@ -24,7 +24,7 @@ from goal_core.models.config import (
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
-from goal_core.training.config import Precision, Sharing, StageConfig
+from goal_core.training.config import AugmentOn, Precision, Sharing, StageConfig
 from sweeps.checks import (
     check_backbones,
     check_name,
@@ -165,6 +165,10 @@ class ExecutionConfig:
     cells_per_unit: int | Literal["auto"] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/planning.md). A number above 1 needs another sharing than `none`."""
+
+    augment_on: AugmentOn = "auto"
+    """Where training images are cropped, resized and flipped: `cpu`, `device`, or `auto`: on a GPU where a pack
+    (docs/data_path.md) has the images. The pixels are the same bit for bit."""
 
     def sharing_of(self, stage: StageConfig) -> Sharing:
         """How a stage's cells share a device: its own setting, or else this one."""

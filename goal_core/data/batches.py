@@ -15,7 +15,7 @@ from torch import Tensor
 
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Split, num_batches
-from goal_core.data.images import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder, transform_of
+from goal_core.data.images import RAM_LIMIT, DecodedImages, DecodeRequest, DeviceImages, ImageDecoder, transform_of
 from goal_core.data.text import EncodedCaptions, PairAugment, Tokenizer
 from goal_core.errors import ConfigError
 from goal_core.seeding import derive_seed
@@ -48,7 +48,7 @@ def sample_seed(seed: int, epoch: int, caption_index: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """B image-caption pairs, all tensors on the CPU."""
+    """B image-caption pairs, all tensors on the CPU but images that were made on a device."""
 
     images: Tensor | None
     """(B, 3, size, size) uint8, or those of the rows that the source was asked for; None when the source gives captions
@@ -96,6 +96,8 @@ class BatchSource:
         augment: drops regions and words; None keeps them.
         rows: which rows of a batch of a given size need their images, where other processes decode the others; None:
             all.
+        device: a GPU in whose memory images may stay.
+        augment_on_device: crop, resize and flip images there; the pixels are the same.
 
     Raises:
         ConfigError: the batch is larger than the split, or a number is out of range.
@@ -115,6 +117,8 @@ class BatchSource:
         ram_limit: int = RAM_LIMIT,
         augment: PairAugment | None = None,
         rows: Callable[[int], slice] | None = None,
+        device: torch.device | None = None,
+        augment_on_device: bool = False,
     ) -> None:
         if batch_size < 2:
             raise ConfigError(f"batch_size must be at least 2, or no pair has a negative; got {batch_size}")
@@ -125,11 +129,13 @@ class BatchSource:
         self._split, self._captions = split, EncodedCaptions(split.captions, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._rows = augment, image is None, rows
-        self._images: DecodedImages | ImageDecoder | None = None
-        if with_images and image is not None and transform_of(image).augments:
+        self._images: DecodedImages | ImageDecoder | DeviceImages | None = None
+        if with_images and image is not None and augment_on_device and device is not None:
+            self._images = DeviceImages(split, image, device, threads=max(1, num_workers))
+        elif with_images and image is not None and transform_of(image).augments:
             self._images = ImageDecoder(split, image, num_workers=num_workers)
         elif with_images and image is not None:
-            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit)
+            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit, device=device)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -54,6 +54,9 @@ class PackedReader(Protocol):
     def square(self, index: int, into: NDArray[np.uint8]) -> None:
         """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8."""
 
+    def image_shapes(self) -> NDArray[np.int64] | None:
+        """Height and width of every prepared image, (N, 2) int64; None where it does not have them decoded."""
+
     def prepared(self, index: int) -> NDArray[np.uint8]:
         """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""
 

@@ -11,6 +11,9 @@ Precision = Literal["fp32", "bf16", "fp16"]
 Sharing = Literal["none", "trunk", "heads", "auto"]
 """How the cells of a unit share a device; see `goal_core.training.sharing`."""
 
+AugmentOn = Literal["auto", "cpu", "device"]
+"""Where training images are cropped, resized and flipped; see `goal_core.training.sharing.augments_on_device`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageConfig:

@@ -16,7 +16,7 @@ from goal_core.errors import CollapsedError, DivergedError, GoalError
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
 from goal_core.objectives import NonFiniteError, ObjectiveConfig
-from goal_core.training.config import Precision, Sharing, StageConfig
+from goal_core.training.config import AugmentOn, Precision, Sharing, StageConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,8 @@ class UnitPlan:
     """Processes that train the unit together, each with rows of every batch; on CUDA each has a GPU of its own."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
+    augment_on: AugmentOn = "auto"
+    """Where training images are cropped, resized and flipped. The numbers do not depend on it."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
     packs: Path | None = None

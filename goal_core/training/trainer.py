@@ -29,7 +29,7 @@ from goal_core.training.plan import (
     UnitPlan,
 )
 from goal_core.training.ranks import ALONE, Ranks, weight_sums
-from goal_core.training.sharing import choose_path
+from goal_core.training.sharing import augments_on_device, choose_path
 from goal_core.training.stacks import SplitShare, Stacks
 from goal_core.training.trunk import SharedBatch, Trunk
 from goal_core.training.warmup import below_warmup
@@ -55,6 +55,9 @@ class UnitTrainer:
         self._initial = InitialModel(unit.model, unit.data, dataset)
         self._weights_id = self._initial.framework.weights_id(self._initial.model)
         self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=self._alive)
+        on_device, why = augments_on_device(unit, dataset.splits["train"])
+        if self._trunk.wants_pixels():
+            self._images += why
         self._source = BatchSource(
             dataset.splits["train"],
             self._initial.tokenizer,
@@ -65,6 +68,8 @@ class UnitTrainer:
             with_images=self._trunk.wants_pixels(),
             num_workers=-(-unit.loader_workers // unit.processes),
             rows=ranks.rows if unit.processes > 1 else None,
+            device=self._trunk.device if unit.device == "cuda" or on_device else None,
+            augment_on_device=on_device,
             augment=self._initial.framework.augment(self._initial.model, self._initial.tokenizer, unit.seed),
         )
         self._path = choose_path(unit)

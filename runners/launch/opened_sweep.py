@@ -77,6 +77,7 @@ class OpenedSweep(ResolvedSweep):
             loader_workers=resources.loader_workers,
             processes=max(1, int(resources.gpus)),
             sharing=self.config.execution.sharing_of(unit.stage),
+            augment_on=self.config.execution.augment_on,
             cache=self.store.features,
             packs=self.store.packs,
         )

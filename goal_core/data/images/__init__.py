@@ -10,6 +10,7 @@ from goal_core.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder
+    from goal_core.data.images.on_device import DeviceImages, has_crops_packed, obstacle
     from goal_core.data.images.transforms import (
         NUM_WINDOWS,
         ImageTransform,
@@ -27,11 +28,14 @@ __all__ = [
     "RAM_LIMIT",
     "DecodeRequest",
     "DecodedImages",
+    "DeviceImages",
     "ImageDecoder",
     "ImageTransform",
     "decode_bytes",
     "decode_image",
     "encode_jpeg",
+    "has_crops_packed",
+    "obstacle",
     "transform_of",
     "window_pixels",
 ]

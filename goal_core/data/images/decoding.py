@@ -23,6 +23,15 @@ RAM_LIMIT = 4 * 2**30
 """Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""
 
 
+SHARE = 0.5
+"""Share of a GPU's free memory that images may take to stay there."""
+
+
+def memory_for_images(device: torch.device) -> int:
+    """Bytes of images that may stay in a device's memory; 0 on a CPU, which has the system's cache of files."""
+    return int(SHARE * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DecodeRequest:
     """One batch of images."""
@@ -146,15 +155,25 @@ class DecodedImages:
 
     If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded on
     first use and then kept as uint8; otherwise each is decoded on every use. The worker processes stop once everything
-    is kept. Squares of a pack are not kept: they are in the system's cache of its files, once for all processes.
+    is kept. Squares of a pack are not kept: they are in the system's cache of its files, once for all processes. Given
+    a ``device`` whose memory has room for all (:func:`memory_for_images`), they are kept there.
     """
 
-    def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0, ram_limit: int = RAM_LIMIT) -> None:
+    def __init__(
+        self,
+        split: Split,
+        config: ImageConfig,
+        *,
+        num_workers: int = 0,
+        ram_limit: int = RAM_LIMIT,
+        device: torch.device | None = None,
+    ) -> None:
         self._decoder = ImageDecoder(split, config, num_workers=num_workers)
         shape = (split.num_images, 3, config.size, config.size)
         packed = isinstance(split.reader, PackedReader) and split.reader.holds_squares
-        fits = math.prod(shape) <= ram_limit and not packed
-        self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
+        on_device = device is not None and math.prod(shape) <= memory_for_images(device)
+        fits = on_device or (math.prod(shape) <= ram_limit and not packed)
+        self._kept = torch.empty(shape, dtype=torch.uint8, device=device if on_device else None) if fits else None
         self._done = np.zeros(split.num_images, dtype=bool)
 
     def stream(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
@@ -164,7 +183,7 @@ class DecodedImages:
             requests: image indices of each batch, (B,) int64.
 
         Yields:
-            (B, 3, size, size) uint8 on the CPU, for each request.
+            (B, 3, size, size) uint8 for each request, on the CPU, or on the device where all are kept there.
 
         Raises:
             DataError: an image cannot be read.
@@ -176,7 +195,7 @@ class DecodedImages:
         decoded = self._decoder.stream(DecodeRequest(images=images) for images in fresh if len(images))
         for images, new in zip(requests, fresh, strict=True):
             if len(new):
-                self._kept[torch.from_numpy(new)] = next(decoded)
+                self._kept[torch.from_numpy(new)] = next(decoded).to(self._kept.device)
                 self._done[new] = True
                 if self._done.all():
                     self._decoder.close()

@@ -154,13 +154,18 @@ class ImageTransform:
         """
         if self.crop is None:
             return self.for_evaluation(pixels_HW3)
-        generator = np.random.Generator(np.random.PCG64(seed))
-        height, width = pixels_HW3.shape[:2]
-        top, left, height, width = self.crop(height, width, generator)
+        (top, left, height, width), flips, generator = self.draw(pixels_HW3.shape[0], pixels_HW3.shape[1], seed)
         image = self._stretched(pixels_HW3[top : top + height, left : left + width])
-        if generator.random() < 0.5:
+        if flips:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return _to_tensor(image if self.distort is None else self.distort(image, generator))
+
+    def draw(self, height: int, width: int, seed: int) -> tuple[CropBox, bool, np.random.Generator]:
+        """The crop of a training image of a height and width, whether it is mirrored, and what draws the rest."""
+        assert self.crop is not None
+        generator = np.random.Generator(np.random.PCG64(seed))
+        box = self.crop(height, width, generator)
+        return box, bool(generator.random() < 0.5), generator
 
     def _stretched(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
         return Image.fromarray(pixels_HW3).resize((self.size, self.size), self.resampling)

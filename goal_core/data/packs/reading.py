@@ -76,6 +76,13 @@ class PackedImages:
         """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8, contiguous."""
         self._read(index, into.reshape(-1))
 
+    def image_shapes(self) -> NDArray[np.int64] | None:
+        """Height and width of every prepared image, (N, 2) int64; None where the pack does not have them decoded."""
+        if self._form != "images":
+            return None
+        rows = self._rows[: len(self)]
+        return np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
+
     def prepared(self, index: int) -> NDArray[np.uint8]:
         """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""
         _, height, width, _, _, size = self._row(index)
@@ -110,13 +117,13 @@ class PackedImages:
         number, _, _, checksum, offset, size = self._row(index)
         path = self._plan.shard(self._split, number)
         try:
-            done = os.preadv(self._shard(number), [into], offset)
+            done = os.preadv(self._shard(number), [into.data], offset)
         except OSError as error:
             raise DataError(f"cannot read {path}: {error.strerror or error}; {_MEND}") from error
         if done != size or size != into.nbytes:
             raise self._damaged(index, path)
         if not self._used[index]:
-            if zlib.crc32(into) != checksum:
+            if zlib.crc32(into.data) != checksum:
                 raise self._damaged(index, path)
             self._check_file(index)
             self._used[index] = True
