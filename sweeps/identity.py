@@ -45,12 +45,12 @@ cell."""
 _NEUTRAL = {
     **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
     **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0},
-    **{"select_on": "val", "bn_mode": "frozen_eval", "vocabulary": "train_val"},
+    **{"select_on": "val", "bn_mode": "frozen_eval", "vocabulary": "train_val", "feature_views": 0},
 }
 """Settings added after the first results, each with the value at which it changes nothing. Hashes leave out a setting
 that has this value, so that earlier results stay valid."""
 
-UNTRACKED_DEFAULTS = {key: _NEUTRAL[key] for key in ("select_on", "bn_mode", "vocabulary")}
+UNTRACKED_DEFAULTS = {key: _NEUTRAL[key] for key in ("select_on", "bn_mode", "vocabulary", "feature_views")}
 """Settings that were also added after the first MLflow runs, with their neutral values. Runs do not show them at these
 values, because the parameters of a run cannot change."""
 

@@ -298,6 +298,11 @@ class SweepConfig:
                 f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features; "
                 "leave this stage out"
             )
+        if stage.feature_views and (self.data.image is None or not self.data.image.augments):
+            what = "have no images" if self.data.image is None else "do not augment them (data.image.augment none)"
+            problems.append(
+                f"{key}.feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
+            )
         if stage.sharing == "heads":
             problems += self._stack_problems(f"{key}.sharing", [stage])
         limit = stage.cells_per_unit

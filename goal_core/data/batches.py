@@ -46,6 +46,11 @@ def sample_seed(seed: int, epoch: int, caption_index: int) -> int:
     return derive_seed(seed, "augment", epoch, caption_index)
 
 
+def view_seed(seed: int, image_index: int, view: int) -> int:
+    """Seed of the augmentation of one of an image's `feature_views`, in [0, 2^63)."""
+    return derive_seed(seed, "view", image_index, view)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
     """B image-caption pairs, all tensors on the CPU but images that were made on a device."""
@@ -61,6 +66,8 @@ class Batch:
     """Precomputed regions or vector of each image, (B, R, F) or (B, F) float32; None for images."""
     region_lengths: Tensor | None
     """How many of the R rows are regions, the rest being zeros, (B,) int64; None where all are."""
+    views: Tensor | None = None
+    """Which of its image's augmented views each pair sees, (B,) int64 from 0; None where images are not drawn so."""
     tokens: Tensor
     """Ids of the captions, (B, L) int64, padded with 0 up to the longest caption of the batch."""
     lengths: Tensor
@@ -98,6 +105,7 @@ class BatchSource:
             all.
         device: a GPU in whose memory images may stay.
         augment_on_device: crop, resize and flip images there; the pixels are the same.
+        views: augmented views of each image to draw from; 0 draws none.
 
     Raises:
         ConfigError: the batch is larger than the split, or a number is out of range.
@@ -119,6 +127,7 @@ class BatchSource:
         rows: Callable[[int], slice] | None = None,
         device: torch.device | None = None,
         augment_on_device: bool = False,
+        views: int = 0,
     ) -> None:
         if batch_size < 2:
             raise ConfigError(f"batch_size must be at least 2, or no pair has a negative; got {batch_size}")
@@ -128,7 +137,7 @@ class BatchSource:
             )
         self._split, self._captions = split, EncodedCaptions(split.captions, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
-        self._augment, self._with_regions, self._rows = augment, image is None, rows
+        self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
         self._images: DecodedImages | ImageDecoder | DeviceImages | None = None
         if with_images and image is not None and augment_on_device and device is not None:
             self._images = DeviceImages(split, image, device, threads=max(1, num_workers))
@@ -168,6 +177,7 @@ class BatchSource:
                 region_lengths=region_lengths,
                 image_index=torch.from_numpy(self._split.caption_image[captions]),
                 caption_index=torch.from_numpy(captions),
+                views=self._views(captions, epoch),
                 tokens=tokens_BL,
                 lengths=lengths_B,
             )
@@ -176,6 +186,12 @@ class BatchSource:
         """Stop the decoding processes, if any; a later epoch starts new ones."""
         if self._images is not None:
             self._images.close()
+
+    def _views(self, captions: NDArray[np.int64], epoch: int) -> Tensor | None:
+        if not self._num_views:
+            return None
+        drawn = [sample_seed(self._seed, epoch, caption) % self._num_views for caption in captions.tolist()]
+        return torch.tensor(drawn)
 
     def _texts(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
         if self._augment is None:

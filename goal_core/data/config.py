@@ -36,6 +36,11 @@ class ImageConfig:
     not. This changes pixels."""
 
     @property
+    def augments(self) -> bool:
+        """Whether each use of a training image sees other pixels."""
+        return self.augment != "none"
+
+    @property
     def settings(self) -> dict[str, str | int]:
         """The settings as hashes take them: without those added later that have no effect."""
         added = ("shrink", "jpeg")

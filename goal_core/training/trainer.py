@@ -56,6 +56,8 @@ class UnitTrainer:
         self._weights_id = self._initial.framework.weights_id(self._initial.model)
         self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=self._alive)
         on_device, why = augments_on_device(unit, dataset.splits["train"])
+        if unit.stage.feature_views:
+            self._images += f", {unit.stage.feature_views} augmented views of each training image, computed once"
         if self._trunk.wants_pixels():
             self._images += why
         self._source = BatchSource(
@@ -70,6 +72,7 @@ class UnitTrainer:
             rows=ranks.rows if unit.processes > 1 else None,
             device=self._trunk.device if unit.device == "cuda" or on_device else None,
             augment_on_device=on_device,
+            views=unit.stage.feature_views,
             augment=self._initial.framework.augment(self._initial.model, self._initial.tokenizer, unit.seed),
         )
         self._path = choose_path(unit)
