@@ -16,7 +16,7 @@ from torch import Tensor
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Split, num_batches
 from goal_core.data.images import RAM_LIMIT, DecodedImages, DecodeRequest, DeviceImages, ImageDecoder, transform_of
-from goal_core.data.text import EncodedCaptions, PairAugment, Tokenizer
+from goal_core.data.text import CaptionWords, EncodedCaptions, PairAugment, Tokenizer
 from goal_core.errors import ConfigError
 from goal_core.seeding import derive_seed
 
@@ -136,6 +136,7 @@ class BatchSource:
                 f"batch_size must not exceed the {split.num_captions} {split.name} captions, got {batch_size}"
             )
         self._split, self._captions = split, EncodedCaptions(split.captions, tokenizer)
+        self._words = None if augment is None else CaptionWords(split.captions, augment.wordpieces)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
         self._images: DecodedImages | ImageDecoder | DeviceImages | None = None
@@ -194,9 +195,9 @@ class BatchSource:
         return torch.tensor(drawn)
 
     def _texts(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
-        if self._augment is None:
+        if self._augment is None or self._words is None:
             return self._captions.batch(captions)
-        return self._augment.captions(epoch, captions, self._split.captions)
+        return self._augment.captions(epoch, captions, self._words)
 
     def _regions(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor | None, Tensor | None]:
         if not self._with_regions:
