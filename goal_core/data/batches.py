@@ -15,7 +15,15 @@ from torch import Tensor
 
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Split, num_batches
-from goal_core.data.images import RAM_LIMIT, DecodedImages, DecodeRequest, DeviceImages, ImageDecoder, transform_of
+from goal_core.data.images import (
+    RAM_LIMIT,
+    DecodedImages,
+    DecodeRequest,
+    DeviceImages,
+    ImageDecoder,
+    decoder_of,
+    transform_of,
+)
 from goal_core.data.text import CaptionWords, EncodedCaptions, PairAugment, Tokenizer
 from goal_core.errors import ConfigError
 from goal_core.seeding import derive_seed
@@ -143,7 +151,7 @@ class BatchSource:
         if with_images and image is not None and augment_on_device and device is not None:
             self._images = DeviceImages(split, image, device, threads=max(1, num_workers))
         elif with_images and image is not None and transform_of(image).augments:
-            self._images = ImageDecoder(split, image, num_workers=num_workers)
+            self._images = decoder_of(split, image, num_workers=num_workers, device=device)
         elif with_images and image is not None:
             self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit, device=device)
 

@@ -100,7 +100,8 @@ def split_inputs(
     """
     if image is None:
         return lambda: _region_chunks(split, device, alive)
-    images = DecodedImages(split, image, num_workers=workers)
+    on_gpu = device if image.decoder == "nvjpeg" else None
+    images = DecodedImages(split, image, num_workers=workers, device=on_gpu)
 
     def chunks() -> Iterator[Tensor]:
         for chunk in images.chunks(CHUNK):

@@ -90,6 +90,8 @@ def augments_on_device(unit: UnitPlan, train: Split) -> tuple[bool, str]:
     """
     from goal_core.data.images import has_crops_packed, obstacle
 
+    if unit.data.image is not None and unit.data.image.decoder == "nvjpeg":
+        return unit.data.image.augments, ", and augmented there"
     if unit.data.image is None or unit.augment_on == "cpu":
         return False, ", augmented on the CPU"
     if why := obstacle(train, unit.data.image):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from goal_core.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder
+    from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder, decoder_of
     from goal_core.data.images.on_device import DeviceImages, has_crops_packed, obstacle
     from goal_core.data.images.transforms import (
         NUM_WINDOWS,
@@ -33,6 +33,7 @@ __all__ = [
     "ImageTransform",
     "decode_bytes",
     "decode_image",
+    "decoder_of",
     "encode_jpeg",
     "has_crops_packed",
     "obstacle",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import PackedReader, Split
 from goal_core.data.images.transforms import transform_of
 from goal_core.errors import ConfigError, GoalError
+
+if TYPE_CHECKING:
+    from goal_core.data.images.on_device import DeviceImages
 
 RAM_LIMIT = 4 * 2**30
 """Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""
@@ -150,6 +153,22 @@ class ImageDecoder:
         return self._loader
 
 
+def decoder_of(
+    split: Split, config: ImageConfig, *, num_workers: int, device: torch.device | None
+) -> ImageDecoder | DeviceImages:
+    """The decoder that ``config.decoder`` names; arguments as of :class:`ImageDecoder` and :class:`DeviceImages`.
+
+    Raises:
+        DeviceError: it needs a GPU, and there is none.
+    """
+    if config.decoder == "pillow":
+        return ImageDecoder(split, config, num_workers=num_workers)
+    from goal_core.data.images.on_device import DeviceImages
+
+    there = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return DeviceImages(split, config, there, threads=max(1, num_workers))
+
+
 class DecodedImages:
     """A split's images as evaluation sees them, decoded once where memory allows.
 
@@ -168,7 +187,7 @@ class DecodedImages:
         ram_limit: int = RAM_LIMIT,
         device: torch.device | None = None,
     ) -> None:
-        self._decoder = ImageDecoder(split, config, num_workers=num_workers)
+        self._decoder = decoder_of(split, config, num_workers=num_workers, device=device)
         shape = (split.num_images, 3, config.size, config.size)
         packed = isinstance(split.reader, PackedReader) and split.reader.holds_squares
         on_device = device is not None and math.prod(shape) <= memory_for_images(device)

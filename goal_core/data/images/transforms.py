@@ -170,25 +170,38 @@ class ImageTransform:
     def _stretched(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
         return Image.fromarray(pixels_HW3).resize((self.size, self.size), self.resampling)
 
+    def frame(self, height: int, width: int) -> tuple[CropBox, tuple[int, int], tuple[int, int]]:
+        """What evaluation sees of an image of a height and width.
+
+        Returns:
+            The part that is resized, the height and width that it gets, and the first row and column of the square.
+        """
+        if self.stretches:
+            return (0, 0, height, width), (self.size, self.size), (0, 0)
+        box, (new_height, new_width) = _shorter_side(height, width, self.resize)
+        return box, (new_height, new_width), (round((new_height - self.size) / 2), round((new_width - self.size) / 2))
+
     def _centre(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
         image = _with_shorter_side(pixels_HW3, self.resize, self.resampling)
-        left, top = round((image.width - self.size) / 2.0), round((image.height - self.size) / 2.0)
+        top, left = self.frame(pixels_HW3.shape[0], pixels_HW3.shape[1])[2]
         return image.crop((left, top, left + self.size, top + self.size))
 
 
 def _with_shorter_side(pixels_HW3: NDArray[np.uint8], side: int, resampling: Image.Resampling) -> Image.Image:
     """An image resized until its shorter side is ``side``, without the ends of a very long one."""
-    height, width = pixels_HW3.shape[:2]
+    (top, left, height, width), (new_height, new_width) = _shorter_side(pixels_HW3.shape[0], pixels_HW3.shape[1], side)
+    image = Image.fromarray(pixels_HW3[top : top + height, left : left + width])
+    return image if (new_width, new_height) == (width, height) else image.resize((new_width, new_height), resampling)
+
+
+def _shorter_side(height: int, width: int, side: int) -> tuple[CropBox, tuple[int, int]]:
+    """The part of an image that is not too long, and its height and width when its shorter side is ``side``."""
     longest = _LONGEST_RATIO * min(height, width)
     top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
-    pixels_HW3 = pixels_HW3[top : top + longest, left : left + longest]
-    height, width = pixels_HW3.shape[:2]
+    height, width = min(height, longest), min(width, longest)
     if width <= height:
-        new_width, new_height = side, int(side * height / width)
-    else:
-        new_width, new_height = int(side * width / height), side
-    image = Image.fromarray(pixels_HW3)
-    return image if (new_width, new_height) == (width, height) else image.resize((new_width, new_height), resampling)
+        return (top, left, height, width), (int(side * height / width), side)
+    return (top, left, height, width), (side, int(side * width / height))
 
 
 def random_crop_box(

@@ -10,17 +10,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from torchvision.io import ImageReadMode, decode_jpeg
 
 from goal_core.data import ImageConfig, KarpathyConfig, Split, open_dataset
-from goal_core.data.images import DecodeRequest, DeviceImages, ImageDecoder, resampling
+from goal_core.data.images import DecodeRequest, DeviceImages, ImageDecoder, decode_bytes, resampling
 from goal_core.data.packs import open_packed, plan_pack, write_pack
-from goal_core.errors import ConfigError, DeviceError
+from goal_core.errors import ConfigError, DataError, DeviceError
 from goal_core.training import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, unit_of
 
+# torchvision 0.29 gives its decoders to TorchCodec, which no dependency brings yet.
+pytestmark = pytest.mark.filterwarnings("ignore:The image decoding and encoding:DeprecationWarning")
+
 CPU = torch.device("cpu")
 CROPS = ImageConfig(size=16, resize=20, augment="crop_flip")
+NVJPEG = replace(CROPS, decoder="nvjpeg")
 REQUESTS = [
     DecodeRequest(images=np.array([5, 0, 5, 3]), seeds=(1, 2, 3, 4)),
     DecodeRequest(images=np.array([7]), seeds=(2**62,)),
@@ -97,6 +102,68 @@ def test_a_training_has_the_same_numbers_where_images_are_augmented_on_the_devic
     assert plain["con-con"].numbers() == there["con-con"].numbers()
     assert same_weights(plain["con-con"], there["con-con"])
     assert "augmented on cpu" in (there["con-con"].root / "log.txt").read_text()
+
+
+def by_pillow(files: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Stands for nvJPEG."""
+    decoded = [decode_bytes(file.numpy().tobytes(), "file") for file in files]
+    return [torch.from_numpy(pixels.transpose(2, 0, 1).copy()) for pixels in decoded]
+
+
+def by_torchvision(files: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The function by which nvJPEG is called, on the CPU."""
+    return list(decode_jpeg(files, mode=ImageReadMode.RGB))
+
+
+def jpeg_split(tmp_path: Path) -> Split:
+    """Images of which every other one is a JPEG, under the names of PNGs."""
+    split = train_split(tmp_path, NVJPEG, packed=False)
+    for index in range(0, split.num_images, 2):
+        path = split.reader.label(index)
+        Image.open(path).resize((37 + 5 * index, 300 - index)).save(path, format="JPEG", quality=95)
+    return split
+
+
+@pytest.mark.parametrize("augment", ["crop_flip", "vse_infty"])
+def test_files_that_are_decoded_on_the_device_go_the_same_way(tmp_path: Path, augment: str) -> None:
+    image = replace(NVJPEG, augment=augment)
+    split = jpeg_split(tmp_path)
+    evaluated = [replace(request, seeds=()) for request in REQUESTS]
+    expected = list(ImageDecoder(split, replace(image, decoder="pillow")).stream([*REQUESTS, *evaluated]))
+    images = DeviceImages(split, image, CPU, decode=by_pillow)
+    assert all(map(torch.equal, images.stream([*REQUESTS, *evaluated]), expected))
+    close = DeviceImages(split, image, CPU, decode=by_torchvision)
+    for found, wanted in zip(close.stream([*REQUESTS, *evaluated]), expected, strict=True):
+        assert (found.int() - wanted.int()).abs().float().mean() < 2
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    split = jpeg_split(tmp_path)
+    path = Path(split.reader.label(2))
+    path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(DataError, match=f"cannot read image {path}: "):
+        list(DeviceImages(split, NVJPEG, CPU, decode=by_torchvision).stream(REQUESTS[2:]))
+
+
+def test_nvjpeg_needs_a_gpu_and_is_part_of_the_fingerprint(tmp_path: Path) -> None:
+    split = train_split(tmp_path, NVJPEG, packed=False)
+    with pytest.raises(DeviceError, match="nvjpeg needs a GPU"):
+        DeviceImages(split, NVJPEG, CPU)
+    with pytest.raises(ConfigError, match="takes images as they are"):
+        replace(NVJPEG, shrink=24)
+    root = str(tmp_path / "data")
+    prints = {open_dataset(KarpathyConfig(name="t", root=root, image=image)).fingerprint for image in (CROPS, NVJPEG)}
+    assert len(prints) == 2
+
+
+@pytest.mark.gpu
+def test_nvjpeg_decodes_nearly_as_pillow(tmp_path: Path) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    split = jpeg_split(tmp_path)
+    expected = ImageDecoder(split, CROPS).stream(REQUESTS)
+    for found, wanted in zip(DeviceImages(split, NVJPEG, torch.device("cuda")).stream(REQUESTS), expected, strict=True):
+        assert (found.cpu().int() - wanted.int()).abs().float().mean() < 4
 
 
 @pytest.mark.gpu
