@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from goal_core.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.data.packs.layout import PackPlan, plan_pack
+    from goal_core.data.packs.layout import PackPlan, files_stamp, plan_pack
     from goal_core.data.packs.reading import PackedImages, open_packed, verify_pack
     from goal_core.data.packs.writing import BrokenImagesError, estimate_bytes, write_pack
 else:
@@ -20,6 +20,7 @@ __all__ = [
     "PackPlan",
     "PackedImages",
     "estimate_bytes",
+    "files_stamp",
     "open_packed",
     "plan_pack",
     "verify_pack",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zlib
 from dataclasses import dataclass
 from functools import cache
@@ -23,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import DECODE_VERSION, Dataset
+from goal_core.data.dataset import DECODE_VERSION, Dataset, RegionReader, Split
 from goal_core.data.images import transform_of
+from goal_core.errors import DataError
 
 LAYOUT_VERSION = 1
 DESCRIPTION = "pack.json"
@@ -122,3 +124,27 @@ def libraries() -> dict[str, str]:
     names = ("jpg", "libjpeg_turbo", "zlib", "webp", "jpg_2000", "libtiff")
     found = {name: features.version(name) for name in names}
     return {"pillow": PIL.__version__} | {name: str(version) for name, version in found.items() if version}
+
+
+def files_stamp(split: Split) -> str:
+    """Hash the size and time of each image file of a split, and what decodes them; empty where images are generated.
+
+    A dataset's fingerprint does not notice an edit that keeps the size of a file; caches of what is computed from
+    images should.
+
+    Raises:
+        DataError: a file is gone.
+    """
+    if isinstance(split.reader, RegionReader):
+        return ""
+    digest = hashlib.sha256(json.dumps(libraries(), sort_keys=True).encode())
+    for index in range(split.num_images):
+        path = split.reader.file(index)
+        if not path:
+            return ""
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise DataError(f"cannot read image {path}: {error.strerror or error}") from error
+        digest.update(f"{status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
