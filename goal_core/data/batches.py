@@ -111,8 +111,9 @@ class BatchSource:
         augment: drops regions and words; None keeps them.
         rows: which rows of a batch of a given size need their images, where other processes decode the others; None:
             all.
-        device: a GPU in whose memory images may stay.
+        device: where batches go.
         augment_on_device: crop, resize and flip images there; the pixels are the same.
+        keep_on_device: keep the split in the device's memory, where that is a GPU's and has room.
         views: augmented views of each image to draw from; 0 draws none.
 
     Raises:
@@ -135,6 +136,7 @@ class BatchSource:
         rows: Callable[[int], slice] | None = None,
         device: torch.device | None = None,
         augment_on_device: bool = False,
+        keep_on_device: bool = False,
         views: int = 0,
     ) -> None:
         if batch_size < 2:
@@ -149,11 +151,13 @@ class BatchSource:
         self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
         self._images: DecodedImages | ImageDecoder | DeviceImages | None = None
         if with_images and image is not None and augment_on_device and device is not None:
-            self._images = DeviceImages(split, image, device, threads=max(1, num_workers))
+            resident = None if keep_on_device else False
+            self._images = DeviceImages(split, image, device, threads=max(1, num_workers), resident=resident)
         elif with_images and image is not None and transform_of(image).augments:
             self._images = decoder_of(split, image, num_workers=num_workers, device=device)
         elif with_images and image is not None:
-            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit, device=device)
+            kept_on = device if keep_on_device else None
+            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit, device=kept_on)
 
     @property
     def steps_per_epoch(self) -> int:

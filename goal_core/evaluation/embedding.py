@@ -100,8 +100,7 @@ def split_inputs(
     """
     if image is None:
         return lambda: _region_chunks(split, device, alive)
-    on_gpu = device if image.decoder == "nvjpeg" else None
-    images = DecodedImages(split, image, num_workers=workers, device=on_gpu)
+    images = DecodedImages(split, image, num_workers=workers, device=device)
 
     def chunks() -> Iterator[Tensor]:
         for chunk in images.chunks(CHUNK):

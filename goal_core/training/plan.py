@@ -52,6 +52,8 @@ class UnitPlan:
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
     processes: int = 1
     """Processes that train the unit together, each with rows of every batch; on CUDA each has a GPU of its own."""
+    whole_device: bool = True
+    """Whether the unit has its GPU for itself, so that images may stay in its memory."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
     augment_on: AugmentOn = "auto"

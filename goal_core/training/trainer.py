@@ -70,8 +70,9 @@ class UnitTrainer:
             with_images=self._trunk.wants_pixels(),
             num_workers=-(-unit.loader_workers // unit.processes),
             rows=ranks.rows if unit.processes > 1 else None,
-            device=self._trunk.device if unit.device == "cuda" or on_device else None,
+            device=self._trunk.device,
             augment_on_device=on_device,
+            keep_on_device=unit.whole_device,
             views=unit.stage.feature_views,
             augment=self._initial.framework.augment(self._initial.model, self._initial.tokenizer, unit.seed),
         )

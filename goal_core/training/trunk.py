@@ -153,10 +153,11 @@ class Trunk:
             for part in np.split(seen, range(CHUNK, len(seen), CHUNK))
         ]
         on_device, _ = augments_on_device(self.unit, split)
+        workers = self.unit.loader_workers
         decoder = (
-            DeviceImages(split, image, self.device, threads=max(1, self.unit.loader_workers))
+            DeviceImages(split, image, self.device, threads=max(1, workers), resident=False)
             if on_device
-            else ImageDecoder(split, image, num_workers=self.unit.loader_workers)
+            else ImageDecoder(split, image, num_workers=workers)
         )
         with closing(decoder) as images_of_views:
             yield from images_of_views.stream(requests)

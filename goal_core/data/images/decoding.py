@@ -26,8 +26,8 @@ RAM_LIMIT = 4 * 2**30
 """Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""
 
 
-SHARE = 0.5
-"""Share of a GPU's free memory that images may take to stay there."""
+SHARE = 0.25
+"""Share of a GPU's free memory that a split's images may take to stay there; activations need the most of it."""
 
 
 def memory_for_images(device: torch.device) -> int:

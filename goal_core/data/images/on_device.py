@@ -69,7 +69,7 @@ class DeviceImages:
         config: their sizes and augmentation.
         device: where batches are made.
         threads: that read images, at least 1.
-        resident: keep the split on the device; None: if a pack has it and it takes at most half of a GPU's free memory.
+        resident: keep the split on the device; None: if a pack has it and a quarter of a GPU's free memory has room.
         decode: decodes JPEG files where `config.decoder` is not Pillow; None: nvJPEG.
 
     Raises:

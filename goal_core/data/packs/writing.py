@@ -154,9 +154,10 @@ def _write_split(
 ) -> list[str]:
     """Write the shards of a split that are missing; what is wrong with its images."""
     work, problems = _Work(split, plan), []
+    index = _index_of(plan, split.name)
     for number, start in enumerate(range(0, split.num_images, per_shard)):
         stop = min(start + per_shard, split.num_images)
-        if not _is_written(plan, split.name, number, stop - start):
+        if not _is_written(plan, split.name, number, stop - start, index):
             images = _made(work, range(start, stop), pool)
             counted = partial(_count_from, progress, split, start)
             problems += _write_shard(plan, split.name, number, images, counted)
@@ -173,9 +174,9 @@ def rows_path(plan: PackPlan, split: str, number: int) -> Path:
     return plan.shard(split, number).with_suffix(".rows")
 
 
-def _is_written(plan: PackPlan, split: str, number: int, images: int) -> bool:
+def _is_written(plan: PackPlan, split: str, number: int, images: int, index: NDArray[np.void] | None) -> bool:
     """Whether a shard is there, with its rows or with a complete index, and has the size that these state."""
-    rows = _rows_of(plan, split, number)
+    rows = _rows_of(plan, split, number, index)
     try:
         size = plan.shard(split, number).stat().st_size
     except FileNotFoundError:
@@ -183,15 +184,21 @@ def _is_written(plan: PackPlan, split: str, number: int, images: int) -> bool:
     return rows is not None and len(rows) == images and int(rows["bytes"].sum()) == size
 
 
-def _rows_of(plan: PackPlan, split: str, number: int) -> NDArray[np.void] | None:
-    content = read_bytes(rows_path(plan, split, number))
-    if content is not None:
-        return np.frombuffer(content, ROW) if len(content) % ROW.itemsize == 0 else None
-    content = read_bytes(plan.index(split))
-    if content is None or len(content) % ROW.itemsize:
-        return None
-    rows: NDArray[np.void] = np.frombuffer(content, ROW)
-    return np.compress(rows["shard"] == number, rows)
+def _index_of(plan: PackPlan, split: str) -> NDArray[np.void] | None:
+    """The index of a pack that was complete; None where there is none, or its size is wrong."""
+    return _rows_in(read_bytes(plan.index(split)))
+
+
+def _rows_of(plan: PackPlan, split: str, number: int, index: NDArray[np.void] | None) -> NDArray[np.void] | None:
+    """The rows of a shard, as it was written or from the index."""
+    rows = _rows_in(read_bytes(rows_path(plan, split, number)))
+    if rows is None and index is not None:
+        return np.compress(index["shard"] == number, index)
+    return rows
+
+
+def _rows_in(content: bytes | None) -> NDArray[np.void] | None:
+    return None if content is None or len(content) % ROW.itemsize else np.frombuffer(content, ROW)
 
 
 def _made(work: _Work, indices: range, pool: ThreadPoolExecutor) -> Iterator[_Packed | str]:
@@ -243,7 +250,8 @@ def _complete(dataset: Dataset, plan: PackPlan, per_shard: dict[str, int]) -> in
     leftover: list[Path] = []
     for name, split in dataset.splits.items():
         numbers = range(-(-split.num_images // per_shard[name]))
-        parts = [_rows_of(plan, name, number) for number in numbers]
+        index = _index_of(plan, name)
+        parts = [_rows_of(plan, name, number, index) for number in numbers]
         replace_bytes(plan.index(name), b"".join(part.tobytes() for part in parts if part is not None))
         files = [plan.index(name), *(plan.shard(name, number) for number in numbers)]
         sizes |= {path.name: path.stat().st_size for path in files}

@@ -154,7 +154,7 @@ def test_finished_shards_are_not_decoded_again(tmp_path: Path, monkeypatch: pyte
     write_pack(dataset, plan, shard_bytes=SMALL)
     made: list[int] = []
     make = writing._Work.__call__
-    monkeypatch.setattr(writing, "_is_written", lambda plan, split, number, images: (split, number) != ("train", 1))
+    monkeypatch.setattr(writing, "_is_written", lambda plan, split, number, *others: (split, number) != ("train", 1))
     monkeypatch.setattr(writing._Work, "__call__", lambda self, index: made.append(index) or make(self, index))
     write_pack(dataset, plan, shard_bytes=SMALL)
     assert made == [1]
