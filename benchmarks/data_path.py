@@ -1,6 +1,7 @@
 """What reading images costs: from JPEG files, from packs, as an index grows to a million, and from cached features.
 
     python benchmarks/data_path.py [--images 128] [--size 224] [--backbone resnet18] [--largest 1000000]
+    python benchmarks/data_path.py --images 2048 --backbone resnet152 --backbone-size 224 --device cuda --workers 16
 
 Seconds are those of this process's processor, with one thread, so that other work on the machine counts little. The
 pictures are made up, 640 x 480 as in COCO. The baseline reads the same files as a careful user of torchvision would:
@@ -150,6 +151,35 @@ def compare_decoding(root: Path, scratch: Path, size: int) -> None:
             f"    evaluation        : {rates[0]:7,.0f} from files, {rates[1]:7,.0f} from a pack, "
             f"{rates[1] / rates[0]:5.1f}x"
         )
+
+
+def compare_devices(root: Path, scratch: Path, size: int, device: torch.device, workers: int) -> None:
+    """Training batches that arrive on the device, in images per second of the clock."""
+    image = ImageConfig(size=size, resize=size * 8 // 7, augment="crop_flip", shrink=size * 8 // 7)
+    dataset = open_dataset(KarpathyConfig(name="made", root=str(root), image=image))
+    write_pack(dataset, plan_pack(dataset, image, scratch), workers=workers)
+    packed, _ = open_packed(dataset, image, scratch)
+    as_is = replace(image, decoder="nvjpeg", shrink=0)
+    ways = {
+        "files, CPU": (dataset, image, False, False),
+        "pack, CPU": (packed, image, False, False),
+        "pack, device": (packed, image, True, False),
+        "pack kept on it": (packed, image, True, True),
+    } | ({"files, nvJPEG": (dataset, as_is, True, False)} if device.type == "cuda" else {})
+    for name, (data, settings, on_device, keep) in ways.items():
+        split = data.splits["train"]
+        source = BatchSource(split, _Tokens(), settings, batch_size=BATCH, seed=1, num_workers=workers, device=device,
+                             augment_on_device=on_device, keep_on_device=keep)  # fmt: skip
+        for epoch in (1, 2):
+            began = time.perf_counter()
+            for batch in source.batches(epoch):
+                assert batch.images is not None
+                batch.images.to(device, non_blocking=True)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+        source.close()
+        rate = split.num_captions / (time.perf_counter() - began)
+        print(f"batches on {device}, {workers} workers, {name:16}: {rate:9,.0f} images/s")
 
 
 class _Nothing:
@@ -313,6 +343,8 @@ def main() -> None:
     parser.add_argument("--backbone", default="resnet18")
     parser.add_argument("--backbone-size", type=int, default=112)
     parser.add_argument("--largest", type=int, default=1_000_000, help="images of the largest index")
+    parser.add_argument("--device", default="", help="also measure batches on this device, such as cuda")
+    parser.add_argument("--workers", type=int, default=8, help="processes or threads that decode for it")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(
@@ -323,6 +355,9 @@ def main() -> None:
         root, scratch = Path(folder) / "images", Path(folder)
         make_images(root, options.images)
         compare_decoding(root, scratch / "packs", options.size)
+        if options.device:
+            device = torch.device(options.device)
+            compare_devices(root, scratch / "packs", options.size, device, options.workers)
         watch_memory(root, scratch / "packs", options.size)
         compare_features(root, scratch, options.backbone_size, options.backbone)
         grow_index(scratch, options.size, options.largest)
