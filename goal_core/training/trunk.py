@@ -123,7 +123,8 @@ class Trunk:
         features = self._split_features(split)
         if features is not None:
             return lambda: iter(torch.split(features, CHUNK))
-        return split_inputs(split, self.image, self.device, workers=self.unit.loader_workers, alive=self._alive)
+        keep, workers = self.unit.whole_device, self.unit.loader_workers
+        return split_inputs(split, self.image, self.device, workers=workers, keep_on_device=keep, alive=self._alive)
 
     def _split_features(self, split: Split, *, views: int = 0) -> Tensor | None:
         """A split's features from the shared frozen backbone, of some augmented views; None where there is none."""

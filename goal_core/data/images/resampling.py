@@ -138,5 +138,5 @@ def check_resampling(device: torch.device) -> None:
             found = resample(given, sides, outs, torch.zeros_like(outs), size, resampling)
             if not np.array_equal(found[0].permute(1, 2, 0).cpu().numpy(), expected):
                 raise DeviceError(
-                    f"images resized on {device} differ from those of this Pillow; set execution.images to cpu"
+                    f"images resized on {device} differ from those of this Pillow; set execution.augment_on to cpu"
                 )
