@@ -149,7 +149,8 @@ class PackedImages:
     def _shard(self, number: int) -> int:
         """The descriptor of a shard's file, which stays open."""
         if number not in self._shards:
-            self._shards[number] = self._plan.shard(self._split, number).open("rb", buffering=0)
+            opened = self._plan.shard(self._split, number).open("rb", buffering=0)
+            self._shards.setdefault(number, opened)  # another thread may have opened it, and be reading from it
         return self._shards[number].fileno()
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from goal_core.data import BatchSource, Dataset, DecodedImages, ImageConfig, Kar
 from goal_core.data.config import ScenesConfig
 from goal_core.data.packs import (
     BrokenImagesError,
+    PackedImages,
     estimate_bytes,
     layout,
     open_packed,
@@ -90,6 +93,27 @@ def test_worker_processes_and_pickled_readers_read_it(tmp_path: Path) -> None:
     assert same(expected, seen(replace(dataset, splits=copied), CROPS))
     first = dataset.splits["val"].first(2)
     assert same(list(DecodedImages(first, CROPS).chunks(4)), [expected[-2][:2]])
+
+
+def test_threads_that_open_a_shard_together_close_it_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = packed(write_dataset(tmp_path / "data"), CROPS, tmp_path / "packs")
+    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
+    together, opened = threading.Barrier(2), Path.open
+
+    def slowly(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path == plan.shard("train", 0):
+            together.wait(5)  # both threads have found that it is not open
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", slowly)
+    reader = dataset.splits["train"].reader
+    assert isinstance(reader, PackedImages)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(reader._shard, [0, 0])
+    assert first == second
+    assert os.fstat(first).st_size == plan.shard("train", 0).stat().st_size
 
 
 def test_no_file_is_decoded_where_there_is_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
