@@ -47,12 +47,12 @@ memory runs out, which must not make another model of a cell."""
 _NEUTRAL = {
     **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
     **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0},
-    **{"select_on": "val", "bn_mode": "frozen_eval", "vocabulary": "train_val"},
+    **{"select_on": "val", "bn_mode": "frozen_eval", "vocabulary": "train_val", "feature_views": 0},
 }
 """Settings added after the first results, each with the value at which it changes nothing. Hashes leave out a setting
 that has this value, so that earlier results stay valid."""
 
-UNTRACKED_DEFAULTS = {key: _NEUTRAL[key] for key in ("select_on", "bn_mode", "vocabulary")}
+UNTRACKED_DEFAULTS = {key: _NEUTRAL[key] for key in ("select_on", "bn_mode", "vocabulary", "feature_views")}
 """Settings that were also added after the first MLflow runs, with their neutral values. Runs do not show them at these
 values, because the parameters of a run cannot change."""
 
@@ -129,7 +129,8 @@ def tracked_settings(
 
 
 def _data_settings(data: DataConfig) -> dict[str, Any]:
-    return {key: value for key, value in to_mapping(data).items() if key not in _NOT_OF_THE_DATA}
+    settings = {key: value for key, value in to_mapping(data).items() if key not in _NOT_OF_THE_DATA}
+    return settings | ({"image": data.image.settings} if data.image is not None else {})
 
 
 def _model_settings(model: ModelConfig) -> dict[str, Any]:

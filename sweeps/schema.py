@@ -24,7 +24,7 @@ from goal_core.models.config import (
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
-from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
+from goal_core.training.config import AugmentOn, MemoryFormat, Precision, Sharing, StageConfig
 from sweeps.checks import (
     check_backbones,
     check_name,
@@ -172,6 +172,10 @@ class ExecutionConfig:
     """Let torch compile the steps that train a backbone. The first unit on a machine waits for the compiler; the others
     find its kernels on the disk. Numbers change by rounding alone."""
 
+    augment_on: AugmentOn = "auto"
+    """Where training images are cropped, resized and flipped: `cpu`, `device`, or `auto`: on a GPU where a pack
+    (docs/data_path.md) has the images. The pixels are the same bit for bit."""
+
     def sharing_of(self, stage: StageConfig) -> Sharing:
         """How a stage's cells share a device: its own setting, or else this one."""
         return self.sharing if stage.sharing == "inherit" else stage.sharing
@@ -317,6 +321,11 @@ class SweepConfig:
             )
         if stage.recompute and not stage.trains_backbone:
             problems.append(f"{key}.recompute: {stage.name} keeps no activations of the backbone; leave it out")
+        if stage.feature_views and (self.data.image is None or not self.data.image.augments):
+            what = "have no images" if self.data.image is None else "do not augment them (data.image.augment none)"
+            problems.append(
+                f"{key}.feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
+            )
         if stage.sharing == "heads":
             problems += self._stack_problems(f"{key}.sharing", [stage])
         limit = stage.cells_per_unit

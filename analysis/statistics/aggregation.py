@@ -164,8 +164,23 @@ def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
     seeds = ", ".join(map(str, sweep.seeds))
     return (
         f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(sweep.seeds), 'seed')} ({seeds}); "
-        f"n is shown where seeds are missing. {_selection(sweep, key)} Data fingerprint {key.data_fingerprint}."
+        f"n is shown where seeds are missing. {_selection(sweep, key)}{_views(sweep, key)} "
+        f"Data fingerprint {key.data_fingerprint}."
     )
+
+
+def _views(sweep: SweepRuns, key: BlockKey) -> str:
+    """The stages, up to and including the block's, that trained on few augmented views of each image; usually empty."""
+    runs = of_block(counted(sweep), key)["run_id"]
+    found = []
+    for stage in sweep.stages[: sweep.stages.index(key.stage) + 1]:
+        column = f"stages.{stage}.feature_views"
+        if column in sweep.settings.columns:
+            numbers = set(sweep.settings.loc[runs, column].dropna().astype(str)) - {"", "0"}
+            found += [f"{stage} {number}" for number in sorted(numbers)]
+    if not found:
+        return ""
+    return f" FEW AUGMENTED VIEWS: training drew from this many fixed views of each image ({', '.join(found)})."
 
 
 def _brief(sweep: SweepRuns, key: BlockKey) -> str:

@@ -15,8 +15,16 @@ from torch import Tensor
 
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Split, num_batches
-from goal_core.data.images import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder, transform_of
-from goal_core.data.text import EncodedCaptions, PairAugment, Tokenizer
+from goal_core.data.images import (
+    RAM_LIMIT,
+    DecodedImages,
+    DecodeRequest,
+    DeviceImages,
+    ImageDecoder,
+    decoder_of,
+    transform_of,
+)
+from goal_core.data.text import CaptionWords, EncodedCaptions, PairAugment, Tokenizer
 from goal_core.errors import ConfigError
 from goal_core.seeding import derive_seed
 
@@ -46,9 +54,14 @@ def sample_seed(seed: int, epoch: int, caption_index: int) -> int:
     return derive_seed(seed, "augment", epoch, caption_index)
 
 
+def view_seed(seed: int, image_index: int, view: int) -> int:
+    """Seed of the augmentation of one of an image's `feature_views`, in [0, 2^63)."""
+    return derive_seed(seed, "view", image_index, view)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """B image-caption pairs, all tensors on the CPU."""
+    """B image-caption pairs, all tensors on the CPU but images that were made on a device."""
 
     images: Tensor | None
     """(B, 3, size, size) uint8, or those of the rows that the source was asked for; None when the source gives captions
@@ -61,6 +74,8 @@ class Batch:
     """Precomputed regions or vector of each image, (B, R, F) or (B, F) float32; None for images."""
     region_lengths: Tensor | None
     """How many of the R rows are regions, the rest being zeros, (B,) int64; None where all are."""
+    views: Tensor | None = None
+    """Which of its image's augmented views each pair sees, (B,) int64 from 0; None where images are not drawn so."""
     tokens: Tensor
     """Ids of the captions, (B, L) int64, padded with 0 up to the longest caption of the batch."""
     lengths: Tensor
@@ -96,6 +111,10 @@ class BatchSource:
         augment: drops regions and words; None keeps them.
         rows: which rows of a batch of a given size need their images, where other processes decode the others; None:
             all.
+        device: where batches go.
+        augment_on_device: crop, resize and flip images there; the pixels are the same.
+        keep_on_device: keep the split in the device's memory, where that is a GPU's and has room.
+        views: augmented views of each image to draw from; 0 draws none.
 
     Raises:
         ConfigError: the batch is larger than the split, or a number is out of range.
@@ -115,6 +134,10 @@ class BatchSource:
         ram_limit: int = RAM_LIMIT,
         augment: PairAugment | None = None,
         rows: Callable[[int], slice] | None = None,
+        device: torch.device | None = None,
+        augment_on_device: bool = False,
+        keep_on_device: bool = False,
+        views: int = 0,
     ) -> None:
         if batch_size < 2:
             raise ConfigError(f"batch_size must be at least 2, or no pair has a negative; got {batch_size}")
@@ -123,13 +146,18 @@ class BatchSource:
                 f"batch_size must not exceed the {split.num_captions} {split.name} captions, got {batch_size}"
             )
         self._split, self._captions = split, EncodedCaptions(split.captions, tokenizer)
+        self._words = None if augment is None else CaptionWords(split.captions, augment.wordpieces)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
-        self._augment, self._with_regions, self._rows = augment, image is None, rows
-        self._images: DecodedImages | ImageDecoder | None = None
-        if with_images and image is not None and transform_of(image).augments:
-            self._images = ImageDecoder(split, image, num_workers=num_workers)
+        self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
+        self._images: DecodedImages | ImageDecoder | DeviceImages | None = None
+        if with_images and image is not None and augment_on_device and device is not None:
+            resident = None if keep_on_device else False
+            self._images = DeviceImages(split, image, device, threads=max(1, num_workers), resident=resident)
+        elif with_images and image is not None and transform_of(image).augments:
+            self._images = decoder_of(split, image, num_workers=num_workers, device=device)
         elif with_images and image is not None:
-            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit)
+            kept_on = device if keep_on_device else None
+            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit, device=kept_on)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -162,6 +190,7 @@ class BatchSource:
                 region_lengths=region_lengths,
                 image_index=torch.from_numpy(self._split.caption_image[captions]),
                 caption_index=torch.from_numpy(captions),
+                views=self._views(captions, epoch),
                 tokens=tokens_BL,
                 lengths=lengths_B,
             )
@@ -171,10 +200,16 @@ class BatchSource:
         if self._images is not None:
             self._images.close()
 
+    def _views(self, captions: NDArray[np.int64], epoch: int) -> Tensor | None:
+        if not self._num_views:
+            return None
+        drawn = [sample_seed(self._seed, epoch, caption) % self._num_views for caption in captions.tolist()]
+        return torch.tensor(drawn)
+
     def _texts(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
-        if self._augment is None:
+        if self._augment is None or self._words is None:
             return self._captions.batch(captions)
-        return self._augment.captions(epoch, captions, self._split.captions)
+        return self._augment.captions(epoch, captions, self._words)
 
     def _regions(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor | None, Tensor | None]:
         if not self._with_regions:

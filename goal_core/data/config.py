@@ -5,7 +5,7 @@ Fields that are explained in `KarpathyConfig` mean the same in the other classes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Literal
 
 from goal_core.errors import ConfigError
@@ -27,8 +27,38 @@ class ImageConfig:
     horizontal flip, as VSE++; `vse_infty` a random crop (.6-1 of both sides) stretched to the square, and horizontal
     flip; `xvlm` random resized crop (scale .5-1, ratio 3/4-4/3), horizontal flip and RandAugment(2, 7), all bicubic.
     With the last two, evaluation stretches the whole image to the square, and `resize` has no meaning."""
+    shrink: int = 0
+    """The shorter side, pixels, to which larger images are shrunk before anything else, so that a pack of them is small
+    (docs/data_path.md); 0 keeps them. Training then crops the shrunk image, which is another augmentation. Evaluation
+    with `shrink` equal to `resize` sees the same pixels as without."""
+    jpeg: int = 0
+    """Quality, 1 to 100, at which images are compressed as JPEG after `shrink`, for a still smaller pack; 0: they are
+    not. This changes pixels."""
+    decoder: Literal["pillow", "nvjpeg"] = "pillow"
+    """What decodes JPEG files: `nvjpeg` does it on the GPU, where the crops are then made too. Its pixels differ from
+    Pillow's by a little. A pack is faster; this is for images that must stay as they are."""
+
+    @property
+    def augments(self) -> bool:
+        """Whether each use of a training image sees other pixels."""
+        return self.augment != "none"
+
+    @property
+    def settings(self) -> dict[str, str | int]:
+        """The settings as hashes take them: without those added later that have no effect."""
+        added = {"shrink": 0, "jpeg": 0, "decoder": "pillow"}
+        return {key: value for key, value in asdict(self).items() if added.get(key) != value}
 
     def __post_init__(self) -> None:
+        if self.shrink and self.shrink < self.size:
+            raise ConfigError(
+                f"shrink must be 0 (keep images as they are) or at least size, or images lose detail twice: "
+                f"shrink={self.shrink} < size={self.size}"
+            )
+        if self.decoder == "nvjpeg" and (self.shrink or self.jpeg or self.augment == "xvlm"):
+            raise ConfigError("decoder nvjpeg takes images as they are: leave out shrink, jpeg and augment xvlm")
+        if not 0 <= self.jpeg <= 100:
+            raise ConfigError(f"jpeg must be 0 (not compressed again) or a quality from 1 to 100, got {self.jpeg}")
         if self.size < 8:
             raise ConfigError(f"image size must be at least 8 pixels, got size={self.size}")
         if self.resize < self.size:

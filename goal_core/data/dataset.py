@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -39,6 +39,26 @@ class ImageReader(_Reader, Protocol):
 
     def read(self, index: int) -> NDArray[np.uint8]:
         """One image, (H, W, 3) uint8 RGB in its original size."""
+
+    def file(self, index: int) -> str:
+        """The path of its file; empty where images are generated."""
+
+
+@runtime_checkable
+class PackedReader(Protocol):
+    """An :class:`ImageReader` that also has each image as ``goal-sweep data pack`` prepared it."""
+
+    holds_squares: bool
+    """Whether it has what evaluation sees, :meth:`square`; otherwise :meth:`prepared`."""
+
+    def square(self, index: int, into: NDArray[np.uint8]) -> None:
+        """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8."""
+
+    def image_shapes(self) -> NDArray[np.int64] | None:
+        """Height and width of every prepared image, (N, 2) int64; None where it does not have them decoded."""
+
+    def prepared(self, index: int) -> NDArray[np.uint8]:
+        """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""
 
 
 @runtime_checkable
@@ -180,7 +200,7 @@ def fingerprint_of(image: ImageConfig | None, min_word_count: int, records: Iter
         The first 16 hexadecimal digits of a SHA-256.
     """
     digest = hashlib.sha256()
-    header = {"decode": DECODE_VERSION, "image": image and asdict(image), "min_word_count": min_word_count}
+    header = {"decode": DECODE_VERSION, "image": image and image.settings, "min_word_count": min_word_count}
     for record in itertools.chain([header], records):
         digest.update(json.dumps(record, sort_keys=True, separators=(",", ":")).encode())
         digest.update(b"\n")

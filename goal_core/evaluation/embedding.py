@@ -87,6 +87,7 @@ def split_inputs(
     device: torch.device,
     *,
     workers: int = 0,
+    keep_on_device: bool = True,
     alive: Callable[[], None] = lambda: None,
 ) -> Callable[[], Iterator[Tensor]]:
     """A function that gives a split, unaugmented, chunk by chunk on the device.
@@ -98,11 +99,12 @@ def split_inputs(
         image: their size; None where the split consists of features.
         device: where the chunks go.
         workers: decoding processes.
+        keep_on_device: keep the pixels in the device's memory, where that is a GPU's and has room.
         alive: called for every chunk.
     """
     if image is None:
         return lambda: _region_chunks(split, device, alive)
-    images = DecodedImages(split, image, num_workers=workers)
+    images = DecodedImages(split, image, num_workers=workers, device=device if keep_on_device else None)
 
     def chunks() -> Iterator[Tensor]:
         for chunk in images.chunks(CHUNK):

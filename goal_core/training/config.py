@@ -12,6 +12,9 @@ MemoryFormat = Literal["auto", "channels_last", "channels_first"]
 Sharing = Literal["none", "trunk", "heads", "auto"]
 """How the cells of a unit share a device; see `goal_core.training.sharing`."""
 
+AugmentOn = Literal["auto", "cpu", "device"]
+"""Where training images are cropped, resized and flipped; see `goal_core.training.sharing.augments_on_device`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageConfig:
@@ -67,6 +70,10 @@ class StageConfig:
     `legacy_quirk`: as in the published code, where each epoch begins with the statistics of the batches, which change
     the running ones even while the weights are frozen, and continues with the running ones after the first step whose
     number, over all epochs, is a multiple of 500. Cells then cannot share a backbone's forward pass."""
+    feature_views: int = 0
+    """For stage `frozen` with augmented images: compute the backbone's features of this many augmented views of each
+    training image once, and draw one of them for each caption in each epoch; 0 augments anew for every step, and passes
+    the backbone every time. Fewer views are another augmentation, which the report states."""
     select_on: Literal["val", "test"] = "val"
     """The split whose rsum selects the best epoch. Much published code uses `test`, which flatters the numbers; the
     report and every grid then say so, and it is meant only for comparison with such work."""
@@ -102,6 +109,11 @@ class StageConfig:
             problems.append(f"cells_per_unit must be 0 (no limit) or more, got {self.cells_per_unit}")
         if not self.lr > 0:
             problems.append(f"lr must be above 0, got {self.lr}")
+        if self.feature_views and not self.shares_backbone:
+            problems.append(
+                "feature_views needs stage frozen with bn_mode frozen_eval, whose backbone gives the same features in "
+                f"every epoch, got {self.feature_views} in stage {self.name} with bn_mode {self.bn_mode}"
+            )
         if self.batch_size < 2:
             problems.append(f"batch_size must be at least 2, or no pair has a negative; got {self.batch_size}")
         if self.micro_batch and self.bn_mode == "legacy_quirk":
@@ -112,7 +124,7 @@ class StageConfig:
             problems.append(f"lr_drop_factor must be in (0, 1], got {self.lr_drop_factor}")
         for name in (
             *("micro_batch", "weight_decay", "grad_clip", "checkpoint_every", "collapse_patience", "warmup_epochs"),
-            *("bert_lr_scale", "backbone_lr_scale", "frozen_epochs", "ramp_epochs"),
+            *("bert_lr_scale", "backbone_lr_scale", "frozen_epochs", "ramp_epochs", "feature_views"),
         ):
             if getattr(self, name) < 0:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")

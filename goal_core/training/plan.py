@@ -18,7 +18,7 @@ from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
 from goal_core.models.memory import is_out_of_memory
 from goal_core.objectives import NonFiniteError, ObjectiveConfig
-from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
+from goal_core.training.config import AugmentOn, MemoryFormat, Precision, Sharing, StageConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +54,20 @@ class UnitPlan:
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
     processes: int = 1
     """Processes that train the unit together, each with rows of every batch; on CUDA each has a GPU of its own."""
+    whole_device: bool = True
+    """Whether the unit has its GPU for itself, so that images may stay in its memory."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
     memory_format: MemoryFormat = "auto"
     """How images and filters of backbones lie in memory; see :mod:`goal_core.training.placing`."""
     compiled: bool = False
     """Whether torch compiles the training steps of backbones."""
+    augment_on: AugmentOn = "auto"
+    """Where training images are cropped, resized and flipped. The numbers do not depend on it."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
+    packs: Path | None = None
+    """Folder of packed images; None decodes the images from their files. The numbers do not depend on it."""
 
 
 class EpochRecord(TypedDict):

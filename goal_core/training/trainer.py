@@ -15,6 +15,7 @@ import torch
 
 from goal_core.checkpoints import LAST, InitialModel, ModelDescription
 from goal_core.data import Batch, BatchSource, Dataset
+from goal_core.data.packs import open_packed
 from goal_core.errors import FencedError
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
 from goal_core.training.cell_trainer import CellTrainer
@@ -31,7 +32,7 @@ from goal_core.training.plan import (
     fits_or_says,
 )
 from goal_core.training.ranks import ALONE, Ranks, weight_sums
-from goal_core.training.sharing import choose_path
+from goal_core.training.sharing import augments_on_device, choose_path
 from goal_core.training.stacks import SplitShare, Stacks
 from goal_core.training.trunk import SharedBatch, Trunk
 from goal_core.training.warmup import below_warmup
@@ -52,10 +53,16 @@ class UnitTrainer:
         dataset: Dataset,
         ranks: Ranks = ALONE,
     ) -> None:
+        dataset, self._images = open_packed(dataset, unit.data.image, unit.packs)
         self._unit, self._files, self._listener, self._dataset, self._ranks = unit, files, listener, dataset, ranks
         self._initial = InitialModel(unit.model, unit.data, dataset)
         self._weights_id = self._initial.framework.weights_id(self._initial.model)
         self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=self._alive)
+        on_device, why = augments_on_device(unit, dataset.splits["train"])
+        if unit.stage.feature_views:
+            self._images += f", {unit.stage.feature_views} augmented views of each training image, computed once"
+        if self._trunk.wants_pixels():
+            self._images += why
         self._source = BatchSource(
             dataset.splits["train"],
             self._initial.tokenizer,
@@ -66,6 +73,10 @@ class UnitTrainer:
             with_images=self._trunk.wants_pixels(),
             num_workers=-(-unit.loader_workers // unit.processes),
             rows=ranks.rows if unit.processes > 1 else None,
+            device=self._trunk.device,
+            augment_on_device=on_device,
+            keep_on_device=unit.whole_device,
+            views=unit.stage.feature_views,
             augment=self._initial.framework.augment(self._initial.model, self._initial.tokenizer, unit.seed),
         )
         self._path = choose_path(unit)
@@ -193,6 +204,7 @@ class UnitTrainer:
         at = f"epoch {cell.epoch} step {cell.next_step}{how}"
         cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} {at}")
         cell.files.log(f"path {self._path.name}: {self._path.why}")
+        cell.files.log(f"images: {self._images}")
         return cell
 
     def _build_cell(self, plan: TrainingPlan) -> CellTrainer:

@@ -6,24 +6,29 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from goal_core.atomic import replace_with
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
 from goal_core.data import Batch, DecodedImages, ImageConfig, Split, transform_of
+from goal_core.data.batches import view_seed
+from goal_core.data.images import DecodeRequest, DeviceImages, ImageDecoder
+from goal_core.data.packs import files_stamp
 from goal_core.errors import GoalError
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.models.memory import in_halves
 from goal_core.training.placing import place, wants_channels_last
 from goal_core.training.plan import UnitPlan
+from goal_core.training.sharing import augments_on_device
 
 _OF = "of"
 """In the state of cached features: the name of their file, which hashes all that they depend on."""
@@ -44,8 +49,8 @@ class Trunk:
     """Turns batches into the inputs of the cells' steps.
 
     A frozen backbone gives features, computed once for all cells. Where training images are not augmented the features
-    are the same in every epoch, so each image passes the backbone only once. A trained backbone is each cell's own, and
-    the inputs are pixels.
+    are the same in every epoch, so each image passes the backbone only once; with `feature_views`, each of its views
+    does. A trained backbone is each cell's own, and the inputs are pixels.
 
     Args:
         unit: the unit.
@@ -64,19 +69,24 @@ class Trunk:
 
         self.image = unit.data.image
         self._train_features: Tensor | None = None
+        """Of each image; or of the first view of each image, then of the second view of each, and so on."""
+        self._num_train = 0
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""
-        return self.image is not None and (self.backbone is None or transform_of(self.image).augments)
+        if self.image is None or self.backbone is None:
+            return self.image is not None
+        return self.image.augments and not self.unit.stage.feature_views
 
     def computes_features_once(self) -> bool:
         """Whether training features are the same in every epoch, so that :meth:`prepare` computes them all."""
         return self.backbone is not None and not self.wants_pixels()
 
     def prepare(self, train: Split) -> None:
-        """Compute the training features, where they are the same in every epoch."""
+        """Compute the training features, where they are the same in every epoch, or some views of each image are."""
         if self.computes_features_once():
-            self._train_features = self._split_features(train)
+            self._num_train = train.num_images
+            self._train_features = self._split_features(train, views=self.unit.stage.feature_views)
 
     def load(self, batch: Batch) -> SharedBatch:
         """Put a training batch on the device, and pass its images through the frozen backbone if there is one."""
@@ -95,7 +105,8 @@ class Trunk:
         if batch.regions is not None:
             return batch.regions.to(self.device, non_blocking=True)
         if self._train_features is not None:
-            return self._train_features[batch.image_index.to(self._train_features.device)]
+            rows = batch.image_index if batch.views is None else batch.views * self._num_train + batch.image_index
+            return self._train_features[rows.to(self._train_features.device)]
         assert batch.images is not None
         pixels = batch.images.to(self.device, non_blocking=True)
         if self.backbone is None:
@@ -114,33 +125,56 @@ class Trunk:
         features = self._split_features(split)
         if features is not None:
             return lambda: iter(torch.split(features, CHUNK))
-        return split_inputs(split, self.image, self.device, workers=self.unit.loader_workers, alive=self._alive)
+        keep, workers = self.unit.whole_device, self.unit.loader_workers
+        return split_inputs(split, self.image, self.device, workers=workers, keep_on_device=keep, alive=self._alive)
 
-    def _split_features(self, split: Split) -> Tensor | None:
-        """A split's features from the shared frozen backbone; None where there is none."""
+    def _split_features(self, split: Split, *, views: int = 0) -> Tensor | None:
+        """A split's features from the shared frozen backbone, of some augmented views; None where there is none."""
         backbone, image = self.backbone, self.image
         if backbone is None or image is None:
             return None
-        path = self._cache_path(split, backbone, image)
-        if path is not None and (stored := _read_features(path, split.num_images)) is not None:
+        path = self._cache_path(split, backbone, image, views)
+        if path is not None and (stored := _read_features(path, split.num_images * max(1, views))) is not None:
             return stored.to(self.device)
-        with closing(DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0)) as images:
-            chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in images.chunks(CHUNK)]
+        with closing(self._pixels(split, image, views)) as pixels:
+            chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in pixels]
         features = torch.cat(chunks)
         if path is not None:
             _write_features(path, features)
         return features
+
+    def _pixels(self, split: Split, image: ImageConfig, views: int) -> Generator[Tensor, None, None]:
+        """A whole split chunk by chunk, as evaluation sees it; or each of its views, one after the other."""
+        if not views:
+            with closing(DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0)) as images:
+                yield from images.chunks(CHUNK)
+            return
+        seen = np.arange(split.num_images)
+        requests = [
+            DecodeRequest(images=part, seeds=tuple(view_seed(self.unit.seed, one, view) for one in part.tolist()))
+            for view in range(views)
+            for part in np.split(seen, range(CHUNK, len(seen), CHUNK))
+        ]
+        on_device, _ = augments_on_device(self.unit, split)
+        workers = self.unit.loader_workers
+        decoder = (
+            DeviceImages(split, image, self.device, threads=max(1, workers), resident=False)
+            if on_device
+            else ImageDecoder(split, image, num_workers=workers)
+        )
+        with closing(decoder) as images_of_views:
+            yield from images_of_views.stream(requests)
 
     def _forward(self, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
         self._alive()
         with torch.no_grad(), autocast(self.unit.precision, self.device):
             return in_halves(backbone, pixels, dim=0)
 
-    def _cache_path(self, split: Split, backbone: ImageBackbone, image: ImageConfig) -> Path | None:
+    def _cache_path(self, split: Split, backbone: ImageBackbone, image: ImageConfig, views: int) -> Path | None:
         if self.unit.cache is None:
             return None
         model = self.unit.model
-        what = {
+        what: dict[str, object] = {
             "data": self._fingerprint,
             "split": split.name,
             "image": [image.size, image.resize],
@@ -154,6 +188,10 @@ class Trunk:
             what["cells"] = True
         if wants_channels_last(backbone, self.unit):
             what["format"] = "channels_last"
+        if views:
+            what["views"] = [views, image.augment, self.unit.seed]
+        if stamp := files_stamp(split):
+            what["files"] = stamp
         what |= transform_of(image).feature_key
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"

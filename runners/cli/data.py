@@ -1,4 +1,4 @@
-"""`goal-sweep data`: check a sweep's data, and compute features of it before training."""
+"""`goal-sweep data`: check a sweep's data, pack its images, and compute features of it before training."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from rich.progress import Progress
 
 from goal_core.errors import ConfigError
 from runners.cli.options import AsJson, Device, Set, Sweep, SweepArguments, console, local_path, notes
+from runners.cli.pack import pack
 
 if TYPE_CHECKING:
     from goal_core.data import DataReport
     from goal_core.models import BackboneConfig
     from sweeps import SweepConfig
 
-data = typer.Typer(help="Check a sweep's data, or compute features of it.", no_args_is_help=True)
+data = typer.Typer(help="Check a sweep's data, pack its images, or compute features of it.", no_args_is_help=True)
+data.command()(pack)
 _INCOMPLETE = 2
 
 

@@ -156,7 +156,7 @@ def on_this_machine(plan: UnitPlan, unit: Unit, store: Store) -> UnitPlan:
         first = before[one.key]
         return one if first is None else replace(one, init=store.folder(first).path(BEST))
 
-    return replace(plan, trainings=tuple(map(local, plan.trainings)), cache=store.features)
+    return replace(plan, trainings=tuple(map(local, plan.trainings)), cache=store.features, packs=store.packs)
 
 
 def open_inputs(unit: Unit, code: str) -> Dataset:

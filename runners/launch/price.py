@@ -112,7 +112,8 @@ def disk_mb(units: Sequence[Unit], size: DataSize) -> float | None:
 def computes_features_once(unit: Unit) -> bool:
     """Whether the backbone's features are the same in every epoch; the store then keeps them for all units."""
     image = unit.trainings[0].cell.data.image
-    return unit.stage.shares_backbone and image is not None and image.augment == "none"
+    kept = image is not None and (not image.augments or bool(unit.stage.feature_views))
+    return unit.stage.shares_backbone and kept
 
 
 def feature_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
@@ -120,7 +121,8 @@ def feature_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | 
     speed = backbone_speed(unit.trainings[0].cell.model)
     if speed is None:
         return None
-    return size.images * _forward_seconds(unit, config, speed) if computes_features_once(unit) else 0.0
+    passes = size.images * max(1, unit.stage.feature_views)  # too many by the views of evaluation images, which are few
+    return passes * _forward_seconds(unit, config, speed) if computes_features_once(unit) else 0.0
 
 
 def unit_path(unit: Unit, config: SweepConfig) -> UnitPath:

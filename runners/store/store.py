@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -60,6 +61,11 @@ class Store:
     def features(self) -> Path:
         """The folder of this machine for the features of frozen backbones."""
         return self.root / "features"
+
+    @property
+    def packs(self) -> Path:
+        """The folder of this machine for packed images: `GOAL_SWEEP_PACKS`, or one in the store."""
+        return Path(os.environ.get("GOAL_SWEEP_PACKS") or self.root / "packs").expanduser()
 
     def _check_version(self) -> None:
         version = self._version()

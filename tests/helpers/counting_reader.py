@@ -27,6 +27,9 @@ class CountingReader:
     def label(self, index: int) -> str:
         return f"picture {index}"
 
+    def file(self, index: int) -> str:
+        return ""
+
     def first(self, num_images: int) -> Self:
         return type(self)(num_images)
 

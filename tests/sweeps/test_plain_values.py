@@ -90,7 +90,14 @@ def test_every_default_is_written_out(small: SweepConfig) -> None:
                              "resources", "tracking", "store"]  # fmt: skip
     assert mapping["stages"][0]["grad_clip"] == 2.0
     assert mapping["objectives"]["pair"] == list(pair_weights)
-    assert mapping["data"]["image"] == {"size": 64, "resize": 64, "augment": "none"}
+    assert mapping["data"]["image"] == {
+        "size": 64,
+        "resize": 64,
+        "augment": "none",
+        "shrink": 0,
+        "jpeg": 0,
+        "decoder": "pillow",
+    }
 
 
 @pytest.mark.parametrize(

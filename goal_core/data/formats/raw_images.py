@@ -68,6 +68,10 @@ class FileReader:
         """The file's path."""
         return self.paths[index]
 
+    def file(self, index: int) -> str:
+        """The same."""
+        return self.paths[index]
+
     def first(self, num_images: int) -> Self:
         """A reader of the first files only."""
         return replace(self, paths=self.paths[:num_images])

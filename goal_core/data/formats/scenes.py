@@ -49,6 +49,10 @@ class SceneReader:
         """Split and number."""
         return f"{self.split} scene {index}"
 
+    def file(self, index: int) -> str:
+        """Empty: scenes are drawn."""
+        return ""
+
     def first(self, num_images: int) -> Self:
         """A reader of the first scenes only."""
         return replace(self, scenes=self.scenes[:num_images])

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING
 from goal_core.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder
-    from goal_core.data.images.transforms import NUM_WINDOWS, ImageTransform, decode_image, transform_of, window_pixels
+    from goal_core.data.images.decoding import DecodeRequest, ImageDecoder
+    from goal_core.data.images.kept import RAM_LIMIT, DecodedImages, decoder_of
+    from goal_core.data.images.on_device import DeviceImages, has_crops_packed, obstacle
+    from goal_core.data.images.resampling import check_resampling
+    from goal_core.data.images.transforms import (
+        NUM_WINDOWS,
+        ImageTransform,
+        decode_bytes,
+        decode_image,
+        encode_jpeg,
+        transform_of,
+        window_pixels,
+    )
 else:
     __getattr__ = on_first_use(__name__, __file__)
 
@@ -19,9 +30,16 @@ __all__ = [
     "RAM_LIMIT",
     "DecodeRequest",
     "DecodedImages",
+    "DeviceImages",
     "ImageDecoder",
     "ImageTransform",
+    "check_resampling",
+    "decode_bytes",
     "decode_image",
+    "decoder_of",
+    "encode_jpeg",
+    "has_crops_packed",
+    "obstacle",
     "transform_of",
     "window_pixels",
 ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -15,12 +14,17 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import Split
+from goal_core.data.dataset import PackedReader, Split
 from goal_core.data.images.transforms import transform_of
 from goal_core.errors import ConfigError, GoalError
 
-RAM_LIMIT = 4 * 2**30
-"""Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""
+SHARE = 0.25
+"""Share of a GPU's free memory that a split's images may take to stay there; activations need the most of it."""
+
+
+def memory_for_images(device: torch.device) -> int:
+    """Bytes of images that may stay in a device's memory; 0 on a CPU, which has the system's cache of files."""
+    return int(SHARE * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,6 +42,8 @@ class _Decoding(Dataset[Any]):
 
     def __init__(self, split: Split, config: ImageConfig) -> None:
         self._split, self._transform = split, transform_of(config)
+        self._packed = split.reader if isinstance(split.reader, PackedReader) else None
+        self._squares = self._packed if self._packed is not None and self._packed.holds_squares else None
 
     def __getitem__(self, request: DecodeRequest) -> Tensor | GoalError:
         # Errors travel back as values: raised in a worker they would arrive wrapped in its traceback.
@@ -49,13 +55,21 @@ class _Decoding(Dataset[Any]):
     def decode(self, request: DecodeRequest) -> Tensor:
         size = self._transform.size
         batch = torch.empty((len(request.images), 3, size, size), dtype=torch.uint8)
+        rows = batch.numpy()
         for row, index in enumerate(request.images.tolist()):
-            pixels = self._split.load_image(index)
             if request.seeds:
-                batch[row] = self._transform.for_training(pixels, request.seeds[row])
+                batch[row] = self._transform.for_training(self._prepared(index), request.seeds[row])
+            elif self._squares is not None:
+                self._squares.square(index, rows[row])
             else:
-                batch[row] = self._transform.for_evaluation(pixels)
+                batch[row] = self._transform.for_evaluation(self._prepared(index))
         return batch
+
+    def _prepared(self, index: int) -> NDArray[np.uint8]:
+        packed = self._packed
+        if packed is not None and not packed.holds_squares:
+            return packed.prepared(index)
+        return self._transform.prepared(self._split.load_image(index))
 
 
 class _Requests(Sampler[DecodeRequest]):
@@ -129,62 +143,3 @@ class ImageDecoder:
                 generator=torch.Generator(),
             )
         return self._loader
-
-
-class DecodedImages:
-    """A split's images as evaluation sees them, decoded once where memory allows.
-
-    If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded on
-    first use and then kept as uint8; otherwise each is decoded on every use. The worker processes stop once everything
-    is kept.
-    """
-
-    def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0, ram_limit: int = RAM_LIMIT) -> None:
-        self._decoder = ImageDecoder(split, config, num_workers=num_workers)
-        shape = (split.num_images, 3, config.size, config.size)
-        self._kept = torch.empty(shape, dtype=torch.uint8) if math.prod(shape) <= ram_limit else None
-        self._done = np.zeros(split.num_images, dtype=bool)
-
-    def stream(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
-        """Images in any order, batch by batch; a new stream ends the one before it.
-
-        Args:
-            requests: image indices of each batch, (B,) int64.
-
-        Yields:
-            (B, 3, size, size) uint8 on the CPU, for each request.
-
-        Raises:
-            DataError: an image cannot be read.
-        """
-        if self._kept is None:
-            yield from self._decoder.stream(DecodeRequest(images=images) for images in requests)
-            return
-        fresh = self._first_uses(requests)
-        decoded = self._decoder.stream(DecodeRequest(images=images) for images in fresh if len(images))
-        for images, new in zip(requests, fresh, strict=True):
-            if len(new):
-                self._kept[torch.from_numpy(new)] = next(decoded)
-                self._done[new] = True
-                if self._done.all():
-                    self._decoder.close()
-            yield self._kept[torch.from_numpy(images)]
-
-    def chunks(self, chunk_size: int) -> Iterator[Tensor]:
-        """All images in order, ``chunk_size`` at a time (the last may be smaller), (B, 3, size, size) uint8."""
-        everything = np.arange(len(self._done), dtype=np.int64)
-        return self.stream([everything[start : start + chunk_size] for start in range(0, len(everything), chunk_size)])
-
-    def close(self) -> None:
-        """Stop the decoding processes, if any; kept images stay."""
-        self._decoder.close()
-
-    def _first_uses(self, requests: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """The images of each request that neither an earlier request nor an earlier stream has decoded."""
-        planned = self._done.copy()
-        fresh = []
-        for images in requests:
-            new = np.unique(images[~planned[images]])
-            planned[new] = True
-            fresh.append(new)
-        return fresh

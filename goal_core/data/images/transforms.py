@@ -6,6 +6,7 @@ as with ``torchvision.transforms`` on Pillow images.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -55,15 +56,36 @@ def decode_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     Raises:
         DataError: the file is missing, is not an image, or is damaged.
     """
+    return _decode(path, os.fspath(path))
+
+
+def decode_bytes(content: bytes, label: str) -> NDArray[np.uint8]:
+    """Decode the content of an image file; see :func:`decode_image`.
+
+    Args:
+        content: of the file.
+        label: the image's name in messages.
+    """
+    return _decode(io.BytesIO(content), label)
+
+
+def _decode(source: str | os.PathLike[str] | io.BytesIO, label: str) -> NDArray[np.uint8]:
     try:
-        with Image.open(path) as image:
+        with Image.open(source) as image:
             image.load()
             return np.asarray(_to_rgb(image))
     except MemoryError:
         raise
     # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
     except Exception as error:
-        raise DataError(f"cannot read image {os.fspath(path)}: {first_line(error)}") from error
+        raise DataError(f"cannot read image {label}: {first_line(error)}") from error
+
+
+def encode_jpeg(pixels_HW3: NDArray[np.uint8], quality: int) -> bytes:
+    """Compress an image, (H, W, 3) uint8 RGB, as JPEG with a quality of 1 to 100 and Pillow's other defaults."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels_HW3).save(buffer, format="JPEG", quality=quality)
+    return buffer.getvalue()
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -93,6 +115,10 @@ class ImageTransform:
     """Draws the crop of a training image from its height and width; None: training uses the pixels of evaluation."""
     distort: Callable[[Image.Image, np.random.Generator], Image.Image] | None = None
     """Changes a training image after the crop and the flip."""
+    shrink: int = 0
+    """As in `ImageConfig`."""
+    jpeg: int = 0
+    """As in `ImageConfig`."""
 
     @property
     def augments(self) -> bool:
@@ -106,6 +132,17 @@ class ImageTransform:
             return {}
         return {"stretched": "bicubic" if self.resampling is Image.Resampling.BICUBIC else True}
 
+    def shrunk(self, pixels_HW3: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """A larger image shrunk until its shorter side is ``shrink``; others, and all where that is 0, stay."""
+        if not 0 < self.shrink < min(pixels_HW3.shape[:2]):
+            return pixels_HW3
+        return np.asarray(_with_shorter_side(pixels_HW3, self.shrink, self.resampling))
+
+    def prepared(self, pixels_HW3: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """What the other methods take: an image as it was decoded, (H, W, 3), after ``shrink`` and ``jpeg``."""
+        pixels_HW3 = self.shrunk(pixels_HW3)
+        return decode_bytes(encode_jpeg(pixels_HW3, self.jpeg), "JPEG") if self.jpeg else pixels_HW3
+
     def for_evaluation(self, pixels_HW3: NDArray[np.uint8]) -> Tensor:
         """The central crop of the resized image, or the whole image stretched: (3, size, size) uint8 of (H, W, 3)."""
         return _to_tensor(self._stretched(pixels_HW3) if self.stretches else self._centre(pixels_HW3))
@@ -117,32 +154,54 @@ class ImageTransform:
         """
         if self.crop is None:
             return self.for_evaluation(pixels_HW3)
-        generator = np.random.Generator(np.random.PCG64(seed))
-        height, width = pixels_HW3.shape[:2]
-        top, left, height, width = self.crop(height, width, generator)
+        (top, left, height, width), flips, generator = self.draw(pixels_HW3.shape[0], pixels_HW3.shape[1], seed)
         image = self._stretched(pixels_HW3[top : top + height, left : left + width])
-        if generator.random() < 0.5:
+        if flips:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return _to_tensor(image if self.distort is None else self.distort(image, generator))
+
+    def draw(self, height: int, width: int, seed: int) -> tuple[CropBox, bool, np.random.Generator]:
+        """The crop of a training image of a height and width, whether it is mirrored, and what draws the rest."""
+        assert self.crop is not None
+        generator = np.random.Generator(np.random.PCG64(seed))
+        box = self.crop(height, width, generator)
+        return box, bool(generator.random() < 0.5), generator
 
     def _stretched(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
         return Image.fromarray(pixels_HW3).resize((self.size, self.size), self.resampling)
 
+    def frame(self, height: int, width: int) -> tuple[CropBox, tuple[int, int], tuple[int, int]]:
+        """What evaluation sees of an image of a height and width.
+
+        Returns:
+            The part that is resized, the height and width that it gets, and the first row and column of the square.
+        """
+        if self.stretches:
+            return (0, 0, height, width), (self.size, self.size), (0, 0)
+        box, (new_height, new_width) = _shorter_side(height, width, self.resize)
+        return box, (new_height, new_width), (round((new_height - self.size) / 2), round((new_width - self.size) / 2))
+
     def _centre(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
-        height, width = pixels_HW3.shape[:2]
-        longest = _LONGEST_RATIO * min(height, width)
-        top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
-        pixels_HW3 = pixels_HW3[top : top + longest, left : left + longest]
-        height, width = pixels_HW3.shape[:2]
-        if width <= height:
-            new_width, new_height = self.resize, int(self.resize * height / width)
-        else:
-            new_width, new_height = int(self.resize * width / height), self.resize
-        image = Image.fromarray(pixels_HW3)
-        if (new_width, new_height) != (width, height):
-            image = image.resize((new_width, new_height), self.resampling)
-        left, top = round((new_width - self.size) / 2.0), round((new_height - self.size) / 2.0)
+        image = _with_shorter_side(pixels_HW3, self.resize, self.resampling)
+        top, left = self.frame(pixels_HW3.shape[0], pixels_HW3.shape[1])[2]
         return image.crop((left, top, left + self.size, top + self.size))
+
+
+def _with_shorter_side(pixels_HW3: NDArray[np.uint8], side: int, resampling: Image.Resampling) -> Image.Image:
+    """An image resized until its shorter side is ``side``, without the ends of a very long one."""
+    (top, left, height, width), (new_height, new_width) = _shorter_side(pixels_HW3.shape[0], pixels_HW3.shape[1], side)
+    image = Image.fromarray(pixels_HW3[top : top + height, left : left + width])
+    return image if (new_width, new_height) == (width, height) else image.resize((new_width, new_height), resampling)
+
+
+def _shorter_side(height: int, width: int, side: int) -> tuple[CropBox, tuple[int, int]]:
+    """The part of an image that is not too long, and its height and width when its shorter side is ``side``."""
+    longest = _LONGEST_RATIO * min(height, width)
+    top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
+    height, width = min(height, longest), min(width, longest)
+    if width <= height:
+        return (top, left, height, width), (int(side * height / width), side)
+    return (top, left, height, width), (side, int(side * width / height))
 
 
 def random_crop_box(
@@ -212,7 +271,7 @@ def transform_of(config: ImageConfig) -> ImageTransform:
         RandomResizedCrop, a flip and :func:`~goal_core.data.images.rand_augment.rand_augment`.
     Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
-    return _TRANSFORMS[config.augment](size=config.size, resize=config.resize)
+    return _TRANSFORMS[config.augment](size=config.size, resize=config.resize, shrink=config.shrink, jpeg=config.jpeg)
 
 
 def window_boxes(height: int, width: int) -> list[tuple[int, int, int, int]]:

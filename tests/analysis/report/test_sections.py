@@ -101,6 +101,17 @@ def test_selection_on_test_stands_under_every_table(new_sweep: Callable[[str], S
     assert ("SELECTED ON TEST" in block.protocol) == (split == "test")
 
 
+@pytest.mark.parametrize("views", ["", "8"])
+def test_few_augmented_views_stand_under_every_table(new_sweep: Callable[[str], SweepWriter], views: str) -> None:
+    writer = new_sweep(f"views {views}")
+    writer.write_parent(seeds=[1], objectives=["con/con"])
+    given = {"stages__frozen__feature_views": views} if views else {}
+    with_params(writer, writer.write("con/con", 1), stages__frozen__lr="0.1", **given)
+    (block,) = aggregate(fetch_runs(writer.uri, writer.name))
+    assert ("FEW AUGMENTED VIEWS" in block.protocol) == bool(views)
+    assert ("(frozen 8)" in block.protocol) == bool(views)
+
+
 def test_a_stage_that_starts_from_a_selection_on_test_says_so(
     new_sweep: Callable[[str], SweepWriter], tmp_path: Path
 ) -> None:

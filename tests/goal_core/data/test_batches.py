@@ -22,6 +22,7 @@ from goal_core.data import (
     transform_of,
 )
 from goal_core.data.batches import batch_indices, epoch_order, sample_seed
+from goal_core.data.text import PairAugment, Wordpieces
 from goal_core.errors import ConfigError, DataError
 from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
@@ -255,3 +256,22 @@ def test_scenes_and_uneven_captions_train_too(tmp_path: Path) -> None:
     split = open_dataset(KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path, content)))).splits["train"]
     seen = torch.cat([batch.image_index for batch in source(split, PLAIN, batch_size=4).batches(1)])
     assert torch.bincount(seen).tolist() == [1, 5] * 4
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+def test_captions_are_tokenised_once_however_many_epochs(monkeypatch: pytest.MonkeyPatch, augmented: bool) -> None:
+    split, _ = counted()
+    pieces = Wordpieces.of_captions(split.captions, 1)
+    augment = PairAugment(rate=0.2, wordpieces=pieces, seed=3) if augmented else None
+    calls = []
+    for name in ("encode", "words"):
+        method = getattr(Wordpieces, name)
+        monkeypatch.setattr(
+            Wordpieces, name, lambda self, text, method=method: calls.append(text) or method(self, text)
+        )
+    batches = BatchSource(split, pieces, PLAIN, batch_size=8, seed=3, augment=augment, with_images=False)
+    made = len(calls)
+    assert made == (1 + augmented) * split.num_captions
+    for epoch in (1, 2, 3):
+        assert sum(len(batch) for batch in batches.batches(epoch)) == 32
+    assert len(calls) == made

@@ -1,0 +1,28 @@
+"""Packs: a dataset's images decoded and resized once, in a few large files that every process reads.
+
+`writing` makes a pack, `reading` puts one under a dataset's splits, `layout` says what is where in its files. A pack is
+named by a hash of all that its pixels depend on, so one of other data, settings or libraries is never found.
+"""
+
+from typing import TYPE_CHECKING
+
+from goal_core.exports import on_first_use
+
+if TYPE_CHECKING:
+    from goal_core.data.packs.layout import PackPlan, files_stamp, plan_pack
+    from goal_core.data.packs.reading import PackedImages, open_packed, verify_pack
+    from goal_core.data.packs.writing import BrokenImagesError, estimate_bytes, write_pack
+else:
+    __getattr__ = on_first_use(__name__, __file__)
+
+__all__ = [
+    "BrokenImagesError",
+    "PackPlan",
+    "PackedImages",
+    "estimate_bytes",
+    "files_stamp",
+    "open_packed",
+    "plan_pack",
+    "verify_pack",
+    "write_pack",
+]

@@ -1,0 +1,247 @@
+"""Read a pack: its index is mapped into memory, and each image is checked when a process first uses it.
+
+Images are read by their position, right into the batch, from the system's cache of files, which all processes share. A
+mapped shard would kill the process with a bus error where its disk fails or its file is cut, and its first use costs
+several times as much.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import replace
+from io import FileIO
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goal_core.atomic import DamagedError, replace_bytes
+from goal_core.data.config import ImageConfig
+from goal_core.data.dataset import Dataset, ImageReader, RegionReader
+from goal_core.data.images import decode_bytes
+from goal_core.data.packs.layout import DESCRIPTION, ROW, Form, PackPlan, plan_pack, row_check
+from goal_core.data.packs.writing import Progress, read_file
+from goal_core.errors import DataError
+from goal_core.sealed_json import json_bytes, read_json
+
+_MEND = "run `goal-sweep data pack SWEEP --verify`, or remove the folder"
+
+
+class PackedImages:
+    """A split's images from a pack; an :class:`~goal_core.data.dataset.ImageReader` and a `PackedReader`.
+
+    When a process first uses an image, it compares its checksum, and its file's size and time. If these differ, the
+    file's content decides. So neither damage nor a changed image passes. Pickled, it opens the pack again.
+
+    Args:
+        source: reads the images from their files.
+        plan: the pack.
+        split: the split's name.
+        rows: images of the split in the pack, which may be more than the source has.
+    """
+
+    def __init__(self, source: ImageReader, plan: PackPlan, split: str, rows: int) -> None:
+        self._source, self._plan, self._split, self._num_rows = source, plan, split, rows
+        self._form: Form = plan.form(split)
+        self.holds_squares = self._form == "squares"
+        self._rows = np.asarray(np.memmap(plan.index(split), ROW, "r", shape=(rows,)))
+        self._shards: dict[int, FileIO] = {}
+        self._used = np.zeros(len(source), dtype=bool)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedImages, (self._source, self._plan, self._split, self._num_rows)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def label(self, index: int) -> str:
+        """As of the source."""
+        return self._source.label(index)
+
+    def file(self, index: int) -> str:
+        """As of the source."""
+        return self._source.file(index)
+
+    def read(self, index: int) -> NDArray[np.uint8]:
+        """One image in its original size, from its file."""
+        return self._source.read(index)
+
+    def first(self, num_images: int) -> Self:
+        """A reader of the first images only."""
+        return type(self)(self._source.first(num_images), self._plan, self._split, self._num_rows)
+
+    def square(self, index: int, into: NDArray[np.uint8]) -> None:
+        """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8, contiguous."""
+        self._read(index, into.reshape(-1))
+
+    def image_shapes(self) -> NDArray[np.int64] | None:
+        """Height and width of every prepared image, (N, 2) int64; None where the pack does not have them decoded."""
+        if self._form != "images":
+            return None
+        rows = self._rows[: len(self)]
+        return np.stack([rows["height"], rows["width"]], 1).astype(np.int64)
+
+    def prepared(self, index: int) -> NDArray[np.uint8]:
+        """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""
+        _, height, width, _, _, size = self._row(index)
+        content = np.empty(size, np.uint8)
+        self._read(index, content)
+        if self._form == "jpeg":
+            return decode_bytes(content.tobytes(), f"{self.label(index)} in {self._plan.folder}")
+        return content.reshape(height, width, 3)
+
+    def check(self, index: int) -> None:
+        """Compare an image with its checksum and with its file.
+
+        Raises:
+            DataError: it is damaged, or the file has changed.
+        """
+        self._used[index] = False
+        self._read(index, np.empty(self._row(index)[5], np.uint8))
+
+    def _row(self, index: int) -> tuple[int, int, int, int, int, int]:
+        """Shard, height, width, checksum, offset and bytes of an image."""
+        if not self._used[index] and int(self._rows[index]["check"]) != row_check(self._rows[index : index + 1]):
+            raise self._damaged(index, self._plan.index(self._split))
+        row: tuple[int, int, int, int, int, int] = self._rows[index].item()[:6]
+        return row
+
+    def _read(self, index: int, into: NDArray[np.uint8]) -> None:
+        """Read an image's bytes.
+
+        Raises:
+            DataError: they are damaged, or the image's file has changed.
+        """
+        number, _, _, checksum, offset, size = self._row(index)
+        path = self._plan.shard(self._split, number)
+        try:
+            done = os.preadv(self._shard(number), [into.data], offset)
+        except OSError as error:
+            raise DataError(f"cannot read {path}: {error.strerror or error}; {_MEND}") from error
+        if done != size or size != into.nbytes:
+            raise self._damaged(index, path)
+        if not self._used[index]:
+            if zlib.crc32(into.data) != checksum:
+                raise self._damaged(index, path)
+            self._check_file(index)
+            self._used[index] = True
+
+    def _check_file(self, index: int) -> None:
+        path, row = self._source.file(index), self._rows[index]
+        if not path:
+            return
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise DataError(f"cannot read image {self.label(index)}: {error.strerror or error}") from error
+        if (status.st_size, status.st_mtime_ns) == (int(row["file_size"]), int(row["file_modified_ns"])):
+            return
+        if read_file(path, self.label(index))[1][2] != row["file_digest"].tobytes():
+            raise DataError(
+                f"image {self.label(index)} has changed since it was packed in {self._plan.folder}; {_MEND}"
+            )
+
+    def _damaged(self, index: int, path: Path) -> DataError:
+        return DataError(f"{path} is damaged: the checksum of image {self.label(index)} does not match; {_MEND}")
+
+    def _shard(self, number: int) -> int:
+        """The descriptor of a shard's file, which stays open."""
+        if number not in self._shards:
+            opened = self._plan.shard(self._split, number).open("rb", buffering=0)
+            self._shards.setdefault(number, opened)  # another thread may have opened it, and be reading from it
+        return self._shards[number].fileno()
+
+
+def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None) -> tuple[Dataset, str]:
+    """Put the pack of a dataset under its splits, where there is one.
+
+    Opening takes as long for a million images as for a thousand.
+
+    Args:
+        dataset: opened from its files.
+        image: as of its settings; None where it has features.
+        packs: the folder of all packs; None uses none.
+
+    Returns:
+        The dataset, with the pack or unchanged, and one line for the log that says where images come from.
+
+    Raises:
+        DataError: the pack is damaged.
+    """
+    if image is None:
+        return dataset, "precomputed features"
+    if image.decoder != "pillow":
+        return dataset, f"decoded from their files by {image.decoder}"
+    if packs is None:
+        return dataset, "decoded from their files"
+    plan = plan_pack(dataset, image, packs)
+    try:
+        stated = read_json(plan.folder / DESCRIPTION)
+    except DamagedError as error:
+        raise DataError(f"{error}; {_MEND}") from error
+    if stated is None:
+        return dataset, f"decoded from their files (no pack {plan.folder}; `goal-sweep data pack` makes one)"
+    if "files" not in stated:
+        return dataset, f"decoded from their files (pack {plan.folder} is not complete; `goal-sweep data pack` ends it)"
+    for name, size in stated["files"].items():
+        if (problem := _size_problem(plan.folder / name, size)) is not None:
+            raise DataError(problem)
+    splits = {}
+    for name, split in dataset.splits.items():
+        if isinstance(split.reader, RegionReader):
+            raise DataError("the data are precomputed features; a pack is made of images")
+        rows = stated["images"][name]
+        if rows < split.num_images:
+            raise DataError(f"{plan.folder} has {rows} images of split {name!r}, not {split.num_images}; {_MEND}")
+        splits[name] = replace(split, reader=PackedImages(split.reader, plan, name, rows))
+    forms = ", ".join(f"{name} {plan.form(name)}" for name in splits)
+    return replace(dataset, splits=splits), f"pack {plan.folder} ({forms})"
+
+
+def verify_pack(dataset: Dataset, plan: PackPlan, progress: Progress = lambda split, done, total: None) -> list[str]:
+    """Read a whole pack, and remove what is damaged or of changed images, so that `write_pack` writes it again.
+
+    Returns:
+        What was wrong, one line for each shard.
+    """
+    try:
+        stated = read_json(plan.folder / DESCRIPTION) or {}
+    except DamagedError as error:
+        (plan.folder / DESCRIPTION).unlink()
+        return [str(error)]
+    if "files" not in stated:
+        return []
+    problems, damaged = [], set()
+    for name, size in stated["files"].items():
+        if (problem := _size_problem(plan.folder / name, size)) is not None:
+            problems.append(problem)
+            damaged.add(plan.folder / name)
+    for name, split in dataset.splits.items():
+        if isinstance(split.reader, RegionReader) or plan.index(name) in damaged:
+            continue
+        reader = PackedImages(split.reader, plan, name, split.num_images)
+        for index in range(split.num_images):
+            shard = plan.shard(name, index // stated["images_per_shard"][name])
+            if shard not in damaged:
+                try:
+                    reader.check(index)
+                except DataError as error:
+                    problems.append(str(error))
+                    damaged.add(shard)
+            progress(name, index + 1, split.num_images)
+    if damaged:  # nobody uses the pack until it is whole again
+        begun = {key: value for key, value in stated.items() if key != "files"}
+        replace_bytes(plan.folder / DESCRIPTION, json_bytes(begun))
+    for path in damaged:
+        path.unlink(missing_ok=True)
+    return problems
+
+
+def _size_problem(path: Path, size: int) -> str | None:
+    try:
+        there = path.stat().st_size
+    except OSError as error:
+        return f"cannot read {path}: {error.strerror or error}; {_MEND}"
+    return None if there == size else f"{path} is damaged: it has {there} bytes instead of {size}; {_MEND}"

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from goal_core import atomic
+from goal_core.data import BatchSource, Dataset, DecodedImages, ImageConfig, KarpathyConfig, Vocabulary, open_dataset
+from goal_core.data.config import ScenesConfig
+from goal_core.data.packs import (
+    BrokenImagesError,
+    PackedImages,
+    estimate_bytes,
+    layout,
+    open_packed,
+    plan_pack,
+    verify_pack,
+    write_pack,
+    writing,
+)
+from goal_core.errors import DataError
+from goal_core.training import train_unit
+from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, unit_of
+
+# Python 3.12 warns when a process with threads forks, which torch's worker processes do.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+
+SMALL = 3000
+"""Bytes of a shard that holds very few images."""
+IMAGES = {
+    "none": ImageConfig(size=16, resize=20, augment="none"),
+    "crop_flip": ImageConfig(size=16, resize=20, augment="crop_flip"),
+    "vse_infty": ImageConfig(size=16, resize=16, augment="vse_infty"),
+    "xvlm": ImageConfig(size=16, resize=16, augment="xvlm"),
+    "shrunk": ImageConfig(size=16, resize=20, augment="crop_flip", shrink=20),
+    "jpeg": ImageConfig(size=16, resize=20, augment="crop_flip", shrink=24, jpeg=80),
+}
+CROPS = IMAGES["crop_flip"]
+
+
+def opened(root: Path, image: ImageConfig) -> Dataset:
+    return open_dataset(KarpathyConfig(name="tiny", root=str(root), image=image, min_word_count=1))
+
+
+def packed(root: Path, image: ImageConfig, packs: Path, **options: Any) -> Dataset:
+    dataset = opened(root, image)
+    write_pack(dataset, plan_pack(dataset, image, packs), shard_bytes=SMALL, **options)
+    with_pack, where = open_packed(dataset, image, packs)
+    assert where.startswith("pack ")
+    return with_pack
+
+
+def seen(dataset: Dataset, image: ImageConfig, workers: int = 0) -> list[Tensor]:
+    """What training sees of two epochs, and evaluation of each split."""
+    train = dataset.splits["train"]
+    vocabulary = Vocabulary.build(train.captions, 1)
+    source = BatchSource(train, vocabulary, image, batch_size=6, seed=3, num_workers=workers)
+    pixels = [batch.images for epoch in (1, 2) for batch in source.batches(epoch)]
+    source.close()
+    for split in dataset.splits.values():
+        pixels += list(DecodedImages(split, image, num_workers=workers).chunks(4))
+    return [one for one in pixels if one is not None]
+
+
+def same(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    return len(ones) == len(others) and all(map(torch.equal, ones, others))
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_a_pack_gives_the_pixels_of_the_files_bit_for_bit(tmp_path: Path, name: str) -> None:
+    image, root = IMAGES[name], write_dataset(tmp_path / "data")
+    assert same(seen(opened(root, image), image), seen(packed(root, image, tmp_path / "packs"), image))
+
+
+def test_worker_processes_and_pickled_readers_read_it(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    dataset = packed(root, CROPS, tmp_path / "packs")
+    expected = seen(opened(root, CROPS), CROPS)
+    assert same(expected, seen(dataset, CROPS, workers=2))
+    copied = {name: pickle.loads(pickle.dumps(split)) for name, split in dataset.splits.items()}
+    assert same(expected, seen(replace(dataset, splits=copied), CROPS))
+    first = dataset.splits["val"].first(2)
+    assert same(list(DecodedImages(first, CROPS).chunks(4)), [expected[-2][:2]])
+
+
+def test_threads_that_open_a_shard_together_close_it_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = packed(write_dataset(tmp_path / "data"), CROPS, tmp_path / "packs")
+    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
+    together, opened = threading.Barrier(2), Path.open
+
+    def slowly(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path == plan.shard("train", 0):
+            together.wait(5)  # both threads have found that it is not open
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", slowly)
+    reader = dataset.splits["train"].reader
+    assert isinstance(reader, PackedImages)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(reader._shard, [0, 0])
+    assert first == second
+    assert os.fstat(first).st_size == plan.shard("train", 0).stat().st_size
+
+
+def test_no_file_is_decoded_where_there_is_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = packed(write_dataset(tmp_path / "data"), CROPS, tmp_path / "packs")
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("an image was decoded")
+
+    monkeypatch.setattr("goal_core.data.images.decode_image", refuse)
+    assert seen(dataset, CROPS)
+
+
+def test_drawn_images_can_be_packed_and_train_to_the_same_numbers(tmp_path: Path) -> None:
+    data = replace(DATA, image=replace(DATA.image, augment="crop_flip"))
+    unit = unit_of("con/con", "sig/nca", data=data, stage=replace(FROZEN, epochs=2, lr_drops=()))
+    dataset = open_dataset(data)
+    plain, with_pack = folders_of(unit, tmp_path / "plain"), folders_of(unit, tmp_path / "packed")
+    train_unit(unit, plain)
+    write_pack(dataset, plan_pack(dataset, data.image, tmp_path / "packs"))
+    train_unit(replace(unit, packs=tmp_path / "packs"), with_pack)
+    for key, folder in plain.items():
+        assert folder.numbers() == with_pack[key].numbers()
+        assert same_weights(folder, with_pack[key])
+        assert "images: decoded from their files" in (folder.root / "log.txt").read_text()
+        assert "images: pack" in (with_pack[key].root / "log.txt").read_text()
+
+
+class _KilledError(BaseException):
+    """Stands for a kill."""
+
+
+def test_a_killed_pack_continues_to_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_dataset(tmp_path / "data")
+    dataset = opened(root, CROPS)
+    whole = plan_pack(dataset, CROPS, tmp_path / "whole")
+    write_pack(dataset, whole, shard_bytes=SMALL)
+    plan, kills = plan_pack(dataset, CROPS, tmp_path / "killed"), 0
+    for left in range(1, 1000, 7):
+        points = iter(range(left))
+
+        def die(name: str, points: Any = points) -> None:
+            if next(points, None) is None:
+                raise _KilledError
+
+        monkeypatch.setattr(atomic, "crash_point", die)
+        try:
+            write_pack(dataset, plan, shard_bytes=SMALL)
+            break
+        except _KilledError:
+            kills += 1
+            assert "not complete" in open_packed(dataset, CROPS, tmp_path / "killed")[1] or left == 1
+    assert kills > 3
+    files = {path.name: path.read_bytes() for path in whole.folder.iterdir()}
+    kept = [path for path in plan.folder.iterdir() if not path.name.startswith(".")]  # a living process's stay
+    assert files == {path.name: path.read_bytes() for path in kept}
+    assert len(files) > 10
+
+
+def test_finished_shards_are_not_decoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    made: list[int] = []
+    make = writing._Work.__call__
+    monkeypatch.setattr(writing, "_is_written", lambda plan, split, number, *others: (split, number) != ("train", 1))
+    monkeypatch.setattr(writing._Work, "__call__", lambda self, index: made.append(index) or make(self, index))
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert made == [1]
+
+
+def test_each_broken_image_has_one_line_and_all_others_are_packed(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    bad = [root / "pictures" / name for name in ("0002.png", "0009.png")]
+    good = [path.read_bytes() for path in bad]
+    for path in bad:
+        path.write_bytes(path.read_bytes()[:-40] + bytes(40))
+    with pytest.raises(BrokenImagesError) as caught:
+        packed(root, CROPS, tmp_path / "packs")
+    assert [str(path) in line for path, line in zip(bad, caught.value.problems, strict=True)] == [True, True]
+    assert "not complete" in open_packed(opened(root, CROPS), CROPS, tmp_path / "packs")[1]
+    for path, content in zip(bad, good, strict=True):
+        path.write_bytes(content)
+    assert same(seen(opened(root, CROPS), CROPS), seen(packed(root, CROPS, tmp_path / "packs"), CROPS))
+
+
+def test_a_changed_image_is_noticed_and_a_touched_one_is_not(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    dataset = packed(root, CROPS, tmp_path / "packs")
+    path = root / "pictures" / "0009.png"
+    os.utime(path, (1, 1))
+    seen(dataset, CROPS)
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1  # of the same size, so with the same fingerprint
+    path.write_bytes(bytes(content))
+    assert opened(root, CROPS).fingerprint == dataset.fingerprint
+    with pytest.raises(DataError, match=r"0009\.png has changed since it was packed"):
+        seen(open_packed(opened(root, CROPS), CROPS, tmp_path / "packs")[0], CROPS)
+    shutil.copy(root / "pictures" / "0010.png", path)
+    again = opened(root, CROPS)
+    assert len(verify_pack(again, plan_pack(again, CROPS, tmp_path / "packs"))) in (0, 1)
+    assert same(seen(again, CROPS), seen(packed(root, CROPS, tmp_path / "packs"), CROPS))
+
+
+@pytest.mark.parametrize("name", ["train-00001.bin", "val-00000.bin", "train.index", "pack.json"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "remove"])
+def test_damage_is_one_line_and_verify_mends_it(tmp_path: Path, name: str, damage: str) -> None:
+    root, packs = write_dataset(tmp_path / "data"), tmp_path / "packs"
+    expected = seen(packed(root, CROPS, packs), CROPS)
+    dataset = opened(root, CROPS)
+    plan = plan_pack(dataset, CROPS, packs)
+    path = plan.folder / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content if damage == "flip" else content[:-1])
+    if damage == "remove":
+        path.unlink()
+    if (name, damage) == ("pack.json", "remove"):
+        assert "no pack" in open_packed(dataset, CROPS, packs)[1]
+    else:
+        with pytest.raises(DataError, match=name) as caught:
+            seen(open_packed(dataset, CROPS, packs)[0], CROPS)
+        assert "--verify" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert verify_pack(dataset, plan)
+        assert not str(open_packed(dataset, CROPS, packs)[1]).startswith("pack ")
+    assert same(expected, seen(packed(root, CROPS, packs), CROPS))
+    assert not verify_pack(dataset, plan)
+
+
+def test_other_data_settings_or_libraries_have_another_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    name = plan_pack(dataset, CROPS, tmp_path).folder.name
+    assert plan_pack(dataset, replace(CROPS, resize=21), tmp_path).folder.name != name
+    assert plan_pack(replace(dataset, fingerprint="other"), CROPS, tmp_path).folder.name != name
+    monkeypatch.setattr(layout, "libraries", lambda: {"pillow": "0"})
+    assert plan_pack(dataset, CROPS, tmp_path).folder.name != name
+
+
+def test_shrinking_enters_the_fingerprint_and_keeps_what_evaluation_sees(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data", size=(75, 50))
+    plain, shrunk = opened(root, CROPS), opened(root, IMAGES["shrunk"])
+    prints = {opened(root, image).fingerprint for image in (CROPS, *list(IMAGES.values())[-2:])}
+    assert len(prints) == 3
+    ones, others = (DecodedImages(one.splits["val"], one_image) for one, one_image in
+                    ((plain, CROPS), (shrunk, IMAGES["shrunk"])))  # fmt: skip
+    assert same(list(ones.chunks(4)), list(others.chunks(4)))
+    assert not same(seen(plain, CROPS), seen(shrunk, IMAGES["shrunk"]))
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
+    sizes = estimate_bytes(dataset, plan)
+    assert sizes == {"train": 8 * 40 * 30 * 3, "val": 3 * 16 * 16 * 3, "test": 3 * 16 * 16 * 3}
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(writing.shutil, "disk_usage", lambda path: usage._replace(free=sum(sizes.values()) - 1))
+    with pytest.raises(DataError, match=r"GB free, but the pack takes about"):
+        write_pack(dataset, plan)
+    assert not list(plan.folder.glob("*.bin"))
+
+
+def test_scenes_have_no_files_to_compare(tmp_path: Path) -> None:
+    image = IMAGES["none"]
+    dataset = open_dataset(ScenesConfig(num_train=4, num_val=2, num_test=2, image=image))
+    plan = plan_pack(dataset, image, tmp_path)
+    write_pack(dataset, plan)
+    with_pack, _ = open_packed(dataset, image, tmp_path)
+    assert same(seen(dataset, image), seen(with_pack, image))
+    assert np.fromfile(plan.index("train"), layout.ROW)["file_size"].tolist() == [0] * 4

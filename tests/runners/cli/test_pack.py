@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runners.cli.app import run
+from runners.store import Store
+from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.vector_files import write_vectors
+
+SWEEP = """
+name: tiny
+data: {format: karpathy, name: tiny, root: ROOT, image: {size: 32, resize: 32, augment: crop_flip}}
+model:
+  backbones: [{name: test_resnet, weights: random}]
+seeds: [1]
+stages: [{name: frozen, epochs: 1, lr: 1e-3, batch_size: 8}]
+store: STORE
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.yaml"
+    root = str(write_dataset(tmp_path / "images"))
+    path.write_text(SWEEP.replace("ROOT", root).replace("STORE", str(tmp_path / "store")))
+    return str(path)
+
+
+def test_a_pack_is_written_once_and_verified(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data", "pack", sweep]) == 0
+    printed = capsys.readouterr().out
+    assert "train 8 images, val 3 squares, test 3 squares: about 0.00 GB in all" in printed
+    assert "14 images" in printed
+    (folder,) = (tmp_path / "store" / "packs").iterdir()
+    written = {path: path.stat().st_mtime_ns for path in folder.glob("*.bin")}
+    shard = next(iter(written))
+    assert run(["data", "pack", sweep]) == 0
+    assert written == {path: path.stat().st_mtime_ns for path in folder.glob("*.bin")}
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    capsys.readouterr()
+    assert run(["data", "pack", sweep, "--verify"]) == 0
+    printed = capsys.readouterr().out
+    assert f"{shard} is damaged" in printed
+    assert "1 damaged file" in printed
+    assert run(["data", "pack", sweep, "--verify"]) == 0
+    assert "no damaged file" in capsys.readouterr().out
+
+
+def test_a_broken_image_is_named_and_ends_with_2(
+    sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "images/pictures/0005.png").write_bytes(b"no picture")
+    assert run(["data", "pack", sweep]) == 2
+    lines = [line for line in capsys.readouterr().out.splitlines() if "0005.png" in line]
+    assert len(lines) == 1
+
+
+def test_features_have_no_images_to_pack(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_vectors(tmp_path / "vectors")
+    given = ["--set", f"data={{format: precomp, name: tiny, root: {tmp_path}/vectors}}"]
+    given += ["--set", "model.backbones=[{name: test_resnet, weights: precomputed}]"]
+    assert run(["data", "pack", sweep, *given]) == 2
+    assert "there is no image" in capsys.readouterr().err
+
+
+def test_another_folder_can_hold_the_packs(sweep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOAL_SWEEP_PACKS", str(tmp_path / "fast"))
+    assert run(["data", "pack", sweep]) == 0
+    assert Store(tmp_path / "store").packs == tmp_path / "fast"
+    assert len(list((tmp_path / "fast").iterdir())) == 1
