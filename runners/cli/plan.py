@@ -242,8 +242,10 @@ def _explanations(config: SweepConfig, stages: list[StagePlan]) -> Iterator[str]
     yield from lines
     if any(stage.memory_mb is not None and _unknown(stage, "memory_mb") for stage in left):
         yield ">= the memory of the other backbones"
-    if lines:
+    if any(_unknown(stage, "hours") or _unknown(stage, "memory_mb") for stage in left):
         yield "the calibration lacks these backbones; --measure trains a few steps of them for their time and memory"
+    elif lines:
+        yield "the calibration lacks these backbones; the first finished cells tell"
 
 
 def _lacks(config: SweepConfig, stage: StagePlan) -> Iterator[str]:

@@ -170,3 +170,12 @@ def test_plan_of_a_sweep_that_never_ran_says_what_its_price_rests_on(planned: Ca
     assert 0.05 / 3 < frozen["hours"] < 0.05 * 3
     assert 0.022 / 3 < finetune["hours"] < 0.022 * 3
     assert frozen["disk_mb"] == pytest.approx(45.7, rel=0.2)
+
+
+def test_plan_promises_no_measurement_of_disk_space(
+    planned: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.launch.estimate.disk_mb", lambda *arguments: None)
+    shown = planned("coco_vsepp")
+    assert "-- frozen: no disk space is known of resnet152." in shown
+    assert "the calibration lacks these backbones; the first finished cells tell" in shown
