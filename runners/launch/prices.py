@@ -61,26 +61,32 @@ class Prices:
     scale: Mapping[Kind, float] = field(default_factory=dict)
     """What finished trainings took, divided by their price without them (`shape`)."""
     measured: Mapping[Kind, Measured] = field(default_factory=dict)
-    epoch_s: float | None = None
-    """Seconds that stand for a solo cell's epoch where a price is assumed; None where no price is known in seconds."""
+    epoch_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that stand for a solo cell's assumed epoch, by stage; empty where no price is known in seconds."""
 
     def with_assumed(self, trainings: Iterable[Training]) -> Prices:
-        """Let a solo cell's epoch that has no price take as long as those that have one do on average.
+        """Let a solo cell without a price take as long as those of its stage that have one do on average.
 
-        Packings of a sweep can then be compared although some of its backbones have no price. Their times mean nothing.
+        Where no cell of its stage has one, those of other stages count by their epochs. Packings of a sweep can then be
+        compared although some of its backbones have no price. Their times mean nothing.
 
         Args:
             trainings: those to compare; one of each kind at least.
         """
         kinds = {(one.cell.model, one.stage.name): Unit(trainings=(one,)) for one in trainings}
-        known = [unit for unit in kinds.values() if self.basis(unit) != "assumed"]
-        if len(known) in (0, len(kinds)):
+        known: dict[str, list[float]] = {}
+        for unit in kinds.values():
+            if self.basis(unit) != "assumed":
+                known.setdefault(unit.stage.name, []).append(self.seconds(unit) / _solo_epochs(unit))
+        everywhere = [seconds for of_stage in known.values() for seconds in of_stage]
+        if len(everywhere) in (0, len(kinds)):
             return self
-        return replace(self, epoch_s=statistics.fmean(self.seconds(unit) / _solo_epochs(unit) for unit in known))
+        stages = {stage for _, stage in kinds}
+        return replace(self, epoch_s={stage: statistics.fmean(known.get(stage, everywhere)) for stage in stages})
 
     def start_s(self, unit: Unit) -> float:
         """Seconds from a unit's start until it trains; none beside a price that is not in seconds."""
-        if self.epoch_s is None and self.basis(unit) == "assumed":
+        if not self.epoch_s and self.basis(unit) == "assumed":
             return 0.0
         return START_S["cuda" if self.config.resources.gpus else "cpu"]
 
@@ -88,7 +94,7 @@ class Prices:
         """Device seconds of a unit, without its start and without `once_s`."""
         if (found := self._measured(unit)) is not None:
             return found.common_s + len(unit.trainings) * found.own_s
-        assumed = self.epoch_s or 1.0
+        assumed = self.epoch_s.get(unit.stage.name, 1.0)
         return self.shape(unit) * self.scale.get(_kind(unit), assumed if self.basis(unit) == "assumed" else 1.0)
 
     def once_s(self, unit: Unit) -> float:

@@ -104,7 +104,7 @@ def test_prices_that_are_not_known_are_not_mixed_with_those_that_are() -> None:
     known, both = chosen(), chosen("model.backbones=[resnet152, convnext_base]")
     assert (known.unpriced, both.unpriced) == ([], ["convnext_base"])
     # A cell without a price counts like one that has one, so twice the cells take about twice as long.
-    assert 1 < both.packing.schedule.work_s / known.packing.schedule.work_s < 4
+    assert 1.5 < both.packing.schedule.work_s / known.packing.schedule.work_s < 3
     assert " s " not in " ".join(reasons(both))
     assert "device time" not in " ".join(reasons(both))
 

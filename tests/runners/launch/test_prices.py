@@ -54,7 +54,7 @@ def test_finished_cells_price_their_own_backbone_and_no_other(tmp_path: Path, ot
     assert (finetune.backbones[0].hours_from, finetune.backbones[1].hours_from) == ("calibration", basis)
 
 
-def test_an_assumed_epoch_lasts_as_long_as_the_known_ones_on_average_and_has_no_time() -> None:
+def test_an_assumed_cell_takes_as_long_as_the_known_ones_of_its_stage_and_has_no_time() -> None:
     sweep, prices = two()
     known, unknown = (Unit(trainings=(first_of(sweep, 0, name),)) for name in ("resnet152", NONE))
     assert prices.start_s(unknown) == 0  # beside a price that is not in seconds
@@ -62,11 +62,14 @@ def test_an_assumed_epoch_lasts_as_long_as_the_known_ones_on_average_and_has_no_
     compared = prices.with_assumed(sweep.trainings)
     assert compared.seconds(known) == prices.seconds(known)
     assert compared.start_s(unknown) == START_S["cuda"]
-    assert 0.3 < compared.seconds(unknown) / compared.seconds(known) < 3
+    assert compared.seconds(unknown) == pytest.approx(compared.seconds(known))
     assert compared.basis(unknown) == "assumed"
     frozen, _ = plan_published(sweep.config, published_counts(sweep.config.data))
     assert (frozen.hours, frozen.backbones[1].hours) == (None, None)
     assert frozen.backbones[0].hours
+    # Where nothing is known of its stage, other stages count.
+    later = [*sweep.by_stage[0], first_of(sweep, 1, NONE)]
+    assert len(set(prices.with_assumed(later).epoch_s.values())) == 1
     # Without any price in seconds, ratios are enough.
     only = [one for one in sweep.trainings if one.cell.model.backbone.name == NONE]
     assert prices.with_assumed(only) == prices
