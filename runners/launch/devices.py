@@ -81,10 +81,11 @@ def on_this_machine(need: Resources) -> Devices:
 def to_plan_for(need: Resources, count: int | None) -> Devices:
     """The devices of this machine, or a number of them that the user names."""
     here = on_this_machine(need)
-    if count is None:
-        return here
-    unheard_of = f"a unit trains on one machine, and common ones have at most {MOST_GPUS} GPUs"
-    return replace(here, count=count, missing=unheard_of if need.gpus > MOST_GPUS else "")
+    if count is not None:
+        here = replace(here, count=count, missing="")
+    if need.gpus > MOST_GPUS and (here.missing or count is not None):
+        return replace(here, missing=f"a unit trains on one machine, and common ones have at most {MOST_GPUS} GPUs")
+    return here
 
 
 def _lacks(cores: float, gpus: int, need: Resources) -> str:

@@ -216,10 +216,12 @@ def test_a_plan_says_which_devices_this_machine_does_not_have(monkeypatch: pytes
         return to_plan_for(Resources(cpus=cpus, gpus=gpus), count).missing
 
     assert missing(16, 2, 2) == missing(16, 0, 0) == missing(32, 16, 0, count=2) == ""
-    assert missing(4, 32, 0) == missing(4, 0.5, 0) == "no GPU is found on this machine"
-    assert missing(4, 32, 8) == "a unit needs 32 GPUs, this machine has 8"
+    assert missing(4, 2, 0) == missing(4, 0.5, 0) == "no GPU is found on this machine"
+    assert missing(4, 16, 8) == "a unit needs 16 GPUs, this machine has 8"
     assert missing(32, 1, 8) == missing(32, 0, 0) == "a unit needs 32 cores, this machine has 16"
-    assert missing(4, 32, 8, count=2) == "a unit trains on one machine, and common ones have at most 16 GPUs"
+    unheard_of = "a unit trains on one machine, and common ones have at most 16 GPUs"
+    assert missing(4, 32, 8) == missing(4, 32, 0) == missing(4, 32, 8, count=2) == unheard_of
+    assert missing(4, 32, 32) == ""  # this one has them
     choice = chosen(missing="no GPU is found on this machine")
     *_, last = choice.lines(load_sweep("coco_vsepp", environ={}))
     assert last == "no GPU is found on this machine: planned as if there were 8 GPUs"
