@@ -16,7 +16,7 @@ from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, co
 
 if TYPE_CHECKING:
     from runners.launch.devices import Devices
-    from runners.launch.estimate import StagePlan
+    from runners.launch.estimate import BackbonePlan, StagePlan
     from runners.launch.opened_sweep import OpenedSweep
     from runners.launch.packing import Choice
     from runners.launch.prices import Basis, Prices
@@ -118,12 +118,11 @@ def show_plan(
 
 def _devices(config: SweepConfig, count: int | None) -> Devices:
     from runners.execution.capacity import Resources
-    from runners.launch.devices import on_this_machine
+    from runners.launch.devices import to_plan_for
 
     resources = config.resources
     need = Resources(cpus=resources.cpus, gpus=resources.gpus, accelerator=resources.accelerator)
-    here = on_this_machine(need)
-    return here if count is None else replace(here, count=count)
+    return to_plan_for(need, count)
 
 
 def _simulated(
@@ -162,6 +161,8 @@ def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> 
     for stage in plan.stages:
         disk = _estimate(stage.disk_mb, stage.disk_from, 0)
         memory = _estimate(stage.memory_mb, stage.memory_from, 0)
+        if stage.memory_mb is not None and _unknown(stage, "memory_mb"):
+            memory = f">= {memory}"
         hours = _estimate(stage.gpu_hours if config.resources.gpus else stage.hours, stage.hours_from, 2)
         counts = [f"{count:,}" for count in (stage.cells, stage.done, stage.units, stage.steps_per_epoch, stage.steps)]
         table.add_row(stage.name, *counts, disk, memory, hours)
@@ -173,15 +174,20 @@ def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> 
         console.print()
         for line in plan.choice.lines(config):
             console.print(line, soft_wrap=True)
-        wide.print(_schedules(plan, config))
-        if not plan.choice.priced:
+        wide.print(_schedules(plan, plan.choice, config))
+        if unpriced := plan.choice.unpriced:
             console.print(
-                "the hours rest on assumed prices: only their ratios mean something; --measure finds real ones"
+                f"the price of {', '.join(unpriced)} is assumed: instead of times, the table shows multiples of the "
+                f"end on {plan.choice.devices}; --measure finds real ones",
+                soft_wrap=True,
             )
 
 
-def _schedules(plan: _Plan, config: SweepConfig) -> Table:
+def _schedules(plan: _Plan, choice: Choice, config: SweepConfig) -> Table:
     from runners.launch.packing import duration
+
+    def written(seconds: float) -> str:
+        return f"{seconds / choice.packing.schedule.end_s:.2f}" if choice.unpriced else duration(seconds)
 
     table = Table(box=None)
     names = [stage.name for stage in config.stages]
@@ -193,30 +199,24 @@ def _schedules(plan: _Plan, config: SweepConfig) -> Table:
         table.add_row(
             str(schedule.devices),
             *(str(units.get(name, 0)) for name in names),
-            *(duration(seconds) for seconds in times),
+            *(written(seconds) for seconds in times),
             f"{100 * schedule.idle:.0f} %",
-            duration(schedule.tail_s),
-            duration(schedule.work_s),
+            written(schedule.tail_s),
+            written(schedule.work_s),
         )
     return table
 
 
 def _in_full(config: SweepConfig, plan: _Plan, stages: list[dict[str, Any]]) -> dict[str, Any]:
+    why = list(plan.choice.lines(config)) if plan.choice else []
+    unpriced = list(plan.choice.unpriced) if plan.choice else []
+    times = ("end_s", "bound_s", "critical_s", "idle", "tail_s", "work_s")
     schedules = [
-        {
-            "devices": schedule.devices,
-            "units": units,
-            "end_s": schedule.end_s,
-            "bound_s": schedule.bound_s,
-            "critical_s": schedule.critical_s,
-            "idle": schedule.idle,
-            "tail_s": schedule.tail_s,
-            "work_s": schedule.work_s,
-        }
+        {"devices": schedule.devices, "units": units}
+        | {name: None if unpriced else getattr(schedule, name) for name in times}
         for schedule, units in plan.schedules
     ]
-    why = list(plan.choice.lines(config)) if plan.choice else []
-    return {"stages": stages, "packing": why, "schedules": schedules}
+    return {"stages": stages, "packing": why, "schedules": schedules, "unpriced": unpriced}
 
 
 def _estimate(number: float | None, basis: Basis | None, digits: int) -> str:
@@ -231,13 +231,49 @@ def _estimate(number: float | None, basis: Basis | None, digits: int) -> str:
 def _explanations(config: SweepConfig, stages: list[StagePlan]) -> Iterator[str]:
     from runners.launch.calibration import DEVICES, FACTOR
 
-    bases = [basis for one in stages if one.done < one.cells for basis in (one.disk_from, one.hours_from)]
+    left = [stage for stage in stages if stage.done < stage.cells]
+    bases = {basis for one in left for basis in (one.disk_from, one.hours_from, one.memory_from)}
+    bases |= {one.hours_from for stage in left for one in stage.backbones}  # shown beside what is not known
     if "calibration" in bases:
         device = DEVICES["cuda" if config.resources.gpus else "cpu"].name
-        yield f"~ not measured here: a calibration for {device}, right within a factor of about {FACTOR}"
-        yield "  (docs/planning.md); --measure trains a few steps on this machine instead"
-    if any(stage.hours is None for stage in stages):
-        yield "-- unknown: the calibration lacks the backbone; --measure trains a few steps to estimate it"
+        yield f"~ not measured here: a calibration for {device}, right within a factor of about {FACTOR}, memory about"
+        yield "  30 % (docs/planning.md); --measure trains a few steps on this machine instead"
+    lines = [line for stage in left for line in _lacks(config, stage)]
+    yield from lines
+    if any(stage.memory_mb is not None and _unknown(stage, "memory_mb") for stage in left):
+        yield ">= the memory of the other backbones"
+    if any(_unknown(stage, "hours") or _unknown(stage, "memory_mb") for stage in left):
+        yield "the calibration lacks these backbones; --measure trains a few steps of them for their time and memory"
+    elif lines:
+        yield "the calibration lacks these backbones; the first finished cells tell"
+
+
+def _lacks(config: SweepConfig, stage: StagePlan) -> Iterator[str]:
+    """Say which numbers of a stage are not known, and of which backbones."""
+    unknown: dict[tuple[str, ...], list[str]] = {}
+    for number, name in (("hours", "time"), ("disk_mb", "disk space"), ("memory_mb", "memory")):
+        unknown.setdefault(tuple(_unknown(stage, number)), []).append(name)
+    for backbones, numbers in unknown.items():
+        if backbones:
+            known = [one for one in stage.backbones if one.hours is not None] if "time" in numbers else []
+            *firsts, last = numbers
+            names = f"{', '.join(firsts)} or {last}" if firsts else last
+            yield f"-- {stage.name}: no {names} is known of {', '.join(backbones)}{_rest(config, known)}"
+
+
+def _unknown(stage: StagePlan, number: str) -> list[str]:
+    """The backbones of which a number of a stage is not known."""
+    return [one.name for one in stage.backbones if getattr(one, number) is None]
+
+
+def _rest(config: SweepConfig, known: Sequence[BackbonePlan]) -> str:
+    """What the backbones of a stage take of which the time is known."""
+    if not known:
+        return ""
+    gpus, bases = config.resources.gpus or 1.0, [one.hours_from for one in known]
+    hours = sum(one.hours or 0.0 for one in known) * gpus
+    written = _estimate(hours, "calibration" if "calibration" in bases else bases[0], 2)
+    return f"; {', '.join(one.name for one in known)}: {written} {'GPU' if config.resources.gpus else 'device'} hours"
 
 
 def _count(number: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from runners.execution.capacity import Machine, Resources
@@ -16,6 +16,8 @@ GPU_GB: Final[Mapping[str, float]] = {
 }
 """Memory of a GPU in gigabytes, by the kind that Ray reports; of a kind that is sold with several sizes the smallest.
 Source: the data sheets of the maker."""
+MOST_GPUS: Final = 16
+"""GPUs of the largest common machines, such as NVIDIA's DGX-2 and Google's a2-megagpu-16g."""
 _QUERY = ("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
 
 
@@ -31,6 +33,8 @@ class Devices:
     """Memory of each in megabytes, of several GPUs that of one; None if it is not known."""
     grows: bool = False
     """Whether machines come as long as units wait."""
+    missing: str = ""
+    """Why there are no such devices, where a plan is made for them nevertheless; empty if there are."""
 
     def __str__(self) -> str:
         more = " and what joins them" if self.grows else ""
@@ -62,7 +66,7 @@ def of_machines(machines: Sequence[Machine], need: Resources, *, grows: bool = F
 
 
 def on_this_machine(need: Resources) -> Devices:
-    """The devices of this machine."""
+    """The devices of this machine; what a unit needs, once, where the machine has too little of it."""
     has = {"CPU": float(os.cpu_count() or 1), "memory": _ram_bytes()}
     sizes = _gpu_mb() if need.gpus else []
     if need.gpus:
@@ -70,7 +74,27 @@ def on_this_machine(need: Resources) -> Devices:
     memory = min(1.0, need.gpus) * min(sizes) if sizes else None
     if not need.gpus:
         memory = has["memory"] / 1e6 / max(1, _at_once(has, need))
-    return Devices(count=max(1, _at_once(has, need)), kind=kind_of(need), memory_mb=memory)
+    lacks = _lacks(has["CPU"], len(sizes), need)
+    return Devices(count=max(1, _at_once(has, need)), kind=kind_of(need), memory_mb=memory, missing=lacks)
+
+
+def to_plan_for(need: Resources, count: int | None) -> Devices:
+    """The devices of this machine, or a number of them that the user names."""
+    here = on_this_machine(need)
+    if count is not None:
+        here = replace(here, count=count, missing="")
+    if need.gpus > MOST_GPUS and (here.missing or count is not None):
+        return replace(here, missing=f"a unit trains on one machine, and common ones have at most {MOST_GPUS} GPUs")
+    return here
+
+
+def _lacks(cores: float, gpus: int, need: Resources) -> str:
+    """What keeps a unit from training on this machine; empty for nothing."""
+    if need.gpus and not gpus:
+        return "no GPU is found on this machine"
+    if need.gpus > gpus:
+        return f"a unit needs {need.gpus:g} GPUs, this machine has {gpus}"
+    return f"a unit needs {need.cpus} cores, this machine has {cores:g}" if need.cpus > cores else ""
 
 
 def _at_once(has: Mapping[str, float], need: Resources) -> int:

@@ -1,16 +1,17 @@
 """Estimate what a sweep will cost before anything runs: cells, units, steps, disk, memory and time.
 
-The numbers come from the finished trainings of a stage, or else from a calibration (`price`), or, on demand, from a few
-measured steps.
+The numbers come from the finished trainings of a backbone in a stage, or else from a calibration (`price`), or, on
+demand, from a few measured steps.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from goal_core.atomic import DamagedError
 from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches, published_counts
@@ -18,7 +19,7 @@ from goal_core.models.config import ModelConfig
 from runners.launch.calibration import NUM_WORDS
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.price import DataSize, disk_mb
-from runners.launch.prices import Basis, Measured, Prices
+from runners.launch.prices import Basis, Kind, Measured, Prices
 from runners.store import BEST, TrainingStatus
 from sweeps import ResolvedSweep, SweepConfig, Training, Unit, pack
 
@@ -26,6 +27,25 @@ _COUNTED = 50_000
 """Captions of which the words are counted; of more, a published vocabulary is assumed."""
 _LOOKED_AT = 64
 """Finished trainings of a stage whose attempts are read, because a store may hold thousands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackbonePlan:
+    """What the remaining cells of one backbone cost in a stage. What is not known is None."""
+
+    name: str
+    disk_mb: float | None
+    """Size of their best weights in megabytes."""
+    disk_from: Basis | None
+    """Where that is known from."""
+    hours: float | None
+    """Device hours."""
+    hours_from: Basis | None
+    """Where they are known from."""
+    memory_mb: float | None
+    """Peak memory of the largest unit on its device, of several GPUs on the first, in megabytes."""
+    memory_from: Basis | None
+    """Where that is known from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,28 +63,30 @@ class StagePlan:
     steps: int
     """Optimiser steps of the remaining cells, summed."""
     disk_mb: float | None
-    """Size of the remaining cells' best weights in megabytes; None if it is not known."""
+    """Size of the remaining cells' best weights in megabytes; None if it is not known of all backbones."""
     disk_from: Basis | None
-    """Where that is known from."""
+    """Where that is known from; of several backbones, what is known worst."""
     hours: float | None
-    """Device hours of the remaining cells; None if they are not known."""
+    """Device hours of the remaining cells; None if they are not known of all backbones."""
     hours_from: Basis | None
-    """Where they are known from."""
+    """Where they are known from, likewise."""
     gpu_hours: float | None
     """The same in hours of whole GPUs; 0 for a stage on the CPU."""
     memory_mb: float | None
-    """Peak memory of the largest unit on its device, of several GPUs on the first, in megabytes; None if it is not
-    known."""
+    """Peak memory of the largest unit on its device, of several GPUs on the first, in megabytes: of the backbones of
+    which it is known; None if it is known of none."""
     memory_from: Basis | None
     """Where that is known from."""
     published: bool
     """Whether the plan rests on the published size of data that is not on this machine. Then nothing counts as done."""
+    backbones: tuple[BackbonePlan, ...] = ()
+    """The same for each backbone that has cells left."""
 
 
 def sweep_prices(
     sweep: OpenedSweep,
     statuses: Mapping[Training, TrainingStatus] | None = None,
-    measured: Mapping[tuple[ModelConfig, str], Measured] | None = None,
+    measured: Mapping[Kind, Measured] | None = None,
 ) -> Prices:
     """The prices of a sweep's units, from its finished trainings where there are any.
 
@@ -75,18 +97,19 @@ def sweep_prices(
     """
     statuses = sweep.statuses() if statuses is None else statuses
     prices = Prices(config=sweep.config, size=_data_size(sweep.dataset))
-    scale: dict[str, float] = {}
+    scale: dict[Kind, float] = {}
     for trainings in sweep.by_stage:
-        done = [one for one in trainings if statuses[one].state == "done"]
-        taken = []
-        for one in done[:: -(-len(done) // _LOOKED_AT) or 1]:
-            with suppress(OSError, DamagedError):  # a price is no reason to stop
-                taken.append(_taken(sweep, one, statuses[one]))
-        # A cell takes its part of a unit with as many cells as its own had.
-        priced = [prices.shape(Unit(trainings=(one,) * side)) / side for _, side, one in taken]
-        if sum(priced):
-            scale[trainings[0].stage.name] = sum(seconds for seconds, _, _ in taken) / sum(priced)
-    return Prices(config=sweep.config, size=prices.size, scale=scale, measured=measured or {})
+        finished = _by_model(one for one in trainings if statuses[one].state == "done")
+        for model, done in finished.items():
+            taken = []
+            for one in done[:: -(-len(done) * len(finished) // _LOOKED_AT)]:
+                with suppress(OSError, DamagedError):  # a price is no reason to stop
+                    taken.append(_taken(sweep, one, statuses[one]))
+            # A cell takes its part of a unit with as many cells as its own had.
+            priced = [prices.shape(Unit(trainings=(one,) * side)) / side for _, side, one in taken]
+            if sum(priced):
+                scale[model, trainings[0].stage.name] = sum(seconds for seconds, _, _ in taken) / sum(priced)
+    return replace(prices, scale=scale, measured=measured or {})
 
 
 def _taken(sweep: OpenedSweep, training: Training, status: TrainingStatus) -> tuple[float, int, Training]:
@@ -114,11 +137,11 @@ def plan_stages(
     """
     plans = []
     for trainings in sweep.by_stage:
-        done = [training for training in trainings if statuses[training].state == "done"]
+        done = _by_model(training for training in trainings if statuses[training].state == "done")
         left = [training for training in trainings if statuses[training].state != "done"]
-        sizes = list(_sizes(sweep, done))
-        disk = len(left) * statistics.fmean(sizes) / 1e6 if sizes else None
-        plans.append(_plan(trainings, left, prices, auto, disk))
+        sizes = {model: list(_sizes(sweep, done.get(model, ()))) for model in _by_model(left)}
+        means = {model: statistics.fmean(found) / 1e6 for model, found in sizes.items() if found}
+        plans.append(_plan(trainings, left, prices, auto, means))
     return plans
 
 
@@ -162,7 +185,7 @@ def plan_published(
     """
     prices = published_prices(config, splits)
     return [
-        _plan(trainings, trainings, prices, auto or {}, None, published=True) for trainings in unopened(config).by_stage
+        _plan(trainings, trainings, prices, auto or {}, {}, published=True) for trainings in unopened(config).by_stage
     ]
 
 
@@ -196,35 +219,72 @@ def _plan(
     left: Sequence[Training],
     prices: Prices,
     auto: Mapping[str, int],
-    disk: float | None,
+    weights: Mapping[ModelConfig, float],
     *,
     published: bool = False,
 ) -> StagePlan:
-    """Plan one stage. ``left`` are the trainings still to do, ``disk`` the known size of their weights."""
-    stage, units, size = trainings[0].stage, pack(left, prices.config.execution, auto), prices.size
+    """Plan one stage. ``left`` are the trainings still to do, ``weights`` the megabytes of a finished one's weights."""
+    stage, size = trainings[0].stage, prices.size
     steps = num_batches(size.captions, stage.batch_size, stage.drop_last)
-    calibrated = disk_mb(units, size) if disk is None else disk
-    bases = {prices.basis(unit) for unit in units}
-    known = "assumed" not in bases
-    hours = prices.total_s(units) / 3600 if known else None
-    memory = [prices.memory(unit) for unit in units]
-    most = max((one for one in memory if one is not None), default=None)
+    packed = {model: pack(own, prices.config.execution, auto) for model, own in _by_model(left).items()}
+    plans = [_of_backbone(units, prices, weights.get(model)) for model, units in packed.items()]
+    hours = _sum([one.hours for one in plans])
+    memory = [(one.memory_mb, one.memory_from) for one in plans if one.memory_mb is not None]
+    most = max(memory, key=lambda one: one[0], default=(None, None))
     return StagePlan(
         name=stage.name,
         cells=len(trainings),
         done=len(trainings) - len(left),
-        units=len(units),
+        units=sum(len(units) for units in packed.values()),
         steps_per_epoch=steps,
         steps=len(left) * stage.epochs * steps,
-        disk_mb=calibrated,
-        disk_from=None if calibrated is None else "calibration" if disk is None else "finished",
+        disk_mb=_sum([one.disk_mb for one in plans]),
+        disk_from=_worst([one.disk_from for one in plans]),
         hours=hours,
         gpu_hours=None if hours is None else hours * prices.config.resources.gpus,
-        hours_from=next(iter(bases), "finished") if known else None,
+        hours_from=_worst([one.hours_from for one in plans]),
+        memory_mb=most[0],
+        memory_from=most[1],
+        published=published,
+        backbones=tuple(plans),
+    )
+
+
+def _of_backbone(units: Sequence[Unit], prices: Prices, weights_mb: float | None) -> BackbonePlan:
+    """Plan the units of one backbone in a stage, of whose finished trainings each has so many megabytes of weights."""
+    counted = disk_mb(units, prices.size)
+    bases = {prices.basis(unit) for unit in units}
+    known = "assumed" not in bases
+    memory = [found for unit in units if (found := prices.memory(unit)) is not None]
+    most = max(memory, default=None)
+    return BackbonePlan(
+        name=units[0].trainings[0].cell.model.backbone.name,
+        disk_mb=counted if weights_mb is None else weights_mb * sum(len(unit.trainings) for unit in units),
+        disk_from="finished" if weights_mb is not None else None if counted is None else "calibration",
+        hours=prices.total_s(units) / 3600 if known else None,
+        hours_from=_worst(list(bases)) if known else None,
         memory_mb=None if most is None else most.mb,
         memory_from=None if most is None else most.basis,
-        published=published,
     )
+
+
+def _by_model(trainings: Iterable[Training]) -> dict[ModelConfig, list[Training]]:
+    found: dict[ModelConfig, list[Training]] = {}
+    for training in trainings:
+        found.setdefault(training.cell.model, []).append(training)
+    return found
+
+
+def _sum(parts: Sequence[float | None]) -> float | None:
+    """The sum, None where a part is not known."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _worst(bases: Sequence[Basis | None]) -> Basis | None:
+    """The basis that is worth least; "finished" of none at all, None where a number has none."""
+    order: Sequence[Basis] = get_args(Basis)
+    return None if None in bases else order[max((order.index(one) for one in bases if one), default=0)]
 
 
 def _sizes(sweep: OpenedSweep, trainings: Sequence[Training]) -> Iterator[int]:

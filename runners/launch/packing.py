@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from runners.launch.devices import Devices
+from runners.launch.price import features_of
 from runners.launch.prices import FILLED, Memory, Prices
 from runners.launch.simulation import PlannedUnit, Schedule, simulate
 from sweeps import SweepConfig, Training, Unit, pack, pack_chain
@@ -33,19 +34,27 @@ class Packing:
     units: Sequence[tuple[Unit, int | None]]
     """As of `pack_chain`."""
     schedule: Schedule
+    features_first: bool = False
+    """Whether the units that compute cached features start before those that wait for the same features (`ranks`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """A packing that was chosen, and those that it was chosen from."""
 
     packing: Packing
     others: Sequence[Packing]
     devices: Devices
-    priced: bool
-    """Whether the prices are more than an assumption, so that hours mean something."""
+    prices: Prices
+    """The prices that it was chosen by."""
+    unpriced: Sequence[str]
+    """The backbones whose price is assumed. If there are any, the times of the schedules mean nothing but ratios."""
+    groups: Mapping[str, int]
+    """The most cells that could share a unit, by stage; only where `cells_per_unit` is `auto`."""
     too_large: Mapping[str, int]
     """The largest number of cells that fits into a device's memory, for stages where that is a limit."""
+    unsized: Mapping[str, Sequence[str]]
+    """The backbones whose memory is not known, by stage; they were left out of that limit."""
     together: Mapping[str, Memory]
     """The largest unit of each stage whose memory is known."""
 
@@ -63,6 +72,8 @@ class Choice:
             else:
                 yield f"{head} (cells_per_unit: {config.execution.limit_of(stage)})"
         yield from self._sharing_a_gpu(config.resources.gpus)
+        if self.devices.missing:
+            yield f"{self.devices.missing}: planned as if there were {self.devices}"
 
     def _sharing_a_gpu(self, share: float) -> Iterator[str]:
         """Where more units fit into the memory of a GPU than train there, or fewer."""
@@ -80,20 +91,44 @@ class Choice:
                 yield f"{takes}, where resources.gpus={share:g} puts {now}: raise it, or lower cells_per_unit"
 
     def _reason(self, stage: str) -> str:
-        chosen = self.packing
-        rest = {**chosen.limits, stage: 0}
-        other = {one.limits[stage]: one for one in self.others if {**one.limits, stage: 0} == rest}
-        ends = [other[size] for size in sorted({max(other), min(other)} - {chosen.limits[stage]}, reverse=True)]
-        if not ends:
-            return "there is no other way"
-        limit = f"; no more than {self.too_large[stage]} fit into its memory" if stage in self.too_large else ""
-        others = ", ".join(f"with {_of(one.limits[stage])} {self._end(one)}" for one in ends)
-        return f"the sweep then ends after {self._end(chosen)}; {others}{limit}"
+        others, limit = self._others(stage), self._memory_limit(stage)
+        if not others and self.groups[stage] == 1:
+            return "no two of them differ only in their objective"
+        if not others:
+            return limit or "the units before them have no more cells"
+        if self.unpriced:
+            ratios = [(one.schedule.end_s / self.packing.schedule.end_s, sizes) for sizes, one in others]
+            times = ", ".join(f"{ratio:.2f} times as long {_with(sizes)}" for ratio, sizes in ratios)
+            reason = f"the sweep takes {times} (assumed prices: {', '.join(self.unpriced)})"
+        else:
+            own = _end(self.packing)
+            ends = [(_end(one), sizes) for sizes, one in others]
+            times = ", ".join(
+                f"{_with(sizes)} {f'the same, in {len(sizes)} units' if end == own else end}" for end, sizes in ends
+            )
+            reason = f"the sweep then ends after {own}; {times}"
+        return f"{reason}; {limit}" if limit else reason
 
-    def _end(self, packing: Packing) -> str:
-        if self.priced:
-            return f"{duration(packing.schedule.end_s)} (device time {duration(packing.schedule.work_s)})"
-        return f"{packing.schedule.end_s / self.packing.schedule.end_s:.2f} of this time (assumed prices)"
+    def _others(self, stage: str) -> list[tuple[list[int], Packing]]:
+        """The packings with the fewest and with the most units of a stage where all else is alike, and their sizes.
+
+        What counts is what comes out: a limit of 4 gives units of 1 where the units before them have one cell each.
+        """
+        rest = {**self.packing.limits, stage: 0}
+        found: dict[int, tuple[list[int], Packing]] = {}
+        for one in (self.packing, *self.others):
+            if {**one.limits, stage: 0} == rest:
+                sizes = units_by_stage([unit for unit, _ in one.units])[stage]
+                found.setdefault(len(sizes), (sizes, one))
+        return [found[count] for count in sorted({min(found), max(found)}) if found[count][1] is not self.packing]
+
+    def _memory_limit(self, stage: str) -> str:
+        """What memory forbids in a stage; empty for nothing."""
+        if stage not in self.too_large:
+            return ""
+        count, unsized = self.too_large[stage], self.unsized.get(stage, ())
+        left_out = f" (that of {', '.join(unsized)} is not known)" if unsized else ""
+        return f"no more than {count} fit{'s' if count == 1 else ''} into its memory{left_out}"
 
 
 def choose(trainings: Sequence[Training], config: SweepConfig, prices: Prices, devices: Devices) -> Choice:
@@ -111,7 +146,8 @@ def choose(trainings: Sequence[Training], config: SweepConfig, prices: Prices, d
     Returns:
         The packing; the same for the same arguments.
     """
-    groups = _largest_groups(trainings, config)
+    prices, groups = prices.with_assumed(trainings), _largest_groups(trainings, config)
+    kinds = {(one.stage.name, one.cell.model): Unit(trainings=(one,)) for one in trainings}
     fit = {stage: prices.most_cells(stage, trainings, devices.memory_mb) for stage in groups}
     sizes = {stage: [k for k in _sizes(most) if k <= max(1, fit[stage] or most)] for stage, most in groups.items()}
     cache: dict[tuple[object, ...], tuple[float, float]] = {}
@@ -120,9 +156,22 @@ def choose(trainings: Sequence[Training], config: SweepConfig, prices: Prices, d
         for limits in product(*sizes.values())
     ]
     too_large = {stage: most for stage, most in fit.items() if most is not None and most < groups[stage]}
-    priced = all(prices.basis(unit) != "assumed" for unit, _ in tried[0].units)
+    unsized: dict[str, list[str]] = {}
+    for (stage, model), unit in kinds.items():
+        if prices.memory(unit) is None:
+            unsized.setdefault(stage, []).append(model.backbone.name)
     best = _best(tried, devices)
-    return Choice(best, tried, devices, priced, too_large, _largest_memory(best.units, prices))
+    return Choice(
+        packing=best,
+        others=tried,
+        devices=devices,
+        prices=prices,
+        unpriced=sorted({model.backbone.name for (_, model), unit in kinds.items() if prices.basis(unit) == "assumed"}),
+        groups=groups,
+        too_large=too_large,
+        unsized=unsized,
+        together=_largest_memory(best.units, prices),
+    )
 
 
 def _largest_memory(units: Sequence[tuple[Unit, int | None]], prices: Prices) -> dict[str, Memory]:
@@ -147,7 +196,7 @@ def _best(tried: Sequence[Packing], devices: Devices) -> Packing:
 
 def remaining_s(unit: Unit, later: Mapping[Training, Training], config: SweepConfig, auto: Mapping[str, int],
                 prices: Prices) -> float:  # fmt: skip
-    """Device seconds of a unit and of the longest chain of units that follows it.
+    """Device seconds of a unit, its start included, and of the longest chain of units that follows it.
 
     Args:
         unit: the unit.
@@ -157,7 +206,8 @@ def remaining_s(unit: Unit, later: Mapping[Training, Training], config: SweepCon
         prices: what units cost.
     """
     follow = pack([later[one] for one in unit.trainings if one in later], config.execution, auto)
-    return prices.seconds(unit) + max((remaining_s(one, later, config, auto, prices) for one in follow), default=0.0)
+    own = prices.start_s(unit) + prices.seconds(unit)
+    return own + max((remaining_s(one, later, config, auto, prices) for one in follow), default=0.0)
 
 
 def planned(
@@ -165,6 +215,8 @@ def planned(
     config: SweepConfig,
     prices: Prices,
     cache: dict[tuple[object, ...], tuple[float, float]] | None = None,
+    *,
+    features_first: bool = False,
 ) -> list[PlannedUnit]:
     """Turn units into what the simulation takes, in the order in which a launch starts them.
 
@@ -173,6 +225,7 @@ def planned(
         config: the sweep.
         prices: what units cost.
         cache: prices found before, by kind of unit.
+        features_first: as of `Packing`.
     """
     cache = {} if cache is None else cache
     number = {stage.name: place for place, stage in enumerate(config.stages)}
@@ -187,15 +240,40 @@ def planned(
         after = units[place][1]
         if after is not None:
             remaining[after] = max(remaining[after], costs[after][0] + remaining[place])
+    features = [features_of(unit) if once else "" for (unit, _), (_, once) in zip(units, costs, strict=True)]
+    numbers = [number[unit.stage.name] for unit, _ in units]
+    order = ranks(numbers, remaining, features, set() if features_first else None)
     return [
-        PlannedUnit(
-            seconds=seconds,
-            after=after,
-            rank=(number[unit.stage.name], -remaining[place]),
-            once=f"{unit.trainings[0].cell.model} {unit.trainings[0].cell.seed}" if once else "",
-            once_s=once,
-        )
-        for place, ((unit, after), (seconds, once)) in enumerate(zip(units, costs, strict=True))
+        PlannedUnit(seconds=seconds, after=after, rank=rank, once=needs, once_s=once)
+        for (_, after), (seconds, once), needs, rank in zip(units, costs, features, order, strict=True)
+    ]
+
+
+def ranks(
+    stages: Sequence[int], remaining: Sequence[float], features: Sequence[str], made: set[str] | None
+) -> list[tuple[int, float]]:
+    """The order in which units start, the lowest first, in a launch as in its simulation.
+
+    Units of earlier stages come first, then those with the most work to do, counted with what follows them. If units
+    compute features first, then of the units that need the same features, the one with the most work comes before all
+    others of its stage. The others then find the features there, where other units fill the time until then.
+
+    Args:
+        stages: the number of each unit's stage.
+        remaining: device seconds of each unit and of what follows it.
+        features: the text of the features that each unit needs; empty for none.
+        made: features that units before these compute, to which those of these units are added; None if units do not
+            compute features first.
+    """
+    computes = set()
+    if made is not None:
+        for place in sorted(range(len(stages)), key=lambda place: (stages[place], -remaining[place])):
+            if features[place] and features[place] not in made:
+                made.add(features[place])
+                computes.add(place)
+    return [
+        (2 * stage + (place not in computes), -left)
+        for place, (stage, left) in enumerate(zip(stages, remaining, strict=True))
     ]
 
 
@@ -225,7 +303,12 @@ def _packing(
     cache: dict[tuple[object, ...], tuple[float, float]],
 ) -> Packing:
     units = pack_chain(trainings, config.execution, limits)
-    schedule = simulate(planned(units, config, prices, cache), devices.count)
+    plain = planned(units, config, prices, cache)
+    schedule = simulate(plain, devices.count)
+    if any(unit.once for unit in plain):
+        first = simulate(planned(units, config, prices, cache, features_first=True), devices.count)
+        if (first.end_s, first.work_s) < (schedule.end_s, schedule.work_s):
+            return Packing(limits=limits, units=units, schedule=first, features_first=True)
     return Packing(limits=limits, units=units, schedule=schedule)
 
 
@@ -250,5 +333,9 @@ def _units(sizes: Sequence[int]) -> str:
     return f"{len(sizes)} unit{'s' if len(sizes) > 1 else ''} of {cells}"
 
 
-def _of(limit: int) -> str:
-    return "units of 1" if limit == 1 else f"units of up to {limit}"
+def _with(sizes: Sequence[int]) -> str:
+    return "with units of 1" if max(sizes) == 1 else f"with units of up to {max(sizes)}"
+
+
+def _end(packing: Packing) -> str:
+    return f"{duration(packing.schedule.end_s)} (device time {duration(packing.schedule.work_s)})"

@@ -116,6 +116,17 @@ def computes_features_once(unit: Unit) -> bool:
     return unit.stage.shares_backbone and kept
 
 
+def features_of(unit: Unit) -> str:
+    """What a unit's cached features depend on within a sweep: units with the same text share them.
+
+    Pretrained weights are the same for every seed, and so are their features (`goal_core.training.trunk`).
+    """
+    cell = unit.trainings[0].cell
+    backbone = cell.model.backbone
+    seed = f" seed {cell.seed}" if backbone.weights == "random" else ""
+    return f"{backbone.name} {backbone.weights} {cell.model.init_from}{seed}"
+
+
 def feature_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
     """Seconds of computing the features that the store then keeps, 0 where a unit has none; None without a price."""
     speed = backbone_speed(unit.trainings[0].cell.model)

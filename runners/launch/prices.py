@@ -1,23 +1,27 @@
-"""What a unit costs, from the best that is known of its stage: finished trainings, measured steps, or the calibration.
+"""What a unit costs, from the best that is known of its model in its stage: what finished, measurement, or calibration.
 
 The calibration also tells how the price grows with the number of cells. Where it lacks a backbone, the share that the
-cells have in common is assumed, which is enough to compare packings.
+cells have in common is assumed, which is enough to compare packings and tells no time.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from goal_core.models.config import ModelConfig
 from runners.launch.calibration import DEVICES
 from runners.launch.memory import unit_memory_mb
-from runners.launch.price import DataSize, backbone_speed, feature_seconds, unit_seconds
+from runners.launch.price import DataSize, backbone_speed, feature_seconds, features_of, unit_seconds
 from sweeps import SweepConfig, Training, Unit
 
 Basis = Literal["finished", "measured", "calibration", "assumed"]
-"""What a number rests on: the stage's finished trainings, a few steps trained here, `calibration`, or an assumption."""
+"""What a number rests on, the best first: finished trainings of the model in the stage, a few steps trained here,
+`calibration`, or an assumption."""
+Kind = tuple[ModelConfig, str]
+"""What units with a price in common have in common: the model, and the name of the stage."""
 COMMON: Final = {"frozen": 0.9, "finetune": 0.05}
 """Share of a solo cell's work that the cells of a unit have in common, where nothing is known of the backbone."""
 START_S: Final[Mapping[str, float]] = {"cpu": 3.0, "cuda": 20.0}
@@ -54,26 +58,50 @@ class Prices:
 
     config: SweepConfig
     size: DataSize
-    scale: Mapping[str, float] = field(default_factory=dict)
-    """What finished trainings of a stage took, divided by their calibrated price, by the stage's name."""
-    measured: Mapping[tuple[ModelConfig, str], Measured] = field(default_factory=dict)
-    """By model and stage."""
+    scale: Mapping[Kind, float] = field(default_factory=dict)
+    """What finished trainings took, divided by their price without them (`shape`)."""
+    measured: Mapping[Kind, Measured] = field(default_factory=dict)
+    epoch_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that stand for a solo cell's assumed epoch, by stage; empty where no price is known in seconds."""
+
+    def with_assumed(self, trainings: Iterable[Training]) -> Prices:
+        """Let a solo cell without a price take as long as those of its stage that have one do on average.
+
+        Where no cell of its stage has one, those of other stages count by their epochs. Packings of a sweep can then be
+        compared although some of its backbones have no price. Their times mean nothing.
+
+        Args:
+            trainings: those to compare; one of each kind at least.
+        """
+        kinds = {(one.cell.model, one.stage.name): Unit(trainings=(one,)) for one in trainings}
+        known: dict[str, list[float]] = {}
+        for unit in kinds.values():
+            if self.basis(unit) != "assumed":
+                known.setdefault(unit.stage.name, []).append(self.seconds(unit) / _solo_epochs(unit))
+        everywhere = [seconds for of_stage in known.values() for seconds in of_stage]
+        if len(everywhere) in (0, len(kinds)):
+            return self
+        stages = {stage for _, stage in kinds}
+        return replace(self, epoch_s={stage: statistics.fmean(known.get(stage, everywhere)) for stage in stages})
 
     def start_s(self, unit: Unit) -> float:
-        """Seconds from a unit's start until it trains; none beside an assumed price, which is not in seconds."""
-        return 0.0 if self.basis(unit) == "assumed" else START_S["cuda" if self.config.resources.gpus else "cpu"]
+        """Seconds from a unit's start until it trains; none beside a price that is not in seconds."""
+        if not self.epoch_s and self.basis(unit) == "assumed":
+            return 0.0
+        return START_S["cuda" if self.config.resources.gpus else "cpu"]
 
     def seconds(self, unit: Unit) -> float:
-        """Device seconds of a unit, without its start and without what only the first unit of a model does."""
+        """Device seconds of a unit, without its start and without `once_s`."""
         if (found := self._measured(unit)) is not None:
             return found.common_s + len(unit.trainings) * found.own_s
-        return self.shape(unit) * self.scale.get(unit.stage.name, 1.0)
+        assumed = self.epoch_s.get(unit.stage.name, 1.0)
+        return self.shape(unit) * self.scale.get(_kind(unit), assumed if self.basis(unit) == "assumed" else 1.0)
 
     def once_s(self, unit: Unit) -> float:
-        """Device seconds of what only the first unit of a model does."""
+        """Device seconds of what only the first unit with the same `features_of` does."""
         if (found := self._measured(unit)) is not None:
             return found.once_s
-        if unit.stage.name in self.scale:
+        if _kind(unit) in self.scale:
             return 0.0  # the finished trainings have paid it, and their price contains it
         return feature_seconds(unit, self.config, self.size) or 0.0
 
@@ -81,7 +109,7 @@ class Prices:
         """What a unit's price rests on."""
         if self._measured(unit) is not None:
             return "measured"
-        if unit.stage.name in self.scale:
+        if _kind(unit) in self.scale:
             return "finished"
         return "assumed" if backbone_speed(unit.trainings[0].cell.model) is None else "calibration"
 
@@ -91,17 +119,16 @@ class Prices:
         if seconds is not None:
             return seconds
         common = COMMON[unit.stage.name] if unit.stage.shares_backbone or unit.stage.trains_backbone else 0.0
-        passes = DEVICES["cuda"].train_factor if unit.stage.trains_backbone else 1.0
-        return unit.stage.epochs * passes * (common + len(unit.trainings) * (1 - common))
+        return _solo_epochs(unit) * (common + len(unit.trainings) * (1 - common))
 
     def total_s(self, units: Iterable[Unit]) -> float:
         """Device seconds of units, one after the other."""
-        seconds, made = 0.0, set()
+        seconds, made = 0.0, dict[str, float]()
         for unit in units:
-            first = unit.trainings[0].cell
-            seconds += self.seconds(unit) + (0.0 if (first.model, first.seed) in made else self.once_s(unit))
-            made.add((first.model, first.seed))
-        return seconds
+            seconds += self.seconds(unit)
+            if once_s := self.once_s(unit):
+                made.setdefault(features_of(unit), once_s)
+        return seconds + sum(made.values())
 
     def memory(self, unit: Unit) -> Memory | None:
         """Peak memory of a unit on its device; None where neither a measurement nor the calibration tells."""
@@ -115,6 +142,8 @@ class Prices:
     def most_cells(self, stage: str, trainings: Sequence[Training], memory_mb: float | None) -> int | None:
         """The largest number of a stage's cells whose unit fits into a device's memory; None where that is not known.
 
+        Models whose memory is not known are left out.
+
         Args:
             stage: the name of the stage.
             trainings: trainings of it, and others.
@@ -125,11 +154,20 @@ class Prices:
         for training in {one.cell.model: one for one in of_stage}.values():
             one, two = (self.memory(Unit(trainings=(training,) * count)) for count in (1, 2))
             if memory_mb is None or one is None or two is None:
-                return None
+                continue
             own = max(two.mb - one.mb, 1e-9)
             fits = max(1, 1 + int((FILLED * memory_mb - one.mb) / own))
             most = fits if most is None else min(most, fits)
         return most
 
     def _measured(self, unit: Unit) -> Measured | None:
-        return self.measured.get((unit.trainings[0].cell.model, unit.stage.name))
+        return self.measured.get(_kind(unit))
+
+
+def _kind(unit: Unit) -> Kind:
+    return unit.trainings[0].cell.model, unit.stage.name
+
+
+def _solo_epochs(unit: Unit) -> float:
+    """The assumed work of one cell by itself, in epochs of a cell whose backbone is frozen."""
+    return unit.stage.epochs * (DEVICES["cuda"].train_factor if unit.stage.trains_backbone else 1.0)

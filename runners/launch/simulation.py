@@ -35,18 +35,21 @@ class Schedule:
     end_s: float
     """When the last unit ends, counted from the start of the first."""
     work_s: float
-    """Device seconds of all units."""
+    """Device seconds of all units in this order, with what several of them make at the same time."""
+    least_work_s: float
+    """Device seconds of all units in the best order, where each thing that is made once is made by one unit."""
     tail_s: float
     """How long before the end the first device has run out of work for good."""
     critical_s: float
-    """The longest chain of units that follow each other: with any number of devices it takes this long."""
+    """The longest chain of units that follow each other, and of what is made for them: with any number of devices, in
+    any order, the end is not earlier."""
     starts: tuple[float, ...]
     """When each unit starts."""
 
     @property
     def bound_s(self) -> float:
         """No order of these units ends earlier on so many devices."""
-        return max(self.work_s / self.devices, self.critical_s)
+        return max(self.least_work_s / self.devices, self.critical_s)
 
     @property
     def idle(self) -> float:
@@ -74,7 +77,7 @@ def simulate(units: Sequence[PlannedUnit], devices: int) -> Schedule:
     heapq.heapify(ready)
     running: list[tuple[float, int, int]] = []
     free, left = list(range(devices)), [0.0] * devices
-    starts, lasts, chains = [0.0] * len(units), [0.0] * len(units), [0.0] * len(units)
+    starts, lasts = [0.0] * len(units), [0.0] * len(units)
     made: dict[str, float] = {}
     now = 0.0
     while ready or running:
@@ -85,7 +88,6 @@ def simulate(units: Sequence[PlannedUnit], devices: int) -> Schedule:
             if unit.once and made.get(unit.once, now + 1) > now:
                 lasts[number] += unit.once_s
                 made[unit.once] = min(made.get(unit.once, now + unit.once_s), now + unit.once_s)
-            chains[number] = lasts[number] + (0.0 if unit.after is None else chains[unit.after])
             heapq.heappush(running, (now + lasts[number], number, free.pop()))
         now, ended, device = heapq.heappop(running)
         free.append(device)
@@ -97,6 +99,41 @@ def simulate(units: Sequence[PlannedUnit], devices: int) -> Schedule:
         end_s=now,
         work_s=sum(lasts),
         tail_s=now - min(left),
-        critical_s=max(chains, default=0.0),
+        least_work_s=sum(unit.seconds for unit in units) + sum(_least_once(units).values()),
+        critical_s=_critical_s(units),
         starts=tuple(starts),
     )
+
+
+def _least_once(units: Sequence[PlannedUnit]) -> dict[str, float]:
+    """The least seconds in which each thing is made once."""
+    least: dict[str, float] = {}
+    for unit in units:
+        if unit.once:
+            least[unit.once] = min(unit.once_s, least.get(unit.once, unit.once_s))
+    return least
+
+
+def _critical_s(units: Sequence[PlannedUnit]) -> float:
+    """When the last unit could end if there were a device for each.
+
+    What is made once is there at the earliest when the first unit that needs it could have started and made it. Each
+    unit that needs it either waits until then or makes it too, which is not earlier.
+    """
+    free = _ends(units, {})
+    begins: dict[str, float] = {}
+    for unit in units:
+        if unit.once:
+            start = 0.0 if unit.after is None else free[unit.after]
+            begins[unit.once] = min(start, begins.get(unit.once, start))
+    there = {once: begins[once] + seconds for once, seconds in _least_once(units).items()}
+    return max(_ends(units, there), default=0.0)
+
+
+def _ends(units: Sequence[PlannedUnit], there: dict[str, float]) -> list[float]:
+    """When each unit ends that starts when its predecessor has ended and what it needs is there."""
+    ends: list[float] = []
+    for unit in units:
+        ready = 0.0 if unit.after is None else ends[unit.after]
+        ends.append(max(ready, there.get(unit.once, 0.0)) + unit.seconds)
+    return ends

@@ -14,8 +14,9 @@ from runners.launch.devices import Devices
 from runners.launch.estimate import epoch_prices
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.pace import Pace
-from runners.launch.packing import choose, remaining_s
+from runners.launch.packing import choose, ranks, remaining_s
 from runners.launch.plan import LaunchPlan
+from runners.launch.price import features_of
 from runners.launch.prices import Prices
 from runners.launch.sharing import Others, turned
 from sweeps import Training, Unit, pack, pack_chain
@@ -54,6 +55,8 @@ class Supply:
         self._auto: Mapping[str, int] = {}
         """The number of cells in a unit that was chosen for each stage where the user leaves it to us."""
         self._prices: Prices | None = None
+        self._made: set[str] | None = None
+        """The cached features that units of this launch compute first; None where no unit comes first for them."""
         self._attempts: dict[Training, int] = {}
         """The trainings whose units wait or run, with the number of attempts before."""
 
@@ -70,7 +73,9 @@ class Supply:
         if self._share is not None:
             devices = replace(devices, count=devices.count * self._share[1])  # the other launches have as many
         choice = choose(todo, config, prices, devices)
-        self._prices, self._auto = prices, choice.packing.limits
+        self._prices, self._auto = choice.prices, choice.packing.limits
+        # Launches that share a sweep keep their own orders.
+        self._made = set() if choice.packing.features_first and self._share is None else None
         for line in choice.lines(config):
             self._note(line)
         lanes = min(devices.count, len(choice.packing.units))
@@ -139,17 +144,23 @@ class Supply:
 
     def _jobs(self, units: Sequence[Unit]) -> list[UnitJob]:
         shares, jobs = self._others is not None, []
-        for place, unit in enumerate(units):
-            rank = (self._number[unit.stage], self._urgency(unit, place))
+        stages = [self._number[unit.stage] for unit in units]
+        remaining = [self._remaining(unit, place) for place, unit in enumerate(units)]
+        order = ranks(stages, remaining, [self._features(unit) for unit in units], self._made)
+        for unit, rank in zip(units, order, strict=True):
             jobs.append(self._sweep.job(unit, self._launch_id, self._plan.forgiven, rank=rank, shares=shares))
             self._attempts |= {training: self._num_attempts(training) for training in unit.trainings}
         return jobs
 
-    def _urgency(self, unit: Unit, place: int) -> float:
-        """What most remains to be done after comes first. Launches that share a sweep keep their own orders."""
+    def _remaining(self, unit: Unit, place: int) -> float:
+        """The work of a unit and of what follows it. Launches that share a sweep keep their own orders."""
         if self._prices is None or self._share is not None:
-            return float(place)
-        return -remaining_s(unit, self._later, self._sweep.config, self._auto, self._prices)
+            return -float(place)
+        return remaining_s(unit, self._later, self._sweep.config, self._auto, self._prices)
+
+    def _features(self, unit: Unit) -> str:
+        """The cached features that a unit needs; empty where it computes none."""
+        return "" if self._prices is None or not self._prices.once_s(unit) else features_of(unit)
 
     def _num_attempts(self, training: Training) -> int:
         try:

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from goal_core.checkpoints import BEST, read_checkpoint
 from runners.execution.capacity import Machine
 from runners.execution.worker import UnitJob, run_unit
+from runners.launch import launch as launch_module
 from runners.launch import launcher
 from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.opened_sweep import OpenedSweep, open_sweep
@@ -96,7 +97,7 @@ def sweep_in(folder: Path, *overrides: str) -> OpenedSweep:
 def launch(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch, options: LaunchOptions | None = None) -> LaunchOutcome:
     """Launch a sweep."""
     monkeypatch.setattr(launcher, "RayUnits", InProcess)
-    monkeypatch.setattr(launcher, "SweepTracking", NoTracking)
+    monkeypatch.setattr(launch_module, "SweepTracking", NoTracking)
     console = Console(quiet=True)
     return launch_sweep(sweep, options or LaunchOptions(), console, lambda *words: " ".join(words))
 

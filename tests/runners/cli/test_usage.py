@@ -13,7 +13,6 @@ from goal_core.errors import GoalError, UnfinishedError
 from runners.cli import launch, reports
 from runners.cli.app import app, run
 from runners.execution import ray_session
-from runners.launch import launcher
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
 
     monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
     monkeypatch.setattr(launch.SweepArguments, "open", lambda self: None)
-    monkeypatch.setattr(launcher, "launch_sweep", lose)
+    monkeypatch.setattr("runners.launch.launch.launch_sweep", lose)
     assert run(["launch", "quickstart", *(["--address", address] if address else [])]) == 75
     assert capsys.readouterr().err == (
         "error: Ray has no machine left to train on; run the same command again to continue\n"
@@ -128,7 +127,7 @@ def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, m
     outcome = SimpleNamespace(
         progress=SimpleNamespace(digest=lambda: ""), found_nothing_to_do=False, is_tracked=True, stopped=False, status=1
     )
-    monkeypatch.setattr(launcher, "launch_sweep", lambda *arguments: outcome)
+    monkeypatch.setattr("runners.launch.launch.launch_sweep", lambda *arguments: outcome)
     monkeypatch.setattr(launch.SweepArguments, "open", lambda self: SimpleNamespace(config=None))
     assert run(["launch", "quickstart"]) == 1
     (line,) = capsys.readouterr().err.splitlines()

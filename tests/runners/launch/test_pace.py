@@ -83,7 +83,7 @@ def test_what_finished_with_other_neighbours_prices_any_number_of_cells() -> Non
     calibrated = published_prices(config, published_counts(config.data))
     unit, *_ = pack(unopened(config).trainings, config.execution)
     one = Unit(trainings=unit.trainings[:1])
-    finished = replace(calibrated, scale={"frozen": 2.0})
+    finished = replace(calibrated, scale={(unit.trainings[0].cell.model, "frozen"): 2.0})
     assert [finished.basis(unit), calibrated.basis(unit)] == ["finished", "calibration"]
     for either in (unit, one):
         assert finished.seconds(either) == 2 * calibrated.seconds(either)

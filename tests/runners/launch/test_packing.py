@@ -8,7 +8,7 @@ import pytest
 
 from goal_core.data import published_counts
 from runners.execution.capacity import Machine, Resources
-from runners.launch.devices import Devices, of_machines, on_this_machine
+from runners.launch.devices import Devices, of_machines, on_this_machine, to_plan_for
 from runners.launch.estimate import published_prices, unopened
 from runners.launch.packing import Choice, choose, duration, planned
 from runners.launch.prices import Measured, Memory
@@ -62,6 +62,53 @@ def test_a_unit_fits_into_the_memory_of_its_device() -> None:
     assert chosen(devices=1, memory_mb=1000.0).packing.limits == {"frozen": 1, "finetune": 1}  # then it fails alone
 
 
+def reasons(choice: Choice, *overrides: str) -> list[str]:
+    config = load_sweep("coco_vsepp", overrides, environ={})
+    return [line.partition(", because ")[2] for line in choice.lines(config)]
+
+
+def test_a_limit_of_the_known_memory_holds_and_names_the_backbone_that_it_leaves_out() -> None:
+    alone = chosen(devices=1, memory_mb=35_000.0)
+    both = chosen("model.backbones=[resnet152, convnext_base]", devices=1, memory_mb=35_000.0)
+    assert both.packing.limits["finetune"] == alone.packing.limits["finetune"]
+    limit = f"; no more than {alone.too_large['finetune']} fit into its memory"
+    assert reasons(alone)[1].endswith(limit)
+    assert reasons(both)[1].endswith(f"{limit} (that of convnext_base is not known)")
+
+
+def test_where_there_is_no_choice_the_reason_says_what_leaves_none() -> None:
+    assert reasons(chosen(devices=1, memory_mb=1000.0)) == ["no more than 1 fits into its memory"] * 2
+    single = "objectives={only: [con/con]}"
+    assert reasons(chosen(single), single) == ["no two of them differ only in their objective"] * 2
+    frozen = "stages.frozen.cells_per_unit=1"
+    assert reasons(chosen(frozen), frozen) == ["", "the units before them have no more cells"]
+
+
+def test_packings_are_compared_by_the_units_that_come_out() -> None:
+    choice = chosen("objectives={only: [con/con, sig/cir, lin/nca, con/nca]}", devices=64)
+    frozen, finetune = reasons(choice)
+    for reason in (frozen, finetune):
+        assert reason.startswith("the sweep then ends after ")
+    # A limit of four cells gives units of one where those before them have one cell each.
+    small = replace(choice, packing=next(one for one in choice.others if one.limits == {"frozen": 1, "finetune": 4}))
+    assert reasons(small)[1] == "the units before them have no more cells"
+    like = {(*one.limits.values(),): one for one in choice.others}
+    same = replace(like[2, 2], schedule=like[4, 2].schedule)
+    end = f"{duration(same.schedule.end_s)} (device time {duration(same.schedule.work_s)})"
+    assert reasons(replace(choice, packing=like[4, 2], others=[like[4, 2], same]))[0] == (
+        f"the sweep then ends after {end}; with units of up to 2 the same, in 6 units"
+    )
+
+
+def test_prices_that_are_not_known_are_not_mixed_with_those_that_are() -> None:
+    known, both = chosen(), chosen("model.backbones=[resnet152, convnext_base]")
+    assert (known.unpriced, both.unpriced) == ([], ["convnext_base"])
+    # A cell without a price counts like one that has one, so twice the cells take about twice as long.
+    assert 1.5 < both.packing.schedule.work_s / known.packing.schedule.work_s < 3
+    assert " s " not in " ".join(reasons(both))
+    assert "device time" not in " ".join(reasons(both))
+
+
 def test_plan_and_launch_say_how_many_units_fit_one_gpu() -> None:
     def lines(gpus: str, memory_mb: float, **changes: object) -> list[str]:
         overrides = (f"resources.gpus={gpus}", "execution.cells_per_unit=1")
@@ -99,7 +146,9 @@ def test_a_backbone_without_a_price_is_packed_by_an_assumption_that_is_named() -
     assert choice.packing.limits["frozen"] >= 8
     assert choice.packing.limits["finetune"] <= 5
     config = load_sweep("coco_vsepp", ["model.backbones=[convnext_base]"], environ={})
-    assert "(assumed prices)" in next(choice.lines(config))
+    line = next(choice.lines(config))
+    assert "because the sweep takes 1." in line
+    assert " times as long with units of 1 (assumed prices: convnext_base)" in line
 
 
 def test_a_measured_price_comes_before_the_calibration() -> None:
@@ -157,6 +206,25 @@ def test_devices_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runners.launch.devices._gpu_mb", list)
     alone = on_this_machine(Resources(cpus=4, gpus=1))
     assert (alone.count, alone.memory_mb, str(alone)) == (1, None, "1 GPU")
+
+
+def test_a_plan_says_which_devices_this_machine_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+
+    def missing(cpus: int, gpus: float, sizes: int, count: int | None = None) -> str:
+        monkeypatch.setattr("runners.launch.devices._gpu_mb", lambda: [80_000.0] * sizes)
+        return to_plan_for(Resources(cpus=cpus, gpus=gpus), count).missing
+
+    assert missing(16, 2, 2) == missing(16, 0, 0) == missing(32, 16, 0, count=2) == ""
+    assert missing(4, 2, 0) == missing(4, 0.5, 0) == "no GPU is found on this machine"
+    assert missing(4, 16, 8) == "a unit needs 16 GPUs, this machine has 8"
+    assert missing(32, 1, 8) == missing(32, 0, 0) == "a unit needs 32 cores, this machine has 16"
+    unheard_of = "a unit trains on one machine, and common ones have at most 16 GPUs"
+    assert missing(4, 32, 8) == missing(4, 32, 0) == missing(4, 32, 8, count=2) == unheard_of
+    assert missing(4, 32, 32) == ""  # this one has them
+    choice = chosen(missing="no GPU is found on this machine")
+    *_, last = choice.lines(load_sweep("coco_vsepp", environ={}))
+    assert last == "no GPU is found on this machine: planned as if there were 8 GPUs"
 
 
 def test_times_are_written_in_units_that_suit_them() -> None:

@@ -113,6 +113,40 @@ def test_a_backbone_without_calibration_has_no_price() -> None:
     assert [(plan.hours, plan.hours_from, plan.disk_mb, plan.disk_from) for plan in plans] == [(None,) * 4] * 2
 
 
+def test_plan_shows_no_time_where_a_backbone_has_no_price_and_says_what_it_knows(planned: Callable[..., str]) -> None:
+    sweep = ("coco_vsepp", "--set", "model.backbones=[resnet152, convnext_base]", "--devices", "4")
+    shown = planned(*sweep)
+    unknown = "no time, disk space or memory is known of convnext_base; resnet152: ~"
+    assert f"-- frozen: {unknown}" in shown
+    assert f"-- finetune: {unknown}" in shown
+    assert ">= the memory of the other backbones" in shown
+    assert "the price of convnext_base is assumed: instead of times, the table shows multiples of the end on 4" in shown
+    row = next(line for line in shown.splitlines() if line.strip().startswith("4 "))
+    assert row.split()[3] == "1.00"
+    assert not any(unit in row for unit in (" s", " min", " h", " days"))
+
+    found = json.loads(planned(*sweep, "--json", "--growth"))
+    assert found["unpriced"] == ["convnext_base"]
+    assert len(found["schedules"]) == 10
+    for schedule in found["schedules"]:
+        assert {schedule[name] for name in ("end_s", "bound_s", "critical_s", "idle", "tail_s", "work_s")} == {None}
+    assert [stage["hours"] for stage in found["stages"]] == [None, None]
+    assert [one["hours"] is None for one in found["stages"][0]["backbones"]] == [False, True]
+
+
+def test_plan_explains_a_calibrated_memory_where_it_has_no_other_price(
+    planned: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.launch.estimate.disk_mb", lambda *arguments: None)
+    monkeypatch.setattr("runners.launch.prices.Prices.basis", lambda self, unit: "assumed")
+    shown = planned("coco_vsepp")
+    (row,) = (line for line in shown.splitlines() if line.strip().startswith("frozen  "))
+    assert row.split()[-3] == "--"
+    assert row.split()[-2].startswith("~")
+    assert "~ not measured here: a calibration for an RTX 3090" in shown
+    assert "memory about\n  30 %" in shown
+
+
 def test_plan_of_a_sweep_that_never_ran_says_what_its_price_rests_on(planned: Callable[..., str]) -> None:
     shown = planned("coco_vsepp")
     assert "~ not measured here: a calibration for an RTX 3090, right within a factor of about 3" in shown
@@ -136,3 +170,12 @@ def test_plan_of_a_sweep_that_never_ran_says_what_its_price_rests_on(planned: Ca
     assert 0.05 / 3 < frozen["hours"] < 0.05 * 3
     assert 0.022 / 3 < finetune["hours"] < 0.022 * 3
     assert frozen["disk_mb"] == pytest.approx(45.7, rel=0.2)
+
+
+def test_plan_promises_no_measurement_of_disk_space(
+    planned: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.launch.estimate.disk_mb", lambda *arguments: None)
+    shown = planned("coco_vsepp")
+    assert "-- frozen: no disk space is known of resnet152." in shown
+    assert "the calibration lacks these backbones; the first finished cells tell" in shown

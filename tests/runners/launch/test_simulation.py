@@ -73,3 +73,45 @@ def test_no_schedule_beats_its_bound_or_is_twice_as_long(seconds: list[int], par
     for unit, start in zip(chain, found.starts, strict=True):
         if unit.after is not None:
             assert start >= found.starts[unit.after] + chain[unit.after].seconds
+
+
+def once(*features: str) -> list[PlannedUnit]:
+    """Units of a second that need features of ten seconds."""
+    return [PlannedUnit(seconds=1, once=one, once_s=10) for one in features]
+
+
+def test_the_bound_holds_for_every_order_of_units_that_share_features() -> None:
+    # In the first order both devices compute A, then both compute B.
+    assert [simulate(once(*order), 2).end_s for order in ("AABB", "ABAB")] == [22, 12]
+    assert [simulate(once(*order), 2).bound_s for order in ("AABB", "ABAB")] == [12, 12]
+    alike = simulate(once(*"AAAAAAAA"), 8)
+    assert (alike.end_s, alike.work_s, alike.bound_s, alike.critical_s) == (11, 88, 11, 11)
+
+
+@given(
+    kinds=st.lists(st.tuples(st.integers(1, 20), st.sampled_from(["", "A", "B", "C"])), min_size=1, max_size=12),
+    parents=st.lists(st.integers(0, 20), min_size=12, max_size=12),
+    orders=st.lists(st.permutations(range(12)), min_size=2, max_size=4),
+    devices=st.integers(1, 5),
+)
+def test_no_order_beats_the_bound_which_is_the_same_for_all(
+    kinds: list[tuple[int, str]], parents: list[int], orders: list[list[int]], devices: int
+) -> None:
+    once_s = {"": 0, "A": 3, "B": 10, "C": 40}
+    found = []
+    for order in orders:
+        chain = [
+            PlannedUnit(
+                seconds=seconds,
+                after=parent if parent < place else None,
+                rank=(0, rank),
+                once=needs,
+                once_s=once_s[needs],
+            )
+            for place, ((seconds, needs), parent, rank) in enumerate(zip(kinds, parents, order, strict=False))
+        ]
+        found.append(simulate(chain, devices))
+    assert len({(one.bound_s, one.critical_s) for one in found}) == 1
+    assert all(one.critical_s <= one.bound_s <= one.end_s for one in found)
+    assert all(one.least_work_s <= one.work_s for one in found)
+    assert simulate(chain, 100).critical_s == found[0].critical_s

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from goal_core.data import SplitCounts
 from goal_core.training import TrainingFailed
 from runners.execution.worker import UnitJob
 from runners.launch.devices import Devices
+from runners.launch.estimate import published_prices
 from runners.launch.launcher import Launcher
 from runners.launch.live import LiveView
+from runners.launch.packing import choose, planned
 from runners.launch.plan import LaunchOptions, LaunchPlan
+from runners.launch.simulation import simulate
 from runners.store import BEST, charged_failures
 from sweeps import Training
 from tests.helpers.in_process import NoTracking
@@ -144,12 +148,16 @@ def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
         seen.append(devices)
         limits = {"frozen": 1, "finetune": 3}
         schedule = SimpleNamespace(end_s=1.0, work_s=1.0)
-        packing = SimpleNamespace(limits=limits, units=[1] * 9, schedule=schedule)
-        return SimpleNamespace(packing=packing, lines=lambda config: ["why"])
+        packing = SimpleNamespace(limits=limits, units=[1] * 9, schedule=schedule, features_first=False)
+        return SimpleNamespace(packing=packing, prices=prices, lines=lambda config: ["why"])
 
     monkeypatch.setattr("runners.launch.supply.choose", noted)
     monkeypatch.setattr("runners.launch.supply.epoch_prices", lambda *arguments: {})
-    prices: Any = SimpleNamespace(seconds=lambda unit: float("ci" in unit.trainings[0].cell.objective.name))
+    prices: Any = SimpleNamespace(
+        seconds=lambda unit: float("ci" in unit.trainings[0].cell.objective.name),
+        start_s=lambda unit: 1.0,
+        once_s=lambda unit: 0.0,
+    )
     for share, count in ((None, 5), ((1, 4), 20)):
         settings = "execution={sharing: trunk, cells_per_unit: auto}"
         launch = Launch(tmp_path / str(count), settings, options=LaunchOptions(share=share))
@@ -165,3 +173,29 @@ def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
         first = min(jobs, key=lambda job: job.rank)
         # What takes longest starts first, but launches that share keep to their own parts.
         assert names([first]) == [("frozen", ["con/con" if share else "sig/cir"])]
+
+
+def test_a_launch_starts_units_in_the_order_that_was_simulated_features_first(tmp_path: Path) -> None:
+    settings = ["seeds=[1, 2]", "execution={sharing: trunk, cells_per_unit: 1}", "data.image.augment=none"]
+    launch = Launch(tmp_path, *settings)
+    supply = launch.launcher._supply
+    for training in supply.under_way:
+        supply.take_back(training)
+    size = SplitCounts(images=10_000, captions=50_000)
+    prices = published_prices(launch.sweep.config, {"train": size, "val": size})
+    devices = Devices(count=2, kind="core")
+    choice = choose(launch.sweep.trainings, launch.sweep.config, prices, devices)
+    assert choice.packing.features_first
+    units = [unit for unit, _ in choice.packing.units if unit.stage.name == "frozen"]
+    simulated = sorted(range(len(units)), key=lambda place: choice.packing.schedule.starts[place])
+    supply.fit_to(devices, prices)
+    jobs = sorted(supply.round(), key=lambda job: job.rank)
+    # Random backbones have features of their own for each seed: two devices compute those of both at the same time.
+    assert [job.unit.trainings[0].cell.seed for job in jobs[:2]] == [1, 2]
+    assert [job.unit for job in jobs] == [units[place] for place in simulated]
+    plain = simulate(planned(choice.packing.units, launch.sweep.config, prices), devices.count)
+    assert plain.work_s == pytest.approx(choice.packing.schedule.work_s + 2 * prices.once_s(units[0]))
+    # The features are there now: what is tried again does not come before other units for them.
+    (again, *_) = launch.ends(jobs[0], jobs[0].unit.trainings[0])
+    assert again.unit == jobs[0].unit
+    assert again.rank > jobs[1].rank
