@@ -276,6 +276,8 @@ class SweepConfig:
         if self.execution.sharing == "heads":
             problems += self._stack_problems("execution.sharing", self.stages)
         problems += self._compile_problems()
+        if self.data.image is not None and self.data.image.decoder == "nvjpeg" and not self.resources.gpus:
+            problems.append("data.image.decoder: nvjpeg decodes on a GPU, but resources.gpus is 0")
         for index, stage in enumerate(self.stages):
             problems += self._stage_problems(f"stages.{index}", stage)
         refuse(problems)

@@ -56,6 +56,7 @@ def _num_layers(module: nn.Module) -> int:
 def _run_twice(block: nn.Module, forward: Callable[..., Any], *args: Any, **named: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*args, **named)
+    args = tuple(list(one) if isinstance(one, list) else one for one in args)  # DenseNets' callers append to theirs
     return checkpoint(forward, *args, use_reentrant=False, context_fn=partial(_contexts, block), **named)
 
 

@@ -125,10 +125,12 @@ def _target(root: Node, path: KeyPath, text: str, keys: Sequence[str]) -> tuple[
         return path, rest
     outright = bool(colon) and prefix.split(".")[0] in keys
     named = prefix.split(".") if outright else [word for word in re.findall(r"\w+", text) if word in keys][:1]
-    for part in named:
-        if _child(_at(root, path), part) is None:
-            break
-        path = (*path, part)
+    for number, part in enumerate(named):
+        node = _at(root, path)
+        key = int(part) if isinstance(node.value, list) and part.isdecimal() else part
+        if _child(node, key) is None:  # a default
+            return path, ".".join(named[number:]) + f": {rest}" if outright else text
+        path = (*path, key)
     return path, rest if outright else text
 
 

@@ -76,6 +76,43 @@ def test_the_blocks_of_architectures_are_found(name: str, count: int) -> None:
         assert len(blocks_of(timm_library().create_model(name, num_classes=0))) == count
 
 
+class Growing(nn.Module):
+    """Layers that each get the list of all outputs so far, as in DenseNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Sequential(Joined(6 * (one + 1)), nn.ReLU()) for one in range(3))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features = [inputs]
+        for layer in self.layers:
+            features.append(layer(features))
+        return features[-1]
+
+
+class Joined(nn.Module):
+    """Two layers on what a list holds at the moment."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(width, 6), nn.Linear(6, 6)
+
+    def forward(self, features: list[Tensor]) -> Tensor:
+        result: Tensor = self.second(self.first(torch.cat(features, dim=1)))
+        return result
+
+
+def test_a_block_sees_a_list_as_it_was_in_the_first_run() -> None:
+    inputs = torch.randn(8, 6, generator=torch.Generator().manual_seed(1))
+    plain, again = Growing(), Growing()
+    recompute_blocks(again)
+    ours, _ = run(again, inputs)
+    theirs, _ = run(plain, inputs)
+    assert len(ours) == len(theirs) == 12
+    assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True))
+
+
 def test_a_network_without_blocks_is_refused() -> None:
     with pytest.raises(ConfigError, match="recompute: Linear has no blocks"):
         recompute_blocks(nn.Linear(2, 2))

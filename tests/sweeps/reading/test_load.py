@@ -103,6 +103,16 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
             "{name: resnet10t}]",
             "a.yaml:6: model.backbones: backbones must be distinct, got resnet10t more than once",
         ),
+        (
+            "num_train: 20",
+            "image: {size: 64, resize: 72, augment: none, decoder: nvjpeg}",
+            "a.yaml:4: data.image.decoder: nvjpeg decodes on a GPU, but resources.gpus is 0",
+        ),
+        (
+            "    lr: 1e-4",
+            "    lr: 1e-4\n    cells_per_unit: 3\nexecution: {sharing: none}",
+            "a.yaml:16: stages.finetune.cells_per_unit: 3 needs another sharing than none",
+        ),
         ("embed_dim: 64", "embed_dim: 0", "a.yaml:7: model.embed_dim: embed_dim must be at least 1, got 0"),
         ("embed_dim: 64", "text: {word_dim: 0}", "a.yaml:7: model.text.word_dim: word_dim must be at least 1, got 0"),
     ],
