@@ -17,7 +17,7 @@ FROM ${BASE_IMAGE}
 ARG TORCH_INDEX=
 ARG UID=1000
 RUN groupadd --gid "${UID}" goal && useradd --uid "${UID}" --gid goal --create-home goal \
- && install -d -o goal -g goal /work /work/store /run/goal \
+ && install -d -o goal -g goal /goal /goal/store /run/goal \
  && python3 -m venv /opt/goal-sweep
 ENV PATH=/opt/goal-sweep/bin:$PATH PYTHONUNBUFFERED=1 RAY_USAGE_STATS_ENABLED=0 MLFLOW_DISABLE_TELEMETRY=true
 # What goal-sweep needs changes less often than goal-sweep, so it is a layer of its own.
@@ -29,5 +29,5 @@ COPY --from=wheel /dist/*.whl /tmp/
 RUN pip install --no-cache-dir --no-deps /tmp/*.whl
 COPY docker /opt/goal-sweep/docker
 USER goal
-WORKDIR /work
+WORKDIR /goal
 CMD ["goal-sweep", "--help"]

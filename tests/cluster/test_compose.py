@@ -103,7 +103,7 @@ def check(stack: Stack, name: str, unbroken: dict, folder: str = "store") -> Non
 
     A launch waits a minute for MLflow and then leaves the rest to `sync`, so `sync` is what makes MLflow complete.
     """
-    stack.compose("run", "--rm", "goal-sweep", "sync", SWEEP, "--store", f"/work/{folder}/{name}",
+    stack.compose("run", "--rm", "goal-sweep", "sync", SWEEP, "--store", f"/goal/{folder}/{name}",
                   "--set", f"name={name}", *SMALL)  # fmt: skip
     assert stack.results(f"{folder}/{name}") == unbroken
     keys = {training.rpartition("-")[2] for training in unbroken}
@@ -145,7 +145,7 @@ def test_a_sweep_to_its_end(stack, unbroken):
     assert launch.end() == 0, launch.log.read_text()[-3000:]
     check(stack, "calm", unbroken)
     commit = run("git", "-C", str(ROOT), "rev-parse", "HEAD").strip()
-    script = "cat /work/store/calm/cells/*/*/attempts/1.json | head -c 100000"
+    script = "cat /goal/store/calm/cells/*/*/attempts/1.json | head -c 100000"
     assert commit in run("docker", "exec", stack.container("ray-head"), "sh", "-c", script)
     again = start(stack, "calm")
     assert again.end() == 0
@@ -183,12 +183,12 @@ def test_a_full_disk(stack, unbroken):
     launch = start(stack, "full", "small")
     launch.wait_for(MIDDLE)
     head = stack.container("ray-head")
-    run("docker", "exec", head, "sh", "-c", "dd if=/dev/zero of=/work/small/filler bs=64k 2>/dev/null || true")
+    run("docker", "exec", head, "sh", "-c", "dd if=/dev/zero of=/goal/small/filler bs=64k 2>/dev/null || true")
     status = launch.end()
     say("status_on_the_full_disk", status)
     assert status in (1, 75), launch.log.read_text()[-3000:]
     assert "Traceback" not in launch.log.read_text()
-    run("docker", "exec", head, "rm", "/work/small/filler")
+    run("docker", "exec", head, "rm", "/goal/small/filler")
     again = start(stack, "full", "small")
     assert again.end() == 0, again.log.read_text()[-3000:]
     check(stack, "full", unbroken, "small")

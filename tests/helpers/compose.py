@@ -207,7 +207,7 @@ class Stack:
     def launch(self, sweep: str, store: str, *options: str) -> Launch:
         """Start a launch that trains into a folder of the store's volume."""
         log = self.folder / f"{store.replace('/', '-')}-{time.monotonic_ns()}.log"
-        words = ["run", "--rm", "goal-sweep", "launch", sweep, "--store", f"/work/{store}", *options]
+        words = ["run", "--rm", "goal-sweep", "launch", sweep, "--store", f"/goal/{store}", *options]
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [*self._command, *words], cwd=ROOT, env=self._environment, stdout=file, stderr=subprocess.STDOUT,
@@ -218,4 +218,4 @@ class Stack:
     def results(self, store: str) -> dict[str, dict[str, float]]:
         """Final metrics of each finished training, from the store."""
         head = self.container("ray-head")
-        return dict(json.loads(run("docker", "exec", head, "python", "-c", READ_RESULTS, f"/work/{store}")))
+        return dict(json.loads(run("docker", "exec", head, "python", "-c", READ_RESULTS, f"/goal/{store}")))

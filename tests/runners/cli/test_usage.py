@@ -107,7 +107,7 @@ def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
 
 def test_the_environment_says_where_if_the_command_line_does_not(monkeypatch):
     """A container knows its cluster, store and tracking, so that nobody has to write them."""
-    given = {"address": "head:6379", "store": "/work/store", "tracking_uri": "http://mlflow:5000"}
+    given = {"address": "head:6379", "store": "/goal/store", "tracking_uri": "http://mlflow:5000"}
     for name, value in given.items():
         monkeypatch.setenv(f"GOAL_SWEEP_{name.upper()}", value)
     command = get_command(app).commands["launch"]
