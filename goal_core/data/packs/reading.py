@@ -40,12 +40,17 @@ class PackedImages:
         plan: the pack.
         split: the split's name.
         rows: images of the split in the pack, which may be more than the source has.
+
+    Raises:
+        DataError: the split's index is missing, or has another size.
     """
 
     def __init__(self, source: ImageReader, plan: PackPlan, split: str, rows: int) -> None:
         self._source, self._plan, self._split, self._num_rows = source, plan, split, rows
         self._form: Form = plan.form(split)
         self.holds_squares = self._form == "squares"
+        if (problem := _size_problem(plan.index(split), rows * ROW.itemsize)) is not None:
+            raise DataError(problem)
         self._rows = np.asarray(np.memmap(plan.index(split), ROW, "r", shape=(rows,)))
         self._shards: dict[int, FileIO] = {}
         self._used = np.zeros(len(source), dtype=bool)
@@ -221,7 +226,12 @@ def verify_pack(dataset: Dataset, plan: PackPlan, progress: Progress = lambda sp
     for name, split in dataset.splits.items():
         if isinstance(split.reader, RegionReader) or plan.index(name) in damaged:
             continue
-        reader = PackedImages(split.reader, plan, name, split.num_images)
+        try:
+            reader = PackedImages(split.reader, plan, name, split.num_images)
+        except DataError as error:
+            problems.append(str(error))
+            damaged.add(plan.index(name))
+            continue
         for index in range(split.num_images):
             shard = plan.shard(name, index // stated["images_per_shard"][name])
             if shard not in damaged:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import shutil
@@ -30,6 +31,7 @@ from goal_core.data.packs import (
     writing,
 )
 from goal_core.errors import DataError
+from goal_core.sealed_json import json_bytes, read_json
 from goal_core.training import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, unit_of
@@ -172,13 +174,94 @@ def test_a_killed_pack_continues_to_the_same_files(tmp_path: Path, monkeypatch: 
     assert len(files) > 10
 
 
+@pytest.mark.parametrize("operation", ["append", "sync", "rename"])
+def test_a_write_error_in_the_middle_of_a_shard_leaves_a_whole_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    root, append = write_dataset(tmp_path / "data"), writing._append
+    calls = {"append": 0, "sync": 0, "rename": 0}
+
+    def fail(done: str) -> None:
+        if done == operation:
+            calls[done] += 1
+            if calls[done] == 2:
+                raise OSError(errno.EIO, "Input/output error")
+
+    def appended(*arguments: Any) -> Any:
+        fail("append")
+        return append(*arguments)
+
+    monkeypatch.setattr(writing, "_append", appended)
+    monkeypatch.setattr(
+        atomic, "before_operation", lambda done, path: fail(done) if path.name == "train-00000.bin" else None
+    )
+    calls["sync"] = calls["rename"] = 1  # the first sync and rename are of this shard, the second image is in it
+    dataset = opened(root, CROPS)
+    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
+    write_pack(dataset, plan)
+    assert calls[operation] >= 2
+    assert not verify_pack(dataset, plan)
+    assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
+
+
+def test_of_two_processes_that_pack_at_once_both_give_the_whole_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan, read = plan_pack(dataset, CROPS, tmp_path / "packs"), writing.rows_of
+    others: list[int] = []
+    at_its_end = False
+
+    def reading(*arguments: Any) -> Any:
+        found = read(*arguments)
+        if at_its_end and not others:
+            others.append(0)
+            write_pack(dataset, plan, shard_bytes=SMALL)  # the other process ends here, and removes the rows
+        return found
+
+    complete = writing._complete
+
+    def completing(*arguments: Any) -> int:
+        nonlocal at_its_end
+        at_its_end = True
+        return complete(*arguments)
+
+    monkeypatch.setattr(writing, "_complete", completing)
+    monkeypatch.setattr(writing, "rows_of", reading)
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert others
+    assert not verify_pack(dataset, plan)
+    assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
+
+
+@pytest.mark.parametrize("damage", ["cut", "remove"])
+def test_a_shard_that_is_lost_while_others_are_written_is_no_complete_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan, complete = plan_pack(dataset, CROPS, tmp_path / "packs"), writing._complete
+
+    def lose(*arguments: Any) -> int:
+        shard = plan.shard("train", 1)
+        shard.write_bytes(shard.read_bytes()[:-1]) if damage == "cut" else shard.unlink()
+        return complete(*arguments)
+
+    monkeypatch.setattr(writing, "_complete", lose)
+    with pytest.raises(DataError, match=r"train-00001\.bin is not as it was written.*--verify"):
+        write_pack(dataset, plan, shard_bytes=SMALL)
+    assert "not complete" in open_packed(dataset, CROPS, tmp_path / "packs")[1]
+    monkeypatch.setattr(writing, "_complete", complete)
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert not verify_pack(dataset, plan)
+
+
 def test_finished_shards_are_not_decoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = opened(write_dataset(tmp_path / "data"), CROPS)
     plan = plan_pack(dataset, CROPS, tmp_path / "packs")
     write_pack(dataset, plan, shard_bytes=SMALL)
     made: list[int] = []
     make = writing._Work.__call__
-    monkeypatch.setattr(writing, "_is_written", lambda plan, split, number, *others: (split, number) != ("train", 1))
+    plan.shard("train", 1).unlink()
     monkeypatch.setattr(writing._Work, "__call__", lambda self, index: made.append(index) or make(self, index))
     write_pack(dataset, plan, shard_bytes=SMALL)
     assert made == [1]
@@ -241,6 +324,23 @@ def test_damage_is_one_line_and_verify_mends_it(tmp_path: Path, name: str, damag
         assert not str(open_packed(dataset, CROPS, packs)[1]).startswith("pack ")
     assert same(expected, seen(packed(root, CROPS, packs), CROPS))
     assert not verify_pack(dataset, plan)
+
+
+def test_an_index_that_lacks_rows_is_one_line_and_is_mended(tmp_path: Path) -> None:
+    root, packs = write_dataset(tmp_path / "data"), tmp_path / "packs"
+    dataset = packed(root, CROPS, packs)
+    plan = plan_pack(dataset, CROPS, packs)
+    index, description = plan.index("train"), plan.folder / layout.DESCRIPTION
+    index.write_bytes(index.read_bytes()[: -layout.ROW.itemsize])
+    stated = read_json(description)
+    assert stated is not None
+    stated["files"][index.name] -= layout.ROW.itemsize
+    description.write_bytes(json_bytes(stated))
+    with pytest.raises(DataError, match=r"train\.index is damaged: it has .* bytes instead of .*--verify"):
+        open_packed(opened(root, CROPS), CROPS, packs)
+    (problem,) = verify_pack(opened(root, CROPS), plan)
+    assert "train.index is damaged" in problem
+    assert same(seen(opened(root, CROPS), CROPS), seen(packed(root, CROPS, packs), CROPS))
 
 
 def test_other_data_settings_or_libraries_have_another_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
