@@ -21,7 +21,7 @@ from goal_core.atomic import DamagedError, replace_bytes
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Dataset, ImageReader, RegionReader
 from goal_core.data.images import decode_bytes
-from goal_core.data.packs.layout import DESCRIPTION, ROW, Form, PackPlan, plan_pack, row_check
+from goal_core.data.packs.layout import DESCRIPTION, ROW, Form, PackPlan, plan_pack, row_check, size_and_times
 from goal_core.data.packs.writing import Progress, read_file
 from goal_core.errors import DataError
 from goal_core.sealed_json import json_bytes, read_json
@@ -32,8 +32,9 @@ _MEND = "run `goal-sweep data pack SWEEP --verify`, or remove the folder"
 class PackedImages:
     """A split's images from a pack; an :class:`~goal_core.data.dataset.ImageReader` and a `PackedReader`.
 
-    When a process first uses an image, it compares its checksum, and its file's size and time. If these differ, the
-    file's content decides. So neither damage nor a changed image passes. Pickled, it opens the pack again.
+    When a process first uses an image, it compares the checksum of its bytes, and the size and times of its file with
+    those when it was packed. If the size or a time differs, it reads the file and compares the content. Pickled, it
+    opens the pack again.
 
     Args:
         source: reads the images from their files.
@@ -98,13 +99,13 @@ class PackedImages:
         return content.reshape(height, width, 3)
 
     def check(self, index: int) -> None:
-        """Compare an image with its checksum and with its file.
+        """Compare an image with its checksum, and with the content of its file.
 
         Raises:
             DataError: it is damaged, or the file has changed.
         """
         self._used[index] = False
-        self._read(index, np.empty(self._row(index)[5], np.uint8))
+        self._read(index, np.empty(self._row(index)[5], np.uint8), with_content=True)
 
     def _row(self, index: int) -> tuple[int, int, int, int, int, int]:
         """Shard, height, width, checksum, offset and bytes of an image."""
@@ -113,8 +114,8 @@ class PackedImages:
         row: tuple[int, int, int, int, int, int] = self._rows[index].item()[:6]
         return row
 
-    def _read(self, index: int, into: NDArray[np.uint8]) -> None:
-        """Read an image's bytes.
+    def _read(self, index: int, into: NDArray[np.uint8], *, with_content: bool = False) -> None:
+        """Read an image's bytes; on first use, compare its checksum, and its file by size and times or by content.
 
         Raises:
             DataError: they are damaged, or the image's file has changed.
@@ -130,10 +131,10 @@ class PackedImages:
         if not self._used[index]:
             if zlib.crc32(into.data) != checksum:
                 raise self._damaged(index, path)
-            self._check_file(index)
+            self._check_file(index, with_content=with_content)
             self._used[index] = True
 
-    def _check_file(self, index: int) -> None:
+    def _check_file(self, index: int, *, with_content: bool) -> None:
         path, row = self._source.file(index), self._rows[index]
         if not path:
             return
@@ -141,9 +142,10 @@ class PackedImages:
             status = os.stat(path)
         except OSError as error:
             raise DataError(f"cannot read image {self.label(index)}: {error.strerror or error}") from error
-        if (status.st_size, status.st_mtime_ns) == (int(row["file_size"]), int(row["file_modified_ns"])):
+        packed = tuple(row[["file_size", "file_modified_ns", "file_changed_ns"]].item())
+        if size_and_times(status) == packed and not with_content:
             return
-        if read_file(path, self.label(index))[1][2] != row["file_digest"].tobytes():
+        if read_file(path, self.label(index))[1][3] != row["file_digest"].tobytes():
             raise DataError(
                 f"image {self.label(index)} has changed since it was packed in {self._plan.folder}; {_MEND}"
             )

@@ -27,6 +27,7 @@ from goal_core.data.packs.layout import (
     PackPlan,
     file_digest,
     row_check,
+    size_and_times,
 )
 from goal_core.errors import DataError
 from goal_core.sealed_json import json_bytes, read_json
@@ -37,6 +38,10 @@ _SAMPLE = 64
 """Images of which the size of the others is estimated."""
 _AHEAD = 64
 """Images that are decoded while the ones before them are written."""
+
+
+FileStamp = tuple[int, int, int, bytes]
+"""A file's size, times and digest, as in :data:`~goal_core.data.packs.layout.ROW`."""
 
 
 class BrokenImagesError(DataError):
@@ -55,8 +60,8 @@ class _Packed:
     content: bytes
     height: int
     width: int
-    stamp: tuple[int, int, bytes]
-    """Its file's size, time and digest."""
+    stamp: FileStamp
+    """Of its file."""
 
 
 def estimate_bytes(dataset: Dataset, plan: PackPlan, sample: int = _SAMPLE) -> dict[str, int]:
@@ -243,7 +248,7 @@ def _append(file: BinaryIO, number: int, image: _Packed) -> NDArray[np.void]:
     row = np.zeros(1, ROW)
     row["shard"], row["height"], row["width"] = number, image.height, image.width
     row["crc"], row["offset"], row["bytes"] = zlib.crc32(image.content), file.tell(), len(image.content)
-    row["file_size"], row["file_modified_ns"], row["file_digest"] = image.stamp
+    row["file_size"], row["file_modified_ns"], row["file_changed_ns"], row["file_digest"] = image.stamp
     row["check"] = row_check(row)
     file.write(image.content)
     return row
@@ -315,16 +320,16 @@ class _Work:
         content = encode_jpeg(pixels, self._transform.jpeg) if self._form == "jpeg" else pixels.tobytes()
         return _Packed(content, pixels.shape[0], pixels.shape[1], stamp)
 
-    def _read(self, index: int) -> tuple[NDArray[np.uint8], tuple[int, int, bytes]]:
+    def _read(self, index: int) -> tuple[NDArray[np.uint8], FileStamp]:
         path = self._reader.file(index)
         if not path:
-            return self._reader.read(index), (0, 0, bytes(16))
+            return self._reader.read(index), (0, 0, 0, bytes(16))
         content, stamp = read_file(path, self._reader.label(index))
         return decode_bytes(content, self._reader.label(index)), stamp
 
 
-def read_file(path: str, label: str) -> tuple[bytes, tuple[int, int, bytes]]:
-    """The content of an image's file, and its size, time and digest.
+def read_file(path: str, label: str) -> tuple[bytes, FileStamp]:
+    """The content of an image's file, and its size, times and digest.
 
     Raises:
         DataError: it cannot be read.
@@ -335,4 +340,4 @@ def read_file(path: str, label: str) -> tuple[bytes, tuple[int, int, bytes]]:
             content = file.read()
     except OSError as error:
         raise DataError(f"cannot read image {label}: {error.strerror or error}") from error
-    return content, (status.st_size, status.st_mtime_ns, file_digest(content))
+    return content, (*size_and_times(status), file_digest(content))

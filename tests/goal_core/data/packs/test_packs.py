@@ -26,6 +26,7 @@ from goal_core.data.packs import (
     layout,
     open_packed,
     plan_pack,
+    reading,
     verify_pack,
     write_pack,
     writing,
@@ -298,6 +299,35 @@ def test_a_changed_image_is_noticed_and_a_touched_one_is_not(tmp_path: Path) -> 
     again = opened(root, CROPS)
     assert len(verify_pack(again, plan_pack(again, CROPS, tmp_path / "packs"))) in (0, 1)
     assert same(seen(again, CROPS), seen(packed(root, CROPS, tmp_path / "packs"), CROPS))
+
+
+def changed_in_place(path: Path) -> None:
+    """Another content of the same size, and the time of the one before."""
+    content, before = bytearray(path.read_bytes()), path.stat()
+    content[-9] ^= 1
+    path.write_bytes(bytes(content))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_changed_image_that_keeps_size_and_time_is_noticed(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    dataset = packed(root, CROPS, tmp_path / "packs")
+    changed_in_place(root / "pictures" / "0009.png")
+    with pytest.raises(DataError, match=r"0009\.png has changed since it was packed"):
+        seen(dataset, CROPS)
+
+
+def test_verify_compares_the_content_of_files_whose_size_and_times_are_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_dataset(tmp_path / "data")
+    monkeypatch.setattr(writing, "size_and_times", lambda status: (status.st_size, 1, 1))
+    monkeypatch.setattr(reading, "size_and_times", lambda status: (status.st_size, 1, 1))
+    dataset = packed(root, CROPS, tmp_path / "packs")
+    changed_in_place(root / "pictures" / "0009.png")
+    seen(dataset, CROPS)
+    (problem,) = verify_pack(opened(root, CROPS), plan_pack(dataset, CROPS, tmp_path / "packs"))
+    assert "0009.png has changed since it was packed" in problem
 
 
 @pytest.mark.parametrize("name", ["train-00001.bin", "val-00000.bin", "train.index", "pack.json"])
