@@ -136,10 +136,10 @@ def libraries() -> dict[str, str]:
 
 
 def files_stamp(split: Split) -> str:
-    """Hash the size and time of each image file of a split, and what decodes them; empty where images are generated.
+    """Hash the size and times of each image file of a split, and what decodes them; empty where images are generated.
 
     A dataset's fingerprint does not notice an edit that keeps the size of a file; caches of what is computed from
-    images should.
+    images should. A copy of the files has other times, even one that keeps those of the content.
 
     Raises:
         DataError: a file is gone.
@@ -155,5 +155,5 @@ def files_stamp(split: Split) -> str:
             status = os.stat(path)
         except OSError as error:
             raise DataError(f"cannot read image {path}: {error.strerror or error}") from error
-        digest.update(f"{status.st_size} {status.st_mtime_ns}\n".encode())
+        digest.update(f"{size_and_times(status)}\n".encode())
     return digest.hexdigest()[:16]
