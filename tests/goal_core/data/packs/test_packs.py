@@ -330,6 +330,38 @@ def test_verify_compares_the_content_of_files_whose_size_and_times_are_equal(
     assert "0009.png has changed since it was packed" in problem
 
 
+@pytest.mark.parametrize("rows", ["beside", "index"])
+def test_verify_reads_the_finished_shards_of_a_pack_that_is_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan, complete = plan_pack(dataset, CROPS, tmp_path / "packs"), writing._complete
+    if rows == "beside":
+
+        def stop(*arguments: Any) -> int:
+            raise _KilledError
+
+        monkeypatch.setattr(writing, "_complete", stop)
+        with pytest.raises(_KilledError):
+            write_pack(dataset, plan, shard_bytes=SMALL)
+        monkeypatch.setattr(writing, "_complete", complete)
+    else:
+        write_pack(dataset, plan, shard_bytes=SMALL)
+        plan.folder.joinpath(layout.DESCRIPTION).write_bytes(b"{")
+    plan.shard("train", 0).unlink()
+    shard = plan.shard("train", 3)
+    content = bytearray(shard.read_bytes())
+    content[50] ^= 1
+    shard.write_bytes(content)
+    assert [str(shard) in problem for problem in verify_pack(dataset, plan)] == (
+        [True] if rows == "beside" else [False, True]
+    )
+    assert not shard.exists()
+    assert not verify_pack(dataset, plan)
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
+
+
 @pytest.mark.parametrize("name", ["train-00001.bin", "val-00000.bin", "train.index", "pack.json"])
 @pytest.mark.parametrize("damage", ["cut", "flip", "remove"])
 def test_damage_is_one_line_and_verify_mends_it(tmp_path: Path, name: str, damage: str) -> None:
