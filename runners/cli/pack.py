@@ -64,7 +64,9 @@ def pack(
     except BrokenImagesError as error:
         for problem in error.problems:
             _say(problem)
-        _say(f"{plan.folder}: not complete, because {len(error.problems)} images cannot be read")
+        what = "1 image" if len(error.problems) == 1 else f"{len(error.problems)} images"
+        _say(f"{plan.folder}: not complete, because {what} cannot be read")
+        _say("Mended, these data most likely get a pack of another name; then remove this folder.")
         raise typer.Exit(_BROKEN) from None
     images = sum(split.num_images for split in dataset.splits.values())
     _say(f"{plan.folder}: {images:,} images, {size / 1e9:.2f} GB; trainings of these data use it from now on")

@@ -108,7 +108,7 @@ def write_pack(
         Bytes of the pack.
 
     Raises:
-        BrokenImagesError: images cannot be read. All others are packed; the pack is not complete.
+        BrokenImagesError: images cannot be read. All shards without them are written; the pack is not complete.
         DataError: the dataset has features instead of images, or the disk is too small.
         StorageError: a file cannot be written.
     """

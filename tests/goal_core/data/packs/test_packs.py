@@ -425,6 +425,18 @@ def test_shrinking_enters_the_fingerprint_and_keeps_what_evaluation_sees(tmp_pat
     assert not same(seen(plain, CROPS), seen(shrunk, IMAGES["shrunk"]))
 
 
+@pytest.mark.parametrize(
+    ("augment", "keeps"), [("none", True), ("crop_flip", True), ("vse_infty", False), ("xvlm", False)]
+)
+def test_shrinking_keeps_what_evaluation_sees_unless_that_stretches(tmp_path: Path, augment: Any, keeps: bool) -> None:
+    root = write_dataset(tmp_path / "data", size=(75, 50))
+    image = ImageConfig(size=16, resize=20, augment=augment)
+    ones, others = (
+        DecodedImages(opened(root, one).splits["val"], one) for one in (image, replace(image, shrink=image.resize))
+    )
+    assert same(list(ones.chunks(4)), list(others.chunks(4))) is keeps
+
+
 def test_a_disk_without_room_is_refused_before_anything_is_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
