@@ -84,7 +84,8 @@ def _say(line: str) -> None:
 @contextmanager
 def _bar(doing: str) -> Iterator[Counter]:
     """A progress bar, with a line for each split."""
-    with Progress(console=notes, transient=True) as bar:
+    # Where the output is no terminal, a bar that ends leaves an empty line.
+    with Progress(console=notes, transient=True, disable=not notes.is_interactive) as bar:
         tasks: dict[str, Any] = {}
 
         def count(split: str, done: int, total: int) -> None:

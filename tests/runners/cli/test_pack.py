@@ -30,7 +30,8 @@ def sweep(tmp_path: Path) -> str:
 
 def test_a_pack_is_written_once_and_verified(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["data", "pack", sweep]) == 0
-    printed = capsys.readouterr().out
+    printed, notes = capsys.readouterr()
+    assert notes == ""
     assert "train 8 images, val 3 squares, test 3 squares: about 0.00 GB in all" in printed
     assert "14 images" in printed
     (folder,) = (tmp_path / "store" / "packs").iterdir()
