@@ -26,7 +26,10 @@ def pack(
     store: StoreDir = None,
     workers: Annotated[int, typer.Option(help="Threads that decode; 0: one on each core.", min=0)] = 0,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Also read all that is packed already, and mend what is damaged.")
+        bool,
+        typer.Option(
+            "--verify", help="Also compare all that is packed with its checksums and image files, and mend it."
+        ),
     ] = False,
 ) -> None:
     """Decode and resize a sweep's images once, into files that all trainings of these data read instead.
