@@ -29,8 +29,8 @@ class ImageConfig:
     With the last two, evaluation stretches the whole image to the square, and `resize` has no meaning."""
     shrink: int = 0
     """The shorter side, pixels, to which larger images are shrunk before anything else, so that a pack of them is small
-    (docs/data_path.md); 0 keeps them. Training then crops the shrunk image, which is another augmentation. Evaluation
-    with `shrink` equal to `resize` sees the same pixels as without."""
+    (docs/data_path.md); 0 keeps them. Training then crops the shrunk image, which is another augmentation. With
+    `shrink` equal to `resize`, no `jpeg`, and `none` or `crop_flip`, evaluation sees the same pixels as without."""
     jpeg: int = 0
     """Quality, 1 to 100, at which images are compressed as JPEG after `shrink`, for a still smaller pack; 0: they are
     not. This changes pixels."""

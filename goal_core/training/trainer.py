@@ -183,6 +183,10 @@ class UnitTrainer:
             with self._ranks.together():
                 self._ranks.send(("prepare",))
             self._prepare_splits("val", self._unit.stage.select_on)
+        if origins := ", ".join(f"{split} {how}" for split, how in self._trunk.features_from.items()):
+            for cell in list(self._cells.values()):
+                with self._fails_alone(cell.key):
+                    cell.files.log(f"features: {origins}")
         return first
 
     def _start_cell(self, plan: TrainingPlan) -> CellTrainer:

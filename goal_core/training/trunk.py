@@ -71,6 +71,8 @@ class Trunk:
         self._train_features: Tensor | None = None
         """Of each image; or of the first view of each image, then of the second view of each, and so on."""
         self._num_train = 0
+        self.features_from: dict[str, str] = {}
+        """Of each split whose features are computed once: that they were, or the file that had them."""
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""
@@ -135,10 +137,12 @@ class Trunk:
             return None
         path = self._cache_path(split, backbone, image, views)
         if path is not None and (stored := _read_features(path, split.num_images * max(1, views))) is not None:
+            self.features_from[split.name] = f"read from {path}"
             return stored.to(self.device)
         with closing(self._pixels(split, image, views)) as pixels:
             chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in pixels]
         features = torch.cat(chunks)
+        self.features_from[split.name] = "computed once"
         if path is not None:
             _write_features(path, features)
         return features

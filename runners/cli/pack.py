@@ -26,7 +26,10 @@ def pack(
     store: StoreDir = None,
     workers: Annotated[int, typer.Option(help="Threads that decode; 0: one on each core.", min=0)] = 0,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Also read all that is packed already, and mend what is damaged.")
+        bool,
+        typer.Option(
+            "--verify", help="Also compare all that is packed with its checksums and image files, and mend it."
+        ),
     ] = False,
 ) -> None:
     """Decode and resize a sweep's images once, into files that all trainings of these data read instead.
@@ -64,7 +67,9 @@ def pack(
     except BrokenImagesError as error:
         for problem in error.problems:
             _say(problem)
-        _say(f"{plan.folder}: not complete, because {len(error.problems)} images cannot be read")
+        what = "1 image" if len(error.problems) == 1 else f"{len(error.problems)} images"
+        _say(f"{plan.folder}: not complete, because {what} cannot be read")
+        _say("Mended, these data most likely get a pack of another name; then remove this folder.")
         raise typer.Exit(_BROKEN) from None
     images = sum(split.num_images for split in dataset.splits.values())
     _say(f"{plan.folder}: {images:,} images, {size / 1e9:.2f} GB; trainings of these data use it from now on")
@@ -82,7 +87,8 @@ def _say(line: str) -> None:
 @contextmanager
 def _bar(doing: str) -> Iterator[Counter]:
     """A progress bar, with a line for each split."""
-    with Progress(console=notes, transient=True) as bar:
+    # Where the output is no terminal, a bar that ends leaves an empty line.
+    with Progress(console=notes, transient=True, disable=not notes.is_interactive) as bar:
         tasks: dict[str, Any] = {}
 
         def count(split: str, done: int, total: int) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from goal_core.data.config import ImageConfig
@@ -76,6 +76,10 @@ def _decode(source: str | os.PathLike[str] | io.BytesIO, label: str) -> NDArray[
             return np.asarray(_to_rgb(image))
     except MemoryError:
         raise
+    except UnidentifiedImageError as error:  # Pillow's words name the object that it read from
+        raise DataError(
+            f"cannot read image {label}: it is empty, damaged, or not in a format that Pillow reads"
+        ) from error
     # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
     except Exception as error:
         raise DataError(f"cannot read image {label}: {first_line(error)}") from error

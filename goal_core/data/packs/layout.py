@@ -28,7 +28,7 @@ from goal_core.data.dataset import DECODE_VERSION, Dataset, RegionReader, Split
 from goal_core.data.images import transform_of
 from goal_core.errors import DataError
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 DESCRIPTION = "pack.json"
 FEW_SHARDS = 128
 """About as many shards as a split has at most: each process keeps those open that it has read."""
@@ -49,11 +49,12 @@ ROW = np.dtype(
         ("bytes", "<u8"),
         ("file_size", "<u8"),
         ("file_modified_ns", "<i8"),
+        ("file_changed_ns", "<i8"),
         ("file_digest", "V16"),
         ("check", "<u4"),
     ]
 )
-"""Where an image lies in which shard, its shape and CRC-32, and its file's size, time and content when it was packed
+"""Where an image lies in which shard, its shape and CRC-32, and its file's size, times and content when it was packed
 (zeros where images are generated). `check` is the CRC-32 of the other fields."""
 _CHECKED = ROW.fields["check"][1] if ROW.fields else 0
 
@@ -61,6 +62,14 @@ _CHECKED = ROW.fields["check"][1] if ROW.fields else 0
 def row_check(row: NDArray[np.void]) -> int:
     """The `check` that a row should have; ``row`` is an array of one."""
     return zlib.crc32(row.tobytes()[:_CHECKED])
+
+
+def size_and_times(status: os.stat_result) -> tuple[int, int, int]:
+    """A file's size, and when its content and its entry last changed, nanoseconds.
+
+    A program can set the first time back, as `cp -p` and `rsync -a` do, but not the second.
+    """
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def file_digest(content: bytes) -> bytes:
@@ -127,10 +136,10 @@ def libraries() -> dict[str, str]:
 
 
 def files_stamp(split: Split) -> str:
-    """Hash the size and time of each image file of a split, and what decodes them; empty where images are generated.
+    """Hash the size and times of each image file of a split, and what decodes them; empty where images are generated.
 
     A dataset's fingerprint does not notice an edit that keeps the size of a file; caches of what is computed from
-    images should.
+    images should. A copy of the files has other times, even one that keeps those of the content.
 
     Raises:
         DataError: a file is gone.
@@ -146,5 +155,5 @@ def files_stamp(split: Split) -> str:
             status = os.stat(path)
         except OSError as error:
             raise DataError(f"cannot read image {path}: {error.strerror or error}") from error
-        digest.update(f"{status.st_size} {status.st_mtime_ns}\n".encode())
+        digest.update(f"{size_and_times(status)}\n".encode())
     return digest.hexdigest()[:16]

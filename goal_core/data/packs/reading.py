@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from goal_core.atomic import DamagedError, replace_bytes
 from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import Dataset, ImageReader, RegionReader
+from goal_core.data.dataset import Dataset, ImageReader, RegionReader, Split
 from goal_core.data.images import decode_bytes
-from goal_core.data.packs.layout import DESCRIPTION, ROW, Form, PackPlan, plan_pack, row_check
-from goal_core.data.packs.writing import Progress, read_file
+from goal_core.data.packs.layout import DESCRIPTION, ROW, Form, PackPlan, plan_pack, row_check, size_and_times
+from goal_core.data.packs.writing import Progress, index_of, read_file, rows_of
 from goal_core.errors import DataError
 from goal_core.sealed_json import json_bytes, read_json
 
@@ -32,21 +32,28 @@ _MEND = "run `goal-sweep data pack SWEEP --verify`, or remove the folder"
 class PackedImages:
     """A split's images from a pack; an :class:`~goal_core.data.dataset.ImageReader` and a `PackedReader`.
 
-    When a process first uses an image, it compares its checksum, and its file's size and time. If these differ, the
-    file's content decides. So neither damage nor a changed image passes. Pickled, it opens the pack again.
+    When a process first uses an image, it compares the checksum of its bytes, and the size and times of its file with
+    those when it was packed. If the size or a time differs, it reads the file and compares the content. Pickled, it
+    opens the pack again.
 
     Args:
         source: reads the images from their files.
         plan: the pack.
         split: the split's name.
         rows: images of the split in the pack, which may be more than the source has.
+        index: the split's index, (rows,) `ROW`; None reads it from the pack.
+
+    Raises:
+        DataError: the split's index is missing, or has another size.
     """
 
-    def __init__(self, source: ImageReader, plan: PackPlan, split: str, rows: int) -> None:
+    def __init__(
+        self, source: ImageReader, plan: PackPlan, split: str, rows: int, index: NDArray[np.void] | None = None
+    ) -> None:
         self._source, self._plan, self._split, self._num_rows = source, plan, split, rows
         self._form: Form = plan.form(split)
         self.holds_squares = self._form == "squares"
-        self._rows = np.asarray(np.memmap(plan.index(split), ROW, "r", shape=(rows,)))
+        self._rows = _mapped(plan.index(split), rows) if index is None else index
         self._shards: dict[int, FileIO] = {}
         self._used = np.zeros(len(source), dtype=bool)
 
@@ -93,13 +100,13 @@ class PackedImages:
         return content.reshape(height, width, 3)
 
     def check(self, index: int) -> None:
-        """Compare an image with its checksum and with its file.
+        """Compare an image with its checksum, and with the content of its file.
 
         Raises:
             DataError: it is damaged, or the file has changed.
         """
         self._used[index] = False
-        self._read(index, np.empty(self._row(index)[5], np.uint8))
+        self._read(index, np.empty(self._row(index)[5], np.uint8), with_content=True)
 
     def _row(self, index: int) -> tuple[int, int, int, int, int, int]:
         """Shard, height, width, checksum, offset and bytes of an image."""
@@ -108,8 +115,8 @@ class PackedImages:
         row: tuple[int, int, int, int, int, int] = self._rows[index].item()[:6]
         return row
 
-    def _read(self, index: int, into: NDArray[np.uint8]) -> None:
-        """Read an image's bytes.
+    def _read(self, index: int, into: NDArray[np.uint8], *, with_content: bool = False) -> None:
+        """Read an image's bytes; on first use, compare its checksum, and its file by size and times or by content.
 
         Raises:
             DataError: they are damaged, or the image's file has changed.
@@ -125,10 +132,10 @@ class PackedImages:
         if not self._used[index]:
             if zlib.crc32(into.data) != checksum:
                 raise self._damaged(index, path)
-            self._check_file(index)
+            self._check_file(index, with_content=with_content)
             self._used[index] = True
 
-    def _check_file(self, index: int) -> None:
+    def _check_file(self, index: int, *, with_content: bool) -> None:
         path, row = self._source.file(index), self._rows[index]
         if not path:
             return
@@ -136,9 +143,10 @@ class PackedImages:
             status = os.stat(path)
         except OSError as error:
             raise DataError(f"cannot read image {self.label(index)}: {error.strerror or error}") from error
-        if (status.st_size, status.st_mtime_ns) == (int(row["file_size"]), int(row["file_modified_ns"])):
+        packed = tuple(row[["file_size", "file_modified_ns", "file_changed_ns"]].item())
+        if size_and_times(status) == packed and not with_content:
             return
-        if read_file(path, self.label(index))[1][2] != row["file_digest"].tobytes():
+        if read_file(path, self.label(index))[1][3] != row["file_digest"].tobytes():
             raise DataError(
                 f"image {self.label(index)} has changed since it was packed in {self._plan.folder}; {_MEND}"
             )
@@ -201,42 +209,73 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
 
 
 def verify_pack(dataset: Dataset, plan: PackPlan, progress: Progress = lambda split, done, total: None) -> list[str]:
-    """Read a whole pack, and remove what is damaged or of changed images, so that `write_pack` writes it again.
+    """Read all that is packed, and remove what is damaged or of changed images, so that `write_pack` writes it again.
+
+    The finished shards of a pack that is not complete are read, too.
 
     Returns:
-        What was wrong, one line for each shard.
+        What was wrong, one line for each file.
     """
+    problems: list[str] = []
+    damaged: set[Path] = set()
     try:
         stated = read_json(plan.folder / DESCRIPTION) or {}
     except DamagedError as error:
-        (plan.folder / DESCRIPTION).unlink()
-        return [str(error)]
-    if "files" not in stated:
-        return []
-    problems, damaged = [], set()
-    for name, size in stated["files"].items():
+        stated = {}
+        problems.append(str(error))
+        damaged.add(plan.folder / DESCRIPTION)
+    sizes = dict(stated.get("files", {}))
+    if sizes:
+        sizes |= {plan.index(name).name: images * ROW.itemsize for name, images in stated["images"].items()}
+    for name, size in sizes.items():
         if (problem := _size_problem(plan.folder / name, size)) is not None:
             problems.append(problem)
             damaged.add(plan.folder / name)
-    for name, split in dataset.splits.items():
-        if isinstance(split.reader, RegionReader) or plan.index(name) in damaged:
-            continue
-        reader = PackedImages(split.reader, plan, name, split.num_images)
-        for index in range(split.num_images):
-            shard = plan.shard(name, index // stated["images_per_shard"][name])
-            if shard not in damaged:
-                try:
-                    reader.check(index)
-                except DataError as error:
-                    problems.append(str(error))
-                    damaged.add(shard)
-            progress(name, index + 1, split.num_images)
-    if damaged:  # nobody uses the pack until it is whole again
+    for split in dataset.splits.values():
+        problems += _verify_split(split, plan, stated.get("images_per_shard", {}), damaged, progress)
+    if damaged and sizes:  # nobody uses the pack until it is whole again
         begun = {key: value for key, value in stated.items() if key != "files"}
         replace_bytes(plan.folder / DESCRIPTION, json_bytes(begun))
     for path in damaged:
         path.unlink(missing_ok=True)
     return problems
+
+
+def _verify_split(
+    split: Split, plan: PackPlan, per_shard: dict[str, int], damaged: set[Path], progress: Progress
+) -> list[str]:
+    """What is wrong with the finished shards of a split, which are added to ``damaged``."""
+    index = None if plan.index(split.name) in damaged else index_of(plan, split.name)
+    # Where pack.json is lost, the index still tells how many images a shard has.
+    each = per_shard.get(split.name) or (0 if index is None else int(np.count_nonzero(index["shard"] == 0)))
+    if isinstance(split.reader, RegionReader) or not each:
+        return []
+    known, problems = np.zeros(split.num_images, ROW), []
+    reader = PackedImages(split.reader, plan, split.name, split.num_images, known)
+    for number, start in enumerate(range(0, split.num_images, each)):
+        stop = min(start + each, split.num_images)
+        shard, rows = plan.shard(split.name, number), rows_of(plan, split.name, number, None)
+        if rows is None and index is not None:
+            rows = index[start:stop]  # by position, because a damaged row may name another shard
+        if shard not in damaged and shard.exists() and rows is not None and len(rows) == stop - start:
+            known[start:stop] = rows
+            for image in range(start, stop):
+                try:
+                    reader.check(image)
+                except DataError as error:
+                    problems.append(str(error))
+                    damaged.add(shard)
+                    break
+                progress(split.name, image + 1, split.num_images)
+        progress(split.name, stop, split.num_images)
+    return problems
+
+
+def _mapped(path: Path, rows: int) -> NDArray[np.void]:
+    """A split's index, mapped into memory."""
+    if (problem := _size_problem(path, rows * ROW.itemsize)) is not None:
+        raise DataError(problem)
+    return np.asarray(np.memmap(path, ROW, "r", shape=(rows,)))
 
 
 def _size_problem(path: Path, size: int) -> str | None:

@@ -27,6 +27,7 @@ from goal_core.data.packs.layout import (
     PackPlan,
     file_digest,
     row_check,
+    size_and_times,
 )
 from goal_core.errors import DataError
 from goal_core.sealed_json import json_bytes, read_json
@@ -37,6 +38,10 @@ _SAMPLE = 64
 """Images of which the size of the others is estimated."""
 _AHEAD = 64
 """Images that are decoded while the ones before them are written."""
+
+
+FileStamp = tuple[int, int, int, bytes]
+"""A file's size, times and digest, as in :data:`~goal_core.data.packs.layout.ROW`."""
 
 
 class BrokenImagesError(DataError):
@@ -55,8 +60,8 @@ class _Packed:
     content: bytes
     height: int
     width: int
-    stamp: tuple[int, int, bytes]
-    """Its file's size, time and digest."""
+    stamp: FileStamp
+    """Of its file."""
 
 
 def estimate_bytes(dataset: Dataset, plan: PackPlan, sample: int = _SAMPLE) -> dict[str, int]:
@@ -103,7 +108,7 @@ def write_pack(
         Bytes of the pack.
 
     Raises:
-        BrokenImagesError: images cannot be read. All others are packed; the pack is not complete.
+        BrokenImagesError: images cannot be read. All shards without them are written; the pack is not complete.
         DataError: the dataset has features instead of images, or the disk is too small.
         StorageError: a file cannot be written.
     """
@@ -154,11 +159,11 @@ def _write_split(
 ) -> list[str]:
     """Write the shards of a split that are missing; what is wrong with its images."""
     work, problems = _Work(split, plan), []
-    index = _index_of(plan, split.name)
+    index = index_of(plan, split.name)
     for number, start in enumerate(range(0, split.num_images, per_shard)):
         stop = min(start + per_shard, split.num_images)
-        if not _is_written(plan, split.name, number, stop - start, index):
-            images = _made(work, range(start, stop), pool)
+        if not _is_written(plan, split.name, number, stop - start, rows_of(plan, split.name, number, index)):
+            images = partial(_made, work, range(start, stop), pool)
             counted = partial(_count_from, progress, split, start)
             problems += _write_shard(plan, split.name, number, images, counted)
         progress(split.name, stop, split.num_images)
@@ -174,9 +179,8 @@ def rows_path(plan: PackPlan, split: str, number: int) -> Path:
     return plan.shard(split, number).with_suffix(".rows")
 
 
-def _is_written(plan: PackPlan, split: str, number: int, images: int, index: NDArray[np.void] | None) -> bool:
-    """Whether a shard is there, with its rows or with a complete index, and has the size that these state."""
-    rows = _rows_of(plan, split, number, index)
+def _is_written(plan: PackPlan, split: str, number: int, images: int, rows: NDArray[np.void] | None) -> bool:
+    """Whether a shard is there with rows of all its images, and has the size that these state."""
     try:
         size = plan.shard(split, number).stat().st_size
     except FileNotFoundError:
@@ -184,12 +188,12 @@ def _is_written(plan: PackPlan, split: str, number: int, images: int, index: NDA
     return rows is not None and len(rows) == images and int(rows["bytes"].sum()) == size
 
 
-def _index_of(plan: PackPlan, split: str) -> NDArray[np.void] | None:
-    """The index of a pack that was complete; None where there is none, or its size is wrong."""
+def index_of(plan: PackPlan, split: str) -> NDArray[np.void] | None:
+    """The index of a pack that was complete; None where there is none, or it ends within a row."""
     return _rows_in(read_bytes(plan.index(split)))
 
 
-def _rows_of(plan: PackPlan, split: str, number: int, index: NDArray[np.void] | None) -> NDArray[np.void] | None:
+def rows_of(plan: PackPlan, split: str, number: int, index: NDArray[np.void] | None) -> NDArray[np.void] | None:
     """The rows of a shard, as it was written or from the index."""
     rows = _rows_in(read_bytes(rows_path(plan, split, number)))
     if rows is None and index is not None:
@@ -208,15 +212,21 @@ def _made(work: _Work, indices: range, pool: ThreadPoolExecutor) -> Iterator[_Pa
 
 
 def _write_shard(
-    plan: PackPlan, split: str, number: int, images: Iterator[_Packed | str], progress: Callable[[int], None]
+    plan: PackPlan,
+    split: str,
+    number: int,
+    images: Callable[[], Iterator[_Packed | str]],
+    progress: Callable[[int], None],
 ) -> list[str]:
-    """Write a shard and its rows, or neither if an image of it is broken."""
+    """Write a shard and its rows, or neither if an image of it is broken; every try makes all ``images`` again."""
     rows: list[NDArray[np.void]] = []
     problems: list[str] = []
 
     def write(path: Path) -> None:
+        rows.clear()
+        problems.clear()
         with path.open("wb") as file:
-            for done, image in enumerate(images, start=1):
+            for done, image in enumerate(images(), start=1):
                 if isinstance(image, str):
                     problems.append(image)
                 elif not problems:
@@ -238,21 +248,24 @@ def _append(file: BinaryIO, number: int, image: _Packed) -> NDArray[np.void]:
     row = np.zeros(1, ROW)
     row["shard"], row["height"], row["width"] = number, image.height, image.width
     row["crc"], row["offset"], row["bytes"] = zlib.crc32(image.content), file.tell(), len(image.content)
-    row["file_size"], row["file_modified_ns"], row["file_digest"] = image.stamp
+    row["file_size"], row["file_modified_ns"], row["file_changed_ns"], row["file_digest"] = image.stamp
     row["check"] = row_check(row)
     file.write(image.content)
     return row
 
 
 def _complete(dataset: Dataset, plan: PackPlan, per_shard: dict[str, int]) -> int:
-    """Put each split's index together and state the sizes of all files. Only then is the pack used."""
+    """Put each split's index together and state the sizes of all files. Only then is the pack used.
+
+    Raises:
+        DataError: a shard is not there as its rows state it.
+    """
     sizes: dict[str, int] = {}
     leftover: list[Path] = []
     for name, split in dataset.splits.items():
+        rows = _all_rows(plan, split, per_shard[name])
+        replace_bytes(plan.index(name), rows.tobytes())
         numbers = range(-(-split.num_images // per_shard[name]))
-        index = _index_of(plan, name)
-        parts = [_rows_of(plan, name, number, index) for number in numbers]
-        replace_bytes(plan.index(name), b"".join(part.tobytes() for part in parts if part is not None))
         files = [plan.index(name), *(plan.shard(name, number) for number in numbers)]
         sizes |= {path.name: path.stat().st_size for path in files}
         leftover += [rows_path(plan, name, number) for number in numbers]
@@ -261,6 +274,28 @@ def _complete(dataset: Dataset, plan: PackPlan, per_shard: dict[str, int]) -> in
     for path in leftover:
         path.unlink(missing_ok=True)
     return sum(sizes.values())
+
+
+def _all_rows(plan: PackPlan, split: Split, per_shard: int) -> NDArray[np.void]:
+    """The rows of a split, of which every shard is written.
+
+    A process that packs the same data, and ends first, writes the index before it removes the rows beside the shards.
+    So the index is read after them.
+    """
+    numbers = range(-(-split.num_images // per_shard))
+    beside = [rows_of(plan, split.name, number, None) for number in numbers]
+    index = index_of(plan, split.name) if any(rows is None for rows in beside) else None
+    parts: list[NDArray[np.void]] = []
+    for number in numbers:
+        rows = rows_of(plan, split.name, number, index) if beside[number] is None else beside[number]
+        images = min(per_shard, split.num_images - number * per_shard)
+        if rows is None or not _is_written(plan, split.name, number, images, rows):
+            raise DataError(
+                f"{plan.shard(split.name, number)} is not as it was written; another process may have changed "
+                "the pack: run `goal-sweep data pack SWEEP --verify` when no other one is running"
+            )
+        parts.append(rows)
+    return np.concatenate(parts)
 
 
 class _Work:
@@ -285,16 +320,16 @@ class _Work:
         content = encode_jpeg(pixels, self._transform.jpeg) if self._form == "jpeg" else pixels.tobytes()
         return _Packed(content, pixels.shape[0], pixels.shape[1], stamp)
 
-    def _read(self, index: int) -> tuple[NDArray[np.uint8], tuple[int, int, bytes]]:
+    def _read(self, index: int) -> tuple[NDArray[np.uint8], FileStamp]:
         path = self._reader.file(index)
         if not path:
-            return self._reader.read(index), (0, 0, bytes(16))
+            return self._reader.read(index), (0, 0, 0, bytes(16))
         content, stamp = read_file(path, self._reader.label(index))
         return decode_bytes(content, self._reader.label(index)), stamp
 
 
-def read_file(path: str, label: str) -> tuple[bytes, tuple[int, int, bytes]]:
-    """The content of an image's file, and its size, time and digest.
+def read_file(path: str, label: str) -> tuple[bytes, FileStamp]:
+    """The content of an image's file, and its size, times and digest.
 
     Raises:
         DataError: it cannot be read.
@@ -305,4 +340,4 @@ def read_file(path: str, label: str) -> tuple[bytes, tuple[int, int, bytes]]:
             content = file.read()
     except OSError as error:
         raise DataError(f"cannot read image {label}: {error.strerror or error}") from error
-    return content, (status.st_size, status.st_mtime_ns, file_digest(content))
+    return content, (*size_and_times(status), file_digest(content))

@@ -30,7 +30,8 @@ def sweep(tmp_path: Path) -> str:
 
 def test_a_pack_is_written_once_and_verified(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["data", "pack", sweep]) == 0
-    printed = capsys.readouterr().out
+    printed, notes = capsys.readouterr()
+    assert notes == ""
     assert "train 8 images, val 3 squares, test 3 squares: about 0.00 GB in all" in printed
     assert "14 images" in printed
     (folder,) = (tmp_path / "store" / "packs").iterdir()
@@ -53,8 +54,11 @@ def test_a_broken_image_is_named_and_ends_with_2(
 ) -> None:
     (tmp_path / "images/pictures/0005.png").write_bytes(b"no picture")
     assert run(["data", "pack", sweep]) == 2
-    lines = [line for line in capsys.readouterr().out.splitlines() if "0005.png" in line]
-    assert len(lines) == 1
+    printed = capsys.readouterr().out
+    assert len([line for line in printed.splitlines() if "0005.png" in line]) == 1
+    (folder,) = (tmp_path / "store" / "packs").iterdir()
+    assert f"{folder}: not complete, because 1 image cannot be read\n" in printed
+    assert "then remove this folder" in printed
 
 
 def test_features_have_no_images_to_pack(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

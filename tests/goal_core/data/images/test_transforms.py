@@ -16,7 +16,7 @@ from PIL import Image
 from torchvision import transforms
 
 from goal_core.data import ImageConfig, transform_of
-from goal_core.data.images import NUM_WINDOWS, decode_image
+from goal_core.data.images import NUM_WINDOWS, decode_bytes, decode_image
 from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box, window_boxes
 from goal_core.errors import DataError
 from tests.helpers.paths import ROOT
@@ -118,6 +118,8 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=f"cannot read image {path}: ") as caught:
         decode_image(path)
     assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match=r"^cannot read image it: [^<>]*$"):
+        decode_bytes(damaged()[name], "it")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import shutil
@@ -25,11 +26,13 @@ from goal_core.data.packs import (
     layout,
     open_packed,
     plan_pack,
+    reading,
     verify_pack,
     write_pack,
     writing,
 )
 from goal_core.errors import DataError
+from goal_core.sealed_json import json_bytes, read_json
 from goal_core.training import train_unit
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, unit_of
@@ -172,13 +175,94 @@ def test_a_killed_pack_continues_to_the_same_files(tmp_path: Path, monkeypatch: 
     assert len(files) > 10
 
 
+@pytest.mark.parametrize("operation", ["append", "sync", "rename"])
+def test_a_write_error_in_the_middle_of_a_shard_leaves_a_whole_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    root, append = write_dataset(tmp_path / "data"), writing._append
+    calls = {"append": 0, "sync": 0, "rename": 0}
+
+    def fail(done: str) -> None:
+        if done == operation:
+            calls[done] += 1
+            if calls[done] == 2:
+                raise OSError(errno.EIO, "Input/output error")
+
+    def appended(*arguments: Any) -> Any:
+        fail("append")
+        return append(*arguments)
+
+    monkeypatch.setattr(writing, "_append", appended)
+    monkeypatch.setattr(
+        atomic, "before_operation", lambda done, path: fail(done) if path.name == "train-00000.bin" else None
+    )
+    calls["sync"] = calls["rename"] = 1  # the first sync and rename are of this shard, the second image is in it
+    dataset = opened(root, CROPS)
+    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
+    write_pack(dataset, plan)
+    assert calls[operation] >= 2
+    assert not verify_pack(dataset, plan)
+    assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
+
+
+def test_of_two_processes_that_pack_at_once_both_give_the_whole_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan, read = plan_pack(dataset, CROPS, tmp_path / "packs"), writing.rows_of
+    others: list[int] = []
+    at_its_end = False
+
+    def reading(*arguments: Any) -> Any:
+        found = read(*arguments)
+        if at_its_end and not others:
+            others.append(0)
+            write_pack(dataset, plan, shard_bytes=SMALL)  # the other process ends here, and removes the rows
+        return found
+
+    complete = writing._complete
+
+    def completing(*arguments: Any) -> int:
+        nonlocal at_its_end
+        at_its_end = True
+        return complete(*arguments)
+
+    monkeypatch.setattr(writing, "_complete", completing)
+    monkeypatch.setattr(writing, "rows_of", reading)
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert others
+    assert not verify_pack(dataset, plan)
+    assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
+
+
+@pytest.mark.parametrize("damage", ["cut", "remove"])
+def test_a_shard_that_is_lost_while_others_are_written_is_no_complete_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan, complete = plan_pack(dataset, CROPS, tmp_path / "packs"), writing._complete
+
+    def lose(*arguments: Any) -> int:
+        shard = plan.shard("train", 1)
+        shard.write_bytes(shard.read_bytes()[:-1]) if damage == "cut" else shard.unlink()
+        return complete(*arguments)
+
+    monkeypatch.setattr(writing, "_complete", lose)
+    with pytest.raises(DataError, match=r"train-00001\.bin is not as it was written.*--verify"):
+        write_pack(dataset, plan, shard_bytes=SMALL)
+    assert "not complete" in open_packed(dataset, CROPS, tmp_path / "packs")[1]
+    monkeypatch.setattr(writing, "_complete", complete)
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert not verify_pack(dataset, plan)
+
+
 def test_finished_shards_are_not_decoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = opened(write_dataset(tmp_path / "data"), CROPS)
     plan = plan_pack(dataset, CROPS, tmp_path / "packs")
     write_pack(dataset, plan, shard_bytes=SMALL)
     made: list[int] = []
     make = writing._Work.__call__
-    monkeypatch.setattr(writing, "_is_written", lambda plan, split, number, *others: (split, number) != ("train", 1))
+    plan.shard("train", 1).unlink()
     monkeypatch.setattr(writing._Work, "__call__", lambda self, index: made.append(index) or make(self, index))
     write_pack(dataset, plan, shard_bytes=SMALL)
     assert made == [1]
@@ -217,6 +301,67 @@ def test_a_changed_image_is_noticed_and_a_touched_one_is_not(tmp_path: Path) -> 
     assert same(seen(again, CROPS), seen(packed(root, CROPS, tmp_path / "packs"), CROPS))
 
 
+def changed_in_place(path: Path) -> None:
+    """Another content of the same size, and the time of the one before."""
+    content, before = bytearray(path.read_bytes()), path.stat()
+    content[-9] ^= 1
+    path.write_bytes(bytes(content))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_changed_image_that_keeps_size_and_time_is_noticed(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    dataset = packed(root, CROPS, tmp_path / "packs")
+    changed_in_place(root / "pictures" / "0009.png")
+    with pytest.raises(DataError, match=r"0009\.png has changed since it was packed"):
+        seen(dataset, CROPS)
+
+
+def test_verify_compares_the_content_of_files_whose_size_and_times_are_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_dataset(tmp_path / "data")
+    monkeypatch.setattr(writing, "size_and_times", lambda status: (status.st_size, 1, 1))
+    monkeypatch.setattr(reading, "size_and_times", lambda status: (status.st_size, 1, 1))
+    dataset = packed(root, CROPS, tmp_path / "packs")
+    changed_in_place(root / "pictures" / "0009.png")
+    seen(dataset, CROPS)
+    (problem,) = verify_pack(opened(root, CROPS), plan_pack(dataset, CROPS, tmp_path / "packs"))
+    assert "0009.png has changed since it was packed" in problem
+
+
+@pytest.mark.parametrize("rows", ["beside", "index"])
+def test_verify_reads_the_finished_shards_of_a_pack_that_is_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan, complete = plan_pack(dataset, CROPS, tmp_path / "packs"), writing._complete
+    if rows == "beside":
+
+        def stop(*arguments: Any) -> int:
+            raise _KilledError
+
+        monkeypatch.setattr(writing, "_complete", stop)
+        with pytest.raises(_KilledError):
+            write_pack(dataset, plan, shard_bytes=SMALL)
+        monkeypatch.setattr(writing, "_complete", complete)
+    else:
+        write_pack(dataset, plan, shard_bytes=SMALL)
+        plan.folder.joinpath(layout.DESCRIPTION).write_bytes(b"{")
+    plan.shard("train", 0).unlink()
+    shard = plan.shard("train", 3)
+    content = bytearray(shard.read_bytes())
+    content[50] ^= 1
+    shard.write_bytes(content)
+    assert [str(shard) in problem for problem in verify_pack(dataset, plan)] == (
+        [True] if rows == "beside" else [False, True]
+    )
+    assert not shard.exists()
+    assert not verify_pack(dataset, plan)
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
+
+
 @pytest.mark.parametrize("name", ["train-00001.bin", "val-00000.bin", "train.index", "pack.json"])
 @pytest.mark.parametrize("damage", ["cut", "flip", "remove"])
 def test_damage_is_one_line_and_verify_mends_it(tmp_path: Path, name: str, damage: str) -> None:
@@ -243,6 +388,23 @@ def test_damage_is_one_line_and_verify_mends_it(tmp_path: Path, name: str, damag
     assert not verify_pack(dataset, plan)
 
 
+def test_an_index_that_lacks_rows_is_one_line_and_is_mended(tmp_path: Path) -> None:
+    root, packs = write_dataset(tmp_path / "data"), tmp_path / "packs"
+    dataset = packed(root, CROPS, packs)
+    plan = plan_pack(dataset, CROPS, packs)
+    index, description = plan.index("train"), plan.folder / layout.DESCRIPTION
+    index.write_bytes(index.read_bytes()[: -layout.ROW.itemsize])
+    stated = read_json(description)
+    assert stated is not None
+    stated["files"][index.name] -= layout.ROW.itemsize
+    description.write_bytes(json_bytes(stated))
+    with pytest.raises(DataError, match=r"train\.index is damaged: it has .* bytes instead of .*--verify"):
+        open_packed(opened(root, CROPS), CROPS, packs)
+    (problem,) = verify_pack(opened(root, CROPS), plan)
+    assert "train.index is damaged" in problem
+    assert same(seen(opened(root, CROPS), CROPS), seen(packed(root, CROPS, packs), CROPS))
+
+
 def test_other_data_settings_or_libraries_have_another_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = opened(write_dataset(tmp_path / "data"), CROPS)
     name = plan_pack(dataset, CROPS, tmp_path).folder.name
@@ -261,6 +423,18 @@ def test_shrinking_enters_the_fingerprint_and_keeps_what_evaluation_sees(tmp_pat
                     ((plain, CROPS), (shrunk, IMAGES["shrunk"])))  # fmt: skip
     assert same(list(ones.chunks(4)), list(others.chunks(4)))
     assert not same(seen(plain, CROPS), seen(shrunk, IMAGES["shrunk"]))
+
+
+@pytest.mark.parametrize(
+    ("augment", "keeps"), [("none", True), ("crop_flip", True), ("vse_infty", False), ("xvlm", False)]
+)
+def test_shrinking_keeps_what_evaluation_sees_unless_that_stretches(tmp_path: Path, augment: Any, keeps: bool) -> None:
+    root = write_dataset(tmp_path / "data", size=(75, 50))
+    image = ImageConfig(size=16, resize=20, augment=augment)
+    ones, others = (
+        DecodedImages(opened(root, one).splits["val"], one) for one in (image, replace(image, shrink=image.resize))
+    )
+    assert same(list(ones.chunks(4)), list(others.chunks(4))) is keeps
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_decoded(
