@@ -83,7 +83,8 @@ class SweepProgress:
         self._running = Counter[str]()
         """Trainings that run, by stage."""
         for standing in self._standings.values():
-            self._blocks.setdefault(standing.training.block, []).append(standing)
+            for block in standing.training.blocks:
+                self._blocks.setdefault(block, []).append(standing)
             if standing.training.before is not None:
                 self._later.setdefault(standing.training.before, []).append(standing.training)
             self._total += standing.epochs
@@ -176,7 +177,7 @@ class SweepProgress:
         return self.pace.left(self._left, +self._running)
 
     def blocks(self) -> list[Block]:
-        """The blocks, ordered by stage, then by cell."""
+        """The blocks, ordered by stage, then by cell. A training at several points of the axes is in several."""
         return list(self._blocks)
 
     def digest(self) -> str:
