@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, cast
 
 from goal_core.errors import ConfigError
 from goal_core.frameworks import FRAMEWORKS
+from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from sweeps.checks import failures, refuse
-
-if TYPE_CHECKING:
-    from sweeps.schema import SweepConfig, SweepObjectives
 
 AxisValue = bool | int | float | str | tuple[int, ...]
 MAX_CELLS = 20_000
 """Cells of a sweep with axes, counted as if every objective had every parameter."""
+ANY = "*"
+"""Stands for every value of an axis."""
 _VARIANT = "objectives.variant"
 _PARAMETER = "objectives.params."
 
@@ -58,22 +58,54 @@ class Axis:
         return self.key.rpartition(".")[2]
 
 
+class _Objectives(Protocol):
+    """A sweep's objectives, as far as points need them."""
+
+    @property
+    def names(self) -> Sequence[tuple[str, str]]: ...
+
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+
+    @property
+    def configs(self) -> Sequence[ObjectiveConfig]: ...
+
+
+class _Sweep(Protocol):
+    """A sweep, as far as points need it."""
+
+    @property
+    def axes(self) -> Sequence[Axis]: ...
+
+    @property
+    def objectives(self) -> _Objectives: ...
+
+    @property
+    def stages(self) -> Sequence[StageConfig]: ...
+
+    @property
+    def seeds(self) -> Sequence[int]: ...
+
+    @property
+    def model(self) -> Any: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """A sweep's settings with one value of each axis."""
 
     values: tuple[AxisValue, ...]
     """In the order of the axes."""
-    objectives: SweepObjectives
+    objectives: _Objectives
     stages: tuple[StageConfig, ...]
 
 
-def points_of(config: SweepConfig) -> tuple[Point, ...]:
+def points_of(config: _Sweep) -> tuple[Point, ...]:
     """Every combination of the values of a sweep's axes, that of the last axis changing fastest; one without axes."""
     return tuple(_point(config, values) for values in product(*(axis.values for axis in config.axes)))
 
 
-def check_axes(config: SweepConfig) -> None:
+def check_axes(config: _Sweep) -> None:
     """Check that the axes are settings of a sweep, and that each of their points is valid.
 
     Raises:
@@ -100,7 +132,7 @@ def check_axes(config: SweepConfig) -> None:
         refuse([f"{label(zip(names, values, strict=True))}: {text}" for text in wrong])
 
 
-def _idle(config: SweepConfig, axis: Axis) -> str:
+def _idle(config: _Sweep, axis: Axis) -> str:
     """Why a setting changes nothing in this sweep, so that its values would all train the same; empty if it may."""
     if axis.setting == "bert_lr_scale" and "bert" not in FRAMEWORKS[config.model.framework].uses:
         return f"framework {config.model.framework} has no BERT"
@@ -109,7 +141,7 @@ def _idle(config: SweepConfig, axis: Axis) -> str:
     return ""
 
 
-def _point(config: SweepConfig, values: Sequence[AxisValue]) -> Point:
+def _point(config: _Sweep, values: Sequence[AxisValue]) -> Point:
     objectives, stages = config.objectives, {stage.name: stage for stage in config.stages}
     of_objectives: dict[str, Any] = {}
     params = dict(objectives.params)
@@ -119,7 +151,7 @@ def _point(config: SweepConfig, values: Sequence[AxisValue]) -> Point:
         if axis.key == _VARIANT:
             of_objectives["variant"] = value
         else:
-            params[axis.setting] = value  # type: ignore[assignment]  # a tuple is refused as any wrong value
+            params[axis.setting] = value
     for name, stage in stages.items():
         own: dict[str, Any] = {
             axis.setting: value for axis, value in zip(config.axes, values, strict=True) if axis.stage == name
@@ -127,7 +159,7 @@ def _point(config: SweepConfig, values: Sequence[AxisValue]) -> Point:
         stages[name] = replace(stage, **own) if own else stage
     return Point(
         values=tuple(values),
-        objectives=replace(objectives, params=params, **of_objectives) if config.axes else objectives,
+        objectives=replace(cast(Any, objectives), params=params, **of_objectives) if config.axes else objectives,
         stages=tuple(stages.values()),
     )
 
@@ -178,16 +210,21 @@ class Labels:
         return label((name, point.values[number]) for number, _, name in self._axes)
 
     def shared(self, points: Sequence[Point]) -> str:
-        """The values that a training needs, which is the same at several points.
+        """The values that a training needs, which is the same at several points; `ANY` where it does not need one.
 
-        Left out are the axes that do not touch it: a parameter that its objective does not have takes all its values.
+        A parameter that its objective does not have takes all its values.
         """
         own: list[tuple[str, AxisValue]] = []
         for number, axis, name in self._axes:
             taken = {point.values[number] for point in points}
-            if len(taken) < len(axis.values):
-                own.append((name, points[0].values[number]))
+            own.append((name, points[0].values[number] if len(taken) < len(axis.values) else ANY))
         return label(own)
+
+
+def needed(place: str) -> str:
+    """The values in what `Labels.shared` gives without those that a training does not need."""
+    words = place.split()
+    return " ".join(f"{name} {value}" for name, value in zip(words[::2], words[1::2], strict=True) if value != ANY)
 
 
 def in_place(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from goal_core.errors import ConfigError
 from goal_core.models.config import ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
-from sweeps.axes import Labels, Point
+from sweeps.axes import Labels, Point, needed
 from sweeps.identity import cell_id, stage_key, to_mapping
 from sweeps.schema import SweepConfig
 
@@ -71,8 +71,8 @@ class Training:
     """Arithmetic of the training steps."""
     before: Training | None
     """The training of the stage before, whose best weights this one starts from; None in the first stage."""
-    point: str = ""
-    """The values of the sweep's axes that it needs, such as `tau 5 lr 0.0002`."""
+    place: str = ""
+    """Its values of the sweep's axes, such as `tau * lr 0.0002`; `*` stands for every value."""
     points: tuple[str, ...] = ("",)
     """The points of the sweep in whose tables it stands: several, if it does not have a parameter that is an axis."""
 
@@ -86,6 +86,11 @@ class Training:
     def name(self) -> str:
         """The name shown to people: `sig-ms/cir resnet152 seed 1 (frozen)`, with axes `... seed 1 tau 5 (frozen)`."""
         return " ".join(word for word in (self.cell.label, self.point, f"({self.stage.name})") if word)
+
+    @property
+    def point(self) -> str:
+        """The values of the sweep's axes that it needs, such as `lr 0.0002`."""
+        return needed(self.place)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -143,7 +148,7 @@ class ResolvedSweep:
                     key=key,
                     precision=self.config.precision,
                     before=found[-1][self._key(cell, first, index - 1)] if found else None,
-                    point=names.shared(points),
+                    place=names.shared(points),
                     points=tuple(dict.fromkeys(map(names.of_point, points))),
                 )
             found.append(here)

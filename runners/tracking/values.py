@@ -38,7 +38,7 @@ def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
         **_listed(names.SETTINGS_KEYS, list(dict.fromkeys(map(settings_key, _by_cell(sweep))))),
         names.DATA_FINGERPRINT: sweep.data_fingerprint,
         names.STORE: config.store,
-        **({names.AXES: json.dumps(_axes(sweep))} if config.axes else {}),
+        **({names.AXES: json.dumps({"axes": _axes(sweep), "trainings": len(sweep.trainings)})} if config.axes else {}),
         **_SOURCE,
     }
 
@@ -84,7 +84,7 @@ def training_tags(training: Training) -> dict[str, str]:
         names.SETTINGS_KEY: settings_key(training),
         names.DATA_FINGERPRINT: cell.data_fingerprint,
         names.LOG: f"{training_path(training)}/{LOG}",
-        **({names.POINT: training.point or names.NO_POINT} if training.points != ("",) else {}),
+        **({names.POINT: training.place} if training.place else {}),
         **_SOURCE,
     }
 
