@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -64,7 +64,8 @@ def draw_ablation(
         axes.set_xticks(sorted(values), [f"{value:g}" for value in sorted(values)])
     figure.suptitle(title, fontsize=10.5, color=INK)
     labels = [f"P {pair}" for pair in handles]
-    figure.legend([*handles.values()], labels, loc="outside right center", fontsize=8, frameon=False)
+    drawn: Any = list(handles.values())  # matplotlib's types know no containers here
+    figure.legend(drawn, labels, loc="outside right center", fontsize=8, frameon=False)
     return figure
 
 
