@@ -113,6 +113,8 @@ def check_axes(config: _Sweep) -> None:
             go together.
     """
     axes = config.axes
+    if not axes:
+        return
     stages = {stage.name for stage in config.stages}
     problems = [f"{axis.key}: the sweep has no such stage" for axis in axes if axis.stage not in ("", *stages)]
     problems += [f"{key}: given twice" for key, count in Counter(axis.key for axis in axes).items() if count > 1]

@@ -115,3 +115,7 @@ def test_what_cannot_be_an_axis(key: str) -> None:
 def test_values_are_written_short_and_without_spaces() -> None:
     values = [2e-4, 5.0, 0.123456789, True, (10, 15), (), "a b", 3]
     assert [value_text(one) for one in values] == ["0.0002", "5", "0.123456789", "true", "10+15", "none", "a_b", "3"]
+
+
+def test_a_sweep_without_axes_may_have_any_number_of_cells(small: SweepConfig) -> None:
+    assert len(replace(small, seeds=tuple(range(5_000))).seeds) * 30 > 20_000
