@@ -91,7 +91,7 @@ class SweepObjectives:
     only: Annotated[tuple[str, ...], AfterValidator(check_only)] = ()
     """Keep only these objectives of the grid, such as `sig-ms/cir`; empty keeps the whole grid."""
     variant: Variant = "paper"
-    """As in `ObjectiveConfig`."""
+    """As in `ObjectiveConfig`. In YAML, a list of values here, or of a parameter, makes an axis (`sweeps.axes`)."""
     params: Mapping[str, Value] = field(default_factory=dict)
     """Parameters that override the variant's defaults. Each applies to the objectives that have it."""
 

@@ -52,7 +52,8 @@ def draw_ablation(
             for pair in in_order((pair for pair, other in of_metric if other == triplet), PAIRS):
                 flat = (pair, triplet) in untouched
                 line = _draw_line(axes, pair, values, of_metric[pair, triplet], flat=flat)
-                handles.setdefault(drawable(pair), line)
+                if not flat or drawable(pair) not in handles:
+                    handles[drawable(pair)] = line
             axes.set_title(f"{metric.label}, T {drawable(triplet)}", fontsize=9, color=INK)
             axes.tick_params(labelsize=7)
             axes.grid(color="#e6e9ed", linewidth=0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from analysis.axes import points_of
 from analysis.blocks import Block, file_stem, number_text
 from analysis.figures import FigureWriter, draw_ablation, write_figure
 from analysis.report.document import FigureLink, ReportFolder, Section
@@ -64,6 +65,17 @@ def ablation_section(
         figures=tuple(links),
         tables=tuple(tables),
     )
+
+
+def axes_note(sweep: SweepRuns) -> list[str]:
+    """Of which point of the axes the report speaks first."""
+    if not sweep.axes:
+        return []
+    axes = "; ".join(f"{axis.name} {', '.join(axis.values)}" for axis in sweep.axes)
+    return [
+        f"AXES: {axes}. The answer and the statistics are those of the first values ({points_of(sweep.axes)[0]}), not "
+        "of the best; the other points follow in their own tables and under Ablations."
+    ]
 
 
 def _table(one: Ablation, metric: Metric) -> TextTable:

@@ -9,11 +9,10 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.axes import points_of
 from analysis.blocks import Block, BlockKey, count_text, list_text, seeds_text
 from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, undrawable, write_figure
 from analysis.published import GridComparison, compare_blocks, published_blocks
-from analysis.report.ablation import ablation_section
+from analysis.report.ablation import ablation_section, axes_note
 from analysis.report.answer import answers_of, forest_figures
 from analysis.report.compared import published_section
 from analysis.report.contents import Report, report_to_markdown
@@ -270,7 +269,7 @@ def _details(
 
 def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparison] | None) -> list[str]:
     sweep, blocks = results.sweep, results.blocks
-    notes = [*sweep.notes, *_axes_note(sweep), *_selection_note(sweep, blocks), *_source_note(sweep)]
+    notes = [*sweep.notes, *axes_note(sweep), *_selection_note(sweep, blocks), *_source_note(sweep)]
     notes += _imported_note(sweep)
     notes += [*results.elsewhere, *_font_note(results)]
     if comparisons is not None and not comparisons:
@@ -282,17 +281,6 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
         f"Sweep {name!r} has no finished block with the same dataset, framework and backbone."
         for name in list(results.sweeps)[1:]
         if name not in shown
-    ]
-
-
-def _axes_note(sweep: SweepRuns) -> list[str]:
-    """Of which point of the axes the report speaks first."""
-    if not sweep.axes:
-        return []
-    axes = "; ".join(f"{axis.name} {', '.join(axis.values)}" for axis in sweep.axes)
-    return [
-        f"AXES: {axes}. The answer and the statistics are those of the first values ({points_of(sweep.axes)[0]}), not "
-        "of the best; the other points follow in their own tables and under Ablations."
     ]
 
 
