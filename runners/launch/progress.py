@@ -72,7 +72,7 @@ class SweepProgress:
 
     def __init__(self, trainings: Sequence[Training]) -> None:
         self._standings = {training: Standing(training) for training in trainings}
-        self._blocks: dict[Block, list[Standing]] = {}
+        self._blocks: dict[Block, list[Standing]] = {block: [] for block in _in_order(trainings)}
         self._later: dict[Training, list[Training]] = {}
         """The trainings that start from each training's weights."""
         self._counts = Counter[State]({"waiting": len(self._standings)})
@@ -84,7 +84,7 @@ class SweepProgress:
         """Trainings that run, by stage."""
         for standing in self._standings.values():
             for block in standing.training.blocks:
-                self._blocks.setdefault(block, []).append(standing)
+                self._blocks[block].append(standing)
             if standing.training.before is not None:
                 self._later.setdefault(standing.training.before, []).append(standing.training)
             self._total += standing.epochs
@@ -209,6 +209,16 @@ class SweepProgress:
             objective = standing.training.cell.objective
             seeds.setdefault((objective.pair, objective.triplet), []).append(standing)
         return seeds
+
+
+def _in_order(trainings: Iterable[Training]) -> list[Block]:
+    """The blocks by stage, then by cell, then in the order of the points, in which trainings of a single one come."""
+    found = [training.blocks for training in trainings]
+    number: dict[tuple[str, ...], int] = {}
+    for of_one in found:
+        number.setdefault(of_one[0][:-1], len(number))
+    blocks = dict.fromkeys(block for of_one in sorted(found, key=lambda one: len(one) > 1) for block in of_one)
+    return sorted(blocks, key=lambda block: number[block[:-1]])
 
 
 def _higher(one: float, other: float) -> float:

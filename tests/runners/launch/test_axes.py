@@ -72,9 +72,10 @@ def test_status_has_a_grid_for_each_point_and_counts_a_training_once(tmp_path: P
     sweep = opened_in(tmp_path, TAU, TRUNK, *LRS)
     progress = sweep.progress()
     titles = [block_title(block) for block in progress.blocks()]
-    assert set(titles[:4]) == {
+    assert titles[:4] == [
         f"scenes vsepp test_byobnet frozen, tau {tau} lr {lr}" for tau in (10, 1) for lr in ("0.004", "0.001")
-    }
+    ]
+    assert titles[4] == "scenes vsepp test_byobnet finetune, tau 10 lr 0.004 grad_clip 2"
     assert len(titles) == 4 + 8
     assert sum(progress.counts().values()) == 6 + 12
     assert [sum(progress.counts_of(block).values()) for block in progress.blocks()] == [2] * 12
