@@ -37,19 +37,25 @@ class BlockKey:
     variant: str
     data_fingerprint: str
     """Hexadecimal; empty when the source of the numbers does not state it."""
+    point: str = ""
+    """The values of the sweep's axes, such as ``tau 5 lr 0.0002``; empty without axes."""
 
     @property
     def title(self) -> str:
         """The block's name for a reader."""
         names = [name_text(name) for name in (self.dataset, self.framework)]
-        variant = "" if self.variant == "paper" else f", variant {self.variant}"
-        return f"{names[0]}, {names[1]} ({self.backbone}), stage {self.stage}{variant}"
+        shown = "variant" in point_values(self.point)
+        variant = "" if self.variant == "paper" or shown else f", variant {self.variant}"
+        point = f", {self.point}" if self.point else ""
+        return f"{names[0]}, {names[1]} ({self.backbone}), stage {self.stage}{variant}{point}"
 
     @property
     def slug(self) -> str:
         """The block's name in file names, without its fingerprint."""
-        variant = () if self.variant == "paper" else (self.variant,)
-        return file_stem(self.dataset, self.framework, self.backbone, self.stage, *variant)
+        values = point_values(self.point)
+        variant = () if self.variant == "paper" or "variant" in values else (self.variant,)
+        point = (f"{name}_{value}" for name, value in values.items())
+        return file_stem(self.dataset, self.framework, self.backbone, self.stage, *variant, *point)
 
     @property
     def paper_backbone(self) -> str:
@@ -65,8 +71,8 @@ class BlockKey:
         return self.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16")
 
 
-BLOCK_COLUMNS: tuple[str, ...] = tuple(column.name for column in fields(BlockKey))
-"""The columns of a frame that identify the block of each row."""
+BLOCK_COLUMNS: tuple[str, ...] = tuple(column.name for column in fields(BlockKey) if column.name != "point")
+"""The columns of a frame that identify the block of each row, but for its point: a run may be in several."""
 MODEL_COLUMNS: tuple[str, ...] = tuple(name for name in BLOCK_COLUMNS if name != "stage")
 """The block columns that all stages of a model share."""
 
@@ -220,6 +226,12 @@ class Block:
         if all(len(grid.without_interval) == len(grid.means) - 1 for grid in grids):
             return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the best."
         return f"{_BEST}; {_NOISE}. Cells with one seed have no interval and no mark."
+
+
+def point_values(point: str) -> dict[str, str]:
+    """The values of a point by the names of their axes."""
+    words = point.split()
+    return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def name_text(name: str) -> str:

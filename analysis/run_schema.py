@@ -43,6 +43,9 @@ TAG_OBJECTIVE = "goal.objective"
 """The objective as ``pair/triplet``."""
 TAG_OBJECTIVE_KEY = "goal.objective_key"
 TAG_SETTINGS_KEY = "goal.settings_key"
+TAG_POINT = "goal.point"
+"""For a run of a sweep with axes: its values, such as ``tau * lr 0.0002``; `ANY_VALUE` where it needs none."""
+ANY_VALUE = "*"
 TAG_STATUS = "goal.status"
 TAG_REASON = "goal.reason"
 TAG_GIT_COMMIT = "goal.git_commit"
@@ -67,6 +70,8 @@ TAG_OBJECTIVES = "goal.objectives"
 TAG_STAGES = "goal.stages"
 TAG_OBJECTIVE_KEYS = "goal.objective_keys"
 TAG_SETTINGS_KEYS = "goal.settings_keys"
+TAG_AXES = "goal.axes"
+"""For a sweep with axes: in JSON, these, each with its name, its stage and its values, and the number of trainings."""
 SWEEP_TAGS: tuple[str, ...] = (
     *(TAG_SWEEP, TAG_SEEDS, TAG_OBJECTIVES, TAG_STAGES, TAG_OBJECTIVE_KEYS, TAG_SETTINGS_KEYS),
     TAG_DATA_FINGERPRINT,

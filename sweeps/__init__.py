@@ -3,6 +3,7 @@
 Only `runners` imports this package, which sees `goal_core` alone.
 """
 
+from sweeps.axes import Axis
 from sweeps.cells import Block, Cell, ResolvedSweep, Training, expand
 from sweeps.checks import STAGE_ORDER
 from sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
@@ -22,6 +23,7 @@ from sweeps.units import Unit, pack, pack_chain
 
 __all__ = [
     "STAGE_ORDER",
+    "Axis",
     "Block",
     "Cell",
     "ClusterConfig",

@@ -23,6 +23,8 @@ from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 
 T = TypeVar("T")
+UNLESS_EMPTY = "unless_empty"
+"""A field with this in its metadata is no key of a file."""
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 """The reader of each class read so far: to build one takes longer than to read a hundred mappings with it."""
 
@@ -184,9 +186,13 @@ def _by_value(value: Any) -> Any:
 
 
 def to_mapping(value: object) -> Any:
-    """Convert a dataclass and everything in it to dicts, lists, text, numbers and booleans, in field order."""
+    """Convert a dataclass and everything in it to dicts, lists, text, numbers and booleans, in field order.
+
+    A field marked `UNLESS_EMPTY` is left out where it is empty, so that what has none is written as it always was.
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_mapping(getattr(value, item.name)) for item in fields(value)}
+        found = {item: getattr(value, item.name) for item in fields(value)}
+        return {item.name: to_mapping(one) for item, one in found.items() if one or UNLESS_EMPTY not in item.metadata}
     if isinstance(value, Mapping):
         return {str(key): to_mapping(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):

@@ -25,6 +25,7 @@ from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weig
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
 from goal_core.training.config import AugmentOn, MemoryFormat, Precision, Sharing, StageConfig
+from sweeps.axes import Axis, Point, check_axes, points_of
 from sweeps.checks import (
     check_backbones,
     check_name,
@@ -38,6 +39,7 @@ from sweeps.checks import (
     failures,
     refuse,
 )
+from sweeps.identity import UNLESS_EMPTY
 
 DataSection = Annotated[DataConfig, Field(discriminator="format")]
 """The `data` section: `format` selects the kind of dataset."""
@@ -89,7 +91,7 @@ class SweepObjectives:
     only: Annotated[tuple[str, ...], AfterValidator(check_only)] = ()
     """Keep only these objectives of the grid, such as `sig-ms/cir`; empty keeps the whole grid."""
     variant: Variant = "paper"
-    """As in `ObjectiveConfig`."""
+    """As in `ObjectiveConfig`. In YAML, a list of values here, or of a parameter, makes an axis (`sweeps.axes`)."""
     params: Mapping[str, Value] = field(default_factory=dict)
     """Parameters that override the variant's defaults. Each applies to the objectives that have it."""
 
@@ -259,6 +261,8 @@ class SweepConfig:
     store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
     """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`; `{here}` is replaced by the folder
     of the sweep file."""
+    axes: tuple[Axis, ...] = field(default=(), metadata={UNLESS_EMPTY: True})
+    """The settings with several values. No key of a sweep file, where they stand as lists in their places."""
 
     def __post_init__(self) -> None:
         """Check each setting, and the model against the data."""
@@ -281,6 +285,12 @@ class SweepConfig:
         for index, stage in enumerate(self.stages):
             problems += self._stage_problems(f"stages.{index}", stage)
         refuse(problems)
+        check_axes(self)
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """Every combination of the values of the axes; one without axes."""
+        return points_of(self)
 
     def _stack_problems(self, key: str, stages: Sequence[StageConfig]) -> list[str]:
         """Why the heads of this sweep's cells cannot run as one in any of some stages."""

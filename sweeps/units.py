@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from itertools import pairwise
 
-from goal_core.training.config import StageConfig
+from goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from sweeps.cells import Training
 from sweeps.schema import ExecutionConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """Trainings of one stage that run together on one device. They differ only in their objective."""
+    """Trainings of one stage that run together on one device.
+
+    They differ only in their objective, and in settings of the stage that leave the batches alone (`OF_ONE_TRAINING`).
+    """
 
     trainings: tuple[Training, ...]
     """At least one."""
 
     @property
     def stage(self) -> StageConfig:
-        """The stage's settings, the same for all trainings of the unit."""
+        """The stage's settings, of the first training; the others may differ in `OF_ONE_TRAINING`."""
         return self.trainings[0].stage
 
     @property
     def label(self) -> str:
-        """The training's name; for several trainings, `resnet152 seed 1 (frozen), 8 objectives`."""
+        """The training's name; for several trainings, `resnet152 seed 1 (frozen), 8 objectives`, or `8 cells`."""
         first, count = self.trainings[0], len(self.trainings)
         if count == 1:
             return first.name
-        return f"{first.cell.model.backbone.name} seed {first.cell.seed} ({self.stage.name}), {count} objectives"
+        what = "objectives" if len({one.cell.objective.name for one in self.trainings}) == count else "cells"
+        return f"{first.cell.model.backbone.name} seed {first.cell.seed} ({self.stage.name}), {count} {what}"
 
 
 def pack(
@@ -37,10 +42,10 @@ def pack(
 ) -> list[Unit]:
     """Pack trainings into units.
 
-    Unless `sharing` is `none`, trainings of a stage that differ only in their objective share as few units as
-    `cells_per_unit` allows. Both are settings of the stage, or else of the sweep. The sizes of these units differ by at
-    most one: 15 cells with a limit of 8 give 8 + 7. In a stage that trains the backbone, they share the decoded
-    batches, but each keeps its own backbone in memory.
+    Unless `sharing` is `none`, trainings of a stage that differ only in their objective, or in settings that leave the
+    batches alone, share as few units as `cells_per_unit` allows. Both are settings of the stage, or else of the sweep.
+    The sizes of these units differ by at most one: 15 cells with a limit of 8 give 8 + 7. In a stage that trains the
+    backbone, they share the decoded batches, but each keeps its own backbone in memory.
 
     Args:
         trainings: the trainings still to do, any subset of a sweep's.
@@ -74,11 +79,14 @@ def pack_chain(
         The units, each with the number of the unit that it follows: its place in this list. None can start at once.
     """
     left = dict.fromkeys(trainings)
-    later = {training.before: training for training in left if training.before in left}
+    later: dict[Training, list[Training]] = {}
+    for training in left:
+        if training.before in left:
+            later.setdefault(training.before, []).append(training)
     first = pack([training for training in left if training.before not in left], execution, auto)
     units: list[tuple[Unit, int | None]] = [(unit, None) for unit in first]
     for number, (unit, _) in enumerate(units):  # which grows meanwhile
-        follow = [later[training] for training in unit.trainings if training in later]
+        follow = [one for training in unit.trainings for one in later.get(training, ())]
         units.extend((one, number) for one in pack(follow, execution, auto))
     return units
 
@@ -89,9 +97,14 @@ def _limit(stage: StageConfig, execution: ExecutionConfig, auto: Mapping[str, in
 
 
 def _trunk(training: Training) -> Hashable:
-    """What trainings must have in common to share a trunk."""
+    """What trainings must have in common to share a trunk: all but the objective and what each stage has of its own."""
     cell = training.cell
-    return cell.data, cell.model, cell.seed, training.stages, training.precision
+    return cell.data, cell.model, cell.seed, tuple(map(_shared, training.stages)), training.precision
+
+
+@cache
+def _shared(stage: StageConfig) -> Hashable:
+    return tuple(getattr(stage, item.name) for item in fields(stage) if item.name not in OF_ONE_TRAINING)
 
 
 def _balanced(trainings: Sequence[Training], limit: int) -> list[Sequence[Training]]:

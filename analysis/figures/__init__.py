@@ -6,6 +6,7 @@ command line, to draw objectives.
 
 from __future__ import annotations
 
+from analysis.figures.ablation import draw_ablation
 from analysis.figures.colours import WHITE, ColourScale, Scale, assign_colours, scale_of, text_colour
 from analysis.figures.comparison import draw_rank_diagram, draw_side_by_side
 from analysis.figures.files import FigureWriter, write_figure
@@ -22,6 +23,7 @@ __all__ = [
     "Forest",
     "Scale",
     "assign_colours",
+    "draw_ablation",
     "draw_curves",
     "draw_forest",
     "draw_gradient_fields",

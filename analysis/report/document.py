@@ -51,6 +51,8 @@ class Section:
     paragraphs: tuple[str, ...] = ()
     figures: tuple[FigureLink, ...] = ()
     tables: tuple[GridTable | TextTable, ...] = ()
+    folded: bool = False
+    """Whether a block's tables are collapsed in the page: those of the axes' other points."""
 
 
 class ReportFolder:

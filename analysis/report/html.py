@@ -13,6 +13,7 @@ from analysis.figures import scale_of, text_colour, verdict
 from analysis.report.answer import by_block, lead, missing_text, names, signed, winner_gain
 from analysis.report.captions import own_caption, shared_caption
 from analysis.report.contents import Report
+from analysis.report.document import GridTable
 from analysis.run_schema import (
     BASELINE,
     DIRECTION_TITLES,
@@ -68,7 +69,8 @@ def report_to_html(report: Report, folder: Path) -> str:
 
 def _shown_blocks(report: Report) -> list[Block]:
     """The blocks with a number."""
-    return [answers[0].block for answers in by_block(report.answers)]
+    tables = (section.tables[0] for section in report.blocks if section.tables)
+    return [table.block for table in tables if isinstance(table, GridTable)]
 
 
 def _cell_id(block: Block, key: tuple[str, str]) -> str:

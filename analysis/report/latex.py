@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.blocks import NEAR, Block, BlockKey, Grid, file_stem, name_text, number_text
+from analysis.blocks import NEAR, Block, BlockKey, Grid, file_stem, name_text, number_text, point_values
 from analysis.figures import WHITE, ColourScale, scale_of, text_colour
 from analysis.report.captions import own_caption, shared_caption
 from analysis.report.latex_text import latex_text, requirements
@@ -147,7 +147,9 @@ def model_text(key: BlockKey) -> str:
     The tag of a timm backbone's weights is left out; the comments above the table name it.
     """
     stage = "fine-tuned" if key.stage == "finetune" else key.stage
-    return f"{name_text(key.framework)} ({', '.join((key.backbone.split('.')[0], stage, *_variant(key)))})"
+    point = [key.point] if key.point else []
+    variant = () if "variant" in point_values(key.point) else _variant(key)
+    return f"{name_text(key.framework)} ({', '.join((key.backbone.split('.')[0], stage, *variant, *point))})"
 
 
 def weight_to_latex(letter: str, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -12,6 +12,7 @@ import pandas as pd
 from analysis.blocks import Block, BlockKey, count_text, list_text, seeds_text
 from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, undrawable, write_figure
 from analysis.published import GridComparison, compare_blocks, published_blocks
+from analysis.report.ablation import ablation_section, axes_note
 from analysis.report.answer import answers_of, forest_figures
 from analysis.report.compared import published_section
 from analysis.report.contents import Report, report_to_markdown
@@ -40,10 +41,13 @@ from analysis.run_schema import MEASURES, measure_slug
 from analysis.statistics import (
     TEST_SELECTION_WARNING,
     aggregate,
+    at_first_point,
     cells_frame,
     counted,
     crossed_runs,
+    first_blocks,
     marginals,
+    missing_counts,
     paired_differences,
     runs_frame,
     stages_selected_on_test,
@@ -96,13 +100,13 @@ class _Results:
     @classmethod
     def read(cls, tracking_uri: str, experiment: str, others: Sequence[tuple[str, str]]) -> _Results:
         sweep = fetch_runs(tracking_uri, experiment)
-        blocks, runs = aggregate(sweep), counted(sweep)
-        sweeps: dict[str, Sequence[Block]] = {sweep.experiment: blocks}
+        blocks, runs = aggregate(sweep), at_first_point(sweep, counted(sweep))
+        sweeps: dict[str, Sequence[Block]] = {sweep.experiment: first_blocks(sweep, blocks)}
         elsewhere: list[str] = []
         for uri, name in others:
             label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
             other = fetch_runs(uri, name)
-            sweeps[label] = aggregate(other)
+            sweeps[label] = first_blocks(other, aggregate(other))
             elsewhere += [f"Sweep {label!r}: {note}" for note in _imported_note(other)]
         return cls(
             sweep=sweep,
@@ -112,6 +116,11 @@ class _Results:
             sweeps=sweeps,
             elsewhere=tuple(elsewhere),
         )
+
+    @property
+    def first(self) -> tuple[Block, ...]:
+        """The blocks of the first value of every axis, of which the answer and the statistics speak."""
+        return first_blocks(self.sweep, self.blocks)
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """The frames that are written as CSV and Parquet, by file name."""
@@ -158,15 +167,14 @@ def write_report(
         frame.to_parquet(folder.path(f"{name}.parquet"), index=False)
     folder.write("report.md", report_to_markdown(report))
     folder.write("report.html", report_to_html(report, out_dir))
-    gaps = [gap for block in results.blocks for _, gap in block.gaps]
-    num_counted = len(counted(results.sweep))
+    missing, num_counted = missing_counts(results.sweep, results.blocks), len(counted(results.sweep))
     return ReportResult(
         out_dir=out_dir,
         files=folder.finish(),
         parent_run_id=results.sweep.parent_run_id,
-        num_expected=num_counted + len(gaps),
+        num_expected=num_counted + missing.total(),
         num_counted=num_counted,
-        num_failed=sum(gap.status == "failed" for gap in gaps),
+        num_failed=missing["failed"],
         seeds=tuple(results.sweep.seeds),
         blocks=results.blocks,
         best_runs=best_runs(results.sweep, results.blocks),
@@ -213,16 +221,16 @@ def _report(
     results: _Results, folder: ReportFolder, *, compare_with_paper: bool, scale: Scale, locate: Locate | None
 ) -> Report:
     """The report; its figures and tables are in the folder when this returns."""
-    sweep, blocks = results.sweep, results.blocks
+    sweep, blocks, first = results.sweep, results.blocks, results.first
     groups = columns_of(results.sweeps)
-    comparisons = compare_blocks(blocks, published_blocks()) if compare_with_paper else None
+    comparisons = compare_blocks(first, published_blocks()) if compare_with_paper else None
     colours = assign_colours((block.key for block in blocks), scale)
-    block_sections = [block_section(block, colours[block.key]) for block in blocks]
-    answers = answers_of(blocks)
+    block_sections = [replace(block_section(block, colours[block.key]), folded=block not in first) for block in blocks]
+    answers = answers_of(first)
     with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
         for section in block_sections:
             _write_tables(section, folder, figures)
-        _write_paper_tables(blocks, colours, folder)
+        _write_paper_tables(first, colours, folder)
         forests = forest_figures(answers, folder, figures)
         details = _details(results, groups, comparisons, folder, figures)
     return Report(
@@ -245,15 +253,16 @@ def _details(
     figures: FigureWriter,
 ) -> list[Section | None]:
     """The sections after the tables, in order. ``comparisons`` are None when not compared with the paper."""
-    sweep, blocks, differences = results.sweep, results.blocks, results.differences
+    sweep, blocks, first, differences = results.sweep, results.blocks, results.first, results.differences
     return [
         missing_section(sweep, blocks),
-        None if comparisons is None else published_section(blocks, comparisons),
+        ablation_section(sweep, blocks, folder, figures),
+        None if comparisons is None else published_section(first, comparisons),
         side_by_side_section(groups, folder),
-        *learning_sections(sweep, blocks, folder, figures),
-        significance_section(blocks, counted(sweep), differences, folder),
+        *learning_sections(sweep, first, folder, figures),
+        significance_section(first, at_first_point(sweep, counted(sweep)), differences, folder),
         weights_section(results.marginals),
-        differences_section(differences, blocks),
+        differences_section(differences, first),
         recalls_section(blocks),
         settings_section(sweep, blocks),
     ]
@@ -261,7 +270,8 @@ def _details(
 
 def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparison] | None) -> list[str]:
     sweep, blocks = results.sweep, results.blocks
-    notes = [*sweep.notes, *_selection_note(sweep, blocks), *_source_note(sweep), *_imported_note(sweep)]
+    notes = [*sweep.notes, *axes_note(sweep), *_selection_note(sweep, blocks), *_source_note(sweep)]
+    notes += _imported_note(sweep)
     notes += [*results.elsewhere, *_font_note(results)]
     if comparisons is not None and not comparisons:
         notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
@@ -323,12 +333,12 @@ def _imported_note(sweep: SweepRuns) -> list[str]:
 
 def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
     """For example "132 of 135 trainings (cell and stage) are finished; missing: 2 failed, 1 waiting."."""
-    gaps = [gap.status for block in blocks for _, gap in block.gaps]
-    counts = ", ".join(f"{gaps.count(status)} {status}" for status in dict.fromkeys(gaps))
+    gaps = missing_counts(sweep, blocks)
+    counts = ", ".join(f"{count} {status}" for status, count in gaps.items())
     done = len(counted(sweep))
     missing = f"; missing: {counts}" if gaps else ""
     scope = f"{count_text(len(sweep.objectives), 'objective')}, {seeds_text(sweep.seeds)}"
-    return f"{done} of {done + len(gaps)} trainings (cell and stage) are finished{missing}. {scope}."
+    return f"{done} of {done + gaps.total()} trainings (cell and stage) are finished{missing}. {scope}."
 
 
 def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter) -> None:

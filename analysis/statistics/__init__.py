@@ -6,11 +6,15 @@ Does not read files or draw. Imports `analysis.tracking` for the runs; every roo
 from __future__ import annotations
 
 from analysis.blocks import Difference
+from analysis.statistics.ablation import Ablation, ablation_frame, ablations
 from analysis.statistics.aggregation import (
     TEST_SELECTION_WARNING,
     aggregate,
+    at_first_point,
     cells_frame,
     counted,
+    first_blocks,
+    missing_counts,
     of_block,
     runs_frame,
     stages_selected_on_test,
@@ -42,12 +46,16 @@ __all__ = [
     "MAX_EXACT",
     "MIN_BLOCKS",
     "TEST_SELECTION_WARNING",
+    "Ablation",
     "Comparison",
     "Curve",
     "Difference",
     "Effect",
     "RankComparison",
+    "ablation_frame",
+    "ablations",
     "aggregate",
+    "at_first_point",
     "can_be_significant",
     "cells_frame",
     "compare",
@@ -58,7 +66,9 @@ __all__ = [
     "curves",
     "drawn_runs",
     "factor_effects",
+    "first_blocks",
     "marginals",
+    "missing_counts",
     "of_block",
     "paired_differences",
     "rank_blocks",

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, Block, BlockKey, CellSummary, Gap, Grid, count_text
+from analysis.axes import VARIANT, axes_of, first_points, is_at, points_of
+from analysis.blocks import (
+    BLOCK_COLUMNS,
+    MODEL_COLUMNS,
+    Block,
+    BlockKey,
+    CellSummary,
+    Gap,
+    Grid,
+    count_text,
+    point_values,
+)
 from analysis.statistics.comparison import compare
 
 if TYPE_CHECKING:
@@ -28,22 +40,64 @@ def aggregate(sweep: SweepRuns) -> tuple[Block, ...]:
     """
     requested = sweep.runs[sweep.runs["requested"]]
     known = sweep.runs[sweep.runs["has_all_tags"]] if requested.empty else requested
-    seen = known[list(MODEL_COLUMNS)].drop_duplicates().astype(str).sort_values(list(MODEL_COLUMNS)).to_dict("records")
+    columns = [name for name in MODEL_COLUMNS if name not in {axis.name for axis in sweep.axes}]
+    seen = known[columns].drop_duplicates().astype(str).sort_values(columns).to_dict("records")
     models = [{str(name): str(value) for name, value in row.items()} for row in seen]
-    keys = [BlockKey(**model, stage=stage) for model in models for stage in sweep.stages]
+    keys = [key for model in models for key in _keys_of(sweep, model)]
     slugs = _unique_slugs(keys)
     return tuple(_block(sweep, key, slugs[key], of_block(requested, key)) for key in keys)
+
+
+def _keys_of(sweep: SweepRuns, model: Mapping[str, str]) -> Iterator[BlockKey]:
+    """The blocks of a model: one for each stage and each point of the axes that touch it."""
+    for number, stage in enumerate(sweep.stages):
+        for point in points_of(axes_of(sweep.axes, sweep.stages[: number + 1])):
+            values = point_values(point)
+            variant = {VARIANT: values[VARIANT]} if VARIANT in values else {}
+            yield BlockKey(**{**model, **variant}, stage=stage, point=point)
+
+
+def at_first_point(sweep: SweepRuns, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of ``runs`` at the first value of every axis; all of them without axes.
+
+    Statistics over several blocks use them alone, because blocks of other points share trainings with these.
+    """
+    if not sweep.axes:
+        return runs
+    parts = [
+        here[is_at(here, point)]
+        for stage, point in first_points(sweep.axes, sweep.stages).items()
+        for here in [runs[runs["stage"] == stage]]
+    ]
+    return pd.concat(parts).sort_index()
+
+
+def first_blocks(sweep: SweepRuns, blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """The blocks at the first value of every axis; all of them without axes."""
+    first = first_points(sweep.axes, sweep.stages)
+    return tuple(block for block in blocks if block.key.point == first[block.key.stage])
+
+
+def missing_counts(sweep: SweepRuns, blocks: Iterable[Block]) -> Counter[str]:
+    """How many requested trainings have no result, by status. One that is in the blocks of several points is one."""
+    if sweep.num_trainings is None:
+        return Counter(gap.status for block in blocks for _, gap in block.gaps)
+    rest = sweep.runs[sweep.runs["requested"] & sweep.runs["excluded"].isin(_STATUS_PRIORITY)]
+    found = Counter(map(str, rest["status"]))
+    absent = sweep.num_trainings - len(counted(sweep)) - found.total()
+    return found + Counter(absent=absent)
 
 
 def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
     """The blocks as a tidy frame: a row for each block, metric, pair and triplet weight.
 
-    Columns: the block's key, ``direction``, ``metric``, ``pair``, ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and
-    ``missing`` (seeds by status). Objectives that are not in the sweep have no row.
+    Columns: the block's key, with axes also ``point``, ``direction``, ``metric``, ``pair``, ``triplet``, ``mean``,
+    ``std`` (ddof=1), ``n`` and ``missing`` (seeds by status). Objectives that are not in the sweep have no row.
     """
     rows: list[dict[str, Any]] = []
+    blocks = tuple(blocks)
     for block in blocks:
-        key = {name: getattr(block.key, name) for name in BLOCK_COLUMNS}
+        key = {name: getattr(block.key, name) for name in columns_of(blocks)}
         for grid in block.grids.values():
             metric = {"direction": grid.metric.direction, "metric": grid.metric.name}
             for (pair, triplet), cell in grid.cells.items():
@@ -53,8 +107,13 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
                     )
                     numbers = {"mean": cell.mean, "std": cell.std, "n": cell.n, "missing": missing}
                     rows.append(key | metric | {"pair": pair, "triplet": triplet} | numbers)
-    columns = [*BLOCK_COLUMNS, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
+    columns = [*columns_of(blocks), "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def columns_of(blocks: Iterable[Block]) -> tuple[str, ...]:
+    """The columns that identify blocks: ``point`` is one only if there are axes."""
+    return (*BLOCK_COLUMNS, *(("point",) if any(block.key.point for block in blocks) else ()))
 
 
 def runs_frame(sweep: SweepRuns) -> pd.DataFrame:
@@ -64,7 +123,14 @@ def runs_frame(sweep: SweepRuns) -> pd.DataFrame:
     stage, the parameters ``objective.*`` of its objective, ``selected/val_*`` (the validation metrics of the selected
     epoch) and ``test/*`` (its test metrics). Values that a run does not record are empty.
     """
-    hidden = ("has_all_tags", "requested", "start_ms", "artifact_uri", "experiment_id")
+    hidden = (
+        "has_all_tags",
+        "requested",
+        "start_ms",
+        "artifact_uri",
+        "experiment_id",
+        *(() if sweep.axes else ("point",)),
+    )
     runs = sweep.runs[[name for name in sweep.runs.columns if "/" not in name and name not in hidden]].copy()
     settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
     lr = pd.Series("", index=runs.index)
@@ -96,8 +162,9 @@ def of_block(runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
     """The rows of ``runs`` that belong to a block."""
     is_here = pd.Series(True, index=runs.index)
     for name in BLOCK_COLUMNS:
-        is_here &= runs[name] == getattr(key, name)
-    return runs[is_here]
+        if name != VARIANT or VARIANT not in point_values(key.point):
+            is_here &= runs[name] == getattr(key, name)
+    return runs[is_here & is_at(runs, key.point)] if key.point else runs[is_here]
 
 
 def _unique_slugs(keys: list[BlockKey]) -> dict[BlockKey, str]:

@@ -44,7 +44,8 @@ class Curve:
 def drawn_runs(sweep: SweepRuns, max_seeds: int = MAX_SEEDS) -> pd.DataFrame:
     """The runs whose epochs are shown: those of the ``max_seeds`` lowest seeds of each cell that count."""
     runs = counted(sweep).sort_values("seed", kind="stable")
-    return runs[runs.groupby([*BLOCK_COLUMNS, "pair", "triplet"]).cumcount() < max_seeds]
+    columns = [*BLOCK_COLUMNS, *(["point"] if sweep.axes else []), "pair", "triplet"]
+    return runs[runs.groupby(columns).cumcount() < max_seeds]
 
 
 def seeds_note(sweep: SweepRuns, max_seeds: int = MAX_SEEDS) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import run_schema as schema
+from analysis.axes import Axis, axes_of, misplaced
 from analysis.blocks import BLOCK_COLUMNS
 
 _Row = Mapping[str, Any]
@@ -32,6 +33,14 @@ class Requested:
     """Settings keys; none when the parent run does not state them."""
     data_fingerprint: str
     """Of the sweep's data; empty when the parent run does not state it."""
+    axes: tuple[Axis, ...] = ()
+    """The settings with several values."""
+    objective_keys: frozenset[str] = frozenset()
+    """The keys of all objectives, where axes give an objective several; otherwise empty."""
+
+    def axes_of(self, stage: str) -> list[Axis]:
+        """The axes that touch the trainings of a stage."""
+        return axes_of(self.axes, self.stages[: self.stages.index(stage) + 1])
 
 
 def mark_counted(runs: pd.DataFrame, requested: Requested) -> pd.DataFrame:
@@ -55,7 +64,7 @@ def mark_counted(runs: pd.DataFrame, requested: Requested) -> pd.DataFrame:
     return runs.drop(columns="missing_tags").assign(
         has_all_tags=runs["missing_tags"] == "",
         requested=[not reason for reason in reasons],
-        excluded=_mark_duplicates(rows, reasons, excluded),
+        excluded=_mark_duplicates(rows, reasons, excluded, by_point=bool(requested.axes)),
     )
 
 
@@ -76,6 +85,12 @@ def _unrequested_reason(row: _Row, requested: Requested) -> str:
     if requested.objectives[objective] and row["objective_key"] not in ("", requested.objectives[objective]):
         key = f"{schema.TAG_OBJECTIVE_KEY} {row['objective_key']}"
         return f"trained with other objective parameters than the sweep's ({key})"
+    if requested.objective_keys and row["objective_key"] not in ("", *requested.objective_keys):
+        key = f"{schema.TAG_OBJECTIVE_KEY} {row['objective_key']}"
+        return f"trained with other objective parameters than the sweep's ({key})"
+    if requested.axes and misplaced(row["point"], requested.axes_of(row["stage"])):
+        place = row["point"] or "none"
+        return f"its place among the sweep's axes is not up to date ({schema.TAG_POINT} {place}); see goal-sweep sync"
     if requested.data_fingerprint not in ("", row["data_fingerprint"]):
         return f"trained on other data than the sweep's ({schema.TAG_DATA_FINGERPRINT} {row['data_fingerprint']})"
     return ""
@@ -109,12 +124,15 @@ def _unusable_reason(row: _Row) -> str:
     return f"done, but out of range: {', '.join(out_of_range)}" if out_of_range else ""
 
 
-def _mark_duplicates(rows: list[dict[str, Any]], reasons: list[str], excluded: list[str]) -> list[str]:
+def _mark_duplicates(
+    rows: list[dict[str, Any]], reasons: list[str], excluded: list[str], *, by_point: bool
+) -> list[str]:
     """Let one run of each training count; the reason of the others names that run."""
     first_by_key: dict[str, _Row] = {}
     first_by_training: dict[tuple[Any, ...], _Row] = {}
     found = []
-    trainings = [tuple(row[column] for column in (*BLOCK_COLUMNS, "pair", "triplet", "seed")) for row in rows]
+    columns = (*BLOCK_COLUMNS, *(("point",) if by_point else ()), "pair", "triplet", "seed")
+    trainings = [tuple(row[column] for column in columns) for row in rows]
     for row, training, verdict in zip(rows, trainings, excluded, strict=True):
         key, other = row["stage_key"], first_by_training.get(training)
         if verdict:

@@ -17,6 +17,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from analysis import run_schema as schema
+from analysis.axes import Axis
 from analysis.errors import AnalysisError, NoRunsError, first_line
 from analysis.tracking.counting import Requested, mark_counted
 from analysis.tracking.places import artifact_place, database_file
@@ -28,7 +29,7 @@ _TAGS = (
     *(schema.TAG_BACKBONE, schema.TAG_FRAMEWORK, schema.TAG_DATASET, schema.TAG_VARIANT),
     *(schema.TAG_STATUS, schema.TAG_REASON, schema.TAG_OBJECTIVE_KEY, schema.TAG_SETTINGS_KEY, schema.TAG_TRIPLETS),
     *(schema.TAG_GIT_COMMIT, schema.TAG_GIT_DIFF, schema.TAG_DATA_FINGERPRINT, schema.TAG_IMPORTED),
-    *(schema.TAG_BELOW_WARMUP, schema.TAG_STACKED),
+    *(schema.TAG_BELOW_WARMUP, schema.TAG_STACKED, schema.TAG_POINT),
 )
 """Tags that become columns, named without the ``goal.`` prefix."""
 
@@ -58,6 +59,10 @@ class SweepRuns:
     """The runs' parameters as text: a row for each run, indexed by ``run_id``; missing ones are empty strings."""
     notes: tuple[str, ...]
     """What a reader must know about the tracking data, one sentence each."""
+    axes: tuple[Axis, ...] = ()
+    """The sweep's settings with several values."""
+    num_trainings: int | None = None
+    """The number of trainings of a sweep with axes. Of others it follows from what is requested."""
 
 
 def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
@@ -193,6 +198,8 @@ def _assemble(
         runs=runs,
         settings=settings,
         notes=tuple(notes),
+        axes=requested.axes,
+        num_trainings=_axes(parents[-1].data.tags)[1] if parents else None,
     )
 
 
@@ -218,18 +225,38 @@ def _requested(tags: dict[str, str], tagged: pd.DataFrame) -> tuple[Requested, l
         stages=tuple(str(stage) for stage in stages),
         settings=frozenset(_listed(tags, schema.TAG_SETTINGS_KEYS) or ()),
         data_fingerprint=tags.get(schema.TAG_DATA_FINGERPRINT, ""),
+        axes=_axes(tags)[0],
+        objective_keys=frozenset(keys if len(keys) > len(objectives) else ()),
     )
     return requested, notes
 
 
+def _axes(tags: dict[str, str]) -> tuple[tuple[Axis, ...], int | None]:
+    """The axes in the parent run's tag, and the number of trainings; None where it has no such tag."""
+    text = tags.get(schema.TAG_AXES)
+    if text is None:
+        return (), None
+    try:
+        stated = json.loads(text)
+        return tuple(map(Axis.read, stated["axes"])), int(stated["trainings"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise AnalysisError(f"tag {schema.TAG_AXES} of the parent run states no axes: {text!r}") from error
+
+
 def _listed(tags: dict[str, str], tag: str) -> list[Any] | None:
-    """The list in a tag of the parent run; None when it lacks the tag."""
+    """The list in a tag of the parent run, with the tags that continue it; None when it lacks the tag."""
     if tag not in tags:
         return None
-    try:
-        value = json.loads(tags[tag])
-    except json.JSONDecodeError as error:
-        raise AnalysisError(f"tag {tag} of the parent run is not JSON: {tags[tag]!r}") from error
-    if not isinstance(value, list):
-        raise AnalysisError(f"tag {tag} of the parent run is not a JSON list: {tags[tag]!r}")
-    return value
+    found: list[Any] = []
+    number, name = 1, tag
+    while name in tags:
+        try:
+            value = json.loads(tags[name])
+        except json.JSONDecodeError as error:
+            raise AnalysisError(f"tag {name} of the parent run is not JSON: {tags[name]!r}") from error
+        if not isinstance(value, list):
+            raise AnalysisError(f"tag {name} of the parent run is not a JSON list: {tags[name]!r}")
+        found += value
+        number += 1
+        name = f"{tag}.{number}"
+    return found

@@ -220,6 +220,7 @@ def _view(block: Block) -> str:
     columns = [f"metrics.`{metric.test}`" for metric in _SHOWN]
     columns += [f"tags.`{tag}`" for tag in (schema.TAG_STATUS, schema.TAG_SETTINGS_KEY)]
     columns += ["params.`seed`", *(f"params.`stages.{key.stage}.{name}`" for name in _SETTINGS)]
+    groups = [schema.TAG_OBJECTIVE, *([schema.TAG_POINT] if key.point else [])]  # points are never averaged
     best = max(cells, key=lambda objective: cells[objective].mean or -1.0, default=None)
     state = {
         "searchFilter": " AND ".join(f"tags.`{tag}` = '{value}'" for tag, value in wanted.items()),
@@ -233,7 +234,7 @@ def _view(block: Block) -> str:
         "viewMaximized": True,
         "groupBy": {
             "aggregateFunction": "average",
-            "groupByKeys": [{"mode": "tag", "groupByData": schema.TAG_OBJECTIVE}],
+            "groupByKeys": [{"mode": "tag", "groupByData": tag} for tag in groups],
         },
         # Only the best group shows its runs, so that the ranking fits a screen.
         "groupsExpanded": {f"tag.{schema.TAG_OBJECTIVE}.{'/'.join(name)}": name == best for name in cells},

@@ -31,7 +31,7 @@ class CellStack:
 
     def __init__(self, cells: Sequence[CellTrainer]) -> None:
         self.cells, first = tuple(cells), cells[0]
-        self._stage = first.unit.stage
+        self._stage = first.stage
         named = [dict(cell.heads.named_parameters()) for cell in cells]
         self._parameters = {name: _stacked([own[name] for own in named]) for name in named[0]}
         names = {id(parameter): name for name, parameter in named[0].items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,18 +70,20 @@ class CellState:
         ranks: Ranks = ALONE,
     ) -> None:
         self.key, self.cell_id, self.unit, self.files = plan.key, plan.cell_id, unit, files
+        self.stage = replace(unit.stage, **plan.own)
+        """The stage's settings, with this cell's own."""
         self.heads, self.backbone, self._kept_backbone = heads, backbone, keep_backbone
         self._description, self._steps_per_epoch = description, steps_per_epoch
         device = torch.device(unit.device)
         self.encoder = Encoder(heads=heads, backbone=backbone, precision=unit.precision, device=device)
         self.objective, self._objective_config = plan.objective.build(), plan.objective
-        groups = parameter_groups(heads, backbone, unit.stage)
+        groups = parameter_groups(heads, backbone, self.stage)
         self.parameters = [parameter for group in groups for parameter in group.parameters]
-        self.optimizer = build_optimizer(groups, unit.stage)
+        self.optimizer = build_optimizer(groups, self.stage)
         self.scaler = torch.amp.GradScaler(device.type, enabled=unit.precision == "fp16")
         self.stream = RandomStream(derive_seed(unit.seed, "train", unit.stage.name), device)
         self.triplets = TripletHistogram(device)
-        self.collapse = CollapseDetector(margin=self.objective.margin, patience=unit.stage.collapse_patience)
+        self.collapse = CollapseDetector(margin=self.objective.margin, patience=self.stage.collapse_patience)
         self.epoch, self.next_step = 0, 0
         """The position, both counted from 0: ``epoch`` epochs and ``next_step`` steps of the next are done."""
         self._saved = (0, 0)

@@ -51,7 +51,7 @@ class CellTrainer(CellState):
             NonFiniteError: the embeddings are not finite.
             CollapsedError: the hinge has stayed at its collapsed value for too long.
         """
-        began, stage = time.perf_counter(), self.unit.stage
+        began, stage = time.perf_counter(), self.stage
         set_lr(self.optimizer, lr_at(stage, self.epoch, self.next_step, self._steps_per_epoch))
         self.optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
@@ -102,14 +102,14 @@ class CellTrainer(CellState):
         self.seconds += seconds
 
     def _encode(self, inputs: Tensor, region_lengths: Tensor | None, tokens: Tensor, lengths: Tensor) -> Pairs:
-        stage = self.unit.stage
+        stage = self.stage
         trains = stage.trains_backbone and self.epoch >= stage.frozen_epochs
         with torch.set_grad_enabled(trains and torch.is_grad_enabled()):  # the first of two passes keeps nothing
             features = self._features(inputs)
         return self.heads.forward_pairs(features, region_lengths, tokens, lengths)
 
     def _features(self, inputs: Tensor) -> Tensor:
-        if self.backbone is None or self.unit.stage.bn_mode == "frozen_eval":
+        if self.backbone is None or self.stage.bn_mode == "frozen_eval":
             return self.encoder.features(inputs)
         done = self.steps_before + self.epoch * self._steps_per_epoch
         self.backbone.use_batch_statistics(not validated_since(done, self.next_step))
@@ -125,9 +125,9 @@ class CellTrainer(CellState):
         for key, value in values.items():
             total, count = self.sums.get(key, (0.0, 0))
             self.sums[key] = (total + value, count + 1)
-        if self.epoch >= self.unit.stage.warmup_epochs and self.collapse.update(values["hinge"], values["triplets"]):
+        if self.epoch >= self.stage.warmup_epochs and self.collapse.update(values["hinge"], values["triplets"]):
             raise CollapsedError(
-                f"the hinge has stayed within 1 % of 2 x batch x margin for {self.unit.stage.collapse_patience} steps "
+                f"the hinge has stayed within 1 % of 2 x batch x margin for {self.stage.collapse_patience} steps "
                 f"(epoch {self.epoch + 1}): every negative is as near as its positive"
             )
 
@@ -145,7 +145,7 @@ class CellTrainer(CellState):
         train_s = self.seconds - sum(record["metrics"]["time/train_s"] for record in self.history)
         metrics = {
             **{f"train/{key}": total / count for key, (total, count) in self.sums.items()},
-            "train/lr": lr_at(self.unit.stage, self.epoch - 1, self._steps_per_epoch - 1, self._steps_per_epoch),
+            "train/lr": lr_at(self.stage, self.epoch - 1, self._steps_per_epoch - 1, self._steps_per_epoch),
             **val_recalls,
             "time/train_s": train_s,
             "time/step_ms": 1000 * train_s / self._steps_per_epoch,
@@ -160,7 +160,7 @@ class CellTrainer(CellState):
         # The weights of a warm-up epoch do not represent the objective, however good their recall.
         rsum = val_recalls["val/rsum"] if test_rsum is None else test_rsum
         better = self.best_rsum is None or rsum > self.best_rsum
-        if self.epoch > self.unit.stage.warmup_epochs and better:
+        if self.epoch > self.stage.warmup_epochs and better:
             before, self.best_rsum, self.best_epoch = self.best_epoch, rsum, self.epoch
             self.save_best()
         else:
@@ -179,7 +179,5 @@ class CellTrainer(CellState):
         Raises:
             CollapsedError: no query of the split it selects on ever had its match among the first ten.
         """
-        if self.unit.stage.collapse_patience and self.best_rsum == 0:
-            raise CollapsedError(
-                f"no {self.unit.stage.select_on} query has its match among the first ten after any epoch"
-            )
+        if self.stage.collapse_patience and self.best_rsum == 0:
+            raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")

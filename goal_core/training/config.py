@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Final, Literal
 
 from goal_core.errors import ConfigError
 
@@ -14,6 +14,13 @@ Sharing = Literal["none", "trunk", "heads", "auto"]
 
 AugmentOn = Literal["auto", "cpu", "device"]
 """Where training images are cropped, resized and flipped; see `goal_core.training.sharing.augments_on_device`."""
+
+OF_ONE_TRAINING: Final = (
+    *("lr", "lr_drops", "lr_drop_factor", "schedule", "lr_warmup", "bert_lr_scale", "backbone_lr_scale"),
+    *("optimizer", "weight_decay", "beta2", "grad_clip", "warmup_epochs", "frozen_epochs", "ramp_epochs"),
+)
+"""Settings of a stage in which trainings that share a unit may differ: they touch neither the batches, nor the frozen
+backbone's features, nor when cells are evaluated, on what, and saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,3 +155,8 @@ class StageConfig:
             )
         if problems:
             raise ConfigError("; ".join(problems))
+
+
+def own_settings(stage: StageConfig, of_unit: StageConfig) -> dict[str, Any]:
+    """What a training's stage has otherwise than the stage of its unit, among `OF_ONE_TRAINING`."""
+    return {name: getattr(stage, name) for name in OF_ONE_TRAINING if getattr(stage, name) != getattr(of_unit, name)}

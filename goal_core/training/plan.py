@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -34,6 +34,9 @@ class TrainingPlan:
     """Best weights of the previous stage, from which this stage starts; None in the first stage."""
     init_key: str = ""
     """The key of the training that these weights belong to."""
+    own: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Settings of the stage that this training has otherwise than its unit, only of
+    `goal_core.training.config.OF_ONE_TRAINING`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The cells of a unit that train as one stack at the moment, where the unit takes that path."""
+"""The cells of a unit that train as stacks at the moment, where the unit takes that path."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from goal_core.evaluation import Embedded, EvalSplit
 from goal_core.training.cell_stack import CellStack, dissolve
 from goal_core.training.cell_trainer import CellTrainer, StepOutcome
+from goal_core.training.config import StageConfig
 from goal_core.training.plan import failure_kind
 from goal_core.training.trunk import SharedBatch
 
@@ -25,10 +26,11 @@ class SplitShare(NamedTuple):
 
 
 class Stacks:
-    """Forms the stack anew whenever other cells are at a step: one has failed, or one that resumed later has caught up.
+    """Forms stacks anew whenever other cells are at a step: one has failed, or one that resumed later has caught up.
 
-    A single cell trains by itself. So do all when their stack fails before it has changed a weight, such as for lack of
-    memory.
+    Cells with settings of their own (`TrainingPlan.own`), such as another learning rate, form a stack with those that
+    have the same. A cell that has none beside it trains by itself. So do all when a stack fails before it has changed a
+    weight, such as for lack of memory.
 
     Args:
         wanted: whether the unit's path is `heads`.
@@ -36,69 +38,92 @@ class Stacks:
 
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = self._embeds = wanted
-        self._stack: CellStack | None = None
+        self._stacks: dict[StageConfig, CellStack] = {}
+        """By the settings that the cells of a stack have in common."""
 
     def step(self, cells: Sequence[CellTrainer], shared: SharedBatch) -> Mapping[str, tuple[StepOutcome, float]]:
         """Take a step of cells that are at the same one.
 
         Returns:
-            By key the outcome and the cell's share of the seconds; empty where each cell is to take the step itself.
+            By key the outcome and the cell's share of the seconds, without the cells that are to take the step
+            themselves.
         """
-        began = time.perf_counter()
-        try:
-            stack = self._formed(cells)
-            if stack is None:
-                return {}
-            outcomes: Sequence[StepOutcome] = stack.step(shared.inputs, shared.captions)
-        except Exception as error:
-            if self._stack is None or not self._stack.has_stepped:
-                self._give_up(cells, error)
-                return {}
-            outcomes = [error] * len(cells)  # a step that has changed some weights cannot be taken again
-        seconds = (time.perf_counter() - began + shared.seconds) / len(cells)
-        return {cell.key: (outcome, seconds) for cell, outcome in zip(cells, outcomes, strict=True)}
+        found: dict[str, tuple[StepOutcome, float]] = {}
+        groups = _alike(cells)
+        for settings in self._stacks.keys() - {alike[0].stage for alike in groups}:
+            dissolve(self._stacks.pop(settings).cells)  # all its cells have failed, or are at another step
+        for alike in groups:
+            began, stack = time.perf_counter(), None
+            try:
+                stack = self._formed(alike)
+                if stack is None:
+                    continue
+                outcomes: Sequence[StepOutcome] = stack.step(shared.inputs, shared.captions)
+            except Exception as error:
+                if stack is None or not stack.has_stepped:
+                    self._give_up(cells, error)
+                    return found
+                outcomes = [error] * len(alike)  # a step that has changed some weights cannot be taken again
+            seconds = (time.perf_counter() - began) / len(alike) + shared.seconds / len(cells)
+            found |= {cell.key: (outcome, seconds) for cell, outcome in zip(alike, outcomes, strict=True)}
+        return found
 
     def embed(self, cells: Sequence[CellTrainer], split: EvalSplit) -> Mapping[str, SplitShare]:
-        """Embed a split by cells that are at the same step; by key, empty where each cell is to do it itself."""
-        began = time.perf_counter()
-        try:
-            stack = self._formed(cells) if self._embeds else None
-            if stack is None:
-                return {}
-            embedded = stack.embed(split)
-        except Exception as error:
-            self._embeds = False
-            _log(cells, f"the embeddings of {len(cells)} cells {_what(error)}; each is evaluated by itself")
-            return {}
-        seconds = (time.perf_counter() - began) / len(cells)
-        return {key: SplitShare(one, seconds) for key, one in embedded.items()}
+        """Embed a split by cells that are at the same step; by key, without those that are to do it themselves."""
+        found: dict[str, SplitShare] = {}
+        for alike in _alike(cells):
+            began = time.perf_counter()
+            try:
+                stack = self._formed(alike) if self._embeds else None
+                if stack is None:
+                    continue
+                embedded = stack.embed(split)
+            except Exception as error:
+                self._embeds = False
+                _log(cells, f"the embeddings of {len(alike)} cells {_what(error)}; each is evaluated by itself")
+                return found
+            seconds = (time.perf_counter() - began) / len(alike)
+            found |= {key: SplitShare(one, seconds) for key, one in embedded.items()}
+        return found
 
     def _formed(self, cells: Sequence[CellTrainer]) -> CellStack | None:
+        """The stack of cells that are alike; None where each is to go by itself."""
         if not self._wanted:
             return None
-        if self._stack is not None and self._stack.cells != tuple(cells):
-            dissolve(self._stack.cells)
-            self._stack = None
-        if self._stack is None and len(cells) > 1:
+        settings = cells[0].stage
+        stack = self._stacks.get(settings)
+        if stack is not None and stack.cells != tuple(cells):
+            dissolve(stack.cells)
+            del self._stacks[settings]
+            stack = None
+        if stack is None and len(cells) > 1:
             try:
-                self._stack = CellStack(cells)
+                stack = self._stacks[settings] = CellStack(cells)
             except Exception:
                 dissolve(cells)  # some may be in the stack already
                 raise
-        return self._stack
+        return stack
 
     def _give_up(self, cells: Sequence[CellTrainer], error: Exception) -> None:
         _log(cells, f"the stacked heads of {len(cells)} cells {_what(error)}; each cell goes on by itself")
         self._wanted = False
-        if self._stack is not None:
-            dissolve(self._stack.cells)
-        self._stack = None
+        for stack in self._stacks.values():
+            dissolve(stack.cells)
+        self._stacks = {}
         if cells[0].encoder.device.type == "cuda":
             torch.cuda.empty_cache()
 
 
 def _what(error: Exception) -> str:
     return "do not fit into memory" if failure_kind(error) == "memory" else f"failed ({type(error).__name__}: {error})"
+
+
+def _alike(cells: Sequence[CellTrainer]) -> list[list[CellTrainer]]:
+    """The cells by their settings of the stage, each group in the order of the cells."""
+    groups: dict[StageConfig, list[CellTrainer]] = {}
+    for cell in cells:
+        groups.setdefault(cell.stage, []).append(cell)
+    return list(groups.values())
 
 
 def _log(cells: Sequence[CellTrainer], line: str) -> None:

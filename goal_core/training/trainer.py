@@ -308,7 +308,7 @@ class UnitTrainer:
         cell.files.log(
             f"done: test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f} (best epoch {cell.best_epoch})"
         )
-        if below := below_warmup(cell.history, self._unit.stage.warmup_epochs, cell.best_epoch):
+        if below := below_warmup(cell.history, cell.stage.warmup_epochs, cell.best_epoch):
             cell.files.log(f"BELOW ITS WARM-UP: {below}; this result shows damage, not what the objective can do")
         cell.files.finish(result)
         cell.files.discard(LAST)

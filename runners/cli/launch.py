@@ -15,7 +15,7 @@ import typer
 from goal_core.errors import ConfigError, GoalError
 from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
-from runners.cli.plan import show_plan
+from runners.cli.plan import axes_lines, show_plan
 
 if TYPE_CHECKING:
     from runners.launch.launch import LaunchOutcome
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from runners.launch.plan import LaunchOptions
     from runners.launch.stopping import StopSignals
     from runners.store import TrainingFolder
-    from sweeps import Cell
+    from sweeps import Training
 
 launching = typer.Typer()
 _POLL_SECONDS = 0.5
@@ -177,6 +177,8 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
     console.print(
         f"{opened.config.name}: valid. {len(opened.cells)} cells. {opened.dataset.name}: {splits}", soft_wrap=True
     )
+    for line in axes_lines(opened.config):
+        console.print(line, soft_wrap=True)
 
 
 @launching.command()
@@ -259,7 +261,7 @@ def show_logs(
 
     Args:
         sweep: the sweep.
-        pattern: beginning of a cell id, or part of a cell's name; None for all cells.
+        pattern: beginning of a cell id or of a stage key, or part of a cell's name; None for all cells.
         failed: print only trainings whose last attempt failed, each with that attempt's reason and trace.
         follow: keep printing new lines until interrupted.
         write: receives each line.
@@ -267,7 +269,7 @@ def show_logs(
     Raises:
         GoalError: no cell matches the pattern.
     """
-    chosen = [one for one in sweep.trainings if pattern is None or _matches(one.cell, pattern)]
+    chosen = [one for one in sweep.trainings if pattern is None or _matches(one, pattern)]
     if not chosen:
         raise GoalError(f"no cell of {sweep.config.name} has {pattern!r} in its id or name")
     logged = False
@@ -298,8 +300,9 @@ def _log_of(folder: TrainingFolder, *, failed: bool) -> Iterator[str]:
         yield from filter(None, [newest.trace.rstrip()])
 
 
-def _matches(cell: Cell, pattern: str) -> bool:
-    return cell.id.startswith(pattern) or pattern in cell.label
+def _matches(training: Training, pattern: str) -> bool:
+    name = f"{training.cell.label} {training.point}"
+    return training.cell.id.startswith(pattern) or training.key.startswith(pattern) or pattern in name
 
 
 def _follow(names: dict[TrainingFolder, str], write: Callable[[str], None]) -> None:

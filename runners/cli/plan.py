@@ -151,9 +151,12 @@ def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> 
         return
     console.print(
         f"{config.name}: {plan.stages[0].cells} cells = {_count(len(config.model.backbones), 'backbone')} x "
-        f"{_count(len(config.seeds), 'seed')} x {_count(len(config.objectives.names), 'objective')}; data {plan.data}",
+        f"{_count(len(config.seeds), 'seed')} x {_count(len(config.objectives.names), 'objective')}"
+        f"{' x points of the axes' * bool(config.axes)}; data {plan.data}",
         soft_wrap=True,
     )
+    for line in axes_lines(config):
+        console.print(line, soft_wrap=True)
     table = Table(box=None)
     time = "GPU hours" if config.resources.gpus else "device hours"
     for column in ("stage", "cells", "done", "units", "steps/epoch", "steps", "disk MB", "memory MB", time):
@@ -181,6 +184,18 @@ def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> 
                 f"end on {plan.choice.devices}; --measure finds real ones",
                 soft_wrap=True,
             )
+
+
+def axes_lines(config: SweepConfig) -> Iterator[str]:
+    """What a sweep's axes are, and why they do not multiply every cell; nothing without axes."""
+    from sweeps.axes import describe
+
+    if config.axes:
+        yield f"axes: {'; '.join(describe(config.axes))}"
+        yield (
+            f"  {len(config.points)} points; what a value does not change is trained once, such as an objective "
+            "without the parameter"
+        )
 
 
 def _schedules(plan: _Plan, choice: Choice, config: SweepConfig) -> Table:

@@ -193,7 +193,8 @@ def _block_json(block: Block) -> dict[str, Any]:
         {"objective": objective, "seed": gap.seed, "status": gap.status, "reason": gap.reason}
         for objective, gap in block.gaps
     ]
-    return {name: getattr(block.key, name) for name in names} | {"best": tables, "missing": missing}
+    point = {"point": block.key.point} if block.key.point else {}
+    return {name: getattr(block.key, name) for name in names} | point | {"best": tables, "missing": missing}
 
 
 def _grid_json(grid: Grid) -> list[dict[str, Any]]:

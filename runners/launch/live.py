@@ -241,7 +241,8 @@ def _by_interest(progress: SweepProgress) -> list[Block]:
     order = {"running": 0, "waiting": 1, "failed": 2, "done": 3}
     first = dict.fromkeys(progress.blocks(), order["done"])
     for one in progress.standings:
-        first[one.training.block] = min(first[one.training.block], order[one.state])
+        for block in one.training.blocks:
+            first[block] = min(first[block], order[one.state])
     return sorted(first, key=lambda block: first[block])
 
 

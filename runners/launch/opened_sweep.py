@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from goal_core import checkpoints
 from goal_core.data import Dataset, SplitCounts, check_origin, open_dataset, published_counts
 from goal_core.errors import ConfigError
+from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software
 from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.progress import SweepProgress
@@ -52,7 +53,8 @@ class OpenedSweep(ResolvedSweep):
 
     def plan_unit(self, unit: Unit) -> UnitPlan:
         """Turn a unit into the plan that the trainer takes."""
-        from goal_core.training import TrainingPlan, UnitPlan  # with torch, which looking at a sweep does without
+        # with torch, which looking at a sweep does without
+        from goal_core.training import TrainingPlan, UnitPlan
 
         first, resources = unit.trainings[0], self.config.resources
         plans = [
@@ -62,6 +64,7 @@ class OpenedSweep(ResolvedSweep):
                 objective=training.cell.objective,
                 init=self.store.folder(training.before).place(BEST) if training.before else None,
                 init_key=training.before.key if training.before else "",
+                own=own_settings(training.stage, unit.stage),
             )
             for training in unit.trainings
         ]

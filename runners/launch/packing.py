@@ -194,7 +194,7 @@ def _best(tried: Sequence[Packing], devices: Devices) -> Packing:
     return min(early, key=lambda one: (one.schedule.work_s, len(one.units)))
 
 
-def remaining_s(unit: Unit, later: Mapping[Training, Training], config: SweepConfig, auto: Mapping[str, int],
+def remaining_s(unit: Unit, later: Mapping[Training, Sequence[Training]], config: SweepConfig, auto: Mapping[str, int],
                 prices: Prices) -> float:  # fmt: skip
     """Device seconds of a unit, its start included, and of the longest chain of units that follows it.
 
@@ -205,7 +205,7 @@ def remaining_s(unit: Unit, later: Mapping[Training, Training], config: SweepCon
         auto: as of `pack`.
         prices: what units cost.
     """
-    follow = pack([later[one] for one in unit.trainings if one in later], config.execution, auto)
+    follow = pack([one for before in unit.trainings for one in later.get(before, ())], config.execution, auto)
     own = prices.start_s(unit) + prices.seconds(unit)
     return own + max((remaining_s(one, later, config, auto, prices) for one in follow), default=0.0)
 

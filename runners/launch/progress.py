@@ -72,7 +72,7 @@ class SweepProgress:
 
     def __init__(self, trainings: Sequence[Training]) -> None:
         self._standings = {training: Standing(training) for training in trainings}
-        self._blocks: dict[Block, list[Standing]] = {}
+        self._blocks: dict[Block, list[Standing]] = {block: [] for block in _in_order(trainings)}
         self._later: dict[Training, list[Training]] = {}
         """The trainings that start from each training's weights."""
         self._counts = Counter[State]({"waiting": len(self._standings)})
@@ -83,7 +83,8 @@ class SweepProgress:
         self._running = Counter[str]()
         """Trainings that run, by stage."""
         for standing in self._standings.values():
-            self._blocks.setdefault(standing.training.block, []).append(standing)
+            for block in standing.training.blocks:
+                self._blocks[block].append(standing)
             if standing.training.before is not None:
                 self._later.setdefault(standing.training.before, []).append(standing.training)
             self._total += standing.epochs
@@ -176,7 +177,7 @@ class SweepProgress:
         return self.pace.left(self._left, +self._running)
 
     def blocks(self) -> list[Block]:
-        """The blocks, ordered by stage, then by cell."""
+        """The blocks, ordered by stage, then by cell. A training at several points of the axes is in several."""
         return list(self._blocks)
 
     def digest(self) -> str:
@@ -208,6 +209,16 @@ class SweepProgress:
             objective = standing.training.cell.objective
             seeds.setdefault((objective.pair, objective.triplet), []).append(standing)
         return seeds
+
+
+def _in_order(trainings: Iterable[Training]) -> list[Block]:
+    """The blocks by stage, then by cell, then in the order of the points, in which trainings of a single one come."""
+    found = [training.blocks for training in trainings]
+    number: dict[tuple[str, ...], int] = {}
+    for of_one in found:
+        number.setdefault(of_one[0][:-1], len(number))
+    blocks = dict.fromkeys(block for of_one in sorted(found, key=lambda one: len(one) > 1) for block in of_one)
+    return sorted(blocks, key=lambda block: number[block[:-1]])
 
 
 def _higher(one: float, other: float) -> float:

@@ -56,8 +56,8 @@ def signs_of(console: Console) -> Signs:
 
 
 def block_title(block: Block) -> str:
-    """Name a block: `coco vsepp resnet152 frozen`."""
-    return " ".join(block)
+    """Name a block: `coco vsepp resnet152 frozen`, with axes `coco vsepp resnet152 frozen, tau 5`."""
+    return ", ".join(words for words in (" ".join(block[:-1]), block.point) if words)
 
 
 def shown_names(objectives: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:

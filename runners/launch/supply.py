@@ -47,11 +47,14 @@ class Supply:
     ) -> None:
         self._sweep, self._plan, self._launch_id = sweep, plan, launch_id
         self._share, self._others, self._note, self._refused = share, others, note, refused
-        self._number = {stage: number for number, stage in enumerate(sweep.config.stages)}
+        self._number = {stage.name: number for number, stage in enumerate(sweep.config.stages)}
         self._of_cell: dict[str, list[Training]] = {}
         for training in sweep.trainings:
             self._of_cell.setdefault(training.cell.id, []).append(training)
-        self._later = {one.before: one for one in sweep.trainings if one.before is not None}
+        self._later: dict[Training, list[Training]] = {}
+        for training in sweep.trainings:
+            if training.before is not None:
+                self._later.setdefault(training.before, []).append(training)
         self._auto: Mapping[str, int] = {}
         """The number of cells in a unit that was chosen for each stage where the user leaves it to us."""
         self._prices: Prices | None = None
@@ -111,7 +114,8 @@ class Supply:
             unit: the unit.
             damaged: trainings of which a worker found a file damaged; the weights that they start from are read.
         """
-        near = [training for one in unit.trainings for training in self._of_cell[one.cell.id]]
+        cells = dict.fromkeys(one.cell.id for one in unit.trainings)
+        near = [training for cell in cells for training in self._of_cell[cell]]
         if self._others is not None:  # what others may hold waits for the next round
             near = [training for training in near if training.before in unit.trainings]
         chosen = self._startable(near)
@@ -136,7 +140,7 @@ class Supply:
         """The trainings of each stage that has any, in the order of the stages."""
         stages: dict[int, list[Training]] = {}
         for training in trainings:
-            stages.setdefault(self._number[training.stage], []).append(training)
+            stages.setdefault(self._number[training.stage.name], []).append(training)
         return [stages[number] for number in sorted(stages)]
 
     def _pack(self, trainings: Sequence[Training]) -> list[Unit]:
@@ -144,7 +148,7 @@ class Supply:
 
     def _jobs(self, units: Sequence[Unit]) -> list[UnitJob]:
         shares, jobs = self._others is not None, []
-        stages = [self._number[unit.stage] for unit in units]
+        stages = [self._number[unit.stage.name] for unit in units]
         remaining = [self._remaining(unit, place) for place, unit in enumerate(units)]
         order = ranks(stages, remaining, [self._features(unit) for unit in units], self._made)
         for unit, rank in zip(units, order, strict=True):
@@ -174,7 +178,7 @@ class Supply:
         follows = [one for one in ahead if one in now or one.before in now]
         units = Counter(unit.stage.name for unit, _ in pack_chain(follows, self._sweep.config.execution, self._auto))
         for stage in self._stages(follows):
-            name, all_of_it = stage[0].stage.name, self._sweep.by_stage[self._number[stage[0].stage]]
+            name, all_of_it = stage[0].stage.name, self._sweep.by_stage[self._number[stage[0].stage.name]]
             counts = self._plan.progress.counts(all_of_it)
             self._note(
                 f"{name}: {len(stage)} of {len(all_of_it)} cells to train in {units[name]} units "

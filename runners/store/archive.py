@@ -46,6 +46,7 @@ from runners.store.store import Store
 from runners.store.training_files import LOG
 from runners.store.training_folder import TrainingFolder
 from sweeps import Cell, ResolvedSweep, SweepConfig, Training, to_mapping
+from sweeps.axes import in_place
 
 __all__ = [
     "Archive",
@@ -299,5 +300,5 @@ def _write_sweep_file(archive: Archive, store: Store, tracking: str) -> Path:
     path = store.root / "imported" / f"{config.name}.yaml"
     with storage_errors(path.parent, "create"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    replace_bytes(path, json_bytes(to_mapping(config), seal=False))  # JSON is YAML
+    replace_bytes(path, json_bytes(in_place(to_mapping(config)), seal=False))  # JSON is YAML
     return path

@@ -11,7 +11,7 @@ from runners.tracking.values import training_params, training_tags
 from sweeps import Training
 from sweeps.identity import UNTRACKED_DEFAULTS
 
-_PLACE = (names.STAGE, names.PAIR, names.TRIPLET, names.SEED, names.BACKBONE, names.FRAMEWORK)
+_PLACE = (names.STAGE, names.PAIR, names.TRIPLET, names.SEED, names.BACKBONE, names.FRAMEWORK, names.POINT)
 """Tags that a training shares with the earlier training that it replaces."""
 _MAX_SHOWN = 5
 
@@ -38,7 +38,7 @@ def describe_edits(
     edits: Counter[str] = Counter()
     for training in todo:
         tags = training_tags(training)
-        replaced = earlier.get(tuple(tags[tag] for tag in _PLACE))
+        replaced = earlier.get(tuple(tags.get(tag, "") for tag in _PLACE))
         if training.key not in runs and replaced is not None:
             edits[_text(_differences(training, tags, replaced))] += 1
     return [

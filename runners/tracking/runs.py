@@ -17,7 +17,7 @@ from mlflow.entities import Metric, Param, RunTag
 from goal_core.checkpoints import TRIPLETS
 from runners.store import State
 from runners.tracking import schema as names
-from runners.tracking.values import sweep_tags, training_dataset, training_params, training_tags
+from runners.tracking.values import stale_tags, sweep_tags, training_dataset, training_params, training_tags
 from sweeps import ResolvedSweep, Training
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
@@ -126,6 +126,8 @@ class RunWriter:
             self._client.delete_run(other.info.run_id)
         self._parent_id, self._parent_status = first.info.run_id, first.info.status
         self._set_tags(first.info.run_id, {key: text for key, text in tags.items() if first.data.tags.get(key) != text})
+        for tag in stale_tags(self._sweep, first.data.tags):
+            self._client.delete_tag(first.info.run_id, tag)
 
     def set_parent_status(self, status: Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]) -> None:
         """Set the status of the parent run, unless it has this status already."""

@@ -35,6 +35,9 @@ OBJECTIVE_KEY = "goal.objective_key"
 SETTINGS_KEY = "goal.settings_key"
 """Hash of every setting except the objective and the seed. Runs of one block that differ in it are not comparable."""
 VARIANT = "goal.variant"
+POINT = "goal.point"
+"""For a training of a sweep with axes: its values, such as ``tau * lr 0.0002``; `ANY_VALUE` where it needs none."""
+ANY_VALUE = "*"
 STATUS = "goal.status"
 REASON = "goal.reason"
 GIT_COMMIT = "goal.git_commit"
@@ -78,12 +81,17 @@ STAGES = "goal.stages"
 """JSON list of the names of the sweep's stages."""
 
 OBJECTIVE_KEYS = "goal.objective_keys"
-"""JSON list of the objectives' keys, in the order of `goal.objectives`."""
+"""JSON list of the objectives' keys, in the order of `goal.objectives`; of all their keys where axes give an objective
+several."""
 SETTINGS_KEYS = "goal.settings_keys"
-"""JSON list of the sweep's settings keys, one for each backbone and stage."""
+"""JSON list of the sweep's settings keys, one for each backbone and stage, with axes also for each of their points."""
+AXES = "goal.axes"
+"""For a sweep with axes: in JSON, ``axes``, each with its ``name``, its ``stage`` (empty for the objectives') and the
+``values`` as `goal.point` writes them, and the number of ``trainings``. The lists of keys above then
+continue in ``TAG.2``, ``TAG.3`` where one tag is too short."""
 
 SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES, OBJECTIVE_KEYS, SETTINGS_KEYS, DATA_FINGERPRINT)
-"""Tags of the parent run that `analysis` reads. It also has `goal.store`."""
+"""Tags of the parent run that `analysis` reads. It also has `goal.store`, and may have `goal.axes`."""
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 STATUSES = (WAITING, RUNNING, DONE, FAILED)

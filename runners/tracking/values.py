@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -12,29 +12,56 @@ from goal_core.frameworks import framework_of
 from runners.store.training_files import LOG
 from runners.tracking import schema as names
 from sweeps import Cell, ResolvedSweep, Training, content_id
+from sweeps.axes import axis_names, value_text
 from sweeps.identity import tracked_settings
 
 _MAX_TEXT = 4000
+_MAX_KEYS = 300
+"""Keys in one tag, of 8,000 characters at most."""
 _SOURCE = {names.SOURCE_NAME: "goal-sweep launch", names.SOURCE_TYPE: "LOCAL"}
 
 
 def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
     """Tags of the parent run: what the sweep asks for."""
     config = sweep.config
-    objectives = [objective.name for objective in config.objectives.configs]
-    keys = {cell.objective.name: objective_key(cell) for cell in sweep.cells}
+    objectives = [f"{pair}/{triplet}" for pair, triplet in config.objectives.names]
+    keys = dict.fromkeys(
+        objective_key(cell) for name in objectives for cell in sweep.cells if cell.objective.name == name
+    )
     return {
         names.ROLE: names.ROLE_SWEEP,
         names.SWEEP: config.name,
         names.SEEDS: json.dumps(list(config.seeds)),
         names.OBJECTIVES: json.dumps(objectives),
         names.STAGES: json.dumps([stage.name for stage in config.stages]),
-        names.OBJECTIVE_KEYS: json.dumps([keys[name] for name in objectives]),
-        names.SETTINGS_KEYS: json.dumps(list(dict.fromkeys(map(settings_key, _by_cell(sweep))))),
+        **_listed(names.OBJECTIVE_KEYS, list(keys)),
+        **_listed(names.SETTINGS_KEYS, list(dict.fromkeys(map(settings_key, _by_cell(sweep))))),
         names.DATA_FINGERPRINT: sweep.data_fingerprint,
         names.STORE: config.store,
+        **({names.AXES: json.dumps({"axes": _axes(sweep), "trainings": len(sweep.trainings)})} if config.axes else {}),
         **_SOURCE,
     }
+
+
+def stale_tags(sweep: ResolvedSweep, tags: Collection[str]) -> list[str]:
+    """Those tags of the parent run that an earlier form of the sweep had, with other axes, and this one has not."""
+    now = sweep_tags(sweep)
+    continued = tuple(f"{tag}." for tag in (names.OBJECTIVE_KEYS, names.SETTINGS_KEYS))
+    return [tag for tag in tags if tag not in now and (tag == names.AXES or tag.startswith(continued))]
+
+
+def _listed(tag: str, items: Sequence[str]) -> dict[str, str]:
+    """A list as a tag, or as several where MLflow would cut it off."""
+    parts = [items[start : start + _MAX_KEYS] for start in range(0, len(items), _MAX_KEYS)] or [[]]
+    return {tag if number == 1 else f"{tag}.{number}": json.dumps(part) for number, part in enumerate(parts, start=1)}
+
+
+def _axes(sweep: ResolvedSweep) -> list[dict[str, Any]]:
+    axes = sweep.config.axes
+    return [
+        {"name": name, "stage": axis.stage, "values": list(map(value_text, axis.values))}
+        for axis, name in zip(axes, axis_names(axes), strict=True)
+    ]
 
 
 def training_tags(training: Training) -> dict[str, str]:
@@ -57,6 +84,7 @@ def training_tags(training: Training) -> dict[str, str]:
         names.SETTINGS_KEY: settings_key(training),
         names.DATA_FINGERPRINT: cell.data_fingerprint,
         names.LOG: f"{training_path(training)}/{LOG}",
+        **({names.POINT: training.place} if training.place else {}),
         **_SOURCE,
     }
 
@@ -104,8 +132,11 @@ def settings_key(training: Training) -> str:
 
 
 def _by_cell(sweep: ResolvedSweep) -> Iterator[Training]:
-    for stages in zip(*sweep.by_stage, strict=True):
-        yield from stages
+    of_cell: dict[str, list[Training]] = {}
+    for training in sweep.trainings:
+        of_cell.setdefault(training.cell.id, []).append(training)
+    for trainings in of_cell.values():
+        yield from trainings
 
 
 def _shared_params(training: Training) -> dict[str, str]:

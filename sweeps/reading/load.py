@@ -11,10 +11,10 @@ from typing import Any
 from goal_core.errors import GoalError, nearest
 from goal_core.objectives import pair_weights, triplet_weights
 from sweeps.clusters import ClusterConfig
+from sweeps.reading.axis_lists import take_lists, validate_points
 from sweeps.reading.cluster_block import read_cluster, split
 from sweeps.reading.merging import apply_override, as_named, merge
 from sweeps.reading.paths import expand_environment, make_absolute
-from sweeps.reading.validation import validate
 from sweeps.reading.yaml_file import read_mapping
 from sweeps.reading.yaml_source import Node, Problem, SweepError
 from sweeps.schema import SweepConfig
@@ -104,7 +104,8 @@ def _load(
     cluster = read_cluster(block, site, environ, problems, sources)
     plain = root.plain()
     root = expand_environment(root, _variables(cluster, kind, environ), problems)
-    config = validate(root, SweepConfig, problems)
+    root, lists = take_lists(root, problems)
+    config = validate_points(root, lists, problems)
     if problems or config is None or cluster is None:
         raise SweepError(problems, sources)
     return ClusterSweep(config=make_absolute(config, file.parent), cluster=cluster, plain=plain)

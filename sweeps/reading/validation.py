@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from goal_core.errors import nearest
+from sweeps.identity import UNLESS_EMPTY
 from sweeps.reading.yaml_source import MAX_PROBLEMS, KeyPath, Node, Problem, Where
 
 T = TypeVar("T")
@@ -45,7 +47,7 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
     Returns:
         The instance, or None when anything is wrong.
     """
-    adapter = TypeAdapter(kind)
+    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]  # a class can be hashed
     left_out: set[KeyPath] = set()
     while True:
         try:
@@ -63,6 +65,12 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
             root = pruned
         else:
             return None if left_out else built
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """The reader of a class: to build one takes longer than to read a sweep with it."""
+    return TypeAdapter(kind)
 
 
 def _translate(
@@ -232,7 +240,7 @@ def _without(node: Node, path: KeyPath, gone: Mapping[KeyPath, Node | None]) -> 
 def _keys_at(kind: type[Any], root: Node, path: KeyPath) -> Sequence[str]:
     """The keys that a mapping at `path` may have; empty where no dataclass is expected."""
     owner = _type_at(kind, root, path)
-    return [item.name for item in fields(owner)] if is_dataclass(owner) else ()
+    return [item.name for item in fields(owner) if UNLESS_EMPTY not in item.metadata] if is_dataclass(owner) else ()
 
 
 def _type_at(kind: Any, root: Node, path: KeyPath) -> Any:

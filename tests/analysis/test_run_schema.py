@@ -14,6 +14,8 @@ def test_names_are_those_that_the_driver_writes() -> None:
     keys = {run_schema.TAG_OBJECTIVE, run_schema.TAG_OBJECTIVE_KEY, run_schema.TAG_SETTINGS_KEY}
     assert keys <= set(written.CELL_TAGS)
     assert written.TRIPLETS == run_schema.TAG_TRIPLETS
+    assert (written.POINT, written.ANY_VALUE) == (run_schema.TAG_POINT, run_schema.ANY_VALUE)
+    assert written.AXES == run_schema.TAG_AXES
     assert written.BELOW_WARMUP == run_schema.TAG_BELOW_WARMUP
     assert written.STACKED == run_schema.TAG_STACKED
     assert written.IMPORTED == run_schema.TAG_IMPORTED

@@ -21,9 +21,9 @@ from tests.helpers.sweep_cases import opened_in
 Files = dict[str, bytes]
 
 
-def finished_sweep(folder: Path) -> OpenedSweep:
-    """The scenes sweep with two objectives: four trainings, three of them finished."""
-    sweep = opened_in(folder)
+def finished_sweep(folder: Path, *more: str) -> OpenedSweep:
+    """The scenes sweep with two objectives and further settings, three of its trainings finished; of four as it is."""
+    sweep = opened_in(folder, *more)
     for training in sweep.trainings[:3]:
         files = sweep.store.folder(training)
         files.claim("L")

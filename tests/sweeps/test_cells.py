@@ -60,7 +60,7 @@ def test_names(resolved: ResolvedSweep) -> None:
     assert frozen.name == "sig-ms/cir resnet18 seed 2 (frozen)"
     assert finetune.name == "sig-ms/cir resnet18 seed 2 (finetune)"
     assert frozen.cell.label == "sig-ms/cir resnet18 seed 2"
-    assert frozen.block == ("scenes", "vsepp", "resnet18", "frozen")
+    assert frozen.blocks == (("scenes", "vsepp", "resnet18", "frozen", ""),)
 
 
 def test_a_cell_describes_itself(resolved: ResolvedSweep) -> None:

@@ -90,7 +90,7 @@ def test_the_view_never_has_more_lines_than_the_terminal(width: int, height: int
 
 def test_the_block_in_training_is_drawn_and_the_others_are_named() -> None:
     progress = SweepProgress(scenes("model.backbones=[resnet18,resnet34]").trainings)
-    busy = next(one for one in progress.standings if one.training.block.backbone == "resnet34")
+    busy = next(one for one in progress.standings if one.training.blocks[0].backbone == "resnet34")
     progress.running(busy.training, 1)
 
     small = text_of(training_view(progress, "quickstart", 80, 24, RICH), 80, 24)

@@ -21,6 +21,7 @@ from runners.store import archive as archives
 from runners.store.archive import ArchiveError, export_results, read_archive
 from runners.store.imported import MARK
 from runners.store.store import Store
+from sweeps import load_sweep
 from tests.helpers.archive_cases import finished_sweep, import_into, rewritten, train_fully
 from tests.helpers.mlflow_cases import Content
 from tests.helpers.paths import ROOT
@@ -63,6 +64,21 @@ def test_everything_but_the_weights_arrives_byte_for_byte(sweep: OpenedSweep, tm
     assert not [name for name in here if name.endswith(".safetensors")]
     states = [status.state for status in target.status(sweep.trainings).values()]
     assert sorted(states) == ["done", "done", "done", "waiting"]
+
+
+def test_an_imported_sweep_with_axes_has_its_lists_in_their_places(tmp_path: Path) -> None:
+    axes = ("objectives.params={tau: [10, 1]}", "stages.finetune.lr=[1e-4,2e-4]")
+    sweep = finished_sweep(tmp_path / "there", *axes)
+    archive = tmp_path / "axes.zip"
+    assert export_results(sweep, sweep.store, archive) == (3, 3 + 6)
+    target = Store(tmp_path / "here")
+    assert len(import_into(target, archive).added) == 3
+    imported = load_sweep(target.root / "imported" / "scenes.yaml")
+    assert imported.axes == sweep.config.axes
+    assert imported.objectives == sweep.config.objectives
+    again = replace(sweep, config=imported, store=target)
+    assert [status.state for status in again.statuses().values()].count("done") == 3
+    assert again.trainings == sweep.trainings
 
 
 def test_every_imported_result_is_marked_in_the_store_and_in_its_status(

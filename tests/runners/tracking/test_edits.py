@@ -9,7 +9,7 @@ from runners.tracking import schema as names
 from runners.tracking.edits import describe_code, describe_edits
 from runners.tracking.runs import TrackedRun
 from runners.tracking.values import training_params, training_tags
-from sweeps import ResolvedSweep, Training
+from sweeps import Axis, ResolvedSweep, Training
 from tests.helpers.sweep_cases import resolved
 
 SWEEP = resolved("con/con", "sig-ms/cir", seeds=(1, 2))
@@ -35,6 +35,16 @@ def test_an_edited_setting_is_named_with_both_values() -> None:
         "edited since an earlier launch: stages.frozen.lr 0.2 -> 0.1; 4 trainings start over, and the earlier results "
         "are kept"
     ]
+
+
+def test_with_axes_a_training_is_compared_with_that_of_its_own_point() -> None:
+    axis = Axis(key="objectives.params.tau", values=(10.0, 1.0))
+    points = replace(SWEEP, config=replace(SWEEP.config, axes=(axis,)))
+    edited = replace(points, config=replace(with_lr(0.2).config, axes=(axis,)))
+    (line,) = describe_edits(points.trainings, points.trainings, tracked(edited))
+    assert line.startswith("edited since an earlier launch: stages.frozen.lr 0.2 -> 0.1; 6 trainings start over")
+    more = replace(points, config=replace(SWEEP.config, axes=(replace(axis, values=(10.0, 1.0, 5.0)),)))
+    assert describe_edits(more.trainings, more.trainings, tracked(points)) == []
 
 
 def test_the_newest_of_several_earlier_launches_is_compared_with() -> None:

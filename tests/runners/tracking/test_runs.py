@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from mlflow import MlflowClient
@@ -10,7 +11,8 @@ from mlflow import MlflowClient
 from runners.tracking import schema as names
 from runners.tracking.runs import RunWriter
 from runners.tracking.sync import reconcile
-from runners.tracking.values import training_params
+from runners.tracking.values import sweep_tags, training_params
+from sweeps import Axis, SweepObjectives
 from tests.helpers.mlflow_cases import (
     ALONE,
     KEY,
@@ -102,3 +104,17 @@ def test_what_is_not_a_number_is_named_and_not_faked(uri, store):
     assert "train/hinge" not in content.history(KEY)
     assert [value for _, value, _ in content.history(KEY)["val/rsum"]] == [1.0, 2.0]
     assert json.loads(content.child(KEY).data.tags[names.NONFINITE]) == ["train/hinge@1", "train/hinge@2"]
+
+
+def test_the_tags_of_axes_that_a_sweep_has_no_more_leave_its_run(uri):
+    axis = Axis(key="objectives.params.tau", values=tuple(map(float, range(1, 400))))
+    axes = replace(SWEEP, config=replace(SWEEP.config, objectives=SweepObjectives(only=("sig/cir",)), axes=(axis,)))
+    client = MlflowClient(uri)
+    experiment = client.create_experiment("s")
+    RunWriter(client, experiment, axes)
+    before = Content(uri).parents[0].data.tags
+    assert {names.AXES, f"{names.OBJECTIVE_KEYS}.2"} <= before.keys()
+    RunWriter(client, experiment, SWEEP)
+    (parent,) = Content(uri).parents
+    assert not {names.AXES, f"{names.OBJECTIVE_KEYS}.2"} & parent.data.tags.keys()
+    assert parent.data.tags.items() >= sweep_tags(SWEEP).items()

@@ -167,8 +167,8 @@ def test_one_mistake_is_one_line(
             "this sweep has this parameter; known: margin, gate, tau, cir_shift",
         ),
         (
-            "objectives:\n  params: {tau: [1]}",
-            "a.yaml:17: objectives.params.tau: must be a number or true or false or text, got a list",
+            "objectives:\n  params: {tau: {a: 1}}",
+            "a.yaml:17: objectives.params.tau: must be a number or true or false or text, got a mapping",
         ),
         ("tracking: http://me:pw@host", None),
         ("tracking: https://token@host/x", None),

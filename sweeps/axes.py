@@ -1,0 +1,254 @@
+"""Axes: settings of a sweep that have several values. They multiply into points, each with its own cells or trainings.
+
+An axis is a list in the place of one value: a parameter of the objectives, their variant, or a setting of a stage that
+leaves its batches alone. So the cells of all points can share units like the objectives do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any, Protocol, cast
+
+from goal_core.errors import ConfigError
+from goal_core.frameworks import FRAMEWORKS
+from goal_core.objectives import ObjectiveConfig
+from goal_core.training.config import OF_ONE_TRAINING, StageConfig
+from sweeps.checks import failures, refuse
+
+AxisValue = bool | int | float | str | tuple[int, ...]
+MAX_CELLS = 20_000
+"""Cells of a sweep with axes, counted as if every objective had every parameter."""
+ANY = "*"
+"""Stands for every value of an axis."""
+_VARIANT = "objectives.variant"
+_PARAMETER = "objectives.params."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One setting with several values."""
+
+    key: str
+    """`objectives.variant`, `objectives.params.NAME` or `stages.STAGE.SETTING`."""
+    values: tuple[AxisValue, ...]
+    """At least two, distinct, in the order of the sweep file. The first is that of the sweep's own settings."""
+
+    def __post_init__(self) -> None:
+        """Check that the setting can be an axis, and that its values are several and distinct."""
+        words = self.key.split(".")
+        of_stage = len(words) == 3 and words[0] == "stages" and words[2] in OF_ONE_TRAINING
+        if not (of_stage or self.key == _VARIANT or (len(words) == 3 and self.key.startswith(_PARAMETER))):
+            raise ConfigError(f"{self.key} cannot have several values")
+        if len(self.values) < 2 or len(set(self.values)) < len(self.values):
+            raise ConfigError(f"{self.key} needs at least two values, all different")
+
+    @property
+    def stage(self) -> str:
+        """The stage whose setting it is; empty for one of the objectives."""
+        return self.key.split(".")[1] if self.key.startswith("stages.") else ""
+
+    @property
+    def setting(self) -> str:
+        """The setting alone, such as `tau` or `lr`."""
+        return self.key.rpartition(".")[2]
+
+
+class _Objectives(Protocol):
+    """A sweep's objectives, as far as points need them."""
+
+    @property
+    def names(self) -> Sequence[tuple[str, str]]: ...
+
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+
+    @property
+    def configs(self) -> Sequence[ObjectiveConfig]: ...
+
+
+class _Sweep(Protocol):
+    """A sweep, as far as points need it."""
+
+    @property
+    def axes(self) -> Sequence[Axis]: ...
+
+    @property
+    def objectives(self) -> _Objectives: ...
+
+    @property
+    def stages(self) -> Sequence[StageConfig]: ...
+
+    @property
+    def seeds(self) -> Sequence[int]: ...
+
+    @property
+    def model(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A sweep's settings with one value of each axis."""
+
+    values: tuple[AxisValue, ...]
+    """In the order of the axes."""
+    objectives: _Objectives
+    stages: tuple[StageConfig, ...]
+
+
+def points_of(config: _Sweep) -> tuple[Point, ...]:
+    """Every combination of the values of a sweep's axes, that of the last axis changing fastest; one without axes."""
+    return tuple(_point(config, values) for values in product(*(axis.values for axis in config.axes)))
+
+
+def check_axes(config: _Sweep) -> None:
+    """Check that the axes are settings of a sweep, and that each of their points is valid.
+
+    Raises:
+        ConfigError: a key stands for no setting of the sweep or comes twice, there are too many cells, or values do not
+            go together.
+    """
+    axes = config.axes
+    if not axes:
+        return
+    stages = {stage.name for stage in config.stages}
+    problems = [f"{axis.key}: the sweep has no such stage" for axis in axes if axis.stage not in ("", *stages)]
+    problems += [f"{key}: given twice" for key, count in Counter(axis.key for axis in axes).items() if count > 1]
+    problems += [
+        f"{axis.key}: takes one value, because {why}" for axis in axes if axis.stage and (why := _idle(config, axis))
+    ]
+    counts = len(config.model.backbones), len(config.seeds), len(config.objectives.names)
+    if (count := prod(counts) * prod(len(axis.values) for axis in axes)) > MAX_CELLS:
+        problems.append(
+            f"the lists make {prod(len(axis.values) for axis in axes):,} points of {prod(counts):,} cells each, "
+            f"{count:,} cells in all; a sweep may have {MAX_CELLS:,}"
+        )
+    refuse(problems)
+    names = axis_names(axes)
+    for values in product(*(axis.values for axis in axes)):
+        wrong = failures(partial(_point, config, values))
+        refuse([f"{label(zip(names, values, strict=True))}: {text}" for text in wrong])
+
+
+def _idle(config: _Sweep, axis: Axis) -> str:
+    """Why a setting changes nothing in this sweep, so that its values would all train the same; empty if it may."""
+    if axis.setting == "bert_lr_scale" and "bert" not in FRAMEWORKS[config.model.framework].uses:
+        return f"framework {config.model.framework} has no BERT"
+    if axis.setting in ("backbone_lr_scale", "frozen_epochs") and axis.stage != "finetune":
+        return f"stage {axis.stage} does not train the backbone"
+    return ""
+
+
+def _point(config: _Sweep, values: Sequence[AxisValue]) -> Point:
+    objectives, stages = config.objectives, {stage.name: stage for stage in config.stages}
+    of_objectives: dict[str, Any] = {}
+    params = dict(objectives.params)
+    for axis, value in zip(config.axes, values, strict=True):
+        if axis.stage:
+            continue
+        if axis.key == _VARIANT:
+            of_objectives["variant"] = value
+        else:
+            params[axis.setting] = value
+    for name, stage in stages.items():
+        own: dict[str, Any] = {
+            axis.setting: value for axis, value in zip(config.axes, values, strict=True) if axis.stage == name
+        }
+        stages[name] = replace(stage, **own) if own else stage
+    return Point(
+        values=tuple(values),
+        objectives=replace(cast(Any, objectives), params=params, **of_objectives) if config.axes else objectives,
+        stages=tuple(stages.values()),
+    )
+
+
+def axis_names(axes: Sequence[Axis]) -> tuple[str, ...]:
+    """What each axis is called in labels: its setting alone, or with where it belongs if two have the same setting."""
+    counts = Counter(axis.setting for axis in axes)
+    return tuple(
+        axis.setting if counts[axis.setting] == 1 else axis.key.partition(".")[2].replace("params.", "")
+        for axis in axes
+    )
+
+
+def label(values: Iterable[tuple[str, AxisValue]]) -> str:
+    """Names of axes and their values, such as `tau 5 lr 0.0002`. No name and no value contains a space."""
+    return " ".join(f"{name} {value_text(value)}" for name, value in values)
+
+
+def value_text(value: AxisValue) -> str:
+    """A value in a label: `5`, `0.0002`, `true`, `released`, or `10+15` for a list."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "+".join(map(str, value)) or "none"
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    return "_".join(str(value).split())
+
+
+class Labels:
+    """How trainings are called by the values of a sweep's axes.
+
+    Args:
+        axes: the sweep's axes.
+        stages: the names of a training's stages, from the first up to its own. Axes of later stages do not touch it.
+    """
+
+    def __init__(self, axes: Sequence[Axis], stages: Sequence[str]) -> None:
+        self._axes = [
+            (number, axis, name)
+            for number, (axis, name) in enumerate(zip(axes, axis_names(axes), strict=True))
+            if axis.stage in ("", *stages)
+        ]
+
+    def of_point(self, point: Point) -> str:
+        """The values of a point."""
+        return label((name, point.values[number]) for number, _, name in self._axes)
+
+    def shared(self, points: Sequence[Point]) -> str:
+        """The values that a training needs, which is the same at several points; `ANY` where it does not need one.
+
+        A parameter that its objective does not have takes all its values.
+        """
+        own: list[tuple[str, AxisValue]] = []
+        for number, axis, name in self._axes:
+            taken = {point.values[number] for point in points}
+            own.append((name, points[0].values[number] if len(taken) < len(axis.values) else ANY))
+        return label(own)
+
+
+def needed(place: str) -> str:
+    """The values in what `Labels.shared` gives without those that a training does not need."""
+    words = place.split()
+    return " ".join(f"{name} {value}" for name, value in zip(words[::2], words[1::2], strict=True) if value != ANY)
+
+
+def in_place(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep's plain values as a file has them: with each axis as a list in the place of its setting."""
+    plain = {key: value for key, value in mapping.items() if key != "axes"}
+    for axis in mapping.get("axes", ()):
+        head, *path = axis["key"].split(".")
+        if head == "stages":
+            plain["stages"] = [_with(one, path[1:], axis["values"], one["name"] == path[0]) for one in plain["stages"]]
+        else:
+            plain[head] = _with(plain[head], path, axis["values"])
+    return plain
+
+
+def _with(mapping: Mapping[str, Any], path: Sequence[str], value: Any, wanted: bool = True) -> dict[str, Any]:
+    if not wanted:
+        return dict(mapping)
+    below = _with(mapping[path[0]], path[1:], value) if len(path) > 1 else value
+    return {**mapping, path[0]: below}
+
+
+def describe(axes: Sequence[Axis]) -> Iterator[str]:
+    """A line for each axis: `tau 1, 5, 10`."""
+    for axis, name in zip(axes, axis_names(axes), strict=True):
+        yield f"{name} {', '.join(map(value_text, axis.values))}"

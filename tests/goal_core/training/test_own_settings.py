@@ -1,0 +1,118 @@
+"""Trainings of one unit with settings of the stage, and parameters of the objective, of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goal_core.objectives import ObjectiveConfig
+from goal_core.training import TrainingPlan, UnitPlan, train_unit
+from goal_core.training.cell_stack import CellStack
+from goal_core.training.config import OF_ONE_TRAINING, StageConfig, own_settings
+from tests.helpers.training_cases import (
+    FINETUNE,
+    FROZEN,
+    PlainFolder,
+    folders_of,
+    same_weights,
+    train_killed,
+    unit_of,
+)
+
+OWN: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "lr": {"lr": 5e-3},
+    "drops": {"lr_drops": (1,), "lr_drop_factor": 0.5},
+    "clip": {"grad_clip": 0.1, "warmup_epochs": 0},
+    "adamw": {"optimizer": "adamw", "weight_decay": 0.1, "beta2": 0.9},
+    "linear": {"schedule": "linear", "lr_warmup": 0.4, "lr_drops": ()},
+}
+TAUS = (10.0, 1.0)
+
+
+def _unit(**changes: Any) -> UnitPlan:
+    """Two temperatures of `sig-ms/cir` with every set of own settings."""
+    plans = [
+        TrainingPlan(
+            key=f"{name}-{tau:g}",
+            cell_id=f"cell-{tau:g}",
+            objective=ObjectiveConfig(pair="sig-ms", triplet="cir", params={"tau": tau}),
+            init=None,
+            own=own,
+        )
+        for name, own in OWN.items()
+        for tau in TAUS
+    ]
+    return replace(unit_of("con/con", stage=FROZEN), trainings=tuple(plans), **changes)
+
+
+def _alone(unit: UnitPlan, key: str, root: Path) -> PlainFolder:
+    """A training by itself, in a unit whose stage has its settings."""
+    (plan,) = (one for one in unit.trainings if one.key == key)
+    stage = replace(unit.stage, **plan.own)
+    alone = replace(unit, trainings=(replace(plan, own={}),), stage=stage, sharing="none")
+    folders = folders_of(alone, root)
+    train_unit(alone, folders)
+    return folders[key]
+
+
+@pytest.mark.parametrize("stage", [FROZEN, pytest.param(FINETUNE, marks=pytest.mark.slow)], ids=lambda one: one.name)
+def test_own_settings_train_as_a_stage_that_has_them(tmp_path: Path, stage: StageConfig) -> None:
+    kept = ("lr-1", "adamw-10", *(("clip-10",) if stage is FROZEN else ("linear-1",)))
+    unit = _unit(stage=stage, sharing="trunk")
+    unit = replace(unit, trainings=tuple(one for one in unit.trainings if one.key in kept))
+    together = folders_of(unit, tmp_path / "together")
+    train_unit(unit, together)
+    for key in kept:
+        alone = _alone(unit, key, tmp_path / "alone")
+        assert together[key].numbers() == alone.numbers(), key
+        assert same_weights(together[key], alone), key
+    results = [tuple(sorted(together[key].numbers()[-2].items())) for key in kept]
+    assert len(set(results)) == len(kept)  # each setting does something
+
+
+@pytest.mark.slow
+def test_a_killed_unit_with_own_settings_continues_bit_for_bit(tmp_path: Path) -> None:
+    unit = _unit(sharing="trunk", stage=replace(FROZEN, checkpoint_every=2))
+    unit = replace(unit, trainings=tuple(one for one in unit.trainings if one.key in ("plain-10", "adamw-1", "lr-1")))
+    unbroken, broken = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "broken")
+    train_unit(unit, unbroken)
+    train_killed(unit, broken, 3, 4)
+    for key, folder in unbroken.items():
+        assert broken[key].numbers() == folder.numbers()
+        assert same_weights(broken[key], folder)
+
+
+def test_heads_stack_cells_with_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    formed: list[list[str]] = []
+    form = CellStack.__init__
+
+    def note(self: CellStack, cells: Any) -> None:
+        formed.append([cell.key for cell in cells])
+        form(self, cells)
+
+    monkeypatch.setattr(CellStack, "__init__", note)
+    unit = _unit(sharing="heads")
+    kept = [one for one in unit.trainings if one.key.startswith(("plain", "lr", "linear"))]
+    unit = replace(unit, trainings=tuple(kept[:-1]))  # of the last settings one cell is left, which goes by itself
+    together = folders_of(unit, tmp_path / "together")
+    train_unit(unit, together)
+    assert formed == [[f"{name}-{tau:g}" for tau in TAUS] for name in ("plain", "lr")]
+    for key in ("lr-10", "linear-10"):
+        alone = _alone(unit, key, tmp_path / "alone")
+        for ours, theirs in zip(together[key].numbers()[:-1], alone.numbers()[:-1], strict=True):
+            assert ours["train/lr"] == theirs["train/lr"]
+            assert ours["train/hinge"] == pytest.approx(theirs["train/hinge"], rel=1e-4)
+            assert ours["train/weight_grad_norm"] == pytest.approx(theirs["train/weight_grad_norm"], rel=1e-2)
+
+
+def test_own_settings_are_the_differences_from_the_unit() -> None:
+    other = replace(FROZEN, lr=1.0, grad_clip=0.0)
+    assert own_settings(other, FROZEN) == {"lr": 1.0, "grad_clip": 0.0}
+    assert replace(FROZEN, **own_settings(other, FROZEN)) == other
+    assert own_settings(FROZEN, FROZEN) == {}
+    shared = {"name", "epochs", "batch_size", "micro_batch", "drop_last", "bn_mode", "select_on", "checkpoint_every"}
+    assert not shared & set(OF_ONE_TRAINING)

@@ -1,0 +1,129 @@
+"""A sweep with axes in a launch: its units, what follows them, what the user sees, and what MLflow is told."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from runners.launch.live import overview
+from runners.launch.plan import LaunchOptions, LaunchPlan
+from runners.launch.squares import block_title
+from runners.launch.supply import Supply
+from runners.tracking import schema as names
+from runners.tracking.values import stale_tags, sweep_tags, training_params, training_tags
+from sweeps import Training, Unit
+from tests.helpers.store_cases import train
+from tests.helpers.sweep_cases import opened_in, scenes
+
+TAU = "objectives={only: [con/con, sig/cir], params: {tau: [10, 1]}}"
+LRS = ("stages.frozen.lr=[4e-3,1e-3]", "stages.finetune.grad_clip=[2,1]")
+TRUNK = "execution={sharing: trunk, cells_per_unit: 0}"
+
+
+def _train(unit: Unit, folder_of: Callable[[Training], object]) -> None:
+    for training in unit.trainings:
+        folder = folder_of(training)
+        folder.claim("L")  # type: ignore[attr-defined]
+        train(folder, 2)  # type: ignore[arg-type]
+
+
+def test_a_unit_gives_each_training_its_own_settings(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path, TAU, TRUNK, *LRS)
+    plan = sweep.plan_unit(Unit(trainings=tuple(sweep.by_stage[0])))
+    assert plan.stage.lr == 4e-3
+    assert [(one.objective.params, one.own) for one in plan.trainings] == [
+        ({}, {}),
+        ({"tau": 10.0}, {}),
+        ({}, {"lr": 1e-3}),
+        ({"tau": 10.0}, {"lr": 1e-3}),
+        ({"tau": 1.0}, {}),
+        ({"tau": 1.0}, {"lr": 1e-3}),
+    ]
+    for one, training in zip(plan.trainings, sweep.by_stage[0], strict=True):
+        assert replace(plan.stage, **one.own) == training.stage
+        assert one.key == training.key
+
+
+def test_every_training_that_starts_from_one_follows_it(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path, TAU, TRUNK, *LRS)
+    plan = LaunchPlan(sweep, LaunchOptions())
+    supply = Supply(sweep, plan, "L", None, None, print, lambda *_: None)
+    (first,) = supply.round()
+    assert len(first.unit.trainings) == 6
+    _train(first.unit, sweep.store.folder)
+    for training in first.unit.trainings:
+        plan.progress.done(training, {"metrics": {}})
+        assert supply.take_back(training)
+    (later,) = supply.after(first.unit, ())
+    before = Counter(one.before.key for one in later.unit.trainings if one.before)
+    assert before == {one.key: 2 for one in first.unit.trainings}
+    assert len({one.key for one in later.unit.trainings}) == 12
+    inits = {one.init for one in later.plan.trainings}
+    assert len(inits) == 6
+
+
+def test_status_has_a_grid_for_each_point_and_counts_a_training_once(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path, TAU, TRUNK, *LRS)
+    progress = sweep.progress()
+    titles = [block_title(block) for block in progress.blocks()]
+    assert titles[:4] == [
+        f"scenes vsepp test_byobnet frozen, tau {tau} lr {lr}" for tau in (10, 1) for lr in ("0.004", "0.001")
+    ]
+    assert titles[4] == "scenes vsepp test_byobnet finetune, tau 10 lr 0.004 grad_clip 2"
+    assert len(titles) == 4 + 8
+    assert sum(progress.counts().values()) == 6 + 12
+    assert [sum(progress.counts_of(block).values()) for block in progress.blocks()] == [2] * 12
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(overview(progress, "s"))
+    assert "frozen, tau 1 lr 0.001: image -> text R@1" in console.export_text()
+
+
+def test_mlflow_is_told_the_axes_and_each_runs_place() -> None:
+    sweep = scenes("seeds=[1]", TAU, *LRS)
+    tags = sweep_tags(sweep)
+    assert json.loads(tags[names.AXES]) == {
+        "axes": [
+            {"name": "tau", "stage": "", "values": ["10", "1"]},
+            {"name": "lr", "stage": "frozen", "values": ["0.004", "0.001"]},
+            {"name": "grad_clip", "stage": "finetune", "values": ["2", "1"]},
+        ],
+        "trainings": 18,
+    }
+    assert len(json.loads(tags[names.OBJECTIVE_KEYS])) == 3
+    assert len(json.loads(tags[names.SETTINGS_KEYS])) == 2 + 4
+    frozen = {one.name: training_tags(one)[names.POINT] for one in sweep.by_stage[0]}
+    assert frozen["con/con test_byobnet seed 1 lr 0.001 (frozen)"] == "tau * lr 0.001"
+    assert frozen["sig/cir test_byobnet seed 1 tau 1 lr 0.004 (frozen)"] == "tau 1 lr 0.004"
+    last = sweep.trainings[-1]
+    assert training_tags(last)[names.POINT] == "tau 1 lr 0.001 grad_clip 1"
+    params = training_params(last)
+    assert (params["objective.tau"], params["stages.frozen.lr"], params["stages.finetune.grad_clip"]) == (
+        "1",
+        "0.001",
+        "1",
+    )
+
+
+def test_long_lists_of_keys_continue_in_further_tags_which_go_with_the_axes() -> None:
+    many = ",".join(str(number) for number in range(1, 400))
+    tags = sweep_tags(scenes("seeds=[1]", f"objectives={{only: [sig/cir], params: {{tau: [{many}]}}}}"))
+    parts = [json.loads(tags[name]) for name in (names.OBJECTIVE_KEYS, f"{names.OBJECTIVE_KEYS}.2")]
+    assert [len(part) for part in parts] == [300, 99]
+    assert all(len(text) < 8000 or name == names.AXES for name, text in tags.items())
+    plain = scenes("seeds=[1]")
+    assert set(stale_tags(plain, tags)) == {names.AXES, f"{names.OBJECTIVE_KEYS}.2"}
+    assert names.AXES not in sweep_tags(plain)
+    assert names.POINT not in training_tags(plain.trainings[0])
+
+
+def test_plan_and_validate_name_the_axes(planned: Callable[..., str]) -> None:
+    shown = planned("coco_vsepp", "--set", "objectives.params={tau: [10, 1]}", "--set", "stages.frozen.lr=[2e-4,1e-3]")
+    assert "150 cells = 1 backbone x 3 seeds x 15 objectives x points of the axes" in shown
+    assert "axes: tau 10, 1; lr 0.0002, 0.001" in shown
+    assert "4 points; what a value does not change is trained once" in shown

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeps import Axis, ResolvedSweep, SweepConfig, from_mapping, load_sweep, to_mapping
+from sweeps.axes import in_place
+
+Write = Callable[..., Path]
+Errors = Callable[..., list[str]]
+
+OBJECTIVES = """\
+objectives:
+  params:
+    tau: [10, 1]
+    margin: 0.2
+  variant:
+    - paper
+    - released
+"""
+TAU = Axis(key="objectives.params.tau", values=(10.0, 1.0))
+VARIANT = Axis(key="objectives.variant", values=("paper", "released"))
+
+
+def _keys(config: SweepConfig) -> list[str]:
+    weights = {"resnet10t": "random", "resnet18": "timm"}
+    return [one.key for one in ResolvedSweep(config=config, data_fingerprint="f", weights=weights).trainings]
+
+
+def test_lists_become_axes_and_their_first_values_the_sweep(write: Write, small_text: str) -> None:
+    text = small_text.replace("lr: 1e-3", "lr: [1e-3, 5e-4]\n    lr_drops: [[1], [], [1, 2]]")
+    config = load_sweep(write(text=text + OBJECTIVES))
+    assert config.axes == (
+        TAU,
+        VARIANT,
+        Axis(key="stages.frozen.lr", values=(1e-3, 5e-4)),
+        Axis(key="stages.frozen.lr_drops", values=((1,), (), (1, 2))),
+    )
+    assert config.objectives.params == {"tau": 10.0, "margin": 0.2}
+    assert (config.objectives.variant, config.stages[0].lr, config.stages[0].lr_drops) == ("paper", 1e-3, (1,))
+
+
+def test_one_value_in_a_list_is_that_value(write: Write, small_text: str) -> None:
+    plain = load_sweep(write(text=small_text + "objectives: {params: {tau: 3}}\n"))
+    text = small_text.replace("lr: 1e-3", "lr: [1e-3]\n    lr_drops: [[]]")
+    listed = load_sweep(write(text=text + "objectives: {params: {tau: [3]}, variant: [paper]}\n"))
+    assert listed == plain
+    assert listed.axes == ()
+
+
+def test_a_list_of_numbers_stays_one_value_of_lr_drops(write: Write, small_text: str) -> None:
+    config = load_sweep(write(text=small_text.replace("lr: 1e-3", "lr: 1e-3\n    lr_drops: [1, 2]")))
+    assert (config.stages[0].lr_drops, config.axes) == ((1, 2), ())
+
+
+def test_axes_can_be_set_and_inherited_and_replaced(write: Write, small_text: str) -> None:
+    base = write("base.yaml", small_text + OBJECTIVES)
+    child = write("child.yaml", "extends: base.yaml\nobjectives: {variant: paper}\n")
+    config = load_sweep(child, ["stages.finetune.lr=[1e-4,2e-4]"])
+    assert config.axes == (TAU, Axis(key="stages.finetune.lr", values=(1e-4, 2e-4)))
+    assert load_sweep(child, ["objectives.params.tau=1"]).axes == ()
+    assert load_sweep(base, ["stages.finetune.grad_clip=[1,2]"]).axes[-1].key == "stages.finetune.grad_clip"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("lr: 1e-3", "lr: []", "small.yaml:12: stages.frozen.lr: the list of values is empty; it needs at least one"),
+        ("lr: 1e-3", "lr:\n      - 1e-3\n      - -1", "small.yaml:14: stages.frozen.lr: lr must be above 0, got -1.0"),
+        ("lr: 1e-3", "lr: [1e-3, x]", "small.yaml:12: stages.frozen.lr: must be a number, got the text 'x'"),
+        ("lr: 1e-3", "lr: [1e-3, 0.001]", "small.yaml:12: stages.frozen.lr: 0.001 is given twice"),
+        (
+            "lr: 1e-3",
+            "lr: 1e-3\n    lr_drops: [1, [2]]",
+            "small.yaml:13: stages.frozen.lr_drops: must be a list of numbers, or a list of such lists, not both",
+        ),
+        (
+            "lr: 1e-3",
+            "lr: 1e-3\n    warmup_epochs: [0, 1, 3]",
+            "small.yaml:13: stages.frozen.warmup_epochs: warmup_epochs must leave an epoch to the objective: 3 of 3 "
+            "epochs",
+        ),
+        (
+            "lr: 1e-3",
+            "lr: 1e-3\n    bert_lr_scale: [0.1, 1]",
+            "small.yaml:13: stages.frozen.bert_lr_scale: takes one value, because framework vsepp has no BERT",
+        ),
+        (
+            "lr: 1e-3",
+            "lr: 1e-3\n    frozen_epochs: [0, 1]",
+            "small.yaml:13: stages.frozen.frozen_epochs: takes one value, because stage frozen does not train the "
+            "backbone",
+        ),
+        (
+            "seeds: [1, 2]",
+            "seeds: [1, 2]\nobjectives:\n  params: {margin: [0.1, 0.2], tau: [10, 1, -1]}",
+            "small.yaml:10: objectives.params.tau: tau must be above 0, got -1.0",
+        ),
+        (
+            "seeds: [1, 2]",
+            "seeds: [1, 2]\nobjectives: {params: {tua: [10, 1]}}",
+            "small.yaml:9: objectives.params.tua: no objective of this sweep has this parameter (did you mean 'tau'?); "
+            "known: margin, gate, tau, cir_shift, alpha, beta, lam, eps, strict, count_ties, empty",
+        ),
+        (
+            "seeds: [1, 2]",
+            "seeds: [1, 2]\nobjectives: {variant: [paper, relesed]}",
+            "small.yaml:9: objectives.variant: must be one of paper, released; got the text 'relesed' (did you mean "
+            "'released'?)",
+        ),
+        (
+            "seeds: [1, 2]",
+            "seeds: [1, 2]\naxes: []",
+            "small.yaml:9: axes: unknown key; write a list of values in the place of the setting, such as "
+            "objectives.params.tau",
+        ),
+        (
+            "seeds: [1, 2]",
+            f"seeds: [1, 2]\nobjectives: {{params: {{tau: {list(range(1, 502))}}}}}",
+            "small.yaml:9: objectives.params.tau: the lists make 501 points of 60 cells each, 30,060 in all; a sweep "
+            "may have 20,000",
+        ),
+    ],
+)
+def test_one_mistake_is_one_line(
+    write: Write, errors_of: Errors, small_text: str, old: str, new: str, line: str
+) -> None:
+    assert errors_of(write(text=small_text.replace(old, new))) == [line]
+
+
+@pytest.mark.parametrize(
+    "setting", ["batch_size", "epochs", "drop_last", "bn_mode", "micro_batch", "select_on", "checkpoint_every"]
+)
+def test_what_the_cells_of_a_unit_have_in_common_takes_one_value(write: Write, errors_of: Errors, setting: str) -> None:
+    value = {"bn_mode": "frozen_eval, legacy_quirk", "select_on": "val, test", "drop_last": "true, false"}
+    values = value.get(setting, "4, 8")
+    (line,) = errors_of(write(), f"stages.frozen.{setting}=[{values}]")
+    begin = f"--set stages.frozen.{setting}: stages.frozen.{setting}: takes one value, not a list; lists may stand for"
+    assert line.startswith(f"{begin} lr, lr_drops, ")
+
+
+def test_values_that_do_not_go_together_are_named(write: Write, errors_of: Errors) -> None:
+    sets = ["stages.finetune.frozen_epochs=[0,1]", "stages.finetune.ramp_epochs=[0,2]"]
+    (line,) = errors_of(write(), *sets)
+    assert line.endswith(
+        "stages.finetune.ramp_epochs: frozen_epochs 1 ramp_epochs 2: frozen_epochs and ramp_epochs must fit into 2 "
+        "epochs, got 1 + 2"
+    )
+
+
+def test_axes_survive_json_and_return_into_their_places(write: Write, small_text: str) -> None:
+    text = small_text.replace("lr: 1e-3", "lr: [1e-3, 5e-4]\n    lr_drops: [[1], []]")
+    config = load_sweep(write(text=text + OBJECTIVES))
+    mapping = json.loads(json.dumps(to_mapping(config)))
+    assert from_mapping(SweepConfig, mapping) == config
+    again = load_sweep(write("again.yaml", json.dumps(in_place(mapping))))
+    assert again.axes == config.axes
+    assert _keys(again) == _keys(config)
+
+
+def test_a_sweep_without_axes_is_written_as_before(small: SweepConfig) -> None:
+    assert "axes" not in to_mapping(small)
+    assert in_place(to_mapping(small)) == to_mapping(small)

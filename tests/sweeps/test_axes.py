@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from goal_core.errors import ConfigError
+from sweeps import Axis, ExecutionConfig, ResolvedSweep, SweepConfig, Training, load_sweep, pack, pack_chain
+from sweeps.axes import value_text
+
+Write = Callable[..., Path]
+TRUNK = ExecutionConfig(sharing="trunk")
+ONE = ["seeds=[1]", "model.backbones=[{name: resnet10t, weights: random}]"]
+
+
+@pytest.fixture
+def sweep(write: Write) -> Callable[..., ResolvedSweep]:
+    """A sweep of one backbone and one seed, both stages, with `--set`s."""
+    path = write()
+
+    def resolve(*overrides: str) -> ResolvedSweep:
+        config = load_sweep(path, [*ONE, *overrides])
+        return ResolvedSweep(config=config, data_fingerprint="f", weights={"resnet10t": "random"})
+
+    return resolve
+
+
+Sweep = Callable[..., ResolvedSweep]
+
+
+def _of(trainings: list[Training], objective: str) -> list[Training]:
+    return [one for one in trainings if one.cell.objective.name == objective]
+
+
+def test_a_parameter_multiplies_the_objectives_that_have_it(sweep: Sweep) -> None:
+    plain, axes = sweep(), sweep("objectives.params={tau: [10, 1, 5]}")
+    assert len(axes.cells) == 5 + 10 * 3  # con has no tau
+    assert len({cell.id for cell in axes.cells}) == len(axes.cells)
+    # The default of tau is 10, so these are the cells that they always were.
+    assert {cell.id for cell in plain.cells} <= {cell.id for cell in axes.cells}
+    assert {one.key for one in plain.trainings} <= {one.key for one in axes.trainings}
+    names = [one.name for one in _of(axes.by_stage[0], "sig-ms/cir")]
+    assert names == [f"sig-ms/cir resnet10t seed 1 tau {tau} (frozen)" for tau in (10, 1, 5)]
+    (con,) = _of(axes.by_stage[0], "sig/con")
+    assert (con.name, con.points) == ("sig/con resnet10t seed 1 (frozen)", ("tau 10", "tau 1", "tau 5"))
+
+
+def test_the_variant_multiplies_the_objectives_that_it_changes(sweep: Sweep) -> None:
+    found = sweep("objectives.variant=[paper,released]").by_stage[0]
+    assert len(found) == 30 - 3  # the variants agree on con/nca, lin/nca and sig/nca
+    assert [one.point for one in _of(found, "sig/cir")] == ["variant paper", "variant released"]
+    (same,) = _of(found, "sig/nca")
+    assert (same.point, same.points) == ("", ("variant paper", "variant released"))
+    both = sweep("objectives.variant=[paper,released]", "objectives.params={cir_shift: [0, .5]}").by_stage[0]
+    # With the shift given, all that the variant changes of sig/cir is given.
+    assert [one.point for one in _of(both, "sig/cir")] == ["cir_shift 0", "cir_shift 0.5"]
+
+
+def test_a_setting_of_a_stage_multiplies_its_trainings_and_those_that_follow(sweep: Sweep) -> None:
+    axes = sweep("stages.frozen.lr=[1e-3,5e-4]", "stages.finetune.lr=[1e-4,2e-4,3e-4]")
+    frozen, finetune = axes.by_stage
+    assert (len(axes.cells), len(frozen), len(finetune)) == (15, 30, 90)
+    assert [one.point for one in frozen[::15]] == ["frozen.lr 0.001", "frozen.lr 0.0005"]
+    assert len({one.points for one in frozen}) == 2
+    for one in finetune:
+        assert one.before is not None
+        assert one.point == f"{one.before.point} finetune.lr {one.stage.lr:g}"
+        assert one.before.cell is one.cell
+    assert {one.before for one in finetune} == set(frozen)
+
+
+def test_blocks_are_those_of_the_points_of_a_stage(sweep: Sweep) -> None:
+    axes = sweep("objectives.params={tau: [10, 1]}", "stages.finetune.lr=[1e-4,2e-4]")
+    frozen, finetune = ({one.point for training in stage for one in training.blocks} for stage in axes.by_stage)
+    assert frozen == {"tau 10", "tau 1"}
+    assert finetune == {f"tau {tau} lr {lr}" for tau in (10, 1) for lr in ("0.0001", "0.0002")}
+    counts = [len([one for one in axes.by_stage[0] if point in one.points]) for point in ("tau 10", "tau 1")]
+    assert counts == [15, 15]
+
+
+def test_cells_of_all_points_share_a_unit(sweep: Sweep) -> None:
+    axes = sweep("objectives.params={tau: [10, 1]}", "stages.frozen.lr=[1e-3,5e-4]", "stages.finetune.grad_clip=[1,2]")
+    frozen, finetune = pack(axes.trainings, TRUNK)
+    assert (len(frozen.trainings), len(finetune.trainings)) == (50, 100)
+    assert frozen.label == "resnet10t seed 1 (frozen), 50 cells"
+    chain = pack_chain(axes.trainings, TRUNK)
+    assert [(len(unit.trainings), after) for unit, after in chain] == [(50, None), (100, 0)]
+    alone = pack_chain(axes.trainings, ExecutionConfig(sharing="none"))
+    assert sorted(unit.trainings[0].key for unit, _ in alone) == sorted(one.key for one in axes.trainings)
+    assert len({unit.trainings[0].key for unit, _ in alone}) == 150
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ((Axis(key="stages.warm.lr", values=(1.0, 2.0)),), "stages.warm.lr: the sweep has no such stage"),
+        ((Axis(key="objectives.variant", values=("paper", "x")),), "variant x: unknown variant 'x'"),
+        ((Axis(key="objectives.params.tau", values=(1.0, 2.0)),) * 2, "objectives.params.tau: given twice"),
+        ((Axis(key="objectives.params.margin", values=tuple(map(float, range(1, 400)))),), "23,940 cells in all"),
+    ],
+)
+def test_axes_that_no_file_can_have_are_refused(small: SweepConfig, axes: tuple[Axis, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(small, axes=axes)
+
+
+@pytest.mark.parametrize("key", ["seeds", "stages.frozen.batch_size", "objectives.pair", "objectives.params.a.b"])
+def test_what_cannot_be_an_axis(key: str) -> None:
+    with pytest.raises(ConfigError, match="cannot have several values"):
+        Axis(key=key, values=(1, 2))
+
+
+def test_values_are_written_short_and_without_spaces() -> None:
+    values = [2e-4, 5.0, 0.123456789, True, (10, 15), (), "a b", 3]
+    assert [value_text(one) for one in values] == ["0.0002", "5", "0.123456789", "true", "10+15", "none", "a_b", "3"]
+
+
+def test_a_sweep_without_axes_may_have_any_number_of_cells(small: SweepConfig) -> None:
+    assert len(replace(small, seeds=tuple(range(5_000))).seeds) * 30 > 20_000
