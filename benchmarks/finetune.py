@@ -17,8 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.machine import MIB, clock_of, held_bytes, peak_bytes, print_machine, wait_for
+from benchmarks.machine import MIB, clock_of, held_bytes, in_own_process, peak_bytes, print_machine, wait_for
 from benchmarks.step import CELL, drawn_images, first_rows, train_steps
 from benchmarks.usual import apart as usual_apart
 from goal_core.data import Batch
@@ -120,13 +118,8 @@ def product_rate(options: argparse.Namespace) -> float:
 def apart(options: argparse.Namespace, changes: Mapping[str, Any], cache: str) -> dict[str, float]:
     """Measure in a process of its own."""
     given = {**vars(options), **DEFAULTS, **changes}
-    command = [sys.executable, "-m", "benchmarks.finetune", "--one", json.dumps(given)]
     environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return in_own_process("finetune", "--one", json.dumps(given), environ=environ)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

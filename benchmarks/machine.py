@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import platform
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -49,6 +52,22 @@ def wait_for(device: torch.device | str) -> None:
 def clock_of(device: str, threads: int) -> Callable[[], float]:
     """The clock of a device: the processor's seconds for one CPU thread, so that other work counts little."""
     return time.process_time if (device, threads) == ("cpu", 1) else time.perf_counter
+
+
+def in_own_process(benchmark: str, *words: object, environ: Mapping[str, str] | None = None) -> dict[str, float]:
+    """Run a benchmark in a process of its own. Returns the numbers of its last line, which is JSON.
+
+    Args:
+        benchmark: the module's name in this package.
+        words: its arguments.
+        environ: the process's environment; that of this one where it is not given.
+    """
+    command = [sys.executable, "-m", f"benchmarks.{benchmark}", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def held_bytes(device: str) -> int:

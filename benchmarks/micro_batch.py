@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from benchmarks.machine import MIB, clock_of, held_bytes, peak_bytes, print_machine, wait_for
+from benchmarks.machine import MIB, clock_of, held_bytes, in_own_process, peak_bytes, print_machine, wait_for
 from benchmarks.step import CELL, drawn_images, first_rows, train_steps
 from goal_core.data import Batch
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
@@ -72,13 +70,7 @@ def apart(options: argparse.Namespace, **changes: object) -> dict[str, float]:
     """Measure in a process of its own."""
     settings = {**vars(options), **changes}
     flags = [f"--{name}={value}" for name, value in settings.items() if name not in ("one", "parts")]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.micro_batch", "--one", *flags], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return in_own_process("micro_batch", "--one", *flags)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

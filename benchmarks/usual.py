@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -26,7 +24,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from benchmarks.machine import clock_of, wait_for
+from benchmarks.machine import clock_of, in_own_process, wait_for
 from goal_core.data import EncodedCaptions, Split, Vocabulary, open_dataset
 from goal_core.data.config import ImageConfig, PrecompConfig, ScenesConfig
 from goal_core.training import UnitPlan
@@ -104,12 +102,7 @@ def apart(unit: UnitPlan, steps: int) -> dict[str, float]:
         *(["--features"] if image is None else ["--backbone", unit.model.backbone.name, "--size", image.size]),
         *(["--finetune"] if unit.stage.trains_backbone else []),
     ]
-    command = [sys.executable, "-m", "benchmarks.usual", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return in_own_process("usual", *words)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -345,7 +345,7 @@ class SweepConfig:
             problems.append(f"{key}.cells_per_unit: {limit} needs another sharing than none")
         splits = [f"micro_batch {stage.micro_batch}"] * bool(stage.micro_batch)
         splits += [f"resources.gpus {self.resources.gpus:g}"] * (self.resources.gpus > 1)
-        if splits and (self.data.format == "regions" or stage.bn_mode == "legacy_quirk"):
+        if splits and stage.needs_whole_batches(self.data.format):
             what = "on precomputed regions" if self.data.format == "regions" else "with bn_mode legacy_quirk"
             problems.append(
                 f"{key}: {' and '.join(splits)} cannot split the batches of {self.model.framework} {what}, because it "

@@ -102,6 +102,14 @@ class StageConfig:
         """Whether cells side by side can share one backbone, because no step changes it."""
         return self.name == "frozen" and self.bn_mode == "frozen_eval"
 
+    def needs_whole_batches(self, data_format: str) -> bool:
+        """Whether batch normalisation uses the statistics of whole batches, so that none can be split.
+
+        Args:
+            data_format: of the data; models of precomputed regions have such a normalisation in their heads.
+        """
+        return self.bn_mode == "legacy_quirk" or data_format == "regions"
+
     @property
     def trains_backbone(self) -> bool:
         """Whether the optimiser changes the backbone's weights."""

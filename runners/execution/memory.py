@@ -34,7 +34,7 @@ class Chunks:
     def of(cls, plan: UnitPlan) -> Chunks:
         """As the sweep asks for. Models that normalise by the statistics of the whole batch must have it whole."""
         stage = plan.stage
-        can_split = stage.bn_mode == "frozen_eval" and plan.data.format != "regions"
+        can_split = not stage.needs_whole_batches(plan.data.format)
         rows = -(-stage.batch_size // plan.processes)
         return cls(rows, stage.micro_batch if stage.micro_batch < rows else 0, can_split, plan.processes)
 

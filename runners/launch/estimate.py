@@ -251,7 +251,7 @@ def _plan(
 
 
 def _of_backbone(units: Sequence[Unit], prices: Prices, weights_mb: float | None) -> BackbonePlan:
-    """Plan the units of one backbone in a stage, of whose finished trainings each has so many megabytes of weights."""
+    """Plan the units of one backbone in a stage; ``weights_mb`` is the size of a finished training's weights."""
     counted = disk_mb(units, prices.size)
     bases = {prices.basis(unit) for unit in units}
     known = "assumed" not in bases

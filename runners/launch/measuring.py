@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from goal_core.data import num_batches, open_dataset
-from goal_core.models.config import ModelConfig
 from goal_core.training import UnitPlan, UnitSpeed, measure_speed
 from runners.launch.devices import Devices
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.prices import Measured
+from runners.launch.prices import Kind, Measured
 from sweeps import Training, Unit, pack
 
 STEPS: Final = 12
@@ -36,9 +35,7 @@ class _Found(NamedTuple):
     memory_mb: float | None
 
 
-def measure(
-    sweep: OpenedSweep, trainings: Sequence[Training], devices: Devices
-) -> dict[tuple[ModelConfig, str], Measured]:
+def measure(sweep: OpenedSweep, trainings: Sequence[Training], devices: Devices) -> dict[Kind, Measured]:
     """Measure each kind of unit of some trainings.
 
     Args:
@@ -52,7 +49,7 @@ def measure(
     Raises:
         GoalError: the data, the weights or the device are not what a unit needs, or a cell fails.
     """
-    largest: dict[tuple[ModelConfig, str], Unit] = {}
+    largest: dict[Kind, Unit] = {}
     for unit in pack(trainings, sweep.config.execution):
         kind = unit.trainings[0].cell.model, unit.stage.name
         if kind not in largest or len(unit.trainings) > len(largest[kind].trainings):

@@ -55,6 +55,11 @@ XVLM_STAGE = StageConfig(
     schedule="linear", lr_warmup=0.1, grad_clip=0, drop_last=True,
 )  # fmt: skip
 
+TRAINED = replace(STAGED, frozen_epochs=0, ramp_epochs=0, warmup_epochs=0)
+"""As `STAGED`, but everything trains from the first step."""
+XVLM_DROPS = replace(XVLM_STAGE, schedule="drops", lr_warmup=0.0)
+"""As `XVLM_STAGE`, but the first step has a learning rate."""
+
 
 class PlainFolder:
     """A training's files in a folder, without leases."""

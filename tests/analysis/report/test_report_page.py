@@ -221,10 +221,12 @@ def test_it_can_be_read_without_scripts(browser: Browser, page: Path, tmp_path: 
 @pytest.mark.slow
 @in_a_browser
 def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path, tmp_path: Path) -> None:
-    facts = (
+    facts = (  # once the frame has its size
+        "addEventListener('load', () => requestAnimationFrame(() => setTimeout(() => {"
         "document.querySelector('table.grid td a').click();"
         "const dead = document.querySelectorAll('td.path a, td.run a').length;"
         f"parent.postMessage({{outside: {OUTSIDE}, dead, open: document.getElementById('cell').open}}, '*');"
+        "})));"
     )
     text = page.read_text().replace("</body>", f"<script>{facts}</script></body>")
     frame = tmp_path / "frame.html"

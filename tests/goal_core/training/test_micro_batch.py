@@ -25,23 +25,22 @@ from tests.helpers.training_cases import (
     GRID,
     GRID_DATA,
     MODEL,
-    STAGED,
+    TRAINED,
     XVLM,
     XVLM_DATA,
-    XVLM_STAGE,
+    XVLM_DROPS,
     first_step,
     folders_of,
     train_killed,
     unit_of,
 )
 
-TRAINED = replace(STAGED, frozen_epochs=0, ramp_epochs=0, warmup_epochs=0)
 CASES = {
     "vsepp frozen": (MODEL, DATA, replace(FROZEN, warmup_epochs=0)),
     "vsepp warm-up": (MODEL, DATA, FROZEN),
     "vsepp": (MODEL, DATA, FINETUNE),
     "vse_infty": (GRID, GRID_DATA, TRAINED),
-    "xvlm": (XVLM, XVLM_DATA, replace(XVLM_STAGE, schedule="drops", lr_warmup=0.0)),
+    "xvlm": (XVLM, XVLM_DATA, XVLM_DROPS),
 }
 
 

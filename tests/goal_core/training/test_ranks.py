@@ -24,10 +24,10 @@ from tests.helpers.training_cases import (
     GRID,
     GRID_DATA,
     MODEL,
-    STAGED,
+    TRAINED,
     XVLM,
     XVLM_DATA,
-    XVLM_STAGE,
+    XVLM_DROPS,
     StopAt,
     StoppedError,
     first_step,
@@ -36,14 +36,13 @@ from tests.helpers.training_cases import (
     unit_of,
 )
 
-TRAINED = replace(STAGED, frozen_epochs=0, ramp_epochs=0, warmup_epochs=0)
 CASES = {
     "vsepp frozen": (MODEL, DATA, replace(FROZEN, warmup_epochs=0, batch_size=15), 2),
     "vsepp": (MODEL, DATA, replace(FINETUNE, batch_size=24), 3),
     "vsepp in chunks": (MODEL, DATA, replace(FINETUNE, micro_batch=5), 2),
     "vse_infty": (GRID, GRID_DATA, replace(TRAINED, batch_size=17), 2),
-    "xvlm": (XVLM, XVLM_DATA, replace(XVLM_STAGE, schedule="drops", lr_warmup=0.0), 3),
-    "xvlm in chunks": (XVLM, XVLM_DATA, replace(XVLM_STAGE, schedule="drops", lr_warmup=0.0, micro_batch=3), 2),
+    "xvlm": (XVLM, XVLM_DATA, XVLM_DROPS, 3),
+    "xvlm in chunks": (XVLM, XVLM_DATA, replace(XVLM_DROPS, micro_batch=3), 2),
 }
 
 

@@ -1,0 +1,176 @@
+"""A pack is whole or not used, whatever happens while it is written."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goal_core import atomic
+from goal_core.data.packs import (
+    BrokenImagesError,
+    estimate_bytes,
+    open_packed,
+    plan_pack,
+    verify_pack,
+    write_pack,
+    writing,
+)
+from goal_core.errors import DataError
+from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.packs import CROPS, SMALL, KilledError, opened, packed, same, seen
+
+# Python 3.12 warns when a process with threads forks, which torch's worker processes do.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+
+
+def test_a_killed_pack_continues_to_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_dataset(tmp_path / "data")
+    dataset = opened(root, CROPS)
+    whole = plan_pack(dataset, CROPS, tmp_path / "whole")
+    write_pack(dataset, whole, shard_bytes=SMALL)
+    plan, kills = plan_pack(dataset, CROPS, tmp_path / "killed"), 0
+    for left in range(1, 1000, 7):
+        points = iter(range(left))
+
+        def die(name: str, points: Any = points) -> None:
+            if next(points, None) is None:
+                raise KilledError
+
+        monkeypatch.setattr(atomic, "crash_point", die)
+        try:
+            write_pack(dataset, plan, shard_bytes=SMALL)
+            break
+        except KilledError:
+            kills += 1
+            assert "not complete" in open_packed(dataset, CROPS, tmp_path / "killed")[1] or left == 1
+    assert kills > 3
+    files = {path.name: path.read_bytes() for path in whole.folder.iterdir()}
+    kept = [path for path in plan.folder.iterdir() if not path.name.startswith(".")]  # a living process's stay
+    assert files == {path.name: path.read_bytes() for path in kept}
+    assert len(files) > 10
+
+
+@pytest.mark.parametrize("operation", ["append", "sync", "rename"])
+def test_a_write_error_in_the_middle_of_a_shard_leaves_a_whole_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    root, append = write_dataset(tmp_path / "data"), writing._append
+    calls = {"append": 0, "sync": 0, "rename": 0}
+
+    def fail(done: str) -> None:
+        if done == operation:
+            calls[done] += 1
+            if calls[done] == 2:
+                raise OSError(errno.EIO, "Input/output error")
+
+    def appended(*arguments: Any) -> Any:
+        fail("append")
+        return append(*arguments)
+
+    monkeypatch.setattr(writing, "_append", appended)
+    monkeypatch.setattr(
+        atomic, "before_operation", lambda done, path: fail(done) if path.name == "train-00000.bin" else None
+    )
+    calls["sync"] = calls["rename"] = 1  # the first sync and rename are of this shard, the second image is in it
+    dataset = opened(root, CROPS)
+    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
+    write_pack(dataset, plan)
+    assert calls[operation] >= 2
+    assert not verify_pack(dataset, plan)
+    assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
+
+
+def test_of_two_processes_that_pack_at_once_both_give_the_whole_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan, read = plan_pack(dataset, CROPS, tmp_path / "packs"), writing.rows_of
+    others: list[int] = []
+    at_its_end = False
+
+    def reading(*arguments: Any) -> Any:
+        found = read(*arguments)
+        if at_its_end and not others:
+            others.append(0)
+            write_pack(dataset, plan, shard_bytes=SMALL)  # the other process ends here, and removes the rows
+        return found
+
+    complete = writing._complete
+
+    def completing(*arguments: Any) -> int:
+        nonlocal at_its_end
+        at_its_end = True
+        return complete(*arguments)
+
+    monkeypatch.setattr(writing, "_complete", completing)
+    monkeypatch.setattr(writing, "rows_of", reading)
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert others
+    assert not verify_pack(dataset, plan)
+    assert same(seen(dataset, CROPS), seen(open_packed(dataset, CROPS, tmp_path / "packs")[0], CROPS))
+
+
+@pytest.mark.parametrize("damage", ["cut", "remove"])
+def test_a_shard_that_is_lost_while_others_are_written_is_no_complete_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan, complete = plan_pack(dataset, CROPS, tmp_path / "packs"), writing._complete
+
+    def lose(*arguments: Any) -> int:
+        shard = plan.shard("train", 1)
+        shard.write_bytes(shard.read_bytes()[:-1]) if damage == "cut" else shard.unlink()
+        return complete(*arguments)
+
+    monkeypatch.setattr(writing, "_complete", lose)
+    with pytest.raises(DataError, match=r"train-00001\.bin is not as it was written.*--verify"):
+        write_pack(dataset, plan, shard_bytes=SMALL)
+    assert "not complete" in open_packed(dataset, CROPS, tmp_path / "packs")[1]
+    monkeypatch.setattr(writing, "_complete", complete)
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert not verify_pack(dataset, plan)
+
+
+def test_finished_shards_are_not_decoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    made: list[int] = []
+    make = writing._Work.__call__
+    plan.shard("train", 1).unlink()
+    monkeypatch.setattr(writing._Work, "__call__", lambda self, index: made.append(index) or make(self, index))
+    write_pack(dataset, plan, shard_bytes=SMALL)
+    assert made == [1]
+
+
+def test_each_broken_image_has_one_line_and_all_others_are_packed(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    bad = [root / "pictures" / name for name in ("0002.png", "0009.png")]
+    good = [path.read_bytes() for path in bad]
+    for path in bad:
+        path.write_bytes(path.read_bytes()[:-40] + bytes(40))
+    with pytest.raises(BrokenImagesError) as caught:
+        packed(root, CROPS, tmp_path / "packs")
+    assert [str(path) in line for path, line in zip(bad, caught.value.problems, strict=True)] == [True, True]
+    assert "not complete" in open_packed(opened(root, CROPS), CROPS, tmp_path / "packs")[1]
+    for path, content in zip(bad, good, strict=True):
+        path.write_bytes(content)
+    assert same(seen(opened(root, CROPS), CROPS), seen(packed(root, CROPS, tmp_path / "packs"), CROPS))
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    plan = plan_pack(dataset, CROPS, tmp_path / "packs")
+    sizes = estimate_bytes(dataset, plan)
+    assert sizes == {"train": 8 * 40 * 30 * 3, "val": 3 * 16 * 16 * 3, "test": 3 * 16 * 16 * 3}
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(writing.shutil, "disk_usage", lambda path: usage._replace(free=sum(sizes.values()) - 1))
+    with pytest.raises(DataError, match=r"GB free, but the pack takes about"):
+        write_pack(dataset, plan)
+    assert not list(plan.folder.glob("*.bin"))
