@@ -32,7 +32,7 @@ from benchmarks.usual import apart as usual_apart
 from goal_core.data import Batch
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig
 from goal_core.training import StageConfig, UnitPlan
-from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.cells.trainer import CellTrainer
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "plain": {},

@@ -21,7 +21,7 @@ from benchmarks.step import CELL, drawn_images, first_rows, train_steps
 from goal_core.data import Batch
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
 from goal_core.training import StageConfig, UnitPlan
-from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.cells.trainer import CellTrainer
 
 
 def measure(options: argparse.Namespace) -> dict[str, float]:

@@ -13,7 +13,7 @@ from goal_core.data import Batch, open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training import ScratchFiles, SilentListener, TrainingPlan, UnitPlan, train_unit
-from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.cells.trainer import CellTrainer
 
 CELL = TrainingPlan(key="cell", cell_id="cell", objective=ObjectiveConfig(pair="sig-ms", triplet="cir"), init=None)
 Around = Callable[[CellTrainer, Callable[..., None], Tensor, Batch], None]

@@ -1,7 +1,7 @@
 """How the cells of a unit run side by side: the path that a unit takes, and why.
 
 `trunk` trains one cell after the other on every batch, and gives each cell the numbers it has alone, on the CPU bit for
-bit. `heads` trains them as one stack (`cell_stack`), which adds up the same products in another order. A path never
+bit. `heads` trains them as one stack (`cells.stack`), which adds up the same products in another order. A path never
 depends on a measurement, so that the same sweep gives the same numbers on the same kind of device.
 """
 

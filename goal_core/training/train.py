@@ -12,10 +12,10 @@ import torch
 
 from goal_core.data import Batch, Dataset, open_dataset
 from goal_core.errors import DataError, DeviceError
-from goal_core.training.peer import FirstRank, NoFiles
 from goal_core.training.plan import Listener, SilentListener, TrainingDone, TrainingFailed, TrainingFiles, UnitPlan
-from goal_core.training.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError, weight_sums
-from goal_core.training.trainer import UnitTrainer
+from goal_core.training.processes.peer import FirstRank, NoFiles
+from goal_core.training.processes.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError, weight_sums
+from goal_core.training.unit_trainer import UnitTrainer
 
 
 def train_unit(

@@ -50,7 +50,7 @@ def check(
     if mark and not store:
         raise ConfigError("give --mark with --store")
     config = load_sweep(sweep, set_ or [])
-    with Progress(console=notes, transient=True) as bar:
+    with Progress(console=notes, transient=True, disable=not notes.is_interactive) as bar:
         task = bar.add_task("reading", total=None)
         report = check_data(
             config.data, quick=quick, progress=lambda done, total: bar.update(task, completed=done, total=total)
@@ -129,7 +129,7 @@ def features(
             f"{config.name} already trains on features (data.format: {config.data.format}); give a sweep with images"
         )
     chosen = _one_backbone(config, backbone)
-    with Progress(console=notes, transient=True) as bar:
+    with Progress(console=notes, transient=True, disable=not notes.is_interactive) as bar:
         tasks: dict[str, Any] = {}
 
         def progress(split: str, done: int, total: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from goal_core.objectives import ObjectiveConfig
-from goal_core.training.triplet_histogram import TripletHistogram
+from goal_core.training.cells.triplet_histogram import TripletHistogram
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import Store, TrainingFolder
 from runners.store.archive import ImportOutcome, add_results, plan_import, read_archive

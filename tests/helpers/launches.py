@@ -169,7 +169,7 @@ def tamper(trainer):
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name != "goal_core.training.cell_trainer":
+        if name != "goal_core.training.cells.trainer":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)

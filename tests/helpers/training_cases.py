@@ -17,8 +17,9 @@ from goal_core.checkpoints import BEST, best_name
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
 from goal_core.objectives import ObjectiveConfig
-from goal_core.training import Listener, StageConfig, TrainingPlan, UnitPlan, cell_trainer, train_unit
-from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training import Listener, StageConfig, TrainingPlan, UnitPlan, train_unit
+from goal_core.training.cells import trainer as cell_trainer
+from goal_core.training.cells.trainer import CellTrainer
 
 DATA = ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none"))
 MODEL = ModelConfig(

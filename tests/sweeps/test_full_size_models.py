@@ -13,7 +13,7 @@ from goal_core.frameworks import framework_of
 from goal_core.models import Heads, ImageBackbone
 from goal_core.models.config import BertConfig
 from goal_core.training import StageConfig
-from goal_core.training.optim import loss_scale, lr_at, parameter_groups
+from goal_core.training.cells.optim import loss_scale, lr_at, parameter_groups
 from sweeps import SweepConfig, load_sweep
 
 WORDS = Vocabulary(tuple(f"w{index}" for index in range(11_351)))  # plus four special ones: COCO's 11,355

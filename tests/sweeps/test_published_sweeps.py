@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from goal_core.training.optim import lr_at
+from goal_core.training.cells.optim import lr_at
 from sweeps import find_sweep, load_sweep
 
 TRAIN_CAPTIONS = {"coco": 566_435, "f30k": 145_000}

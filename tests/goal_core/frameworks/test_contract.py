@@ -17,7 +17,8 @@ from goal_core.data.config import DataConfig, ImageConfig, PrecompConfig, Region
 from goal_core.errors import ConfigError
 from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
 from goal_core.models import ModelConfig
-from goal_core.training import StageConfig, UnitPlan, optim, train_unit
+from goal_core.training import StageConfig, UnitPlan, train_unit
+from goal_core.training.cells import optim
 from tests.helpers.training_cases import (
     DATA,
     FINETUNE,

@@ -132,7 +132,7 @@ def test_the_digest_is_of_the_code_that_was_loaded(tmp_path: Path) -> None:
 import pathlib
 from runners.execution import inputs
 before = inputs.code_digest()
-path = pathlib.Path("goal_core/training/optim.py")
+path = pathlib.Path("goal_core/training/cells/optim.py")
 path.write_text(path.read_text() + "CHANGED = True\\n")
 print(before == inputs.code_digest())
 """

@@ -20,8 +20,8 @@ from goal_core.models.config import GruConfig
 from goal_core.models.stacked_gru import stacked_last_states
 from goal_core.objectives import PairWeights, Triplets, pair_weights
 from goal_core.training import UnitPlan, train_unit
-from goal_core.training import cell_stack as cell_stack_module
-from goal_core.training.cell_stack import CellStack
+from goal_core.training.cells import stack as cell_stack_module
+from goal_core.training.cells.stack import CellStack
 from tests.helpers.training_cases import (
     FROZEN,
     VECTORS,

@@ -14,9 +14,11 @@ from goal_core.checkpoints import read_checkpoint, write_checkpoint
 from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import ImageBackbone
 from goal_core.objectives import GradientObjective
-from goal_core.training import StageConfig, UnitPlan, cell_trainer, optim, train_unit
-from goal_core.training.cell_trainer import CellTrainer
-from goal_core.training.optim import loss_scale, sum_hinge
+from goal_core.training import StageConfig, UnitPlan, train_unit
+from goal_core.training.cells import optim
+from goal_core.training.cells import trainer as cell_trainer
+from goal_core.training.cells.optim import loss_scale, sum_hinge
+from goal_core.training.cells.trainer import CellTrainer
 from sweeps import load_sweep
 from sweeps.reading.yaml_source import SweepError
 from tests.helpers.training_cases import (

@@ -18,7 +18,8 @@ from goal_core.data import Batch, BatchSource, Dataset
 from goal_core.data.packs import open_packed
 from goal_core.errors import FencedError
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
-from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.cells.stacks import SplitShare, Stacks
+from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.placing import place
 from goal_core.training.plan import (
     EpochDone,
@@ -31,9 +32,8 @@ from goal_core.training.plan import (
     UnitPlan,
     fits_or_says,
 )
-from goal_core.training.ranks import ALONE, Ranks, weight_sums
+from goal_core.training.processes.ranks import ALONE, Ranks, weight_sums
 from goal_core.training.sharing import augments_on_device, choose_path
-from goal_core.training.stacks import SplitShare, Stacks
 from goal_core.training.trunk import SharedBatch, Trunk
 from goal_core.training.warmup import below_warmup
 

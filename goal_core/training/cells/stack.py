@@ -17,9 +17,17 @@ from goal_core.evaluation import Embedded, EvalSplit, embed_split
 from goal_core.models import StackedEncoder
 from goal_core.objectives import NonFiniteError, StackedObjectives, StackedStats
 from goal_core.objectives.gradient_objective import describe_non_finite
-from goal_core.training.cell_trainer import CellTrainer, StepOutcome
-from goal_core.training.optim import build_optimizer, clip_each, loss_scale, lr_at, parameter_groups, set_lr, sum_hinge
-from goal_core.training.triplet_histogram import TripletHistogram
+from goal_core.training.cells.optim import (
+    build_optimizer,
+    clip_each,
+    loss_scale,
+    lr_at,
+    parameter_groups,
+    set_lr,
+    sum_hinge,
+)
+from goal_core.training.cells.trainer import CellTrainer, StepOutcome
+from goal_core.training.cells.triplet_histogram import TripletHistogram
 
 
 class CellStack:

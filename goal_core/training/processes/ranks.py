@@ -6,8 +6,8 @@ the gradient that one process has. Random draws are the rows of the whole batch'
 device up to rounding.
 
 The first process alone decides, evaluates and touches files. It sends the others the state of each cell at the start
-and then every step to take (:mod:`goal_core.training.peer`). A process that fails alone leaves the others waiting, so
-it ends them all: the unit starts again from what is saved, as after any death.
+and then every step to take (:mod:`goal_core.training.processes.peer`). A process that fails alone leaves the others
+waiting, so it ends them all: the unit starts again from what is saved, as after any death.
 """
 
 from __future__ import annotations

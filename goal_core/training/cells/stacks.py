@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 
 from goal_core.evaluation import Embedded, EvalSplit
-from goal_core.training.cell_stack import CellStack, dissolve
-from goal_core.training.cell_trainer import CellTrainer, StepOutcome
+from goal_core.training.cells.stack import CellStack, dissolve
+from goal_core.training.cells.trainer import CellTrainer, StepOutcome
 from goal_core.training.config import StageConfig
 from goal_core.training.plan import failure_kind
 from goal_core.training.trunk import SharedBatch

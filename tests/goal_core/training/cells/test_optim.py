@@ -9,7 +9,7 @@ import torch
 
 from goal_core.errors import ConfigError
 from goal_core.frameworks import framework_of
-from goal_core.training.optim import build_optimizer, lr_at, set_lr, sum_hinge, validated_since
+from goal_core.training.cells.optim import build_optimizer, lr_at, set_lr, sum_hinge, validated_since
 from tests.helpers.training_cases import GRID, SET_FROZEN
 
 

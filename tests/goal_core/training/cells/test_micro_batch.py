@@ -15,7 +15,7 @@ from goal_core.errors import ConfigError
 from goal_core.models import ImageBackbone
 from goal_core.models.batch_rows import Rows, Share, WholeBatchDraws, in_chunks
 from goal_core.training import StageConfig, train_unit
-from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.encoding import needs_whole_batch
 from goal_core.training.trunk import Trunk
 from tests.helpers.training_cases import (

@@ -14,9 +14,9 @@ import torch
 from goal_core.checkpoints import read_checkpoint, write_checkpoint
 from goal_core.errors import ConfigError, DeviceError
 from goal_core.training import Listener, train_unit
-from goal_core.training.cell_trainer import CellTrainer
+from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.encoding import check_splits
-from goal_core.training.ranks import Ranks, RanksLostError, weight_sums
+from goal_core.training.processes.ranks import Ranks, RanksLostError, weight_sums
 from tests.helpers.training_cases import (
     DATA,
     FINETUNE,

@@ -13,9 +13,7 @@ from goal_core.data import Batch
 from goal_core.errors import CollapsedError
 from goal_core.models import Pairs
 from goal_core.objectives import ObjectiveStats
-from goal_core.training.cell_state import CellState
-from goal_core.training.encoding import encode_batch
-from goal_core.training.optim import (
+from goal_core.training.cells.optim import (
     check_finite,
     clip_gradient,
     loss_scale,
@@ -24,6 +22,8 @@ from goal_core.training.optim import (
     sum_hinge,
     validated_since,
 )
+from goal_core.training.cells.state import CellState
+from goal_core.training.encoding import encode_batch
 from goal_core.training.plan import EpochRecord
 
 StepOutcome = dict[str, float] | Exception

@@ -30,12 +30,12 @@ from goal_core.checkpoints import (
 from goal_core.models import Encoder, Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector
 from goal_core.seeding import derive_seed
+from goal_core.training.cells.optim import build_optimizer, parameter_groups
+from goal_core.training.cells.random_stream import RandomStream
+from goal_core.training.cells.triplet_histogram import TripletHistogram
 from goal_core.training.encoding import check_splits
-from goal_core.training.optim import build_optimizer, parameter_groups
 from goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
-from goal_core.training.random_stream import RandomStream
-from goal_core.training.ranks import ALONE, Ranks
-from goal_core.training.triplet_histogram import TripletHistogram
+from goal_core.training.processes.ranks import ALONE, Ranks
 
 Parts = dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]
 """Parts of a state by their names in its file, each with a function that reads it and one that puts it back."""
