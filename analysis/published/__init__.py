@@ -13,13 +13,17 @@ from analysis.published.numbers import (
     published_key,
     published_table,
 )
+from analysis.published.orders import Estimate, PointOrder, order_agreement
 from analysis.published.verdicts import VERDICTS
 
 __all__ = [
     "NUM_RUNS",
     "VERDICTS",
+    "Estimate",
     "GridComparison",
+    "PointOrder",
     "compare_blocks",
+    "order_agreement",
     "published_blocks",
     "published_key",
     "published_table",

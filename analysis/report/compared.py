@@ -5,21 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from analysis.blocks import Block, change_text, mean_text, p_equation
-from analysis.published import NUM_RUNS, VERDICTS, GridComparison, published_blocks, published_key
+from analysis.published import NUM_RUNS, VERDICTS, GridComparison, PointOrder, published_blocks, published_key
 from analysis.report.document import Section
+from analysis.report.orders import order_sentences, order_tables
 from analysis.report.published_tables import gradient_validation, state_of_the_art
 from analysis.report.tables import TextTable
 from analysis.statistics import MIN_BLOCKS, rank_blocks
 
 
-def published_section(blocks: Sequence[Block], comparisons: Sequence[GridComparison]) -> Section:
-    """A sweep's blocks compared with the paper: verdicts, ranks, grids cell by cell, and the paper's other tables."""
+def published_section(
+    blocks: Sequence[Block], comparisons: Sequence[GridComparison], orders: Sequence[Sequence[PointOrder]]
+) -> Section:
+    """A sweep compared with the paper: orders, verdicts, ranks, grids cell by cell, and the paper's other tables.
+
+    Args:
+        blocks: the blocks at the first value of every axis.
+        comparisons: of these blocks with the printed ones of the same model.
+        orders: of each model and stage, how far each point orders the objectives as the paper does.
+    """
     tables = [_verdict_table(comparisons), *_rank_tables(comparisons), *map(_comparison_table, comparisons)]
     return Section(
         anchor="published",
         title="Compared with the published numbers",
-        paragraphs=(_verdict_sentence(comparisons),) if comparisons else (),
-        tables=(*(tables if comparisons else ()), state_of_the_art(blocks), gradient_validation(blocks)),
+        paragraphs=(*order_sentences(orders), *((_verdict_sentence(comparisons),) if comparisons else ())),
+        tables=(
+            *(table for points in orders for table in order_tables(points)),
+            *(tables if comparisons else ()),
+            state_of_the_art(blocks),
+            gradient_validation(blocks),
+        ),
     )
 
 

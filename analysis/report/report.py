@@ -21,6 +21,7 @@ from analysis.report.html import report_to_html
 from analysis.report.latex import stack_to_latex, stacks, to_latex
 from analysis.report.learning import learning_sections
 from analysis.report.links import best_runs
+from analysis.report.orders import orders_of
 from analysis.report.overview import overview_to_latex
 from analysis.report.runs import Locate, runs_of
 from analysis.report.sections import (
@@ -257,7 +258,7 @@ def _details(
     return [
         missing_section(sweep, blocks),
         ablation_section(sweep, blocks, folder, figures),
-        None if comparisons is None else published_section(first, comparisons),
+        None if comparisons is None else published_section(first, comparisons, orders_of(blocks)),
         side_by_side_section(groups, folder),
         *learning_sections(sweep, first, folder, figures),
         significance_section(first, at_first_point(sweep, counted(sweep)), differences, folder),
