@@ -22,6 +22,7 @@ LITERATURE: Final[Mapping[tuple[str, str], str]] = {
 
 BUILT_IN_LOSSES: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
     "paper": frozenset({("con", "con"), ("con", "nca"), ("lin", "cir")}),
+    "shifted": frozenset({("con", "con"), ("con", "nca"), ("lin", "cir")}),
     "released": frozenset(
         {
             ("con", "con"),

@@ -29,7 +29,7 @@ def circulation(*, pair: str, triplet: str, variant: str = "paper", params: Mapp
     Args:
         pair: name of a pair weight.
         triplet: name of a triplet weight.
-        variant: `paper` or `released`.
+        variant: one of `VARIANTS`.
         params: parameters that differ from the variant's.
 
     Returns:

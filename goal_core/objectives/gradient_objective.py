@@ -43,7 +43,7 @@ class GradientObjective:
     Args:
         pair: name of a pair weight.
         triplet: name of a triplet weight.
-        variant: `paper`, or `released` for the authors' code where it differs.
+        variant: one of `VARIANTS`: `paper`, or another reading of the constants.
         check_finite: raise on non-finite input, which synchronises with the device on every call. A caller that runs
             many objectives can switch it off and check `ObjectiveStats.finite` of all of them at once.
         params: parameters of the two weights that differ from the variant's defaults, such as ``tau=20.0``.

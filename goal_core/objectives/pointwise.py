@@ -55,7 +55,7 @@ def weights_at(
         neg: similarities s_n, the same shape.
         pair: name of a pair weight.
         triplet: name of a triplet weight.
-        variant: `paper` or `released`.
+        variant: one of `VARIANTS`.
         params: parameters that differ from the variant's.
         other_positives: the members of every set P, at least one.
         other_negatives: the members of every set N, at least one.

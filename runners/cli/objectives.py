@@ -50,7 +50,7 @@ def objectives_table() -> tuple[list[dict[str, Any]], Table]:
     from goal_core.objectives import VARIANTS, list_objectives
 
     table = Table(box=None)
-    for column in ("objective", "in the literature", *(f"loss ({variant})" for variant in VARIANTS)):
+    for column in ("objective", "in the literature", *(f"loss: {variant}" for variant in VARIANTS)):
         table.add_column(column)
     rows = []
     for info in list_objectives():
