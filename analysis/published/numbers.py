@@ -85,14 +85,15 @@ def published_table(name: str) -> pd.DataFrame:
 
 
 def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[GridComparison, ...]:
-    """Compare each block of the `paper` variant with the published one of the same model; see :func:`published_key`.
+    """Compare each block with the published one of the same model; see :func:`published_key`.
 
-    Blocks and metrics without a counterpart are omitted.
+    A block is compared whatever its variant, for the paper does not say which constants its tables have. Blocks and
+    metrics without a counterpart are omitted.
     """
     published = {published_key(block.key): block for block in theirs}
     found = []
     for block in ours:
-        other = published.get(published_key(block.key)) if block.key.variant == "paper" else None
+        other = published.get(published_key(block.key))
         for key, grid in block.grids.items():
             comparison = _compare(block, grid, other.grids[key]) if other and key in other.grids else None
             if comparison is not None:

@@ -14,7 +14,7 @@ from analysis.report.tables import TextTable
 
 def compared(blocks: Sequence[Block]) -> tuple[Section, dict[str, TextTable]]:
     """The section and its tables by title."""
-    section = published_section((), compare_blocks(blocks, published_blocks()))
+    section = published_section((), compare_blocks(blocks, published_blocks()), ())
     return section, {table.title: table for table in section.tables if isinstance(table, TextTable)}
 
 
