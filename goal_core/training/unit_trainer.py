@@ -22,6 +22,7 @@ from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recal
 from goal_core.training.cells.scale import BATCHES
 from goal_core.training.cells.stacks import SplitShare, Stacks
 from goal_core.training.cells.trainer import CellTrainer
+from goal_core.training.data_wait import DataWait
 from goal_core.training.placing import place
 from goal_core.training.plan import (
     EpochDone,
@@ -112,7 +113,8 @@ class UnitTrainer:
                     self._ranks.send(("scale", epoch, [cell.key for cell in unscaled]))
                 self._scale(unscaled, epoch)
                 self._log_scales(unscaled)
-            for step, batch in self._batches(epoch):
+            wait = DataWait()
+            for step, batch in wait.watch(self._batches(epoch)):
                 cells = self._cells_at(epoch, step)
                 with self._ranks.together():
                     self._ranks.send(("step", epoch, step, [cell.key for cell in cells]))
@@ -130,7 +132,7 @@ class UnitTrainer:
                             cell.save_last()
                 self._listener.step()
                 self._stop_if_asked()
-            self._validate_all(self._cells_at(epoch, steps))
+            self._validate_all(self._cells_at(epoch, steps), wait.share)
             self._report()
         self._finish_all()
 
@@ -159,8 +161,8 @@ class UnitTrainer:
                         "embeddings of the first batches is as large as that of the loss it replaces"
                     )
 
-    def _validate_all(self, cells: Sequence[CellTrainer]) -> None:
-        """Validate the cells whose epoch has ended."""
+    def _validate_all(self, cells: Sequence[CellTrainer], data_wait: float) -> None:
+        """Validate the cells whose epoch has ended, in which this share of the unit's time was waiting for data."""
         if self._unit.processes > 1:
             for cell in cells:
                 with self._ranks.together():
@@ -169,7 +171,7 @@ class UnitTrainer:
         embedded = {name: self._stacks.embed(cells, self._splits[name]) for name in sorted(names)}
         for cell in cells:
             with self._fails_alone(cell.key):
-                self._validate(cell, {name: by_key.get(cell.key) for name, by_key in embedded.items()})
+                self._validate(cell, {name: by_key.get(cell.key) for name, by_key in embedded.items()}, data_wait)
 
     def _finish_all(self) -> None:
         """Finish the cells at the end of the stage."""
@@ -296,12 +298,13 @@ class UnitTrainer:
         """The cells whose next step this is. Step ``steps_per_epoch`` means that all steps of the epoch are done."""
         return [cell for cell in self._cells.values() if (cell.epoch, cell.next_step) == (epoch, step)]
 
-    def _validate(self, cell: CellTrainer, shares: Mapping[str, SplitShare | None]) -> None:
+    def _validate(self, cell: CellTrainer, shares: Mapping[str, SplitShare | None], data_wait: float) -> None:
         """Evaluate a cell after an epoch, record it, and save its state, and its weights if they are the best.
 
         Args:
             cell: the cell.
             shares: the splits' embeddings, where the cell is part of a stack.
+            data_wait: the share of the epoch's time that the unit waited for data.
         """
 
         def recalls_on(name: str) -> dict[str, float]:
@@ -313,13 +316,13 @@ class UnitTrainer:
         recalls = recalls_on("val")
         took = time.perf_counter() - began + (val.seconds if val else 0.0)
         test_rsum = recalls_on("test")["test/rsum"] if self._unit.stage.select_on == "test" else None
-        record = cell.close_epoch(recalls, val_s=took, test_rsum=test_rsum)
+        record = cell.close_epoch(recalls, val_s=took, data_wait=data_wait, test_rsum=test_rsum)
         shown = record["metrics"]
         cell.files.log(
             f"epoch {record['epoch']}/{self._unit.stage.epochs}  lr {shown['train/lr']:g}  "
             f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "
             f"val R@1 {shown['val/i2t_r1']:.1f} / {shown['val/t2i_r1']:.1f}  rsum {shown['val/rsum']:.1f}  "
-            f"{shown['time/step_ms']:.0f} ms/step"
+            f"{shown['time/step_ms']:.0f} ms/step, {data_wait:.0%} waiting for data"
         )
         if weak := weak_objective([record], cell.stage.warmup_epochs):
             cell.files.log(f"WEAK OBJECTIVE: {weak}; it hardly trains what matching trains, too")
