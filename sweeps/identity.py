@@ -120,6 +120,8 @@ def tracked_settings(
         Settings by name. The data, the model and each stage have a dict of their own.
     """
     shown = {key: value for key, value in _model_settings(model).items() if key != "backbone"}
+    if "xvlm" not in framework_of(model).uses:
+        shown["xvlm"]["objective_scale"] = 10.0  # the default of the time when the keys of these frameworks were made
     of_stages = {stage.name: _tracked(_stage_settings(stage)) for stage in stages}
     return {
         "numerics": NUMERICS_VERSION,

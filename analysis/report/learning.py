@@ -148,7 +148,8 @@ def _costs_section(sweep: SweepRuns, by_block: _ByBlock, history: pd.DataFrame, 
     paragraphs = _nonempty(
         "Seconds per cell, mean over its seeds: all training steps of the stage, and all passes over the val split. A "
         "cell of a shared unit is charged its own steps and its share of the work that the unit did for all its cells. "
-        "Times from different or busy machines cannot be compared.",
+        "Times from different or busy machines cannot be compared. The last column is the share of the steps' time in "
+        "which a unit waited for its data; more resources.loader_workers, or a pack, shorten it.",
         seeds_note(sweep),
         f"The sweep's {len(counted(sweep))} finished trainings ran code {_commits(sweep)}.",
     )
@@ -172,13 +173,14 @@ def _cost_table(block: Block, found: pd.DataFrame) -> TextTable:
             "--" if pd.isna(row["val_s"]) else f"{row['val_s']:.1f}",
             f"{row['step_ms']:.1f}",
             f"{row['step_ms'] / base.iloc[0]:.2f}" if len(base) else "--",
+            "--" if pd.isna(row["data_wait"]) else f"{100 * row['data_wait']:.0f} %",
         )
         for row in found.to_dict("records")
     ]
     hours = ((found["train_s"] + found["val_s"].fillna(0)) * found["n"]).sum() / 3600
     return TextTable(
         title=block.key.title,
-        head=("objective", "n", "epochs", "training s", "val s", "ms per step", "x con/con"),
+        head=("objective", "n", "epochs", "training s", "val s", "ms per step", "x con/con", "waiting for data"),
         rows=tuple(rows),
         note=f"{hours:.2f} device hours in total for the {found['n'].sum()} cells counted here, without tests.",
     )

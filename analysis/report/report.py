@@ -27,12 +27,12 @@ from analysis.report.runs import Locate, runs_of
 from analysis.report.sections import (
     block_section,
     differences_section,
+    flaw_notes,
     missing_section,
     recalls_section,
     settings_notes,
     settings_section,
     stacked_notes,
-    warmup_notes,
     weights_section,
 )
 from analysis.report.side_by_side import Groups, columns_of, side_by_side_section
@@ -277,7 +277,7 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
     if comparisons is not None and not comparisons:
         notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
     notes += settings_notes(sweep, blocks)
-    notes += warmup_notes(sweep, blocks)
+    notes += flaw_notes(sweep, blocks)
     notes += stacked_notes(sweep, blocks)
     shown = {column.sweep for columns in groups.values() for column in columns}
     return notes + [

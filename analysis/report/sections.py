@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 import pandas as pd
 
@@ -246,23 +247,29 @@ def stacked_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
     return notes
 
 
-def warmup_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
-    """A warning for each block with trainings that ended clearly below their own warm-up, and which these are."""
+_FLAWS: Final = {
+    "below_warmup": "BELOW THE WARM-UP: {} reached a val rsum more than 5 % below that of their own warm-up epochs. "
+    "Their numbers show how much an objective undid, not what it can do",
+    "weak_objective": "WEAK OBJECTIVE: in {} the objective's gradient was below 1 % of that of matching in at least "
+    "one epoch. Matching alone may have trained these models",
+}
+"""What speaks against a training's numbers: the column that says so, and the words of the report."""
+
+
+def flaw_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
+    """Warnings for each block with trainings whose own epochs speak against their numbers, and which these are."""
     runs = counted(sweep)
     notes = []
     for block in blocks:
         here = of_block(runs, block.key)
-        below = here[here["below_warmup"] != ""]
-        if below.empty:
-            continue
-        objective = below["pair"] + "/" + below["triplet"]
-        seeds = below["seed"].groupby(objective, sort=False)
-        which = list_text([f"{name} ({seeds_text(sorted(found))})" for name, found in seeds])
-        notes.append(
-            f"BELOW THE WARM-UP: {len(below)} of {len(here)} trainings of {block.key.title} reached a val rsum more "
-            f"than 5 % below that of their own warm-up epochs. Their numbers show how much an objective undid, not "
-            f"what it can do: {which}."
-        )
+        for column, text in _FLAWS.items():
+            flawed = here[here[column] != ""]
+            if flawed.empty:
+                continue
+            seeds = flawed["seed"].groupby(flawed["pair"] + "/" + flawed["triplet"], sort=False)
+            which = list_text([f"{name} ({seeds_text(sorted(found))})" for name, found in seeds])
+            how_many = f"{len(flawed)} of {len(here)} trainings of {block.key.title}"
+            notes.append(f"{text.format(how_many)}: {which}.")
     return notes
 
 

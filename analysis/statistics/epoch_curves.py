@@ -22,8 +22,9 @@ CURVES: Final[dict[str, str]] = {
     "train/grad_norm": "gradient norm",
 }
 """The metrics of the learning curves and their labels; each is a row of the figure."""
-COSTS: Final = ("time/train_s", "time/val_s", "time/step_ms")
-"""The metrics from which costs are computed."""
+WAIT: Final = "time/data_wait_share"
+COSTS: Final = ("time/train_s", "time/val_s", "time/step_ms", WAIT)
+"""The metrics from which costs are computed. Runs of earlier versions lack the last one."""
 MAX_SEEDS = 10
 """The most seeds of a cell whose epochs are read: more would take minutes in a store of ten thousand runs and hardly
 change a curve."""
@@ -88,7 +89,8 @@ def costs(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row for each objective, in the order of ``runs``: ``pair``, ``triplet``, ``n`` (cells), ``epochs`` (mean),
-        ``train_s`` and ``val_s`` (mean seconds of a cell's whole stage), ``train_s_std`` (ddof=1), ``step_ms`` (mean).
+        ``train_s`` and ``val_s`` (mean seconds of a cell's whole stage), ``train_s_std`` (ddof=1), ``step_ms`` (mean),
+        ``data_wait`` (mean share of the steps' time that was waiting for data, in [0, 1]; NaN where no run says it).
         A cell of a shared unit is charged its own steps and its share of the work that the unit did for all cells.
     """
     rows = history[history["metric"].isin(COSTS)]
@@ -96,7 +98,9 @@ def costs(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
         columns=list(COSTS)
     )
     steps = rows[rows["metric"] == "time/step_ms"].groupby("run_id")["value"].agg(["mean", "count"])
+    waits = rows[rows["metric"] == WAIT].groupby("run_id")["value"].mean().rename("data_wait")
     each = runs[["run_id", "pair", "triplet"]].merge(steps, on="run_id").merge(wide, on="run_id")
+    each = each.merge(waits, on="run_id", how="left")
     each = each.rename(columns={"mean": "step_mean", "count": "epochs"})
     found = each.groupby(["pair", "triplet"], sort=False).agg(
         n=("run_id", "size"),
@@ -105,6 +109,7 @@ def costs(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
         train_s_std=("time/train_s", "std"),
         val_s=("time/val_s", "mean"),
         step_ms=("step_mean", "mean"),
+        data_wait=("data_wait", "mean"),
     )
     return found.reset_index()
 

@@ -29,7 +29,7 @@ _TAGS = (
     *(schema.TAG_BACKBONE, schema.TAG_FRAMEWORK, schema.TAG_DATASET, schema.TAG_VARIANT),
     *(schema.TAG_STATUS, schema.TAG_REASON, schema.TAG_OBJECTIVE_KEY, schema.TAG_SETTINGS_KEY, schema.TAG_TRIPLETS),
     *(schema.TAG_GIT_COMMIT, schema.TAG_GIT_DIFF, schema.TAG_DATA_FINGERPRINT, schema.TAG_IMPORTED),
-    *(schema.TAG_BELOW_WARMUP, schema.TAG_STACKED, schema.TAG_POINT),
+    *(schema.TAG_BELOW_WARMUP, schema.TAG_WEAK, schema.TAG_STACKED, schema.TAG_POINT),
 )
 """Tags that become columns, named without the ``goal.`` prefix."""
 

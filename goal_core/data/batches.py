@@ -5,7 +5,7 @@ The seed and the epoch alone determine the order of the captions, so training ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,7 +164,7 @@ class BatchSource:
         """Batches in each epoch."""
         return num_batches(self._split.num_captions, self._batch_size, self._drop_last)
 
-    def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int, start_step: int = 0) -> Generator[Batch, None, None]:
         """The batches of an epoch, one epoch at a time.
 
         Args:

@@ -79,12 +79,14 @@ class XvlmConfig:
     drop_path: float = 0.1
     """Stochastic depth of the image backbone: probability of skipping the last block, falling to 0 at the first."""
     temperature: float = 0.07
-    """Divides the similarities by which the negatives of image-text matching are drawn; it is not trained."""
+    """Divides the similarities by which the negatives of image-text matching are drawn, and those in the contrastive
+    loss to which the objective is scaled; it is not trained."""
     objective_weight: float = 1.0
-    """Weight of the objective relative to image-text matching."""
-    objective_scale: float = 10.0
-    """The objective's sum over a batch of B is multiplied by `objective_weight * objective_scale / (2 B)`. At the `tau`
-    of `nca`, `con`/`nca` then has the size of the contrastive loss that X-VLM uses in its place."""
+    """Size of the objective's gradient on the embeddings when it begins, relative to that of the contrastive loss that
+    it replaces; 0 leaves image-text matching alone."""
+    objective_scale: float | Literal["itc"] = "itc"
+    """The objective's sum over a batch of B is multiplied by `objective_weight * objective_scale / (2 B)`. `itc`: each
+    objective has a scale of its own, which is measured (docs/frameworks.md); a number serves all objectives alike."""
     rerank_top: int = 256
     """Evaluation re-ranks this many nearest candidates of each query by image-text matching; 0 ranks by similarity."""
 
@@ -95,9 +97,10 @@ class XvlmConfig:
             problems.append(f"fusion_layer must be at least 1, got {self.fusion_layer}")
         if not 0 <= self.drop_path < 1:
             problems.append(f"drop_path must be in [0, 1), got {self.drop_path}")
-        for name in ("temperature", "objective_scale"):
-            if not getattr(self, name) > 0:
-                problems.append(f"{name} must be above 0, got {getattr(self, name)}")
+        if not self.temperature > 0:
+            problems.append(f"temperature must be above 0, got {self.temperature}")
+        if self.objective_scale != "itc" and not self.objective_scale > 0:
+            problems.append(f"objective_scale must be above 0, or itc, got {self.objective_scale}")
         for name in ("objective_weight", "rerank_top"):
             if getattr(self, name) < 0:
                 problems.append(f"{name} must not be negative, got {getattr(self, name)}")

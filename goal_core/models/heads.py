@@ -80,6 +80,8 @@ class Heads(nn.Module):
     text: nn.Module
     masks_same_image: ClassVar[bool] = False
     """Whether pairs that show the same image are excluded as negative pairs."""
+    scales_objective: bool = False
+    """Whether the trainer is to give the objective's gradient on the embeddings the size of :meth:`replaced_loss`'s."""
     rerank_top: int = 0
     """Evaluation re-ranks this many nearest candidates by a score of the framework's own; 0 ranks by similarity."""
 
@@ -123,6 +125,27 @@ class Heads(nn.Module):
             ids_B: equal for pairs of the same image, (B,) int64.
         """
         return surrogate, {}
+
+    def replaced_loss(self, image_BD: Tensor, text_BD: Tensor, ids_B: Tensor) -> Tensor:
+        """The loss that the objective stands for; only of heads that :attr:`scales_objective`.
+
+        Args:
+            image_BD: unit vectors, (B, D); row i belongs to row i of the texts.
+            text_BD: unit vectors, (B, D).
+            ids_B: equal for pairs of the same image, (B,) int64.
+
+        Returns:
+            Scalar, as it stands in the published sum of losses.
+        """
+        raise NotImplementedError
+
+    def take_gradient_norms(self, share: Share) -> dict[str, float]:
+        """Norms to log of the gradients that the losses of this step sent, each by itself; called after backward.
+
+        Args:
+            share: how the batch was encoded; all processes call this together.
+        """
+        return {}
 
     @staticmethod
     def stacked(parameters: Mapping[str, Tensor]) -> StackedEncoders:

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from goal_core.models.batch_rows import in_chunks
+from goal_core.models.batch_rows import Share, in_chunks
 from goal_core.models.config import ModelConfig
+from goal_core.models.contrastive import contrastive_loss
+from goal_core.models.gradient_norms import GradientNorms
 from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads, length_mask
 from goal_core.models.matching import NO_NEGATIVE, draw_negatives, matching_labels, split_bert
 from goal_core.seeding import derive_seed
@@ -49,7 +51,10 @@ class XvlmHeads(RerankingHeads):
     def __init__(self, model: ModelConfig, *, num_features: int, vocab_size: int, seed: int) -> None:
         super().__init__()
         self.rerank_top = model.xvlm.rerank_top
-        self._weight = model.xvlm.objective_weight * model.xvlm.objective_scale
+        scale = model.xvlm.objective_scale
+        self.scales_objective = scale == "itc"
+        self._weight = model.xvlm.objective_weight * (1.0 if scale == "itc" else scale)
+        self._gradients = GradientNorms()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
             self.text, self.cross = split_bert(
@@ -88,10 +93,29 @@ class XvlmHeads(RerankingHeads):
     def forward_pairs(
         self, features: Tensor, image_lengths_B: Tensor | None, tokens_BL: Tensor, lengths_B: Tensor
     ) -> Pairs:
-        """Embeddings, and the inputs of image-text matching."""
+        """Embeddings, and the inputs of image-text matching; the gradients that reach both in backward are noted."""
         tokens, states = self.image_tokens(features), self.text_states(tokens_BL, lengths_B)
-        inputs = MatchingInputs(tokens=tokens, states=states, lengths=lengths_B.to(states.device))
-        return Pairs(image_BD=self.embed_images(tokens), text_BD=self.embed_texts(states), context=inputs)
+        watch = self._gradients.watch
+        inputs = MatchingInputs(
+            tokens=watch("matching_grad", tokens, _on_cells),
+            states=watch("matching_grad", states),
+            lengths=lengths_B.to(states.device),
+        )
+        image_BD = self.embed_images(watch("objective_grad", tokens, _on_cells))
+        text_BD = self.embed_texts(watch("objective_grad", states))
+        return Pairs(image_BD=image_BD, text_BD=text_BD, context=inputs)
+
+    def replaced_loss(self, image_BD: Tensor, text_BD: Tensor, ids_B: Tensor) -> Tensor:
+        """The contrastive loss of X-VLM (ITC), at the temperature with which negatives are drawn."""
+        return contrastive_loss(image_BD, text_BD, ids_B, self.temperature)
+
+    def take_gradient_norms(self, share: Share) -> dict[str, float]:
+        """`objective_grad` and `matching_grad`: norms of the gradients on the image's cells and the caption's states.
+
+        Both are those of the losses in the sum, weights and scales included. What gets no gradient, as the cells of a
+        frozen backbone, does not count.
+        """
+        return {name: float(share.sum(square).sqrt()) for name, square in sorted(self._gradients.take().items())}
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, float]]:
         """The weighted objective plus image-text matching; `itm` and `itm_accuracy` (in [0, 1]) are logged."""
@@ -143,6 +167,11 @@ class XvlmHeads(RerankingHeads):
         mask_PL = length_mask(lengths_P, states_PLW.shape[1], states_PLW.device).long()
         logits: Tensor = self.itm_head(self.cross(states_PLW, mask_PL, tokens_PRF)[:, 0])
         return logits
+
+
+def _on_cells(gradient_BRF: Tensor) -> Tensor:
+    """The gradient on the R - 1 cells, (B, R - 1, F), of one on the image's tokens: the first is the cells' mean."""
+    return gradient_BRF[:, 1:] + gradient_BRF[:, :1] / (gradient_BRF.shape[1] - 1)
 
 
 def _by_decay(name: str, named: list[tuple[str, nn.Parameter]], lr_scale: float) -> list[ParameterGroup]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from goal_core.training.speed import ScratchFiles, UnitSpeed, measure_speed
     from goal_core.training.train import train_unit
     from goal_core.training.warmup import below_warmup
+    from goal_core.training.weak import weak_objective
 else:
     __getattr__ = on_first_use(__name__, __file__)
 
@@ -46,4 +47,5 @@ __all__ = [
     "below_warmup",
     "measure_speed",
     "train_unit",
+    "weak_objective",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -94,6 +94,14 @@ def use_device(unit: UnitPlan) -> None:
 class Follower(UnitTrainer):
     """One of the processes beside the first: it takes the steps that the first says, and has no files."""
 
+    @contextmanager
+    def _fails_alone(self, key: str) -> Iterator[None]:
+        """If the block raises what the first process meets, too, and records, this training leaves the unit."""
+        try:
+            yield
+        except ALIKE:
+            self._cells.pop(key, None)
+
     def follow(self) -> None:
         """Take the steps that the first process says, until it says that there are no more."""
         plans = {plan.key: plan for plan in self._unit.trainings}
@@ -111,6 +119,11 @@ class Follower(UnitTrainer):
                     self._ranks.check_same(weight_sums(self._cells[key].parameters), tensors["weights"])
                 case ("prepare",):
                     self._trunk.prepare(self._dataset.splits["train"])
+                case ("scale", epoch, keys):
+                    cells = [self._cells[key] for key in keys]
+                    for cell in cells:
+                        cell.epoch, cell.next_step = epoch, 0
+                    self._scale(cells, epoch)
                 case ("step", epoch, step, keys):
                     if (epoch, step) != following:
                         batches = self._source.batches(epoch + 1, start_step=step)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
+from itertools import islice
 
 import torch
 
@@ -18,8 +19,10 @@ from goal_core.data import Batch, BatchSource, Dataset
 from goal_core.data.packs import open_packed
 from goal_core.errors import FencedError
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
+from goal_core.training.cells.scale import BATCHES
 from goal_core.training.cells.stacks import SplitShare, Stacks
 from goal_core.training.cells.trainer import CellTrainer
+from goal_core.training.data_wait import DataWait
 from goal_core.training.placing import place
 from goal_core.training.plan import (
     EpochDone,
@@ -36,6 +39,7 @@ from goal_core.training.processes.ranks import ALONE, Ranks, weight_sums
 from goal_core.training.sharing import augments_on_device, choose_path
 from goal_core.training.trunk import SharedBatch, Trunk
 from goal_core.training.warmup import below_warmup
+from goal_core.training.weak import weak_objective
 
 
 class _Stopped(BaseException):
@@ -104,7 +108,13 @@ class UnitTrainer:
         """The training loop."""
         stage, steps = self._unit.stage, self._source.steps_per_epoch
         for epoch in range(self._start(), stage.epochs):
-            for step, batch in self._batches(epoch):
+            if unscaled := [cell for cell in self._cells_at(epoch, 0) if cell.wants_scale]:
+                with self._ranks.together():
+                    self._ranks.send(("scale", epoch, [cell.key for cell in unscaled]))
+                self._scale(unscaled, epoch)
+                self._log_scales(unscaled)
+            wait = DataWait()
+            for step, batch in wait.watch(self._batches(epoch)):
                 cells = self._cells_at(epoch, step)
                 with self._ranks.together():
                     self._ranks.send(("step", epoch, step, [cell.key for cell in cells]))
@@ -122,12 +132,37 @@ class UnitTrainer:
                             cell.save_last()
                 self._listener.step()
                 self._stop_if_asked()
-            self._validate_all(self._cells_at(epoch, steps))
+            self._validate_all(self._cells_at(epoch, steps), wait.share)
             self._report()
         self._finish_all()
 
-    def _validate_all(self, cells: Sequence[CellTrainer]) -> None:
-        """Validate the cells whose epoch has ended."""
+    def _scale(self, cells: Sequence[CellTrainer], epoch: int) -> None:
+        """Measure the scales of cells that begin an epoch, on its first batches."""
+        norms: dict[str, list[tuple[float, float]]] = {cell.key: [] for cell in cells}
+        with closing(self._source.batches(epoch + 1)) as batches:
+            for batch in islice(batches, BATCHES):
+                shared = self._load(batch)
+                for cell in cells:
+                    if cell.key in self._cells:
+                        with self._fails_alone(cell.key), self._ranks.together():
+                            norms[cell.key].append(cell.measure(shared.inputs, shared.captions))
+                self._listener.alive()
+        for cell in cells:
+            if cell.key in self._cells:
+                with self._fails_alone(cell.key):
+                    cell.set_scale(norms[cell.key])
+
+    def _log_scales(self, cells: Sequence[CellTrainer]) -> None:
+        for cell in cells:
+            if cell.term in cell.scales:
+                with self._fails_alone(cell.key):
+                    cell.files.log(
+                        f"scale of the {cell.term}: {cell.scales[cell.term]:.6g}, with which its gradient on the "
+                        "embeddings of the first batches is as large as that of the loss it replaces"
+                    )
+
+    def _validate_all(self, cells: Sequence[CellTrainer], data_wait: float) -> None:
+        """Validate the cells whose epoch has ended, in which this share of the unit's time was waiting for data."""
         if self._unit.processes > 1:
             for cell in cells:
                 with self._ranks.together():
@@ -136,7 +171,7 @@ class UnitTrainer:
         embedded = {name: self._stacks.embed(cells, self._splits[name]) for name in sorted(names)}
         for cell in cells:
             with self._fails_alone(cell.key):
-                self._validate(cell, {name: by_key.get(cell.key) for name, by_key in embedded.items()})
+                self._validate(cell, {name: by_key.get(cell.key) for name, by_key in embedded.items()}, data_wait)
 
     def _finish_all(self) -> None:
         """Finish the cells at the end of the stage."""
@@ -263,12 +298,13 @@ class UnitTrainer:
         """The cells whose next step this is. Step ``steps_per_epoch`` means that all steps of the epoch are done."""
         return [cell for cell in self._cells.values() if (cell.epoch, cell.next_step) == (epoch, step)]
 
-    def _validate(self, cell: CellTrainer, shares: Mapping[str, SplitShare | None]) -> None:
+    def _validate(self, cell: CellTrainer, shares: Mapping[str, SplitShare | None], data_wait: float) -> None:
         """Evaluate a cell after an epoch, record it, and save its state, and its weights if they are the best.
 
         Args:
             cell: the cell.
             shares: the splits' embeddings, where the cell is part of a stack.
+            data_wait: the share of the epoch's time that the unit waited for data.
         """
 
         def recalls_on(name: str) -> dict[str, float]:
@@ -280,14 +316,16 @@ class UnitTrainer:
         recalls = recalls_on("val")
         took = time.perf_counter() - began + (val.seconds if val else 0.0)
         test_rsum = recalls_on("test")["test/rsum"] if self._unit.stage.select_on == "test" else None
-        record = cell.close_epoch(recalls, val_s=took, test_rsum=test_rsum)
+        record = cell.close_epoch(recalls, val_s=took, data_wait=data_wait, test_rsum=test_rsum)
         shown = record["metrics"]
         cell.files.log(
             f"epoch {record['epoch']}/{self._unit.stage.epochs}  lr {shown['train/lr']:g}  "
             f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "
             f"val R@1 {shown['val/i2t_r1']:.1f} / {shown['val/t2i_r1']:.1f}  rsum {shown['val/rsum']:.1f}  "
-            f"{shown['time/step_ms']:.0f} ms/step"
+            f"{shown['time/step_ms']:.0f} ms/step, {data_wait:.0%} waiting for data"
         )
+        if weak := weak_objective([record], cell.stage.warmup_epochs):
+            cell.files.log(f"WEAK OBJECTIVE: {weak}; it hardly trains what matching trains, too")
         self._events.append(EpochDone(key=cell.key, record=record))
 
     def _finish(self, cell: CellTrainer, share: SplitShare | None) -> None:
@@ -305,6 +343,8 @@ class UnitTrainer:
         }
         if cell.stacked_steps:
             result["stacked"] = cell.stacked_steps / (cell.epoch * self._source.steps_per_epoch)
+        if cell.scales:
+            result["scales"] = cell.scales
         cell.files.log(
             f"done: test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f} (best epoch {cell.best_epoch})"
         )

@@ -48,6 +48,8 @@ IMPORTED = "goal.imported"
 """For a run whose numbers came from an archive: its name and digest. Nobody here computed or verified them."""
 BELOW_WARMUP = "goal.below_warmup"
 """For a run that ended clearly below its own warm-up: both numbers (see `goal_core.training.below_warmup`)."""
+WEAK = "goal.weak_objective"
+"""For a run whose objective was weak beside matching: in how many epochs (see `goal_core.training.weak_objective`)."""
 STACKED = "goal.stacked"
 """For a run whose heads trained in a stack with those of other cells: the share of its steps, at most 1."""
 NONFINITE = "goal.nonfinite"
@@ -68,7 +70,8 @@ CELL_TAGS = (
 )
 """Tags of every training's run by which it is found and counted. It also has `goal.log` and MLflow's own tags. It may
 have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`, `goal.below_warmup`, `goal.stacked`,
-`goal.imported`, `goal.checkpoint` (once it is done) and `goal.triplets` (once its triplet record is attached)."""
+`goal.weak_objective`, `goal.imported`, `goal.checkpoint` (once it is done) and `goal.triplets` (once its triplet record
+is attached)."""
 
 SWEEP = "goal.sweep"
 STORE = "goal.store"

@@ -16,7 +16,7 @@ from typing import Any
 
 from goal_core.checkpoints import TRIPLETS
 from goal_core.errors import GoalError
-from goal_core.training import below_warmup
+from goal_core.training import below_warmup, weak_objective
 from runners.store import BEST, METRICS, Attempt, Store, TrainingFolder, TrainingStatus, digest
 from runners.store.provenance import gather
 from runners.tracking import schema as names
@@ -244,7 +244,7 @@ def reconcile(runs: RunWriter, training: Training, folder: TrainingFolder, statu
     attempts = folder.attempts.all()
     tags = _code_tags(attempts[-1]) if attempts else {}
     if status.state == "done":
-        tags |= _warmup_tags(training, folder, int(status.result["best_epoch"]))
+        tags |= _flaw_tags(training, folder, int(status.result["best_epoch"]))
         tags |= {names.STACKED: f"{status.result['stacked']:.4g}"} if "stacked" in status.result else {}
     runs.ensure(training, attempts[0].started if attempts else time.time(), _owner(folder))
     runs.log(training, points)
@@ -282,9 +282,14 @@ def _code_tags(attempt: Attempt) -> dict[str, str]:
     return {names.GIT_COMMIT: attempt.git_commit, **commit, **modified}
 
 
-def _warmup_tags(training: Training, folder: TrainingFolder, best_epoch: int) -> dict[str, str]:
-    below = below_warmup(_records(folder), training.stage.warmup_epochs, best_epoch)
-    return {names.BELOW_WARMUP: below} if below else {}
+def _flaw_tags(training: Training, folder: TrainingFolder, best_epoch: int) -> dict[str, str]:
+    """What a finished training's epochs say against its numbers."""
+    records, warmup = _records(folder), training.stage.warmup_epochs
+    flaws = {
+        names.BELOW_WARMUP: below_warmup(records, warmup, best_epoch),
+        names.WEAK: weak_objective(records, warmup),
+    }
+    return {tag: text for tag, text in flaws.items() if text}
 
 
 def short_digest(sha256: str) -> str:

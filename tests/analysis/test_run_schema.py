@@ -17,6 +17,7 @@ def test_names_are_those_that_the_driver_writes() -> None:
     assert (written.POINT, written.ANY_VALUE) == (run_schema.TAG_POINT, run_schema.ANY_VALUE)
     assert written.AXES == run_schema.TAG_AXES
     assert written.BELOW_WARMUP == run_schema.TAG_BELOW_WARMUP
+    assert written.WEAK == run_schema.TAG_WEAK
     assert written.STACKED == run_schema.TAG_STACKED
     assert written.IMPORTED == run_schema.TAG_IMPORTED
     assert run_schema.TRIPLETS_ARTIFACT == f"{written.TRIPLETS_FOLDER}/triplets.npz"

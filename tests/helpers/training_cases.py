@@ -104,10 +104,13 @@ class PlainFolder:
     def discard(self, name: str) -> None:
         (self.root / name).unlink(missing_ok=True)
 
+    def records(self) -> list[dict[str, Any]]:
+        """What was recorded of every epoch."""
+        return [json.loads(line) for line in (self.root / "metrics.jsonl").read_text().splitlines()]
+
     def numbers(self) -> list[dict[str, float]]:
         """Every metric of every epoch except the times, then the final metrics."""
-        lines = (self.root / "metrics.jsonl").read_text().splitlines()
-        rows = [json.loads(line)["metrics"] for line in lines]
+        rows = [record["metrics"] for record in self.records()]
         rows.append(json.loads((self.root / "result.json").read_text())["metrics"])
         return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
 

@@ -82,5 +82,5 @@ def test_xvlm(name: str, pairs: int, steps: int, rerank_top: int) -> None:
     assert [backbone.name for backbone in config.model.backbones] == ["swin_base_patch4_window12_384"]
     xvlm = config.model.xvlm
     assert (xvlm.fusion_layer, xvlm.drop_path, xvlm.temperature, xvlm.rerank_top) == (6, 0.1, 0.07, rerank_top)
-    assert (xvlm.objective_weight, xvlm.objective_scale) == (1, 10)
+    assert (xvlm.objective_weight, xvlm.objective_scale) == (1, "itc")
     assert (config.seeds, len(config.objectives.names), config.precision) == ((1, 2, 3), 15, "fp32")

@@ -97,6 +97,8 @@ class CellState:
         """Steps of earlier stages."""
         self.stacked_steps = 0
         """Steps of this stage that the cell took as part of a stack."""
+        self.scales: dict[str, float] = {}
+        """Factors of the `objective`, and of the `hinge` in warm-up epochs, where the heads scale the objective."""
         check_splits(unit, heads)
         self._ranks, self.share = ranks, ranks.share(unit.stage.micro_batch)
         self.sums: dict[str, tuple[float, int]] = {}
@@ -126,7 +128,7 @@ class CellState:
         }
         values: Parts = {
             **{name: _attribute(self, name) for name in ("epoch", "next_step", "steps_before", "seconds", "sums")},
-            "stacked_steps": _attribute(self, "stacked_steps"),
+            **{name: _attribute(self, name) for name in ("stacked_steps", "scales")},
             **{name: _attribute(self, name) for name in ("best_epoch", "best_rsum")},
             "history": (lambda: self.history, self._restore_history),
             "collapse": _attribute(self.collapse, "num_steps"),
@@ -145,7 +147,7 @@ class CellState:
         parts, values = self._state()
         for name, (_, put) in parts.items():
             put(take_prefix(name, tensors))
-        state = {"steps_before": 0, "stacked_steps": 0, **state}  # which earlier versions did not write
+        state = {"steps_before": 0, "stacked_steps": 0, "scales": {}, **state}  # which earlier versions did not write
         for name, (_, put) in values.items():
             put(state[name])
         self._saved = self.epoch, self.next_step

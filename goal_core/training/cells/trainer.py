@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,6 +24,7 @@ from goal_core.training.cells.optim import (
     sum_hinge,
     validated_since,
 )
+from goal_core.training.cells.scale import gradient_norm, ratio, scale_from
 from goal_core.training.cells.state import CellState
 from goal_core.training.encoding import encode_batch
 from goal_core.training.plan import EpochRecord
@@ -57,10 +60,9 @@ class CellTrainer(CellState):
         self.encoder.train(True)
         with self.stream.active(), self.encoder.autocast():
             pairs = self._ranks.gather(encode_batch(self._encode, inputs, batch, self.share), len(batch))
-        ids = batch.ids if self.heads.masks_same_image else None
-        surrogate, stats = self.objective.forward_with_stats(pairs.image_BD, pairs.text_BD, ids)
-        if self.epoch < stage.warmup_epochs:
-            surrogate = sum_hinge(pairs.image_BD, pairs.text_BD, self.objective.margin, ids)
+        surrogate, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
+        if self.heads.scales_objective:
+            surrogate = surrogate * self.scales[self.term]
         with self.stream.active(), self.encoder.autocast():
             loss, extra = self.heads.total_loss(surrogate, pairs, batch.ids)
         scale = loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
@@ -68,13 +70,64 @@ class CellTrainer(CellState):
         self._ranks.sum_gradients(self.parameters)
         self.scaler.unscale_(self.optimizer)
         norm = clip_gradient(self.parameters, stage.grad_clip)
+        sent = self.heads.take_gradient_norms(self.share)
+        if self.scaler.is_enabled():
+            sent = {name: one / self.scaler.get_scale() for name, one in sent.items() if math.isfinite(one)}
         if not self.scaler.is_enabled():  # with fp16 the scaler skips the steps that overflow
             check_finite(norm, f"epoch {self.epoch + 1}, step {self.next_step + 1}")
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.next_step += 1
-        self._record_step(stats, {**extra, "weight_grad_norm": float(norm)})
+        self._record_step(stats, {**extra, **sent, "weight_grad_norm": float(norm)})
         self.seconds += time.perf_counter() - began + shared_s
+
+    def _descended(self, image_BD: Tensor, text_BD: Tensor, batch: Batch) -> tuple[Tensor, ObjectiveStats]:
+        """The scalar whose gradient the step takes, a sum over the batch, and the objective's statistics."""
+        ids = batch.ids if self.heads.masks_same_image else None
+        scalar, stats = self.objective.forward_with_stats(image_BD, text_BD, ids)
+        if self.term == "hinge":
+            scalar = sum_hinge(image_BD, text_BD, self.objective.margin, ids)
+        return scalar, stats
+
+    @property
+    def term(self) -> str:
+        """What the next step descends: `hinge` in a warm-up epoch, otherwise `objective`."""
+        return "hinge" if self.epoch < self.stage.warmup_epochs else "objective"
+
+    @property
+    def wants_scale(self) -> bool:
+        """Whether what the next step descends has no scale yet, and needs one."""
+        return self.heads.scales_objective and self.term not in self.scales
+
+    def measure(self, inputs: Tensor, batch: Batch) -> tuple[float, float]:
+        """Norms of the gradients of the objective and of the loss that it replaces, on the embeddings of a batch.
+
+        The model is in evaluation mode, so that nothing is drawn and no state changes.
+
+        Args:
+            inputs: as of :meth:`step`.
+            batch: as of :meth:`step`.
+
+        Raises:
+            NonFiniteError: the embeddings are not finite.
+        """
+        self.encoder.train(False)
+        with torch.no_grad(), self.encoder.autocast():
+            encoded = encode_batch(self._encode, inputs, batch, self.share)
+            pairs = self._ranks.gather(replace(encoded, context=None), len(batch))
+        own = gradient_norm(lambda image, text: self._descended(image, text, batch)[0] / (2 * len(batch)), pairs)
+        return own, gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, batch.ids), pairs)
+
+    def set_scale(self, norms: Sequence[tuple[float, float]]) -> None:
+        """Scale what the next steps descend.
+
+        Args:
+            norms: what :meth:`measure` gave of each batch.
+
+        Raises:
+            DivergedError: it has no gradient.
+        """
+        self.scales[self.term] = scale_from(norms)
 
     @property
     def position(self) -> tuple[int, int, int]:
@@ -132,25 +185,31 @@ class CellTrainer(CellState):
             )
 
     def close_epoch(
-        self, val_recalls: Mapping[str, float], *, val_s: float, test_rsum: float | None = None
+        self, val_recalls: Mapping[str, float], *, val_s: float, data_wait: float, test_rsum: float | None = None
     ) -> EpochRecord:
         """End the epoch: record it, save the weights if they are the best so far, and save the state.
 
         Args:
             val_recalls: recalls on the val split, `val/...`.
             val_s: seconds that computing them took.
+            data_wait: the share of the time of the unit's steps in this epoch, since the start or the last resume,
+                in which they waited for data.
             test_rsum: of the test split, where the stage selects on that.
         """
+        scale = {"train/objective_scale": self.scales[self.term]} if self.scales else {}
         self.epoch, self.next_step = self.epoch + 1, 0
         train_s = self.seconds - sum(record["metrics"]["time/train_s"] for record in self.history)
         metrics = {
             **{f"train/{key}": total / count for key, (total, count) in self.sums.items()},
+            **scale,
             "train/lr": lr_at(self.stage, self.epoch - 1, self._steps_per_epoch - 1, self._steps_per_epoch),
             **val_recalls,
             "time/train_s": train_s,
             "time/step_ms": 1000 * train_s / self._steps_per_epoch,
             "time/val_s": val_s,
+            "time/data_wait_share": data_wait,
         }
+        metrics |= ratio(metrics)
         if test_rsum is not None:
             metrics["selection/test_rsum"] = test_rsum
         record = EpochRecord(epoch=self.epoch, time=time.time(), metrics=metrics)

@@ -46,6 +46,7 @@ def test_the_sections_name_what_they_cannot_show(new_sweep: Callable[[str], Swee
     ids = [writer.write(objective, seed) for objective in ("con/con", "sig/cir") for seed in (1, 2)]
     for run_id in ids[:3]:
         log_epochs(writer, run_id, 3.0)
+    writer.client.log_metric(ids[2], "time/data_wait_share", 0.25, step=1)
     attach(writer, ids[0], record_bytes([[1, 5, 2]]))
     attach(writer, ids[1], b"damaged")
     found = sections_of(writer, tmp_path)
@@ -58,8 +59,8 @@ def test_the_sections_name_what_they_cannot_show(new_sweep: Callable[[str], Swee
     assert f"the triplet record of run {ids[1]} cannot be read" in said
     (table,) = found["costs"].tables
     assert table.rows == (
-        ("con/con", "2", "2", "6.0 ± 0.0", "--", "7.0", "1.00"),
-        ("sig/cir", "1", "2", "6.0", "--", "7.0", "1.00"),
+        ("con/con", "2", "2", "6.0 ± 0.0", "--", "7.0", "1.00", "--"),
+        ("sig/cir", "1", "2", "6.0", "--", "7.0", "1.00", "25 %"),
     )
 
 

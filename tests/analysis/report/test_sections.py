@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis import aggregate, fetch_runs
-from analysis.report.sections import settings_notes, settings_section, stacked_notes, warmup_notes
+from analysis.report.sections import flaw_notes, settings_notes, settings_section, stacked_notes
 from tests.helpers.analysis_cases import SweepWriter, with_params
 from tests.helpers.blank_figures import write_texts
 
@@ -41,10 +41,23 @@ def test_trainings_below_their_own_warm_up_are_named(new_sweep: Callable[[str], 
         writer.write(objective, seed, **({"below_warmup": "val rsum 60 ..."} if objective == "sig/cir" else {}))
     writer.write("con/con", 2, status="failed", below_warmup="does not count")
     sweep = fetch_runs(writer.uri, writer.name)
-    (note,) = warmup_notes(sweep, aggregate(sweep))
+    (note,) = flaw_notes(sweep, aggregate(sweep))
     assert note.startswith("BELOW THE WARM-UP: 2 of 3 trainings of MS-COCO, VSE++ (resnet152), stage frozen reached")
     assert note.endswith(": sig/cir (seeds 1, 2).")
     assert note in (write_texts(writer.uri, writer.name, tmp_path).out_dir / "report.md").read_text()
+
+
+def test_trainings_whose_objective_was_weak_beside_matching_are_named(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("weak")
+    writer.write_parent(seeds=[1], objectives=["con/con", "sig-ms/cir"])
+    writer.write("con/con", 1)
+    writer.write("sig-ms/cir", 1, weak_objective="its gradient was below 1 % ...")
+    sweep = fetch_runs(writer.uri, writer.name)
+    (note,) = flaw_notes(sweep, aggregate(sweep))
+    assert note.startswith(
+        "WEAK OBJECTIVE: in 1 of 2 trainings of MS-COCO, VSE++ (resnet152), stage frozen the objective"
+    )
+    assert note.endswith(": sig-ms/cir (seed 1).")
 
 
 def test_a_block_of_stacked_and_single_heads_says_so(new_sweep: Callable[[str], SweepWriter]) -> None:

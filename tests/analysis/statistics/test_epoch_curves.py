@@ -50,11 +50,13 @@ def test_costs_are_sums_over_epochs_and_means_over_seeds() -> None:
         *((run, "time/train_s", epoch, seconds) for run, seconds in (("a", 2.0), ("b", 4.0)) for epoch in (1, 2)),
         *((run, "time/val_s", 1, 1.0) for run in "ab"),
         *((run, "time/step_ms", epoch, 5.0) for run in "ab" for epoch in (1, 2)),
+        *(("a", "time/data_wait_share", epoch, share) for epoch, share in ((1, 0.2), (2, 0.4))),
     )
     (row,) = costs(RUNS, history).to_dict("records")
     assert (row["pair"], row["n"], row["epochs"], row["train_s"], row["val_s"], row["step_ms"]) == (
         ("con", 2, 2.0, 6.0, 1.0, 5.0)
     )
+    assert row["data_wait"] == pytest.approx(0.3)  # of the run that says it
     assert row["train_s_std"] == pytest.approx(8**0.5)
     assert costs(RUNS, history_frame()).empty
 

@@ -20,7 +20,7 @@ TINY = ModelConfig(
     backbone=BackboneConfig(name="swin_mini_patch8_window4", weights="random"),
     embed_dim=6,
     bert=BertConfig(weights="random", layers=3, width=8, heads=2),
-    xvlm=XvlmConfig(fusion_layer=1, rerank_top=2, objective_weight=0.5),
+    xvlm=XvlmConfig(fusion_layer=1, rerank_top=2, objective_weight=0.5, objective_scale=10),
 )
 FULL = ModelConfig(
     framework="xvlm",

@@ -26,7 +26,7 @@ def test_the_sweep_file_states_the_cost_that_plan_computes(name: str) -> None:
         assert f"{stage.cells} cells" in text
         assert f"{stage.steps_per_epoch:,} steps an epoch" in text
         assert f"{stage.steps:,} steps" in text
-        assert stage.steps == 45 * settings.epochs * stage.steps_per_epoch
+        assert stage.steps == stage.cells * settings.epochs * stage.steps_per_epoch
 
 
 def test_command_line_says_where_its_numbers_come_from(planned: Callable[..., str], tmp_path: Path) -> None:

@@ -176,6 +176,22 @@ def test_a_run_that_ended_below_its_warm_up_is_tagged_with_both_numbers(uri, sto
     )
 
 
+def test_a_run_whose_objective_was_weak_beside_matching_is_tagged(uri, store):
+    folder = store.folder(TRAINING)
+    folder.claim("L")
+    folder.save_with("best.safetensors", write_weights)
+    weak, strong = (
+        {**one, "metrics": {**one["metrics"], "train/objective_to_matching": ratio}}
+        for one, ratio in ((record(1, 50.0), 0.0013), (record(2, 40.0), 0.2))
+    )
+    folder.write_metrics([weak, strong])
+    folder.finish(result(1))
+    run = synced(uri, store).child(KEY)
+    assert run.data.tags["goal.weak_objective"] == (
+        "its gradient was below 1% of that of matching in 1 of 2 epochs (0.0013 of it in epoch 1)"
+    )
+
+
 def test_a_run_whose_heads_were_stacked_says_for_how_many_of_its_steps(uri, store):
     folder = store.folder(TRAINING)
     folder.claim("L")

@@ -155,7 +155,7 @@ def test_the_state_keeps_its_names(tmp_path: Path) -> None:
     assert (state["epoch"], state["next_step"], state["best_rsum"], state["best_epoch"]) == (1, 2, None, 0)
     assert set(state) == {
         *("epoch", "next_step", "best_rsum", "best_epoch", "history", "sums"),
-        *("collapse", "scaler", "seconds", "steps_before", "stacked_steps", "training"),
+        *("collapse", "scaler", "seconds", "steps_before", "stacked_steps", "scales", "training"),
     }
     heads = {"heads.image.fc.weight", "heads.image.fc.bias", "heads.text.embed.weight"}
     heads |= {f"heads.text.rnn.{part}_l0" for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
