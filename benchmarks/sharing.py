@@ -148,8 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unit = _unit(options)
     what = "features" if options.features else f"{options.backbone} {options.size} px"
     print(
-        f"{options.framework}, {what}, batch {options.batch}, D {options.embed_dim}, {options.precision}, {options.threads} threads, "
-        f"{options.device}"
+        f"{options.framework}, {what}, batch {options.batch}, D {options.embed_dim}, {options.precision}, "
+        f"{options.threads} threads, {options.device}"
     )
     forward = _forward_ms(options, unit)
     with tempfile.TemporaryDirectory() as scratch:
@@ -166,11 +166,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             bound = count / (share + count * (1 - share))
             for sharing in ("trunk", "heads") if count > 1 else ("trunk",):
                 took = bench.step_ms(cells, sharing)
+                compared = f", {count * usual / took:5.2f} times faster than {count} processes of the usual tools"
                 print(
                     f"{count:3d} cells, {sharing}: {took:8.1f} ms a step, {count * solo / took:5.2f} times faster than "
                     f"alone, {took / solo:5.2f} times the time of one (bound of the backbone alone {bound:.2f})"
-                    + bool(usual)
-                    * f", {count * usual / took:5.2f} times faster than {count} processes of the usual tools"
+                    f"{compared if usual else ''}"
                 )
 
 
