@@ -9,8 +9,8 @@ that the backbone runs in every step. `--features` leaves backbone and images ou
 quickstart, and what is measured is the heads. `--cells 1 2 4 8 15 45` shows how each way grows. Each is also compared
 with a process for each cell that trains it with the usual tools (`benchmarks.usual`).
 
-`--framework vse_infty` trains its heads instead of those of VSE++: the cells of the last map of the backbone, and a BERT
-with random weights (`--bert-layers`, `--bert-width`). The usual tools are then left out.
+`--framework vse_infty` trains its heads instead of those of VSE++: the cells of the last map of the backbone, and a
+BERT with random weights (`--bert-layers`, `--bert-width`). The usual tools are then left out.
 """
 
 from __future__ import annotations

@@ -16,8 +16,10 @@ from goal_core.data.config import RegionsConfig
 from goal_core.models.sets import GeneralizedPooling
 from goal_core.models.stacked_vse_infty import StackedPooling
 from goal_core.models.vse_infty import VseInftyHeads
-from goal_core.training import UnitPlan, train_unit
+from goal_core.training import TrainingPlan, UnitPlan, train_unit
 from goal_core.training.cells import stack as cell_stack_module
+from goal_core.training.cells.random_stream import RandomStream
+from goal_core.training.cells.trainer import CellTrainer
 from tests.helpers.region_files import write_regions
 from tests.helpers.training_cases import (
     GRID,
@@ -185,6 +187,7 @@ def test_a_stack_that_fails_leaves_draws_and_statistics_as_they_were(
         assert folder.numbers() == alone[key].numbers()
 
 
+@pytest.mark.parametrize("kind", ["cells"], indirect=True)
 def test_a_cell_that_resumed_later_joins_with_its_own_draws(unit: UnitPlan, tmp_path: Path) -> None:
     """One has trained its first epoch by itself when the others arrive there; all end near those trained alone."""
     folders = folders_of(unit, tmp_path / "stacked")
@@ -197,6 +200,26 @@ def test_a_cell_that_resumed_later_joins_with_its_own_draws(unit: UnitPlan, tmp_
         assert 0.5 < outcome.result["stacked"] <= 1  # type: ignore[union-attr]
         numbers, own = (every[outcome.key].numbers() for every in (folders, alone))
         assert numbers[0]["train/hinge"] == pytest.approx(own[0]["train/hinge"], rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["cells"], indirect=True)
+def test_a_cell_with_another_random_stream_trains_by_itself(
+    unit: UnitPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One draw serves a whole stack only because its cells would draw the same."""
+    build = CellTrainer.__init__
+
+    def with_other_draws(self: CellTrainer, plan: TrainingPlan, *arguments: Any, **named: Any) -> None:
+        build(self, plan, *arguments, **named)
+        if plan.key == "lin-ms-cir":
+            self.stream = RandomStream(7, self.encoder.device)
+
+    monkeypatch.setattr(CellTrainer, "__init__", with_other_draws)
+    folders = folders_of(unit, tmp_path / "stacked")
+    stacked = {outcome.key: outcome.result.get("stacked", 0) for outcome in train_unit(unit, folders)}  # type: ignore[union-attr]
+    assert stacked == {"con-con": 1, "lin-ms-cir": 0, "sig-ms-nca": 1}
+    alone = trained(replace(unit, sharing="none"), tmp_path / "alone")
+    assert same_weights(folders["lin-ms-cir"], alone["lin-ms-cir"])
 
 
 @pytest.mark.gpu
