@@ -8,6 +8,9 @@ sharing: `trunk` trains the cells one after the other on every batch, `heads` as
 that the backbone runs in every step. `--features` leaves backbone and images out: the cells read vectors, as in the
 quickstart, and what is measured is the heads. `--cells 1 2 4 8 15 45` shows how each way grows. Each is also compared
 with a process for each cell that trains it with the usual tools (`benchmarks.usual`).
+
+`--framework vse_infty` trains its heads instead of those of VSE++: the cells of the last map of the backbone, and a
+BERT with random weights (`--bert-layers`, `--bert-width`). The usual tools are then left out.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from benchmarks.machine import clock_of, print_machine, wait_for
 from benchmarks.usual import apart
 from goal_core.data import Dataset, open_dataset
 from goal_core.data.config import ImageConfig, PrecompConfig, ScenesConfig
-from goal_core.models import BackboneConfig, GruConfig, ModelConfig, build_backbone
+from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, build_backbone
 from goal_core.objectives import ObjectiveConfig, list_objectives
 from goal_core.training import ScratchFiles, SilentListener, StageConfig, TrainingPlan, UnitPlan, train_unit
 
@@ -68,6 +71,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", default="test_resnet")
     parser.add_argument("--size", type=int, default=64, help="side of the images, pixels")
+    parser.add_argument("--framework", choices=("vsepp", "vse_infty"), default="vsepp")
+    parser.add_argument("--bert-layers", type=int, default=2)
+    parser.add_argument("--bert-width", type=int, default=128)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--embed-dim", type=int, default=64)
@@ -77,7 +83,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--features", action="store_true", help="vectors that ship with goal-sweep instead of images")
     parser.add_argument("--cells", type=int, nargs="+", default=[15], help="cells of a unit")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.features and options.framework != "vsepp":
+        parser.error("--features are one vector per image, which vsepp reads")
+    return options
 
 
 def _unit(options: argparse.Namespace) -> UnitPlan:
@@ -88,7 +97,13 @@ def _unit(options: argparse.Namespace) -> UnitPlan:
     if options.features:
         data = PrecompConfig(name="emoji", root="shipped:emoji_precomp", max_captions=4, max_words=10)
         backbone = BackboneConfig(name="tf_efficientnet_lite0", weights="precomputed")
-    model = ModelConfig(backbone=backbone, text=GruConfig(word_dim=options.word_dim), embed_dim=options.embed_dim)
+    model = ModelConfig(
+        framework=options.framework,
+        backbone=backbone,
+        text=GruConfig(word_dim=options.word_dim),
+        bert=BertConfig(weights="random", layers=options.bert_layers, width=options.bert_width, heads=4),
+        embed_dim=options.embed_dim,
+    )
     names = [(one.pair, one.triplet) for one in list_objectives()]
     repeated = [names[number % len(names)] for number in range(max(options.cells))]
     return UnitPlan(
@@ -112,7 +127,8 @@ def _forward_ms(options: argparse.Namespace, unit: UnitPlan) -> float:
     """Milliseconds of the frozen backbone alone; 0 where there is none."""
     if options.features:
         return 0.0
-    backbone = build_backbone(unit.model.backbone, image_size=options.size, seed=1).to(options.device)
+    cells = options.framework == "vse_infty"
+    backbone = build_backbone(unit.model.backbone, image_size=options.size, seed=1, cells=cells).to(options.device)
     pixels = torch.zeros(options.batch, 3, options.size, options.size, dtype=torch.uint8, device=options.device)
     with torch.no_grad():
         backbone(pixels)
@@ -132,8 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unit = _unit(options)
     what = "features" if options.features else f"{options.backbone} {options.size} px"
     print(
-        f"{what}, batch {options.batch}, D {options.embed_dim}, {options.precision}, {options.threads} threads, "
-        f"{options.device}"
+        f"{options.framework}, {what}, batch {options.batch}, D {options.embed_dim}, {options.precision}, "
+        f"{options.threads} threads, {options.device}"
     )
     forward = _forward_ms(options, unit)
     with tempfile.TemporaryDirectory() as scratch:
@@ -142,17 +158,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         solo = sum(solos) / len(solos)
         share = min(1.0, forward / solo)
         print(f"a cell alone {solo:.1f} ms a step, of which the backbone's share f = {share:.3f}")
-        usual = apart(unit, options.steps)["step_ms"]
-        print(f"a process of the usual tools {usual:.1f} ms a step")
+        usual = apart(unit, options.steps)["step_ms"] if options.framework == "vsepp" else 0.0
+        if usual:
+            print(f"a process of the usual tools {usual:.1f} ms a step")
         for count in options.cells:
             cells = unit.trainings[:count]
             bound = count / (share + count * (1 - share))
             for sharing in ("trunk", "heads") if count > 1 else ("trunk",):
                 took = bench.step_ms(cells, sharing)
+                compared = f", {count * usual / took:5.2f} times faster than {count} processes of the usual tools"
                 print(
                     f"{count:3d} cells, {sharing}: {took:8.1f} ms a step, {count * solo / took:5.2f} times faster than "
-                    f"alone, {took / solo:5.2f} times the time of one (bound of the backbone alone {bound:.2f}), "
-                    f"{count * usual / took:5.2f} times faster than {count} processes of the usual tools"
+                    f"alone, {took / solo:5.2f} times the time of one (bound of the backbone alone {bound:.2f})"
+                    f"{compared if usual else ''}"
                 )
 
 

@@ -162,8 +162,8 @@ class ExecutionConfig:
 
     sharing: Sharing = "auto"
     """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features;
-    `heads`: in the stage `frozen` their heads also run as one, which needs framework vsepp and is equal but for
-    rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
+    `heads`: in the stage `frozen` their heads also run as one, which needs framework vsepp or vse_infty and is equal
+    but for rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
     cells_per_unit: int | Literal["auto"] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/planning.md). A number above 1 needs another sharing than `none`."""
@@ -296,7 +296,7 @@ class SweepConfig:
         """Why the heads of this sweep's cells cannot run as one in any of some stages."""
         able = [name for name, framework in FRAMEWORKS.items() if framework.stacks_heads]
         if self.model.framework not in able:
-            needed = f"framework {', '.join(able)}, got {self.model.framework}"
+            needed = f"framework {' or '.join(able)}, got {self.model.framework}"
         elif not any(stage.shares_backbone for stage in stages):
             needed = "a stage frozen with bn_mode frozen_eval"
         elif self.precision == "fp16":

@@ -20,7 +20,7 @@ class VseInfty:
 
     name = "vse_infty"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
-    stacks_heads = False
+    stacks_heads = True
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if isinstance(data, PrecompConfig):

@@ -60,7 +60,14 @@ class Pairs:
 
 
 class StackedEncoders(Protocol):
-    """The encoders of C cells."""
+    """The encoders of C cells.
+
+    What they draw from torch's global generators, and where they leave these, is as of each cell alone: generators that
+    are equal for all cells give every cell its own numbers.
+    """
+
+    def train(self, mode: bool) -> object:
+        """Switch to training mode, or to evaluation mode."""
 
     def images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Unit vectors (C, B, D); arguments as of :meth:`Heads.encode_images`, the same for all cells."""
@@ -147,14 +154,15 @@ class Heads(nn.Module):
         """
         return {}
 
-    @staticmethod
-    def stacked(parameters: Mapping[str, Tensor]) -> StackedEncoders:
+    def stacked(self, tensors: Mapping[str, Tensor]) -> StackedEncoders:
         """The encoders of C such heads at once; only where the framework stacks heads (`Framework.stacks_heads`).
 
-        They draw no random numbers and have no buffers, and `forward_pairs` and `total_loss` are those of this class.
+        `forward_pairs` and `total_loss` are those of this class. `self` is one of the C, or like them; its own tensors
+        are not used.
 
         Args:
-            parameters: the heads' parameters by name, each with the cells in front, (C, ...).
+            tensors: the heads' parameters and saved buffers by name, each with the cells in front, (C, ...). A pass in
+                training mode may change the buffers.
         """
         raise NotImplementedError
 
@@ -263,7 +271,8 @@ class StackedEncoder:
         return autocast(self.precision, self.device)
 
     def train(self, mode: bool) -> None:
-        """Do nothing: heads that stack are the same in training and evaluation."""
+        """Switch to training mode, or to evaluation mode."""
+        self.encoders.train(mode)
 
     def images(self, features: Tensor) -> Tensor:
         """Unit vectors (C, B, D) of features (B, F) or (B, R, F)."""

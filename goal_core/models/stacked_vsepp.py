@@ -22,6 +22,9 @@ class StackedVsepp:
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         self._parameters = parameters
 
+    def train(self, mode: bool) -> None:
+        """Do nothing: these heads are the same in training and evaluation."""
+
     def images(self, features_BF: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Map backbone features (B, F), one vector per image, to unit vectors (C, B, D)."""
         weight_CDF, bias_CD = (self._parameters[f"image.fc.{name}"] for name in ("weight", "bias"))

@@ -114,7 +114,6 @@ class VseppHeads(Heads):
             self.image = ImageHead(num_features, embed_dim)
             self.text = GruTextEncoder(vocab_size, text.word_dim, embed_dim)
 
-    @staticmethod
-    def stacked(parameters: Mapping[str, Tensor]) -> StackedVsepp:
+    def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVsepp:
         """Both encoders of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""
-        return StackedVsepp(parameters)
+        return StackedVsepp(tensors)

@@ -30,20 +30,9 @@ class MinedBatch:
         """The relative sets, each computed on first use."""
         return BatchSets(self.blocks, self.hardest, self.pos, self.neg)
 
-    def of(self, cells: Place) -> MinedBatch:
-        """Some of C cells.
-
-        Args:
-            cells: one number, a slice, or indices of shape (C',), int64.
-        """
-        return MinedBatch(
-            blocks=self.blocks.of(cells),
-            hardest=self.hardest.of(cells),
-            pos=self.pos[cells],
-            neg=self.neg[cells],
-            valid=self.valid[cells],
-            finite=self.finite[cells],
-        )
+    def sets_of(self, cells: Place) -> BatchSets:
+        """Those of some of C cells, already searched."""
+        return BatchSets(self.blocks, self.hardest, self.pos[cells], self.neg[cells], cells)
 
 
 def mine(images_ND: Tensor, texts_ND: Tensor, ids_N: Tensor | None) -> MinedBatch:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from goal_core.objectives.similarity import HardestNegatives, SimilarityBlocks
+from goal_core.objectives.similarity import HardestNegatives, Place, SimilarityBlocks
 from goal_core.objectives.triplets import RelativeSet, mean_or
 
 
@@ -24,10 +24,18 @@ class BatchSets:
         hardest: its hardest negatives.
         pos_A: s_p of all anchors, shape (2N,).
         neg_A: s_n of all anchors, shape (2N,), finite.
+        cells: which of the C cells of `blocks` and `hardest` these anchors are of; None: all, or there is one.
     """
 
-    def __init__(self, blocks: SimilarityBlocks, hardest: HardestNegatives, pos_A: Tensor, neg_A: Tensor) -> None:
-        self._blocks, self._hardest, self._pos_A, self._neg_A = blocks, hardest, pos_A, neg_A
+    def __init__(
+        self,
+        blocks: SimilarityBlocks,
+        hardest: HardestNegatives,
+        pos_A: Tensor,
+        neg_A: Tensor,
+        cells: Place | None = None,
+    ) -> None:
+        self._blocks, self._hardest, self._pos_A, self._neg_A, self._cells = blocks, hardest, pos_A, neg_A, cells
         self._made: dict[tuple[str, float, bool], RelativeSet] = {}
 
     def positives(self, *, eps: float, strict: bool) -> RelativeSet:
@@ -45,8 +53,11 @@ class BatchSets:
         """The set N of every anchor."""
         key = ("neg_set", eps, strict)
         if key not in self._made:
-            limit = self._blocks.pos_N.amin(-1) - eps
-            self._made[key] = NegativeSet(self._blocks, self._hardest, self._neg_A, limit, strict)
+            blocks, hardest = self._blocks, self._hardest
+            if self._cells is not None:
+                blocks, hardest = blocks.of(self._cells), hardest.of(self._cells)
+            limit = blocks.pos_N.amin(-1) - eps
+            self._made[key] = NegativeSet(blocks, hardest, self._neg_A, limit, strict)
         return self._made[key]
 
     def sizes(self) -> dict[str, Tensor]:
@@ -182,7 +193,10 @@ class NegativeSet:
             floored_RN = torch.maximum(block_RN, limit)
             for dim, anchors, selected, here in self._directions(start, block_RN.shape[-2]):
                 kept = member_RN.gather(dim, selected)
-                member_RN.scatter_(dim, selected, torch.where(here, 0, kept))
+                if here is None:
+                    member_RN.scatter_(dim, selected, 0.0)
+                else:
+                    member_RN.scatter_(dim, selected, torch.where(here, 0, kept))
                 gap_RN = self._neg_A[..., anchors].unsqueeze(dim) - floored_RN
                 total_A[..., anchors] += transform(gap_RN).mul_(member_RN).sum(dim)
                 if self._size_A is None:
@@ -192,11 +206,17 @@ class NegativeSet:
             self._size_A = size_A
         return total_A
 
-    def _directions(self, start: int, num_rows: int) -> Iterator[tuple[int, slice, Tensor, Tensor]]:
-        """For images, then texts: summed dimension, anchors, index of their selected negative, is it in the block."""
+    def _directions(self, start: int, num_rows: int) -> Iterator[tuple[int, slice, Tensor, Tensor | None]]:
+        """For images, then texts: summed dimension, anchors, index of their selected negative, is it in the block.
+
+        The last is None where all are.
+        """
         rows = slice(start, start + num_rows)
-        text_R1 = self._hardest.text_of_image[..., rows, None]
-        yield -1, rows, text_R1, torch.ones_like(text_R1, dtype=torch.bool)
-        row_1N = self._hardest.image_of_text[..., None, :] - start
+        yield -1, rows, self._hardest.text_of_image[..., rows, None], None
+        row_1N = self._hardest.image_of_text[..., None, :]
+        if num_rows == self._blocks.num_pairs:
+            yield -2, slice(num_rows, None), row_1N, None
+            return
+        row_1N = row_1N - start
         here_1N = (row_1N >= 0) & (row_1N < num_rows)
         yield -2, slice(self._blocks.num_pairs, None), row_1N.clamp(0, num_rows - 1), here_1N

@@ -43,8 +43,8 @@ _PLAIN: Final = GradientObjective(pair="con", triplet="con")
 class StackedStats:
     """The triplets of C cells and their weights. Tensors stay on the device."""
 
-    margin: Tensor
-    """Margin of each cell's monitored hinge, shape (C, 1)."""
+    violations: Tensor
+    """max(0, margin + s_n - s_p) of each cell's monitored hinge, 0 where there is no negative, shape (C, A)."""
     pos: Tensor
     """s_p of the 2N anchors (images, then texts), shape (C, A)."""
     neg: Tensor
@@ -71,7 +71,7 @@ class StackedStats:
     @property
     def hinge(self) -> Tensor:
         """Sum over both directions of max(0, margin + s_n - s_p), shape (C,)."""
-        return self._violations().sum(-1)
+        return self.violations.sum(-1)
 
     def numbers(self) -> tuple[list[str], Tensor]:
         """Names of K statistics, and their values of all cells on the device, shape (K, C); see `as_dicts`."""
@@ -82,7 +82,7 @@ class StackedStats:
             "triplet_weight": self.triplet,
             "pos_weight": self.pair_pos,
             "neg_weight": self.pair_neg,
-            "active": (self._violations() > 0).to(self.pos),
+            "active": (self.violations > 0).to(self.pos),
             **self.set_sizes,
         }
         return summary(sums, per_anchor, self.valid)
@@ -101,9 +101,6 @@ class StackedStats:
         """What `ObjectiveStats.as_dict` gives of each cell; synchronises with the device once for all."""
         names, numbers_KC = self.numbers()
         return self.dicts(names, numbers_KC.tolist())
-
-    def _violations(self) -> Tensor:
-        return violations(self.margin, self.pos, self.neg, self.valid)
 
 
 class StackedObjectives:
@@ -179,9 +176,10 @@ class StackedObjectives:
             text_of_image=(mined.hardest.text_of_image + first_C1).flatten(),
             image_of_text=(mined.hardest.image_of_text + first_C1).flatten(),
         )
+        d_images, d_texts = gradient.for_both(images_CND.flatten(0, 1), texts_CND.flatten(0, 1))
         return self._weighed(
-            gradient.for_images(texts_CND.flatten(0, 1)).view_as(images_CND),
-            gradient.for_texts(images_CND.flatten(0, 1)).view_as(texts_CND),
+            d_images.view_as(images_CND),
+            d_texts.view_as(texts_CND),
             found,
             pos=mined.pos,
             neg=mined.neg,
@@ -214,10 +212,11 @@ class StackedObjectives:
         )
 
     def _weighed(self, d_images: Tensor, d_texts: Tensor, found: _Found, **of_cells: Tensor) -> _Weighed:
-        norms = (torch.linalg.vector_norm(gradient, dim=(1, 2)) for gradient in (d_images, d_texts))
+        norms = (torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in (d_images, d_texts))
         margins = [objective.margin for objective in self._objectives]
+        margin_C1 = torch.tensor(margins, dtype=d_images.dtype, device=d_images.device)[:, None]
         stats = StackedStats(
-            margin=torch.tensor(margins, dtype=d_images.dtype, device=d_images.device)[:, None],
+            violations=violations(margin_C1, of_cells["pos"], of_cells["neg"], of_cells["valid"]),
             grad_norm=torch.hypot(*norms),
             set_sizes=found.sizes,
             set_names=tuple(frozenset(names) for names in found.names),
@@ -248,7 +247,10 @@ class _Group(NamedTuple):
         first, last = self.cells[0], self.cells[-1]
         if self.alone:
             return first
-        return slice(first, last + 1) if last - first < len(self.cells) else torch.tensor(self.cells, device=device)
+        apart = self.cells[1] - first if len(self.cells) > 1 else 1
+        if self.cells == tuple(range(first, last + 1, apart)):  # which needs no copies
+            return slice(first, last + 1, apart)
+        return torch.tensor(self.cells, device=device)
 
 
 class _Found(NamedTuple):
@@ -285,10 +287,9 @@ def _evaluate(
     """Write the weights of each group's cells, which `parts` takes apart, into tensors of all cells."""
     for group in groups:
         place = group.place(mined.pos.device)
-        part = mined.of(place)
-        sets = part.sets()
+        sets = mined.sets_of(place)
         try:
-            weights = parts(group.function(Triplets(pos=part.pos, neg=part.neg, sets=sets)))
+            weights = parts(group.function(Triplets(pos=mined.pos[place], neg=mined.neg[place], sets=sets)))
             for target, weight in zip(into_CA, weights, strict=True):
                 target[place] = weight
         except Exception as error:

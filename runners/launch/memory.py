@@ -27,6 +27,9 @@ _RECOMPUTED: Final = 0.5
 (benchmarks/RESULTS.md)."""
 _KEPT_PER_WORD: Final = 10
 """Numbers of the embedding's width that a text encoder keeps for each word of a caption until the backward pass."""
+_RANKED: Final = 24
+"""Bytes that VSE-infinity's pooling holds for each dimension of each cell or region of a batch, whose values it sorts:
+the values before and after, and their places. Measured with stacks, padded and full (20 to 26)."""
 _SIMILARITIES: Final = 1.5
 """Copies of a batch's similarities that the objective holds in fp32; measured at 4,096 pairs (docs/planning.md)."""
 _EVALUATED: Final = 64
@@ -55,7 +58,8 @@ def unit_memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | N
     common = size.val[1] * cell.model.embed_dim * 4.0
     path = unit_path(unit, config)
     # Cells that step one after the other hold activations one at a time.
-    common += (text + _SIMILARITIES * 4 * stage.batch_size**2) * (cells if path.name == "heads" else 1)
+    similarities = _SIMILARITIES * 4 * stage.batch_size**2
+    common += (text + _ranked(unit, chunk) + similarities) * (cells if path.name == "heads" else 1)
     if stage.trains_backbone:
         own += 4e6 * _STATES[kind] * speed.params_m
         common += chunk * kept * (_RECOMPUTED if stage.recompute else 1.0)
@@ -67,6 +71,15 @@ def unit_memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | N
         common += 4 * size.images * speed.width * cells_each
     common += 4 * 3 * pixels * max(rows, _EVALUATED)
     return BASE_MB[kind] + (common + cells * own) / 1e6
+
+
+def _ranked(unit: Unit, images: int) -> float:
+    """Bytes of pooling the sets of so many images by one cell."""
+    model, data = unit.trainings[0].cell.model, unit.trainings[0].cell.data
+    if model.framework != "vse_infty":
+        return 0.0
+    each = NUM_REGIONS[0] if data.image is None else (data.image.size // 32) ** 2
+    return 1.0 * _RANKED * images * each * model.embed_dim
 
 
 def _has_bert(unit: Unit) -> bool:

@@ -192,8 +192,10 @@ def unit_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | Non
         encode += pairs * forward * (1.0 if stage.shares_backbone else cells * own)
         load = pairs * IMAGE_LOAD_S
     # Several GPUs divide the encoding of a batch, and their processes the decoding; what they exchange is not counted.
-    # A stack of cells starts its kernels once for all of them. On a CPU it measured no faster than its cells in turn.
-    launches = 1 if unit_path(unit, config).name == "heads" and config.resources.gpus else cells
+    # A stack of cells starts its kernels once for all of them, but BERTs one after the other. On a CPU it measured no
+    # faster than its cells in turn.
+    stacked = unit_path(unit, config).name == "heads" and model.framework == "vsepp"
+    launches = 1 if stacked and config.resources.gpus else cells
     compute = encode / devices + launches * steps * device.step_s
     compute += cells * stage.epochs * _evaluation_seconds(unit, size, heads, forward, gmac_s)
     workers = config.resources.loader_workers

@@ -6,7 +6,8 @@ So it saves, loads and leaves as a cell by itself does, and its files do not tel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -31,7 +32,7 @@ from goal_core.training.cells.triplet_histogram import TripletHistogram
 
 
 class CellStack:
-    """Cells at the same step of one stage, with equal settings but for their objective.
+    """Cells at the same step of one stage, with equal settings but for their objective, and equal random streams.
 
     Args:
         cells: at least one; their heads have a stacked form, and no backbone of their own.
@@ -42,6 +43,7 @@ class CellStack:
         self._stage = first.stage
         named = [dict(cell.heads.named_parameters()) for cell in cells]
         self._parameters = {name: _stacked([own[name] for own in named]) for name in named[0]}
+        self._buffers = _stacked_buffers(cells, first.heads.state_dict().keys() - self._parameters.keys())
         names = {id(parameter): name for name, parameter in named[0].items()}
         groups = [
             replace(group, parameters=tuple(self._parameters[names[id(one)]] for one in group.parameters))
@@ -57,7 +59,7 @@ class CellStack:
         self.has_stepped = False
         """Whether the last step has begun to change weights. If it fails before, each cell can take it by itself."""
         self.encoder = StackedEncoder(
-            encoders=first.heads.stacked(self._parameters),
+            encoders=first.heads.stacked(self._parameters | self._buffers),
             precision=first.unit.precision,
             device=first.encoder.device,
         )
@@ -73,10 +75,35 @@ class CellStack:
             For each cell what to record of the step, or why the cell failed. The others' numbers do not depend on it.
         """
         self.has_stepped = False
-        first, stage = self.cells[0], self._stage
-        set_lr(self._optimizer, lr_at(stage, *first.position))
+        first = self.cells[0]
+        set_lr(self._optimizer, lr_at(self._stage, *first.position))
         self._optimizer.zero_grad(set_to_none=True)
-        with self.encoder.autocast():
+        self.encoder.train(True)
+        with self._undone_on_error():
+            outcomes = self._compute(inputs, batch)
+        self.has_stepped = True
+        self._optimizer.step()
+        for cell in self.cells[1:]:
+            cell.stream.restore(first.stream.state())
+        return outcomes
+
+    @contextmanager
+    def _undone_on_error(self) -> Iterator[None]:
+        """Take back draws and buffers if the block fails, so that each cell can take the step by itself."""
+        stream = self.cells[0].stream
+        drawn, buffers = stream.state(), {name: buffer.clone() for name, buffer in self._buffers.items()}
+        try:
+            yield
+        except Exception:
+            stream.restore(drawn)
+            for name, buffer in buffers.items():
+                self._buffers[name].copy_(buffer)
+            raise
+
+    def _compute(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
+        """Everything of a step before weights change: the gradients, clipped, and what to record."""
+        first, stage = self.cells[0], self._stage
+        with first.stream.active(), self.encoder.autocast():
             images_CBD = self.encoder.encoders.images(inputs, batch.region_lengths)
             texts_CBD = self.encoder.encoders.texts(batch.tokens, batch.lengths)
         ids = batch.ids if first.heads.masks_same_image else None
@@ -89,8 +116,6 @@ class CellStack:
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.finite.to(norm_C))).to(numbers_KC)))
         outcomes = self._outcomes(stats, names, table.tolist(), images_CBD.detach(), texts_CBD.detach())
         TripletHistogram.count(self._counts, stats)
-        self.has_stepped = True
-        self._optimizer.step()
         return outcomes
 
     def _outcomes(
@@ -127,6 +152,8 @@ def dissolve(cells: Iterable[CellTrainer]) -> None:
             state = cell.optimizer.state.get(parameter)
             if state:
                 cell.optimizer.state[parameter] = {slot: value.clone() for slot, value in state.items()}
+        for buffer in cell.heads.buffers():
+            buffer.data = buffer.data.clone()
         for module in cell.heads.modules():
             if isinstance(module, nn.RNNBase):
                 module.flatten_parameters()  # as CUDA's kernels want them
@@ -139,6 +166,17 @@ def _stacked(parameters: Sequence[nn.Parameter]) -> nn.Parameter:
     for parameter, row in zip(parameters, stack.detach(), strict=True):
         parameter.data, parameter.grad = row, None
     return stack
+
+
+def _stacked_buffers(cells: Sequence[CellTrainer], names: Iterable[str]) -> dict[str, Tensor]:
+    """The cells' values of the buffers of these names, (C, ...) each, of which their own become views."""
+    stacks = {}
+    for name in sorted(names):
+        buffers = [cell.heads.get_buffer(name) for cell in cells]
+        stacks[name] = torch.stack(buffers)
+        for buffer, row in zip(buffers, stacks[name], strict=True):
+            buffer.data = row
+    return stacks
 
 
 def _stacked_state(owners: Sequence[tuple[torch.optim.Optimizer, nn.Parameter]]) -> dict[str, Tensor]:

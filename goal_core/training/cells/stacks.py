@@ -12,7 +12,6 @@ import torch
 from goal_core.evaluation import Embedded, EvalSplit
 from goal_core.training.cells.stack import CellStack, dissolve
 from goal_core.training.cells.trainer import CellTrainer, StepOutcome
-from goal_core.training.config import StageConfig
 from goal_core.training.plan import failure_kind
 from goal_core.training.trunk import SharedBatch
 
@@ -29,8 +28,8 @@ class Stacks:
     """Forms stacks anew whenever other cells are at a step: one has failed, or one that resumed later has caught up.
 
     Cells with settings of their own (`TrainingPlan.own`), such as another learning rate, form a stack with those that
-    have the same. A cell that has none beside it trains by itself. So do all when a stack fails before it has changed a
-    weight, such as for lack of memory.
+    have the same, and so do cells whose random streams differ. A cell that has none beside it trains by itself. So do
+    all when a stack fails before it has changed a weight, such as for lack of memory.
 
     Args:
         wanted: whether the unit's path is `heads`.
@@ -38,8 +37,8 @@ class Stacks:
 
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = self._embeds = wanted
-        self._stacks: dict[StageConfig, CellStack] = {}
-        """By the settings that the cells of a stack have in common."""
+        self._stacks: dict[str, CellStack] = {}
+        """By the key of a stack's first cell."""
 
     def step(self, cells: Sequence[CellTrainer], shared: SharedBatch) -> Mapping[str, tuple[StepOutcome, float]]:
         """Take a step of cells that are at the same one.
@@ -49,10 +48,7 @@ class Stacks:
             themselves.
         """
         found: dict[str, tuple[StepOutcome, float]] = {}
-        groups = _alike(cells)
-        for settings in self._stacks.keys() - {alike[0].stage for alike in groups}:
-            dissolve(self._stacks.pop(settings).cells)  # all its cells have failed, or are at another step
-        for alike in groups:
+        for alike in self._alike(cells):
             began, stack = time.perf_counter(), None
             try:
                 stack = self._formed(alike)
@@ -71,7 +67,7 @@ class Stacks:
     def embed(self, cells: Sequence[CellTrainer], split: EvalSplit) -> Mapping[str, SplitShare]:
         """Embed a split by cells that are at the same step; by key, without those that are to do it themselves."""
         found: dict[str, SplitShare] = {}
-        for alike in _alike(cells):
+        for alike in self._alike(cells):
             began = time.perf_counter()
             try:
                 stack = self._formed(alike) if self._embeds else None
@@ -86,19 +82,24 @@ class Stacks:
             found |= {key: SplitShare(one, seconds) for key, one in embedded.items()}
         return found
 
+    def _alike(self, cells: Sequence[CellTrainer]) -> list[list[CellTrainer]]:
+        """The cells by settings and random stream, in their order; dissolves the stacks of other groups than these."""
+        groups: dict[object, list[CellTrainer]] = {}
+        for cell in cells:
+            groups.setdefault((cell.stage, cell.stream.key()), []).append(cell)
+        for key, stack in list(self._stacks.items()):
+            if list(stack.cells) not in groups.values():  # one has failed, or is at another step
+                dissolve(self._stacks.pop(key).cells)
+        return list(groups.values())
+
     def _formed(self, cells: Sequence[CellTrainer]) -> CellStack | None:
         """The stack of cells that are alike; None where each is to go by itself."""
         if not self._wanted:
             return None
-        settings = cells[0].stage
-        stack = self._stacks.get(settings)
-        if stack is not None and stack.cells != tuple(cells):
-            dissolve(stack.cells)
-            del self._stacks[settings]
-            stack = None
+        stack = self._stacks.get(cells[0].key)
         if stack is None and len(cells) > 1:
             try:
-                stack = self._stacks[settings] = CellStack(cells)
+                stack = self._stacks[cells[0].key] = CellStack(cells)
             except Exception:
                 dissolve(cells)  # some may be in the stack already
                 raise
@@ -116,14 +117,6 @@ class Stacks:
 
 def _what(error: Exception) -> str:
     return "do not fit into memory" if failure_kind(error) == "memory" else f"failed ({type(error).__name__}: {error})"
-
-
-def _alike(cells: Sequence[CellTrainer]) -> list[list[CellTrainer]]:
-    """The cells by their settings of the stage, each group in the order of the cells."""
-    groups: dict[StageConfig, list[CellTrainer]] = {}
-    for cell in cells:
-        groups.setdefault(cell.stage, []).append(cell)
-    return list(groups.values())
 
 
 def _log(cells: Sequence[CellTrainer], line: str) -> None:

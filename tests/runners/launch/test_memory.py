@@ -17,8 +17,8 @@ from runners.launch.opened_sweep import open_sweep
 from sweeps import Unit, load_sweep, pack
 
 
-def counted(cells: int, stage: int, *overrides: str) -> float:
-    config = load_sweep("coco_vsepp", overrides, environ={})
+def counted(cells: int, stage: int, *overrides: str, sweep: str = "coco_vsepp") -> float:
+    config = load_sweep(sweep, overrides, environ={})
     prices = published_prices(config, published_counts(config.data))
     trainings = pack(unopened(config).by_stage[stage], config.execution)[0].trainings[:cells]
     found = prices.memory(Unit(trainings=trainings))
@@ -58,6 +58,12 @@ def test_stacked_cells_hold_their_activations_at_the_same_time() -> None:
     one = 128 * 14 * 1024 * 10 * 4 / 1e6  # pairs, words, width, numbers for each of these, bytes
     assert more() == pytest.approx(14 * one, rel=0.02)
     assert more("stages.frozen.micro_batch=64") == more("resources.gpus=2") == 0  # which do not stack
+
+
+def test_stacked_cells_of_vse_infinity_hold_the_regions_that_they_sort_too() -> None:
+    sharing = (counted(15, 0, f"execution.sharing={name}", sweep="coco_vse_infty_butd") for name in ("heads", "trunk"))
+    words, regions = 128 * 14 * 12 * 768 * 10 * 4, 128 * 36 * 1024 * 24  # of twelve layers of BERT; bytes a value
+    assert next(sharing) - next(sharing) == pytest.approx(14 * (words + regions) / 1e6, rel=0.02)
 
 
 @pytest.mark.exhaustive

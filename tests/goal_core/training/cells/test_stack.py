@@ -69,7 +69,7 @@ def test_stacked_encoders_are_each_cells_own(precision: str) -> None:
     ]
     named = [dict(cell.named_parameters()) for cell in cells]
     parameters = {name: torch.stack([own[name].detach() for own in named]).requires_grad_() for name in named[0]}
-    stacked = VseppHeads.stacked(parameters)
+    stacked = cells[0].stacked(parameters)
     generator = torch.Generator().manual_seed(0)
     features, factors = torch.randn(4, 7, generator=generator), torch.randn(2, 3, 4, 6, generator=generator)
     tokens = torch.tensor([[3, 4, 5, 0], [1, 2, 3, 4], [9, 0, 0, 0], [2, 2, 0, 0]])
