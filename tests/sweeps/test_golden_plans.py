@@ -21,8 +21,8 @@ GOLDEN = Path(__file__).parent / "golden"
 PLACES = {"GOAL_DATA": "/data", "GOAL_COCO": "/coco", "GOAL_F30K": "/f30k", "GOAL_WEIGHTS": "/weights.safetensors"}
 
 
-def plan_of(name: str) -> dict[str, Any]:
-    config = load_sweep(name, ["store=/store"], environ=PLACES)
+def plan_of(name: str, *overrides: str) -> dict[str, Any]:
+    config = load_sweep(name, ["store=/store", *overrides], environ=PLACES)
     weights = {backbone.name: f"weights of {backbone.name}" for backbone in config.model.backbones}
     resolved = ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
     cells, stages = resolved.cells, resolved.by_stage
@@ -58,3 +58,10 @@ def test_plan_is_the_golden_one(name: str, pytestconfig: pytest.Config) -> None:
 
 def test_no_golden_file_is_left_of_a_sweep_that_is_gone() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == set(list_shipped())
+
+
+def test_xvlm_has_its_earlier_ids_with_the_factor_that_all_objectives_shared() -> None:
+    plan = plan_of("coco_xvlm", "model.xvlm.objective_scale=10")
+    assert plan["first_cell"]["id"] == "17fdc818eab5622b"
+    assert plan["first_cell"]["keys"] == ["579a39e09c86de07"]
+    assert plan["all_cells"] == "53cf0897d8bbe6c3"
