@@ -116,6 +116,27 @@ def check_gradients(cell: VseInftyHeads, tensors: dict[str, Tensor], number: int
             assert (gradient[number] - parameter.grad).norm() <= amplified * bound * parameter.grad.norm(), name
 
 
+def test_what_is_not_finite_stays_in_its_cell(kind: str) -> None:
+    cells = [VseInftyHeads(GRID, num_features=7, vocab_size=11, regions=kind == "regions", seed=1) for _ in range(3)]
+    generator = torch.Generator().manual_seed(0)
+    features, tokens = torch.randn(6, 9, 7, generator=generator), torch.randint(1, 11, (6, 5), generator=generator)
+    found = []
+    for poison in (False, True):
+        tensors = stacked_tensors(list(cells))
+        if poison:
+            for name in ("image.fc.weight", "text.bert.embeddings.word_embeddings.weight"):
+                tensors[name].data[1] = torch.nan
+        stacked = cells[0].stacked(tensors)
+        stacked.train(True)
+        torch.manual_seed(1)
+        both = torch.stack((stacked.images(features), stacked.texts(tokens, torch.full((6,), 5))))
+        both[:, :, :3].sum().backward()
+        found.append([both.detach().transpose(0, 1), *(one.grad for one in tensors.values() if one.grad is not None)])
+    assert not found[1][0][1].isfinite().any()
+    for clean, poisoned in zip(*found, strict=True):
+        assert torch.equal(clean[[0, 2]], poisoned[[0, 2]])
+
+
 def test_stacked_pooling_is_each_cells_own_for_full_sets_and_padded_ones() -> None:
     torch.manual_seed(0)
     pools = [GeneralizedPooling() for _ in range(2)]
