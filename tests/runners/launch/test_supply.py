@@ -148,7 +148,7 @@ def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
         seen.append(devices)
         limits = {"frozen": 1, "finetune": 3}
         schedule = SimpleNamespace(end_s=1.0, work_s=1.0)
-        packing = SimpleNamespace(limits=limits, units=[1] * 9, schedule=schedule, features_first=False)
+        packing = SimpleNamespace(limits=limits, units=[1] * 9, schedule=schedule, per_gpu={}, features_first=False)
         return SimpleNamespace(packing=packing, prices=prices, lines=lambda config: ["why"])
 
     monkeypatch.setattr("runners.launch.supply.choose", noted)
