@@ -119,7 +119,7 @@ class UnitListener(Listener):
         self._seen = time.monotonic()
         events = [self._explained(event) for event in events]
         for event in events:
-            if isinstance(event, TrainingFailed) and event.kind == "device" and event.key not in self.out_of_memory:
+            if isinstance(event, TrainingFailed) and event.kind == "device":
                 self._end_process(event.reason, DEVICE_LOST)
             if isinstance(event, TrainingFailed):
                 self._fail(event)
@@ -140,7 +140,8 @@ class UnitListener(Listener):
             self.out_of_memory.add(event.key)
             less = fewer_units(units)
             how = f"goes on as one of {less}" if less > 1 else "goes on with a GPU of its own"
-            return replace(event, reason=f"out of memory as one of {units} units on a GPU; {how}. {event.reason}")
+            reason = f"out of memory as one of {units} units on a GPU; {how}. {event.reason}"
+            return replace(event, kind="memory", reason=reason)
         smaller = self._chunks.smaller if self._chunks else None
         if not (isinstance(event, TrainingFailed) and event.kind == "memory" and smaller):
             return event
