@@ -17,6 +17,7 @@ from goal_core.atomic import DamagedError
 from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches, published_counts
 from goal_core.models.config import ModelConfig
 from runners.launch.calibration import NUM_WORDS
+from runners.launch.kept_memory import kept_memory
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.price import DataSize, disk_mb
 from runners.launch.prices import Basis, Kind, Measured, Prices
@@ -112,7 +113,18 @@ def sweep_prices(
             priced = [prices.shape(Unit(trainings=(one,) * side)) / side for _, side, one in taken]
             if sum(priced):
                 scale[kind] = sum(seconds for seconds, _, _ in taken) / sum(priced)
-    return replace(prices, scale=scale, measured=measured or {}, peaks=peaks)
+    image = sweep.config.data.image
+    decoded = image is not None and (image.decoder != "pillow" or _has_entries(sweep.store.packs))
+    prices = replace(prices, peaks=peaks, kept=kept_memory(sweep), decoded=decoded)
+    return replace(prices, scale=scale, measured=measured or {})
+
+
+def _has_entries(folder: Path) -> bool:
+    """Whether a folder holds anything, here packs, whose images need no decoding."""
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False
 
 
 def _peaks(training: Training, attempts: Sequence[Attempt]) -> Iterator[tuple[float, int]]:

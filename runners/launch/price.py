@@ -185,16 +185,23 @@ def unit_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | Non
     return None if found is None else found.total
 
 
-def unit_busy(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
+def unit_busy(unit: Unit, config: SweepConfig, size: DataSize, *, decoded: bool = False) -> float | None:
     """Share of its time in which a unit keeps its GPU busy, 0 to 1; None without a calibration of its backbone.
 
     It is idle while images are decoded in the training process or are not there yet, and in part while a process starts
     small kernels.
+
+    Args:
+        unit: the unit.
+        config: its sweep.
+        size: of the data.
+        decoded: whether the images wait for no processor.
     """
     found = _seconds(unit, config, size)
     if found is None:
         return None
-    return (found.arithmetic + LAUNCH_BUSY * found.launches) / found.total if found.total else 1.0
+    total = found.arithmetic + found.launches if decoded else found.total
+    return (found.arithmetic + LAUNCH_BUSY * found.launches) / total if total else 1.0
 
 
 def _seconds(unit: Unit, config: SweepConfig, size: DataSize) -> _Seconds | None:

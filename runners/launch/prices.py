@@ -65,6 +65,10 @@ class Prices:
     measured: Mapping[Kind, Measured] = field(default_factory=dict)
     peaks: Mapping[Kind, Sequence[tuple[float, int]]] = field(default_factory=dict)
     """Most memory of a GPU in megabytes that units of finished trainings reserved, each with its number of cells."""
+    kept: Mapping[Kind, tuple[float, float]] = field(default_factory=dict)
+    """Memory as of `Measured.memory_mb`, measured on this machine by an earlier command."""
+    decoded: bool = False
+    """Whether the images may be decoded already, or are on the GPU."""
     epoch_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds that stand for a solo cell's assumed epoch, by stage; empty where no price is known in seconds."""
 
@@ -152,6 +156,9 @@ class Prices:
         if peaks := self.peaks.get(_kind(unit)):
             return Memory(max(mb * max(1.0, count / side) for mb, side in peaks) + outside, "finished")
         found = self.memory(unit)
+        if (found is None or found.basis != "measured") and _kind(unit) in self.kept:
+            common, own = self.kept[_kind(unit)]
+            found = Memory(common + count * own, "measured")
         if found is None or found.basis == "measured":
             return found and Memory(found.mb + outside, "measured")
         return Memory(COUNTED_TWICE * found.mb, found.basis)
@@ -162,7 +169,7 @@ class Prices:
         It comes from the calibration. A unit that takes less time than calibrated may have left out only what the GPU
         waits for, such as the decoding of images.
         """
-        calibrated = unit_busy(unit, self.config, self.size)
+        calibrated = unit_busy(unit, self.config, self.size, decoded=self.decoded)
         return None if calibrated is None else min(1.0, calibrated * max(1.0, self.shape(unit) / self.seconds(unit)))
 
     def most_cells(self, stage: str, trainings: Sequence[Training], memory_mb: float | None) -> int | None:

@@ -14,6 +14,7 @@ from runners.execution.capacity import Machine, Resources
 from runners.launch import devices as devices_module
 from runners.launch.devices import Devices, of_machines, of_ray, to_plan_for
 from runners.launch.estimate import published_prices, sweep_prices, unopened
+from runners.launch.kept_memory import keep_memory
 from runners.launch.packing import Choice, choose
 from runners.launch.prices import Measured, Prices
 from runners.store import Attempt
@@ -131,6 +132,26 @@ def test_a_unit_that_is_faster_than_calibrated_counts_as_busier() -> None:
     assert replace(prices, scale={kind: 0.5}).busy(unit) == pytest.approx(2 * before)
     assert replace(prices, scale={kind: 3.0}).busy(unit) == before
     assert replace(prices, scale={kind: 0.01}).busy(unit) == 1.0
+
+
+def test_images_that_are_decoded_already_leave_a_gpu_less_idle() -> None:
+    prices = prices_of(ALONE)
+    assert chosen(prices=prices).packing.per_gpu["frozen"] == 4
+    decoded = chosen(prices=replace(prices, decoded=True))
+    assert set(decoded.packing.per_gpu.values()) <= {1}
+
+
+def test_memory_that_was_measured_here_is_kept_for_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOAL_SWEEP_CACHE", str(tmp_path / "cache"))
+    sweep = sweep_in(tmp_path, "resources.gpus=1")
+    kind = sweep.config.model.models[0], "frozen"
+    keep_memory(sweep, {kind: Measured(common_s=1.0, own_s=1.0, memory_mb=(1000.0, 50.0))})
+    prices = sweep_prices(sweep)
+    assert prices.kept == {kind: (1000.0, 50.0)}
+    assert prices.beside_others(Unit(trainings=tuple(sweep.by_stage[0]))) == (1100 + 600, "measured")
+    assert not prices.measured  # times are not kept
+    for change in ("stages.frozen.batch_size=8", "precision=bf16"):
+        assert sweep_prices(sweep_in(tmp_path, "resources.gpus=1", change)).kept == {}
 
 
 def attempt_with(memory_mb: float, **more: Any) -> Attempt:
