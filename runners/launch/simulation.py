@@ -63,7 +63,7 @@ class Schedule:
     @property
     def idle(self) -> float:
         """Share of the devices' time in which they have nothing to do, 0 to 1."""
-        return 1 - self.work_s / (self.devices * self.end_s) if self.end_s else 0.0
+        return max(0.0, 1 - self.work_s / (self.devices * self.end_s)) if self.end_s else 0.0
 
 
 def simulate(units: Sequence[PlannedUnit], devices: int) -> Schedule:

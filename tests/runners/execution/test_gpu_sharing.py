@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from goal_core.training import TrainingEvent, TrainingFailed
+from goal_core.training.cells.stack import CellStack
 from goal_core.training.cells.trainer import CellTrainer
 from runners.execution.capacity import Resources
 from runners.execution.gpu_sharing import Crowding, with_units
@@ -127,6 +128,29 @@ def test_chunks_become_smaller_only_when_a_unit_has_its_gpu_for_itself(
     ]  # fmt: skip
     log = sweep.store.folder(sweep.by_stage[0][0]).log_text()
     assert "goes on as one of 2" in log
+
+
+def test_a_stack_that_does_not_fit_beside_others_is_a_stack_beside_fewer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = CellStack.step
+
+    def short(self: CellStack, *arguments: Any) -> Any:
+        if not self.cells[0].unit.whole_device:
+            raise FULL
+        return step(self, *arguments)
+
+    monkeypatch.setattr(CellStack, "step", short)
+    sweep = sweep_in(tmp_path, "execution.sharing=heads")
+    assert launched(sweep, monkeypatch) == 0
+    for training in sweep.by_stage[0]:
+        folder = sweep.store.folder(training)
+        found = [(one.outcome, one.units_per_gpu, one.charged) for one in folder.attempts.all()]
+        assert found == [("failed", 4, False), ("failed", 2, False), ("done", 1, False)]
+        assert "each cell goes on by itself" not in folder.log_text()
+        result = folder.result()
+        assert result is not None
+        assert result["stacked"] == 1.0
 
 
 def test_the_units_that_wait_ask_for_more_of_a_gpu_once_one_was_full(tmp_path: Path) -> None:
