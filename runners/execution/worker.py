@@ -56,10 +56,13 @@ class UnitJob:
     """Seconds without a sign of life after which the unit counts as hung; 0 disables the check."""
     rank: tuple[int, float] = (0, 0.0)
     """Units start in the order of their ranks, as far as they wait for a device."""
-    units_per_gpu: int = 1
-    """How many units of its kind share a GPU."""
     shares: bool = False
     """Whether other launches may train units of the same sweep. One that another holds is then left to it whole."""
+
+    @property
+    def units_per_gpu(self) -> int:
+        """How many units of its kind share a GPU."""
+        return self.plan.units_per_gpu
 
 
 def run_unit(

@@ -68,7 +68,7 @@ def fit(units: Sequence[Unit], prices: Prices, devices: Devices) -> Fit:
     cores = max(1, devices.units_each * resources.cpus // max(resources.cpus, resources.loader_workers))
     needs = f"a unit needs {_gb(memory.mb)} of {_gb(devices.memory_mb)} ({_BASES[memory.basis]})"
     limits = [
-        (int(FILLED * devices.memory_mb / memory.mb), needs),
+        (int(FILLED * (devices.memory_mb - devices.others_mb) / memory.mb), needs),
         (cores, f"the cores beside a GPU leave room for {cores} (resources.cpus, loader_workers)"),
         (math.ceil(1 / busy), f"a unit keeps it busy for {100 * busy:.0f} % of the time"),
         (len(units), f"there are {len(units)} units"),

@@ -13,8 +13,9 @@ from runners.execution.worker import UnitJob
 from runners.launch.devices import Devices
 from runners.launch.estimate import epoch_prices
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.order import ranks, remaining_s
 from runners.launch.pace import Pace
-from runners.launch.packing import choose, ranks, remaining_s
+from runners.launch.packing import choose
 from runners.launch.plan import LaunchPlan
 from runners.launch.price import features_of
 from runners.launch.prices import Prices

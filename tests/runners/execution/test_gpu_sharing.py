@@ -18,6 +18,7 @@ from runners.execution.gpu_sharing import Crowding, with_units
 from runners.execution.memory import is_full
 from runners.execution.unit_watch import UnitWatch
 from runners.execution.worker import UnitJob, run_unit
+from runners.launch.estimate import sweep_prices
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import charged_failures
 from sweeps import pack
@@ -183,3 +184,20 @@ def test_the_units_that_wait_ask_for_more_of_a_gpu_once_one_was_full(tmp_path: P
     later.reported(0, {"events": [TrainingFailed(key=key, kind="memory", reason="CUDA out of memory", trace="")]})
     found = later.fitted(1)
     assert (found.units_per_gpu, found.plan.whole_device, later.need(1).gpus) == (1, True, 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_attempts_record_the_memory_that_they_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {}
+    for units in (1, 2):
+        sweep = sweep_in(tmp_path / str(units), "resources.gpus=1", f"execution.units_per_gpu={units}")
+        assert in_process.launch(sweep, monkeypatch).status == 0
+        attempts = [one for training in sweep.trainings for one in sweep.store.folder(training).attempts.all()]
+        assert {one.units_per_gpu for one in attempts} == {units}
+        assert all(0 < one.memory_mb < 4000 for one in attempts)
+        assert all(sweep_prices(sweep).peaks.values())
+        found[units] = results(sweep)
+    assert found[1] == found[2]

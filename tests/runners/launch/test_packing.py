@@ -10,7 +10,8 @@ from goal_core.data import published_counts
 from runners.execution.capacity import Machine, Resources
 from runners.launch.devices import Devices, of_machines, on_this_machine, to_plan_for
 from runners.launch.estimate import published_prices, unopened
-from runners.launch.packing import Choice, choose, duration, planned
+from runners.launch.order import planned
+from runners.launch.packing import Choice, choose, duration
 from runners.launch.prices import Measured, Memory
 from runners.launch.simulation import simulate
 from sweeps import load_sweep, pack_chain

@@ -16,7 +16,8 @@ from runners.launch.devices import Devices
 from runners.launch.estimate import published_prices
 from runners.launch.launcher import Launcher
 from runners.launch.live import LiveView
-from runners.launch.packing import choose, planned
+from runners.launch.order import planned
+from runners.launch.packing import choose
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.simulation import simulate
 from runners.store import BEST, charged_failures
