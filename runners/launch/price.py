@@ -59,10 +59,10 @@ class _Seconds(NamedTuple):
     """The device seconds of a unit."""
 
     total: float
-    arithmetic: float
-    """Those of encoding and evaluation."""
+    compute: float
+    """Those without waiting for images."""
     launches: float
-    """Those of starting small kernels."""
+    """Of these, those of starting small kernels."""
 
 
 def backbone_speed(model: ModelConfig) -> BackboneSpeed | None:
@@ -200,8 +200,8 @@ def unit_busy(unit: Unit, config: SweepConfig, size: DataSize, *, decoded: bool 
     found = _seconds(unit, config, size)
     if found is None:
         return None
-    total = found.arithmetic + found.launches if decoded else found.total
-    return (found.arithmetic + LAUNCH_BUSY * found.launches) / total if total else 1.0
+    total = found.compute if decoded else found.total
+    return (found.compute - (1 - LAUNCH_BUSY) * found.launches) / total if total else 1.0
 
 
 def _seconds(unit: Unit, config: SweepConfig, size: DataSize) -> _Seconds | None:
@@ -230,11 +230,11 @@ def _seconds(unit: Unit, config: SweepConfig, size: DataSize) -> _Seconds | None
     # Several GPUs divide the encoding of a batch, and their processes the decoding; what they exchange is not counted.
     # A stack of cells starts its kernels once for all of them. On a CPU it measured no faster than its cells in turn.
     launches = 1 if unit_path(unit, config).name == "heads" and config.resources.gpus else cells
-    arithmetic = encode / devices + cells * stage.epochs * _evaluation_seconds(unit, size, heads, forward, gmac_s)
-    launching = launches * steps * device.step_s
-    compute, workers = arithmetic + launching, config.resources.loader_workers
+    compute = encode / devices + launches * steps * device.step_s
+    compute += cells * stage.epochs * _evaluation_seconds(unit, size, heads, forward, gmac_s)
+    workers = config.resources.loader_workers
     total = max(compute, load / workers) if workers else compute + load / devices
-    return _Seconds(total, arithmetic, launching)
+    return _Seconds(total, compute, launches * steps * device.step_s)
 
 
 def _evaluation_seconds(unit: Unit, size: DataSize, heads: HeadSize, forward: float, gmac_s: float) -> float:

@@ -38,8 +38,8 @@ class Stacks:
     """
 
     def __init__(self, *, wanted: bool, shares_gpu: bool = False) -> None:
-        self._wanted = self._embeds = wanted
         self._shares_gpu = shares_gpu
+        self._wanted = self._embeds = wanted
         self._stacks: dict[StageConfig, CellStack] = {}
         """By the settings that the cells of a stack have in common."""
 
