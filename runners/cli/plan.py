@@ -106,11 +106,9 @@ def show_plan(
     left = [training for training in sweep.trainings if statuses[training].state != "done"]
     found = None
     if measured and left:
-        from runners.launch.kept_memory import keep_memory
         from runners.launch.measuring import measure
 
         found = measure(sweep, left, _devices(sweep.config, None))
-        keep_memory(sweep, found)
     prices = sweep_prices(sweep, statuses, found)
     choice, schedules = _simulated(left, prices, _devices(sweep.config, devices), growth)
     stages = plan_stages(sweep, prices, choice.packing.limits if choice else {}, statuses)
