@@ -20,7 +20,8 @@ from goal_core.data import published_counts
 from goal_core.models.config import BackboneConfig
 from runners.launch.devices import Devices
 from runners.launch.estimate import published_prices, unopened
-from runners.launch.packing import choose, duration, planned
+from runners.launch.order import planned
+from runners.launch.packing import choose, duration
 from runners.launch.prices import Prices
 from runners.launch.simulation import PlannedUnit, Schedule, simulate
 from sweeps import SweepConfig, Training, load_sweep, pack

@@ -39,7 +39,10 @@ _NOT_OF_THE_DATA = frozenset(
 """Data settings that are not hashed, because the data fingerprint covers what they select. All others count."""
 
 _NOT_OF_THE_STAGE = frozenset(
-    {"checkpoint_every", "collapse_patience", "sharing", "cells_per_unit", "recompute", "micro_batch"}
+    {
+        *("checkpoint_every", "collapse_patience", "sharing", "cells_per_unit", "units_per_gpu"),
+        *("recompute", "micro_batch"),
+    }
 )
 """Stage settings that are not hashed. Most say when to save, when to give up and what to compute twice, and cannot
 change a result. `micro_batch`, and `sharing` and `cells_per_unit` where heads are stacked, change only the order of

@@ -17,6 +17,20 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
 
 
+def forget_peak() -> None:
+    """Let `peak_memory_mb` count from now on."""
+    if peak_memory_mb():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory_mb() -> float:
+    """The most memory in megabytes that torch has reserved on this process's GPU; 0 where it used none.
+
+    The CUDA context and what libraries take for themselves come on top, some hundreds of megabytes.
+    """
+    return torch.cuda.max_memory_reserved() / 1e6 if torch.cuda.is_available() else 0.0
+
+
 def in_halves(encode: Callable[..., Tensor], *tensors: Tensor, dim: int) -> Tensor:
     """Encode rows at once, or where they do not fit into memory in halves, down to single rows.
 

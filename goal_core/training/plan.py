@@ -59,6 +59,9 @@ class UnitPlan:
     """Processes that train the unit together, each with rows of every batch; on CUDA each has a GPU of its own."""
     whole_device: bool = True
     """Whether the unit has its GPU for itself, so that images may stay in its memory."""
+    units_per_gpu: int = 1
+    """How many units share the GPU. Of more than one, a stack that runs out of memory fails as a whole, because whoever
+    runs the unit tries it again beside fewer; dissolving it would change how the numbers round."""
     sharing: Sharing = "auto"
     """How its cells run side by side; see :func:`goal_core.training.sharing.choose_path`."""
     memory_format: MemoryFormat = "auto"

@@ -84,7 +84,7 @@ class UnitTrainer:
             augment=self._initial.framework.augment(self._initial.model, self._initial.tokenizer, unit.seed),
         )
         self._path = choose_path(unit)
-        self._stacks = Stacks(wanted=self._path.name == "heads")
+        self._stacks = Stacks(wanted=self._path.name == "heads", shares_gpu=unit.units_per_gpu > 1)
         self._cells: dict[str, CellTrainer] = {}
         """The cells in training, by key; one that fails leaves."""
         self._splits: dict[str, EvalSplit] = {}

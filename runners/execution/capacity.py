@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from goal_core.errors import DeviceError, UnfinishedError
@@ -34,6 +34,10 @@ class Resources:
         """What is asked of Ray. It says `accelerator_type:A100` 1.0 of each machine with such GPUs."""
         kind = {f"accelerator_type:{self.accelerator}": 0.001} if self.accelerator else {}
         return {"CPU": float(self.cpus)} | ({"GPU": self.gpus} if self.gpus else {}) | kind
+
+    def shared_by(self, units: int) -> Resources:
+        """The resources of one of several units that share a GPU. Ray counts GPUs in steps of 0.0001, and rounds."""
+        return replace(self, gpus=int(self.gpus * 10_000 / units) / 10_000) if units > 1 else self
 
     def __str__(self) -> str:
         kind = f" of type {self.accelerator}" if self.accelerator else ""

@@ -7,14 +7,33 @@ may run on other machines.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
-from goal_core.training import UnitPlan
+from goal_core.training import TrainingEvent, TrainingFailed, UnitPlan
 from runners.store import Attempt
 
 SMALLEST = 4
 """Fewest pairs to encode at a time. What does not fit then is not the batch."""
+
+_FULL: Final = re.compile(r"out of memory|_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)")
+"""What CUDA and its libraries say where a process does not even get its workspaces."""
+
+
+def fewer_units(units: int) -> int:
+    """How many units share a GPU after so many have filled it."""
+    return max(1, units // 2)
+
+
+def is_full(event: TrainingEvent) -> bool:
+    """Whether a training failed because the memory of its device was full."""
+    if not isinstance(event, TrainingFailed):
+        return False
+    return event.kind in ("memory", "too_large") or (
+        event.kind in ("device", "error") and bool(_FULL.search(event.reason))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +72,8 @@ class Chunks:
         """
         chunks = self
         for attempt in attempts:
-            if attempt.launch_id == launch_id and attempt.out_of_memory:
+            # Where units shared the GPU, fewer of them are tried first (`runners.execution.gpu_sharing`).
+            if attempt.launch_id == launch_id and attempt.out_of_memory and attempt.units_per_gpu == 1:
                 tried = replace(self, size=attempt.micro_batch)
                 chunks = min(chunks, tried.smaller or tried, key=lambda one: one.size or one.batch)
         return chunks

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from functools import cached_property
 
 from goal_core.errors import GoalError
 from runners.execution.capacity import Machine
+from runners.execution.gpu_sharing import Crowding
 from runners.execution.ray_session import AGAIN, HEAD_LOST, RayLostError, RaySession
 from runners.execution.trial import train_trial
 from runners.execution.unit_watch import UnitObserver, UnitWatch
@@ -31,6 +33,11 @@ class _Leave(BaseException):
 
 class RayUnits(RaySession):
     """A running Ray that trains units."""
+
+    @cached_property
+    def crowding(self) -> Crowding:
+        """How many units may share a GPU, after what this session has seen."""
+        return Crowding()
 
     def machines(self) -> list[Machine]:
         """The machines alive."""
@@ -56,6 +63,7 @@ class RayUnits(RaySession):
             is_cluster=self.address is not None,
             wait=self.wait,
             avoided=self.avoided(observer.note),
+            crowding=self.crowding,
         )
         while not watch.line.is_over:
             self._run(watch, observer)
@@ -96,7 +104,7 @@ class RayUnits(RaySession):
                 tune_config=tune.TuneConfig(
                     num_samples=-1,  # the queue says when it is over
                     search_alg=tune_parts.UnitQueue(watch, elsewhere=self.address is not None, most=self._most_pending),
-                    scheduler=tune_parts.UnitOrder(watch, self.resources),
+                    scheduler=tune_parts.UnitOrder(watch),
                     trial_name_creator=_trial_name,
                     trial_dirname_creator=_trial_name,
                     # Reusing a CPU worker saves seconds of imports; a used CUDA context may not be clean.

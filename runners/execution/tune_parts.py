@@ -54,7 +54,7 @@ class UnitQueue(Searcher):  # type: ignore[misc]  # ray is not typed
         unit = line.take() if self._watch.num_pending < self._most else None
         if unit is None:
             return None
-        return {"unit": unit, "job": ray.put(line.jobs[unit]), "elsewhere": self._elsewhere}
+        return {"unit": unit, "job": ray.put(self._watch.fitted(unit)), "elsewhere": self._elsewhere}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         pass
@@ -75,9 +75,9 @@ class UnitOrder(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
     Tune's own looks through all trials for the next one at every step.
     """
 
-    def __init__(self, watch: UnitWatch, need: Resources) -> None:
+    def __init__(self, watch: UnitWatch) -> None:
         super().__init__()
-        self._watch, self._need = watch, need
+        self._watch = watch
         self._due: dict[Any, float] = {}
         """When each of the trials that wait after a death may start."""
 
@@ -85,14 +85,15 @@ class UnitOrder(FIFOScheduler):  # type: ignore[misc]  # ray is not typed
         if trial in self._due:
             tune_controller._set_trial_status(trial, trial.PAUSED)
         elif not trial.num_failures:
-            trial.update_resources(request(self._need, self._watch.avoid(trial.config["unit"])))
+            unit = trial.config["unit"]
+            trial.update_resources(request(self._watch.need(unit), self._watch.avoid(unit)))
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         if not trial.should_recover():
             return
         unit = trial.config["unit"]
         pause = self._watch.died(unit, error_text(trial))
-        trial.update_resources(request(self._need, self._watch.avoid(unit)))
+        trial.update_resources(request(self._watch.need(unit), self._watch.avoid(unit)))
         if pause:
             self._due[trial] = time.monotonic() + pause
         if self._watch.is_hopeless(unit):

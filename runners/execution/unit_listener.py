@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from goal_core.errors import FencedError
 from goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed
-from runners.execution.memory import Chunks
+from runners.execution.memory import Chunks, fewer_units, is_full
 from runners.store import LeaseLostError, TrainingFolder
 
 HUNG = 70
@@ -49,6 +49,7 @@ class UnitListener(Listener):
         until_saved: raise `SavedError` as soon as the trainings have saved a state. Those that resumed at the same
             position save together; one that is ahead of the others has nothing to show until they reach it.
         chunks: how many pairs the trainings encode at a time; None where that is not known.
+        units_per_gpu: how many units share the GPU. Of more than one, what does not fit is tried with fewer.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class UnitListener(Listener):
         *,
         until_saved: bool = False,
         chunks: Chunks | None = None,
+        units_per_gpu: int = 1,
     ) -> None:
         self.ended: set[str] = set()
         """Keys of the trainings that are done or failed."""
         self.out_of_memory: set[str] = set()
-        """Keys of those that failed because a batch did not fit into memory, and can go on with smaller chunks."""
-        self._chunks = chunks
+        """Keys of those that failed for want of memory, and can go on with fewer units on their GPU, or where it is
+        not shared with smaller chunks."""
+        self._chunks, self._units_per_gpu = chunks, units_per_gpu
         self._folders, self._send, self._limit, self._until_saved = folders, send, watchdog, until_saved
         self._asked_to_stop, self._stopping, self._asked_at = asked_to_stop, False, time.monotonic()
         self._seen = self._looked = time.monotonic()
@@ -131,7 +134,14 @@ class UnitListener(Listener):
             self._stop_if_saved()
 
     def _explained(self, event: TrainingEvent) -> TrainingEvent:
-        """The event; of a batch that did not fit into memory it says how its training goes on."""
+        """The event; of a training for which memory ran out it says how the training goes on."""
+        units = self._units_per_gpu
+        if units > 1 and isinstance(event, TrainingFailed) and is_full(event):
+            self.out_of_memory.add(event.key)
+            less = fewer_units(units)
+            how = f"goes on as one of {less}" if less > 1 else "goes on with a GPU of its own"
+            reason = f"out of memory as one of {units} units on a GPU; {how}. {event.reason}"
+            return replace(event, kind="memory", reason=reason)
         smaller = self._chunks.smaller if self._chunks else None
         if not (isinstance(event, TrainingFailed) and event.kind == "memory" and smaller):
             return event

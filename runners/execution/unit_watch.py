@@ -14,6 +14,7 @@ from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingF
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import CapacityWatch, Machine, Resources
 from runners.execution.deaths import Death, Deaths, read_death
+from runners.execution.gpu_sharing import Crowding
 from runners.execution.memory import Chunks
 from runners.execution.signs_of_life import SignsOfLife, count_attempts
 from runners.execution.unit_line import UnitLine
@@ -76,11 +77,12 @@ class UnitWatch:
     Args:
         jobs: the units that can start at once.
         observer: receives starts, events and losses, and gives the units that follow.
-        need: the resources of a unit.
+        need: the resources of a unit that shares no GPU.
         list_machines: asks Ray for the machines alive.
         is_cluster: whether machines may come and go.
         wait: seconds to wait for room on a cluster; None waits as long as it takes.
         avoided: the machines left alone; kept from round to round.
+        crowding: how many units may share a GPU; likewise.
         clock: seconds; for tests.
     """
 
@@ -94,6 +96,7 @@ class UnitWatch:
         is_cluster: bool,
         wait: float | None = None,
         avoided: AvoidedMachines | None = None,
+        crowding: Crowding | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.line = UnitLine(jobs, lambda job: observer.finished(job))
@@ -102,6 +105,7 @@ class UnitWatch:
         self._signs = SignsOfLife(observer.note, clock)
         self._deaths = Deaths()
         self._avoided = avoided or AvoidedMachines(need, observer.note, clock)
+        self._crowding = crowding or Crowding()
         self._capacity = CapacityWatch(need, observer.note, wait, clock)
         self._runs: dict[int, _Run] = {}
         self._died_on: dict[int, str] = {}
@@ -122,6 +126,15 @@ class UnitWatch:
     def num_pending(self) -> int:
         """How many units have asked for room and do not run yet."""
         return len(self._asked.keys() - self._runs.keys())
+
+    def fitted(self, unit: int) -> UnitJob:
+        """A unit's job, with as many units on its GPU as have room. Call this before each first start."""
+        self.line.jobs[unit] = self._crowding.fit(self.line.jobs[unit])
+        return self.line.jobs[unit]
+
+    def need(self, unit: int) -> Resources:
+        """The resources of a unit."""
+        return self._need.shared_by(self.line.jobs[unit].units_per_gpu)
 
     def avoid(self, unit: int) -> tuple[str, ...]:
         """The ids of the machines that a unit must not start on. Call this for each start."""
@@ -153,6 +166,7 @@ class UnitWatch:
             elif isinstance(event, TrainingFailed) and event.kind in _OF_MACHINES:
                 run.failures.append(event.reason)
         if events:
+            self._crowding.look(self.line.jobs[unit], events)
             self._observer.events(events)
 
     def completed(self, unit: int) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from goal_core.atomic import DamagedError
 from goal_core.data import Dataset
 from goal_core.errors import FencedError, GoalError
+from goal_core.models.memory import forget_peak, peak_memory_mb
 from goal_core.training import TrainingEvent, TrainingFailed, UnitPlan, train_unit
 from runners.execution.inputs import (
     InputsDifferError,
@@ -57,6 +58,11 @@ class UnitJob:
     """Units start in the order of their ranks, as far as they wait for a device."""
     shares: bool = False
     """Whether other launches may train units of the same sweep. One that another holds is then left to it whole."""
+
+    @property
+    def units_per_gpu(self) -> int:
+        """How many units of its kind share a GPU."""
+        return self.plan.units_per_gpu
 
 
 def run_unit(
@@ -145,9 +151,16 @@ class _Worker:
             log_to_all(folders, "tried apart from the rest of its unit, because a worker died without progress")
         chosen = tuple(one for one in self._job.plan.trainings if one.key in folders)
         with UnitListener(
-            folders, self._send, self._job.watchdog, self._asked_to_stop, until_saved=until_saved, chunks=chunks
+            folders,
+            self._send,
+            self._job.watchdog,
+            self._asked_to_stop,
+            until_saved=until_saved,
+            chunks=chunks,
+            units_per_gpu=self._job.units_per_gpu,
         ) as listener:
             try:
+                forget_peak()
                 if isinstance(self._dataset, Exception):
                     raise self._dataset
                 plan = on_this_machine(replace(self._job.plan, trainings=chosen), self._job.unit, self.store)
@@ -158,6 +171,9 @@ class _Worker:
                 left = [key for key in folders if key not in listener.ended]
                 listener.events([TrainingFailed.because_of(key, error) for key in left])
         _flush([folder for key, folder in folders.items() if key not in listener.ended])
+        if self._job.units_per_gpu > 1:  # those out of memory start again elsewhere, where fewer units share a GPU
+            self._ended |= listener.ended
+            return
         self._ended |= listener.ended - listener.out_of_memory
         if again := [training for training in trainings if training.key in listener.out_of_memory]:
             self.train(again, until_saved=until_saved)
@@ -177,7 +193,14 @@ class _Worker:
         shared_by, claimed = len(folders), 0
         for key, folder in list(folders.items()):
             try:
-                folder.claim(self._job.launch_id, node=self._node, shared_by=shared_by, micro_batch=chunks.size)
+                folder.claim(
+                    self._job.launch_id,
+                    node=self._node,
+                    shared_by=shared_by,
+                    micro_batch=chunks.size,
+                    units_per_gpu=self._job.units_per_gpu,
+                )
+                folder.memory_mb = peak_memory_mb
                 claimed += 1
             except (AlreadyDoneError, LeaseHeldError, LeaseLostError) as refusal:
                 if self._job.shares and not claimed and not isinstance(refusal, AlreadyDoneError):

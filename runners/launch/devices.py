@@ -18,7 +18,7 @@ GPU_GB: Final[Mapping[str, float]] = {
 Source: the data sheets of the maker."""
 MOST_GPUS: Final = 16
 """GPUs of the largest common machines, such as NVIDIA's DGX-2 and Google's a2-megagpu-16g."""
-_QUERY = ("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
+_QUERY = ("nvidia-smi", "--format=csv,noheader,nounits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,10 @@ class Devices:
     """Memory of each in megabytes, of several GPUs that of one; None if it is not known."""
     grows: bool = False
     """Whether machines come as long as units wait."""
+    units_each: int = 1
+    """How many units the cores beside a GPU leave room for on it; 1 where a unit does not ask for one whole GPU."""
+    others_mb: float = 0.0
+    """Megabytes of a GPU of this machine that others use now, of the GPU with the most."""
     missing: str = ""
     """Why there are no such devices, where a plan is made for them nevertheless; empty if there are."""
 
@@ -62,7 +66,13 @@ def of_machines(machines: Sequence[Machine], need: Resources, *, grows: bool = F
     fitting = [machine for machine in machines if machine.fits(need)]
     count = sum(_at_once(machine.resources, need) for machine in fitting)
     memory = [one for one in (_memory_mb(machine, need) for machine in fitting) if one is not None]
-    return Devices(count=max(1, count), kind=kind_of(need), memory_mb=min(memory) if memory else None, grows=grows)
+    return Devices(
+        count=max(1, count),
+        kind=kind_of(need),
+        memory_mb=min(memory) if memory else None,
+        grows=grows,
+        units_each=min((_units_each(machine.resources, need) for machine in fitting), default=1),
+    )
 
 
 def on_this_machine(need: Resources) -> Devices:
@@ -74,8 +84,30 @@ def on_this_machine(need: Resources) -> Devices:
     memory = min(1.0, need.gpus) * min(sizes) if sizes else None
     if not need.gpus:
         memory = has["memory"] / 1e6 / max(1, _at_once(has, need))
-    lacks = _lacks(has["CPU"], len(sizes), need)
-    return Devices(count=max(1, _at_once(has, need)), kind=kind_of(need), memory_mb=memory, missing=lacks)
+    return Devices(
+        count=max(1, _at_once(has, need)),
+        kind=kind_of(need),
+        memory_mb=memory,
+        missing=_lacks(has["CPU"], len(sizes), need),
+        units_each=_units_each(has, need),
+        others_mb=max(_used_mb(), default=0.0) if sizes else 0.0,
+    )
+
+
+def of_ray(machines: Sequence[Machine], need: Resources, *, grows: bool, is_cluster: bool) -> Devices:
+    """The devices of a launch. Of this machine alone, its driver tells the memory, as it does for a plan.
+
+    Args:
+        machines: the machines alive.
+        need: the resources of a unit.
+        grows: whether the cluster adds machines by itself.
+        is_cluster: whether there may be other machines than this one.
+    """
+    found = of_machines(machines, need, grows=grows)
+    if is_cluster or not need.gpus:
+        return found
+    here = on_this_machine(need)
+    return replace(found, memory_mb=here.memory_mb or found.memory_mb, others_mb=here.others_mb)
 
 
 def to_plan_for(need: Resources, count: int | None) -> Devices:
@@ -102,6 +134,12 @@ def _at_once(has: Mapping[str, float], need: Resources) -> int:
     return int(min(has.get(name, 0.0) / amount + 1e-6 for name, amount in wanted.items()))
 
 
+def _units_each(has: Mapping[str, float], need: Resources) -> int:
+    if need.gpus != 1:
+        return 1
+    return max(1, int(has.get("CPU", 0.0) / (need.cpus * max(1.0, has.get("GPU", 0.0))) + 1e-6))
+
+
 def _memory_mb(machine: Machine, need: Resources) -> float | None:
     """Memory of a unit on a machine."""
     if not need.gpus:
@@ -114,8 +152,18 @@ def _memory_mb(machine: Machine, need: Resources) -> float | None:
 
 def _gpu_mb() -> list[float]:
     """Memory of each GPU of this machine; empty where its driver does not say."""
+    return _asked("memory.total")
+
+
+def _used_mb() -> list[float]:
+    """Memory of each GPU of this machine that is in use now."""
+    return _asked("memory.used")
+
+
+def _asked(what: str) -> list[float]:
+    query = (*_QUERY, f"--query-gpu={what}")
     try:
-        said = subprocess.run(_QUERY, capture_output=True, text=True, timeout=10, check=True).stdout
+        said = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout
         return [float(line) * 1.048576 for line in said.split()]
     except (OSError, subprocess.SubprocessError, ValueError):
         return []

@@ -17,10 +17,11 @@ from goal_core.atomic import DamagedError
 from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches, published_counts
 from goal_core.models.config import ModelConfig
 from runners.launch.calibration import NUM_WORDS
+from runners.launch.kept_memory import kept_memory
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.price import DataSize, disk_mb
 from runners.launch.prices import Basis, Kind, Measured, Prices
-from runners.store import BEST, TrainingStatus
+from runners.store import BEST, Attempt, TrainingStatus
 from sweeps import ResolvedSweep, SweepConfig, Training, Unit, pack
 
 _COUNTED = 50_000
@@ -98,26 +99,48 @@ def sweep_prices(
     statuses = sweep.statuses() if statuses is None else statuses
     prices = Prices(config=sweep.config, size=_data_size(sweep.dataset))
     scale: dict[Kind, float] = {}
+    peaks: dict[Kind, list[tuple[float, int]]] = {}
     for trainings in sweep.by_stage:
         finished = _by_model(one for one in trainings if statuses[one].state == "done")
         for model, done in finished.items():
-            taken = []
+            taken, kind = [], (model, trainings[0].stage.name)
             for one in done[:: -(-len(done) * len(finished) // _LOOKED_AT)]:
                 with suppress(OSError, DamagedError):  # a price is no reason to stop
-                    taken.append(_taken(sweep, one, statuses[one]))
+                    attempts = [each for each in sweep.store.folder(one).attempts.all() if each.ended is not None]
+                    taken.append(_taken(one, attempts, statuses[one]))
+                    peaks.setdefault(kind, []).extend(_peaks(one, attempts))
             # A cell takes its part of a unit with as many cells as its own had.
             priced = [prices.shape(Unit(trainings=(one,) * side)) / side for _, side, one in taken]
             if sum(priced):
-                scale[model, trainings[0].stage.name] = sum(seconds for seconds, _, _ in taken) / sum(priced)
+                scale[kind] = sum(seconds for seconds, _, _ in taken) / sum(priced)
+    image = sweep.config.data.image
+    decoded = image is not None and (image.decoder != "pillow" or _has_entries(sweep.store.packs))
+    prices = replace(prices, peaks=peaks, kept=kept_memory(sweep), decoded=decoded)
     return replace(prices, scale=scale, measured=measured or {})
 
 
-def _taken(sweep: OpenedSweep, training: Training, status: TrainingStatus) -> tuple[float, int, Training]:
+def _has_entries(folder: Path) -> bool:
+    """Whether a folder holds anything, here packs, whose images need no decoding."""
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False
+
+
+def _peaks(training: Training, attempts: Sequence[Attempt]) -> Iterator[tuple[float, int]]:
+    """The memory of a GPU that attempts that trained as the sweep asks reserved, and their numbers of cells."""
+    stage = training.stage
+    asked = stage.micro_batch if stage.micro_batch < stage.batch_size else 0
+    for one in attempts:
+        if one.memory_mb and one.progressed and one.micro_batch == asked:
+            yield one.memory_mb, one.shared_by
+
+
+def _taken(training: Training, attempts: Sequence[Attempt], status: TrainingStatus) -> tuple[float, int, Training]:
     """The device seconds that a finished training took, and with how many cells it shared its unit.
 
     Its attempts say it; those of an imported result do not exist, and then its own steps count.
     """
-    attempts = [one for one in sweep.store.folder(training).attempts.all() if one.ended is not None]
     if not attempts:
         return float(status.result["seconds"]), 1, training
     seconds = sum(((one.ended or 0.0) - one.started) / one.shared_by for one in attempts)

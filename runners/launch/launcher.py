@@ -16,7 +16,7 @@ from runners.execution.ray_session import RayLostError
 from runners.execution.ray_tune import RayUnits
 from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
 from runners.execution.worker import UnitJob
-from runners.launch.devices import of_machines
+from runners.launch.devices import of_ray
 from runners.launch.ending import exit_status, finish
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
@@ -142,7 +142,9 @@ class Launcher:
                     "folders that end in .replaced-N. To continue after a stop, launch without --force"
                 )
             if self._prices is not None:
-                self._supply.fit_to(of_machines(ray.machines(), needs, grows=ray.grows), self._prices)
+                is_cluster = self._options.address is not None
+                devices = of_ray(ray.machines(), needs, grows=ray.grows, is_cluster=is_cluster)
+                self._supply.fit_to(devices, self._prices)
             while not self._is_over() and (jobs := self._supply.round()):
                 with self._signals.gentle():
                     ray.run(jobs, self)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from goal_core.data import num_batches, open_dataset
 from goal_core.training import UnitPlan, UnitSpeed, measure_speed
 from runners.launch.devices import Devices
+from runners.launch.kept_memory import keep_memory
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.prices import Kind, Measured
 from sweeps import Training, Unit, pack
@@ -36,7 +37,7 @@ class _Found(NamedTuple):
 
 
 def measure(sweep: OpenedSweep, trainings: Sequence[Training], devices: Devices) -> dict[Kind, Measured]:
-    """Measure each kind of unit of some trainings.
+    """Measure each kind of unit of some trainings. What this finds of a GPU's memory is kept on this machine.
 
     Args:
         sweep: the sweep.
@@ -58,7 +59,9 @@ def measure(sweep: OpenedSweep, trainings: Sequence[Training], devices: Devices)
     at_once = max(1, int(1 / gpus + 1e-6)) if gpus else devices.count
     spawn = multiprocessing.get_context("spawn")  # a forked process could not use CUDA
     with ProcessPoolExecutor(at_once, mp_context=spawn, max_tasks_per_child=1) as processes:
-        return {kind: _price(sweep, unit, processes, at_once) for kind, unit in largest.items()}
+        found = {kind: _price(sweep, unit, processes, at_once) for kind, unit in largest.items()}
+    keep_memory(sweep, found)
+    return found
 
 
 def _price(sweep: OpenedSweep, unit: Unit, processes: ProcessPoolExecutor, at_once: int) -> Measured:

@@ -95,6 +95,7 @@ class OpenedSweep(ResolvedSweep):
         forgiven: Mapping[Training, int],
         *,
         rank: tuple[int, float] = (0, 0.0),
+        units_per_gpu: int = 1,
         shares: bool = False,
     ) -> UnitJob:
         """Turn a unit into the job that a worker takes.
@@ -104,12 +105,14 @@ class OpenedSweep(ResolvedSweep):
             launch_id: the id of this launch.
             forgiven: number of each training's charged attempts that no longer count.
             rank: units of a lower rank start first.
+            units_per_gpu: how many units of its kind share a GPU.
             shares: whether other launches share the sweep.
         """
+        from runners.execution.gpu_sharing import with_units
         from runners.execution.worker import UnitJob
 
         resources = self.config.resources
-        return UnitJob(
+        job = UnitJob(
             unit=unit,
             plan=self.plan_unit(unit),
             store=self.store.location,
@@ -121,6 +124,7 @@ class OpenedSweep(ResolvedSweep):
             rank=rank,
             shares=shares,
         )
+        return with_units(job, units_per_gpu)
 
     def unlike_published(self) -> str:
         """Which splits have not the published size of the data that `data.name` names; empty if all have."""

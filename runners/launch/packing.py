@@ -8,19 +8,19 @@ fine-tuning, come out spread over all devices.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
+from runners.launch import gpu_share
 from runners.launch.devices import Devices
-from runners.launch.price import features_of
+from runners.launch.gpu_share import WORTH, Fit
+from runners.launch.order import Costs, planned
 from runners.launch.prices import FILLED, Memory, Prices
-from runners.launch.simulation import PlannedUnit, Schedule, simulate
+from runners.launch.simulation import Schedule, simulate
 from sweeps import SweepConfig, Training, Unit, pack, pack_chain
 
 ALIKE = 1.02
 """Ends that differ by less than this factor count as equal; of these packings, the cheapest is taken."""
-MOST_TOGETHER = 16
-"""Most units that are suggested for one GPU, however small they are."""
 ALIKE_COST = 1.05
 """The same for device time on a cluster that adds machines, where it counts first."""
 
@@ -34,6 +34,8 @@ class Packing:
     units: Sequence[tuple[Unit, int | None]]
     """As of `pack_chain`."""
     schedule: Schedule
+    per_gpu: Mapping[str, int] = field(default_factory=dict)
+    """How many units share a GPU, by the name of the stage; 1 where there is none."""
     features_first: bool = False
     """Whether the units that compute cached features start before those that wait for the same features (`ranks`)."""
 
@@ -57,6 +59,10 @@ class Choice:
     """The backbones whose memory is not known, by stage; they were left out of that limit."""
     together: Mapping[str, Memory]
     """The largest unit of each stage whose memory is known."""
+    unshared: Packing
+    """The best packing in which units share GPUs only as the sweep asks; often the packing itself."""
+    fits: Mapping[str, Fit]
+    """How many units of each stage could share a GPU, in the packing; empty where a unit asks for no single GPU."""
 
     def lines(self, config: SweepConfig) -> Iterator[str]:
         """Say for each stage how it is packed, and why."""
@@ -71,23 +77,26 @@ class Choice:
                 yield f"{head} (sharing: none)"
             else:
                 yield f"{head} (cells_per_unit: {config.execution.limit_of(stage)})"
-        yield from self._sharing_a_gpu(config.resources.gpus)
+        yield from self._sharing_a_gpu(config)
         if self.devices.missing:
             yield f"{self.devices.missing}: planned as if there were {self.devices}"
 
-    def _sharing_a_gpu(self, share: float) -> Iterator[str]:
-        """Where more units fit into the memory of a GPU than train there, or fewer."""
-        if not 0 < share <= 1 or self.devices.memory_mb is None:
+    def _sharing_a_gpu(self, config: SweepConfig) -> Iterator[str]:
+        """How many units share a GPU, and why."""
+        share = config.resources.gpus
+        if share == 1:
+            without, own = self.unshared.schedule.end_s, self.packing.schedule.end_s
+            ends = f"; the sweep then ends after {duration(own)}, with a GPU for each unit after {duration(without)}"
+            alike = self.packing is self.unshared or self.unpriced
+            yield from gpu_share.lines(config, self.fits, self.packing.per_gpu, self.devices, "" if alike else ends)
+        if not 0 < share < 1 or self.devices.memory_mb is None:
             return
         whole, now = self.devices.memory_mb / share, int(1 / share + 1e-6)
         for stage, memory in self.together.items():
-            fit = min(MOST_TOGETHER, int(FILLED * whole / memory.mb))
+            fits = int(FILLED * whole / memory.mb)
             basis = "measured" if memory.basis == "measured" else "estimated; --measure finds out"
-            takes = f"{stage}: its largest unit takes {memory.mb:,.0f} MB of {whole:,.0f} MB of a GPU ({basis})"
-            if fit > now:
-                setting = f"resources.gpus={int(100 / fit) / 100:g}"
-                yield f"{takes}; {fit} such units fit there together ({setting}), now {now}"
-            elif fit < now > 1:
+            if fits < now:
+                takes = f"{stage}: its largest unit takes {memory.mb:,.0f} MB of {whole:,.0f} MB of a GPU ({basis})"
                 yield f"{takes}, where resources.gpus={share:g} puts {now}: raise it, or lower cells_per_unit"
 
     def _reason(self, stage: str) -> str:
@@ -150,20 +159,23 @@ def choose(trainings: Sequence[Training], config: SweepConfig, prices: Prices, d
     kinds = {(one.stage.name, one.cell.model): Unit(trainings=(one,)) for one in trainings}
     fit = {stage: prices.most_cells(stage, trainings, devices.memory_mb) for stage in groups}
     sizes = {stage: [k for k in _sizes(most) if k <= max(1, fit[stage] or most)] for stage, most in groups.items()}
-    cache: dict[tuple[object, ...], tuple[float, float]] = {}
-    tried = [
-        _packing(dict(zip(sizes, limits, strict=True)), trainings, config, prices, devices, cache)
-        for limits in product(*sizes.values())
-    ]
+    cache: Costs = {}
+    tried = []
+    for numbers in product(*sizes.values()):
+        limits = dict(zip(sizes, numbers, strict=True))
+        units = pack_chain(trainings, config.execution, limits)
+        tried.append(_packing(limits, units, config, prices, devices, cache, gpu_share.asked(config)))
     too_large = {stage: most for stage, most in fit.items() if most is not None and most < groups[stage]}
     unsized: dict[str, list[str]] = {}
     for (stage, model), unit in kinds.items():
         if prices.memory(unit) is None:
             unsized.setdefault(stage, []).append(model.backbone.name)
-    best = _best(tried, devices)
+    unshared = _best(tried, devices)
+    shared = _shared(tried, unshared, config, prices, devices, cache)
+    best = _best_shared(shared) if shared else unshared
     return Choice(
         packing=best,
-        others=tried,
+        others=shared or tried,
         devices=devices,
         prices=prices,
         unpriced=sorted({model.backbone.name for (_, model), unit in kinds.items() if prices.basis(unit) == "assumed"}),
@@ -171,7 +183,45 @@ def choose(trainings: Sequence[Training], config: SweepConfig, prices: Prices, d
         too_large=too_large,
         unsized=unsized,
         together=_largest_memory(best.units, prices),
+        unshared=unshared,
+        fits=_fits(best, config, prices, devices),
     )
+
+
+def _fits(packing: Packing, config: SweepConfig, prices: Prices, devices: Devices) -> dict[str, Fit]:
+    """How many units of each stage could share a GPU."""
+    if config.resources.gpus != 1:
+        return {}
+    stages: dict[str, list[Unit]] = {}
+    for unit, _ in packing.units:
+        stages.setdefault(unit.stage.name, []).append(unit)
+    return {name: gpu_share.fit(units, prices, devices) for name, units in stages.items()}
+
+
+def _shared(
+    tried: Sequence[Packing],
+    unshared: Packing,
+    config: SweepConfig,
+    prices: Prices,
+    devices: Devices,
+    cache: Costs,
+) -> list[Packing]:
+    """The packings again, with the best numbers of units on a GPU; empty where none ends early enough."""
+    latest, found = WORTH * unshared.schedule.end_s, []
+    for one in tried:
+        if one.schedule.critical_s > latest:
+            continue
+        ways = gpu_share.candidates(config, _fits(one, config, prices, devices))
+        packings = [_packing(one.limits, one.units, config, prices, devices, cache, way) for way in ways]
+        found += [_best_shared(packings)] if packings else []
+    return found if any(one.schedule.end_s <= latest for one in found) else []
+
+
+def _best_shared(packings: Sequence[Packing]) -> Packing:
+    """The packing that ends earliest; of those that end alike, the one that shares least."""
+    end = ALIKE * min(one.schedule.end_s for one in packings)
+    early = [one for one in packings if one.schedule.end_s <= end]
+    return min(early, key=lambda one: (sum(one.per_gpu.values()), one.schedule.work_s, len(one.units)))
 
 
 def _largest_memory(units: Sequence[tuple[Unit, int | None]], prices: Prices) -> dict[str, Memory]:
@@ -194,89 +244,6 @@ def _best(tried: Sequence[Packing], devices: Devices) -> Packing:
     return min(early, key=lambda one: (one.schedule.work_s, len(one.units)))
 
 
-def remaining_s(unit: Unit, later: Mapping[Training, Sequence[Training]], config: SweepConfig, auto: Mapping[str, int],
-                prices: Prices) -> float:  # fmt: skip
-    """Device seconds of a unit, its start included, and of the longest chain of units that follows it.
-
-    Args:
-        unit: the unit.
-        later: the trainings that start from each training.
-        config: the sweep.
-        auto: as of `pack`.
-        prices: what units cost.
-    """
-    follow = pack([one for before in unit.trainings for one in later.get(before, ())], config.execution, auto)
-    own = prices.start_s(unit) + prices.seconds(unit)
-    return own + max((remaining_s(one, later, config, auto, prices) for one in follow), default=0.0)
-
-
-def planned(
-    units: Sequence[tuple[Unit, int | None]],
-    config: SweepConfig,
-    prices: Prices,
-    cache: dict[tuple[object, ...], tuple[float, float]] | None = None,
-    *,
-    features_first: bool = False,
-) -> list[PlannedUnit]:
-    """Turn units into what the simulation takes, in the order in which a launch starts them.
-
-    Args:
-        units: as of `pack_chain`.
-        config: the sweep.
-        prices: what units cost.
-        cache: prices found before, by kind of unit.
-        features_first: as of `Packing`.
-    """
-    cache = {} if cache is None else cache
-    number = {stage.name: place for place, stage in enumerate(config.stages)}
-    costs = []
-    for unit, _ in units:
-        kind = (unit.trainings[0].cell.model, unit.stage.name, len(unit.trainings))
-        if kind not in cache:
-            cache[kind] = prices.start_s(unit) + prices.seconds(unit), prices.once_s(unit)
-        costs.append(cache[kind])
-    remaining = [seconds for seconds, _ in costs]
-    for place in range(len(units) - 1, -1, -1):  # those that follow a unit come after it
-        after = units[place][1]
-        if after is not None:
-            remaining[after] = max(remaining[after], costs[after][0] + remaining[place])
-    features = [features_of(unit) if once else "" for (unit, _), (_, once) in zip(units, costs, strict=True)]
-    numbers = [number[unit.stage.name] for unit, _ in units]
-    order = ranks(numbers, remaining, features, set() if features_first else None)
-    return [
-        PlannedUnit(seconds=seconds, after=after, rank=rank, once=needs, once_s=once)
-        for (_, after), (seconds, once), needs, rank in zip(units, costs, features, order, strict=True)
-    ]
-
-
-def ranks(
-    stages: Sequence[int], remaining: Sequence[float], features: Sequence[str], made: set[str] | None
-) -> list[tuple[int, float]]:
-    """The order in which units start, the lowest first, in a launch as in its simulation.
-
-    Units of earlier stages come first, then those with the most work to do, counted with what follows them. If units
-    compute features first, then of the units that need the same features, the one with the most work comes before all
-    others of its stage. The others then find the features there, where other units fill the time until then.
-
-    Args:
-        stages: the number of each unit's stage.
-        remaining: device seconds of each unit and of what follows it.
-        features: the text of the features that each unit needs; empty for none.
-        made: features that units before these compute, to which those of these units are added; None if units do not
-            compute features first.
-    """
-    computes = set()
-    if made is not None:
-        for place in sorted(range(len(stages)), key=lambda place: (stages[place], -remaining[place])):
-            if features[place] and features[place] not in made:
-                made.add(features[place])
-                computes.add(place)
-    return [
-        (2 * stage + (place not in computes), -left)
-        for place, (stage, left) in enumerate(zip(stages, remaining, strict=True))
-    ]
-
-
 def units_by_stage(units: Sequence[Unit]) -> dict[str, list[int]]:
     """The numbers of cells of the units of each stage."""
     counts: dict[str, list[int]] = {}
@@ -296,20 +263,22 @@ def duration(seconds: float) -> str:
 
 def _packing(
     limits: Mapping[str, int],
-    trainings: Sequence[Training],
+    units: Sequence[tuple[Unit, int | None]],
     config: SweepConfig,
     prices: Prices,
     devices: Devices,
-    cache: dict[tuple[object, ...], tuple[float, float]],
+    cache: Costs,
+    per_gpu: Mapping[str, int],
 ) -> Packing:
-    units = pack_chain(trainings, config.execution, limits)
-    plain = planned(units, config, prices, cache)
-    schedule = simulate(plain, devices.count)
+    slots = {stage: min(units, devices.units_each) for stage, units in per_gpu.items()}  # cores limit what Ray starts
+    plain = planned(units, config, prices, cache, per_gpu=slots)
+    schedule, features_first = simulate(plain, devices.count), False
     if any(unit.once for unit in plain):
-        first = simulate(planned(units, config, prices, cache, features_first=True), devices.count)
+        ordered = planned(units, config, prices, cache, features_first=True, per_gpu=slots)
+        first = simulate(ordered, devices.count)
         if (first.end_s, first.work_s) < (schedule.end_s, schedule.work_s):
-            return Packing(limits=limits, units=units, schedule=first, features_first=True)
-    return Packing(limits=limits, units=units, schedule=schedule)
+            schedule, features_first = first, True
+    return Packing(limits=limits, units=units, schedule=schedule, per_gpu=per_gpu, features_first=features_first)
 
 
 def _largest_groups(trainings: Sequence[Training], config: SweepConfig) -> dict[str, int]:

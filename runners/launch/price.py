@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from goal_core.data import DataConfig, num_batches
 from goal_core.models.config import BertConfig, ModelConfig
@@ -24,6 +24,8 @@ from runners.launch.calibration import (
 )
 from sweeps import SweepConfig, Unit
 
+LAUNCH_BUSY = 0.5
+"""Share of the time in which a process starts small kernels that they keep a GPU busy. Assumed, not measured."""
 PRECOMPUTED = BackboneSpeed(1, 0.0, NUM_REGIONS[1], 0.0, 0.0, 0.0, 0.0)
 """Features that are part of the data cost nothing."""
 
@@ -51,6 +53,16 @@ class HeadSize:
     caption_gmac: float
     pair_gmac: float = 0.0
     """Of one image with one caption in a cross encoder."""
+
+
+class _Seconds(NamedTuple):
+    """The device seconds of a unit."""
+
+    total: float
+    compute: float
+    """Those without waiting for images."""
+    launches: float
+    """Of these, those of starting small kernels."""
 
 
 def backbone_speed(model: ModelConfig) -> BackboneSpeed | None:
@@ -169,6 +181,30 @@ def _forward_seconds(unit: Unit, config: SweepConfig, speed: BackboneSpeed) -> f
 
 def unit_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
     """Device seconds of a unit, without `feature_seconds`; None without a calibration of its backbone."""
+    found = _seconds(unit, config, size)
+    return None if found is None else found.total
+
+
+def unit_busy(unit: Unit, config: SweepConfig, size: DataSize, *, decoded: bool = False) -> float | None:
+    """Share of its time in which a unit keeps its GPU busy, 0 to 1; None without a calibration of its backbone.
+
+    It is idle while images are decoded in the training process or are not there yet, and in part while a process starts
+    small kernels.
+
+    Args:
+        unit: the unit.
+        config: its sweep.
+        size: of the data.
+        decoded: whether the images wait for no processor.
+    """
+    found = _seconds(unit, config, size)
+    if found is None:
+        return None
+    total = found.compute if decoded else found.total
+    return (found.compute - (1 - LAUNCH_BUSY) * found.launches) / total if total else 1.0
+
+
+def _seconds(unit: Unit, config: SweepConfig, size: DataSize) -> _Seconds | None:
     model, data = unit.trainings[0].cell.model, unit.trainings[0].cell.data
     speed = backbone_speed(model)
     if speed is None:
@@ -199,7 +235,8 @@ def unit_seconds(unit: Unit, config: SweepConfig, size: DataSize) -> float | Non
     compute = encode / devices + launches * steps * device.step_s
     compute += cells * stage.epochs * _evaluation_seconds(unit, size, heads, forward, gmac_s)
     workers = config.resources.loader_workers
-    return max(compute, load / workers) if workers else compute + load / devices
+    total = max(compute, load / workers) if workers else compute + load / devices
+    return _Seconds(total, compute, launches * steps * device.step_s)
 
 
 def _evaluation_seconds(unit: Unit, size: DataSize, heads: HeadSize, forward: float, gmac_s: float) -> float:

@@ -13,8 +13,8 @@ from typing import Final, Literal, NamedTuple
 
 from goal_core.models.config import ModelConfig
 from runners.launch.calibration import DEVICES
-from runners.launch.memory import unit_memory_mb
-from runners.launch.price import DataSize, backbone_speed, feature_seconds, features_of, unit_seconds
+from runners.launch.memory import BASE_MB, unit_memory_mb
+from runners.launch.price import DataSize, backbone_speed, feature_seconds, features_of, unit_busy, unit_seconds
 from sweeps import SweepConfig, Training, Unit
 
 Basis = Literal["finished", "measured", "calibration", "assumed"]
@@ -31,6 +31,8 @@ whose processes are reused; for a GPU assumed."""
 
 FILLED: Final = 0.85
 """Share of a device's memory that units may plan to use."""
+COUNTED_TWICE: Final = 2.0
+"""Factor of a memory that was only counted, where several units are to fit together. No GPU has confirmed the count."""
 
 
 class Memory(NamedTuple):
@@ -61,6 +63,12 @@ class Prices:
     scale: Mapping[Kind, float] = field(default_factory=dict)
     """What finished trainings took, divided by their price without them (`shape`)."""
     measured: Mapping[Kind, Measured] = field(default_factory=dict)
+    peaks: Mapping[Kind, Sequence[tuple[float, int]]] = field(default_factory=dict)
+    """Most memory of a GPU in megabytes that units of finished trainings reserved, each with its number of cells."""
+    kept: Mapping[Kind, tuple[float, float]] = field(default_factory=dict)
+    """Memory as of `Measured.memory_mb`, measured on this machine by an earlier command."""
+    decoded: bool = False
+    """Whether the images may be decoded already, or are on the GPU."""
     epoch_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds that stand for a solo cell's assumed epoch, by stage; empty where no price is known in seconds."""
 
@@ -138,6 +146,31 @@ class Prices:
             return Memory(common + count * own, "measured")
         counted = unit_memory_mb(unit, self.config, self.size)
         return None if counted is None else Memory(counted, "calibration")
+
+    def beside_others(self, unit: Unit) -> Memory | None:
+        """Memory that a unit needs of a GPU that it shares, on the safe side; None where nothing tells.
+
+        A unit with more cells than one that has finished counts as if all of its memory grew with the cells.
+        """
+        count, outside = len(unit.trainings), BASE_MB["cuda"]
+        if peaks := self.peaks.get(_kind(unit)):
+            return Memory(max(mb * max(1.0, count / side) for mb, side in peaks) + outside, "finished")
+        found = self.memory(unit)
+        if (found is None or found.basis != "measured") and _kind(unit) in self.kept:
+            common, own = self.kept[_kind(unit)]
+            found = Memory(common + count * own, "measured")
+        if found is None or found.basis == "measured":
+            return found and Memory(found.mb + outside, "measured")
+        return Memory(COUNTED_TWICE * found.mb, found.basis)
+
+    def busy(self, unit: Unit) -> float | None:
+        """Share of its time in which a unit keeps its GPU busy, 0 to 1; None where it is not known.
+
+        It comes from the calibration. A unit that takes less time than calibrated may have left out only what the GPU
+        waits for, such as the decoding of images.
+        """
+        calibrated = unit_busy(unit, self.config, self.size, decoded=self.decoded)
+        return None if calibrated is None else min(1.0, calibrated * max(1.0, self.shape(unit) / self.seconds(unit)))
 
     def most_cells(self, stage: str, trainings: Sequence[Training], memory_mb: float | None) -> int | None:
         """The largest number of a stage's cells whose unit fits into a device's memory; None where that is not known.

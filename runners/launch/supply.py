@@ -13,8 +13,9 @@ from runners.execution.worker import UnitJob
 from runners.launch.devices import Devices
 from runners.launch.estimate import epoch_prices
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.order import ranks, remaining_s
 from runners.launch.pace import Pace
-from runners.launch.packing import choose, ranks, remaining_s
+from runners.launch.packing import choose
 from runners.launch.plan import LaunchPlan
 from runners.launch.price import features_of
 from runners.launch.prices import Prices
@@ -57,6 +58,8 @@ class Supply:
                 self._later.setdefault(training.before, []).append(training)
         self._auto: Mapping[str, int] = {}
         """The number of cells in a unit that was chosen for each stage where the user leaves it to us."""
+        self._per_gpu: Mapping[str, int] = {}
+        """How many units share a GPU, by stage; 1 where there is none."""
         self._prices: Prices | None = None
         self._made: set[str] | None = None
         """The cached features that units of this launch compute first; None where no unit comes first for them."""
@@ -64,7 +67,9 @@ class Supply:
         """The trainings whose units wait or run, with the number of attempts before."""
 
     def fit_to(self, devices: Devices, prices: Prices) -> None:
-        """Choose how many cells a unit gets, and tell the user why; without this, as many as can share one.
+        """Choose how many cells a unit gets and how many units a GPU, and tell the user why.
+
+        Without this, as many cells share a unit as can, and each unit has its GPU for itself.
 
         Args:
             devices: the devices of this launch.
@@ -76,12 +81,12 @@ class Supply:
         if self._share is not None:
             devices = replace(devices, count=devices.count * self._share[1])  # the other launches have as many
         choice = choose(todo, config, prices, devices)
-        self._prices, self._auto = choice.prices, choice.packing.limits
+        self._prices, self._auto, self._per_gpu = choice.prices, choice.packing.limits, choice.packing.per_gpu
         # Launches that share a sweep keep their own orders.
         self._made = set() if choice.packing.features_first and self._share is None else None
         for line in choice.lines(config):
             self._note(line)
-        lanes = min(devices.count, len(choice.packing.units))
+        lanes = min(devices.count * max(self._per_gpu.values(), default=1), len(choice.packing.units))
         self._plan.progress.pace = Pace(epoch_prices(self._sweep, prices, self._auto), lanes)
 
     @property
@@ -152,7 +157,11 @@ class Supply:
         remaining = [self._remaining(unit, place) for place, unit in enumerate(units)]
         order = ranks(stages, remaining, [self._features(unit) for unit in units], self._made)
         for unit, rank in zip(units, order, strict=True):
-            jobs.append(self._sweep.job(unit, self._launch_id, self._plan.forgiven, rank=rank, shares=shares))
+            share = self._per_gpu.get(unit.stage.name, 1)
+            job = self._sweep.job(
+                unit, self._launch_id, self._plan.forgiven, rank=rank, units_per_gpu=share, shares=shares
+            )
+            jobs.append(job)
             self._attempts |= {training: self._num_attempts(training) for training in unit.trainings}
         return jobs
 

@@ -58,8 +58,13 @@ class Attempt:
     """Whether it had saved a state of its own when it ended. Then the deaths before it no longer count."""
     micro_batch: int = 0
     """Pairs that it encoded at a time; 0: whole batches."""
+    units_per_gpu: int = 1
+    """How many units of its kind shared a GPU."""
     out_of_memory: bool = False
-    """Whether it ended because a batch did not fit into memory, and fewer pairs at a time may."""
+    """Whether it ended because memory ran out, and fewer units on its GPU may fit, or, where it had one for itself,
+    fewer pairs at a time."""
+    memory_mb: float = 0.0
+    """Most memory of its GPU in megabytes that torch reserved in its process; 0 where it used none."""
     versions: Mapping[str, str]
     git_commit: str = ""
     git_diff: str = ""
@@ -101,6 +106,7 @@ class Attempt:
         died: bool = False,
         progressed: bool = False,
         out_of_memory: bool = False,
+        memory_mb: float = 0.0,
     ) -> Attempt:
         """Return the same attempt, ended. It is charged if it failed, unless ``charged`` says otherwise."""
         return replace(
@@ -114,6 +120,7 @@ class Attempt:
             died=self.died or died,
             progressed=self.progressed or progressed,
             out_of_memory=out_of_memory,
+            memory_mb=memory_mb,
         )
 
 

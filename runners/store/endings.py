@@ -30,7 +30,7 @@ def end_attempt(
         reason: one line; the reason that the attempt has already, as after a hang, is kept.
         charged: whether it counts against `max_attempts`.
         died: whether its process died or hung.
-        out_of_memory: whether a batch did not fit into memory, and fewer pairs at a time may.
+        out_of_memory: whether memory ran out, and fewer pairs at a time may fit.
 
     Returns:
         Whether an attempt of that launch was ended that was running or cut off.

@@ -72,7 +72,14 @@ class Lease:
 
 
 def acquire(
-    folder: Path, launch_id: str, drivers: DriverRecords, *, node: str = "", shared_by: int = 1, micro_batch: int = 0
+    folder: Path,
+    launch_id: str,
+    drivers: DriverRecords,
+    *,
+    node: str = "",
+    shared_by: int = 1,
+    micro_batch: int = 0,
+    units_per_gpu: int = 1,
 ) -> Lease:
     """Begin a new attempt at a training.
 
@@ -85,6 +92,7 @@ def acquire(
         node: Ray's id of this machine.
         shared_by: number of trainings that this process trains side by side.
         micro_batch: pairs that it encodes at a time; 0: whole batches.
+        units_per_gpu: how many units share the GPU.
 
     Raises:
         LeaseHeldError: an attempt of another living driver is running; the message names it.
@@ -106,6 +114,7 @@ def acquire(
             node=node,
             shared_by=shared_by,
             micro_batch=micro_batch,
+            units_per_gpu=units_per_gpu,
             started=time.time(),
             provenance=gather(),
         )

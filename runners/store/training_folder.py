@@ -45,6 +45,8 @@ class TrainingFolder(TrainingFiles):
         self._lease: Lease | None = None
         self.attempt = 0
         """Number of this object's attempt; 0 before `claim`."""
+        self.memory_mb: Callable[[], float] = lambda: 0.0
+        """Measures the memory of a GPU that the attempt has needed, in megabytes; asked when it ends."""
         self._finished = False
 
     def __repr__(self) -> str:
@@ -57,7 +59,9 @@ class TrainingFolder(TrainingFiles):
         seen.attempts = AttemptFolder(self.folder, seen.storage)
         return seen
 
-    def claim(self, launch_id: str, *, node: str = "", shared_by: int = 1, micro_batch: int = 0) -> int:
+    def claim(
+        self, launch_id: str, *, node: str = "", shared_by: int = 1, micro_batch: int = 0, units_per_gpu: int = 1
+    ) -> int:
         """Begin an attempt, to which all further writes belong.
 
         A damaged result is renamed to ``result.json.damaged``, because the training is then not done.
@@ -67,6 +71,7 @@ class TrainingFolder(TrainingFiles):
             node: Ray's id of this machine; empty without Ray.
             shared_by: number of trainings that this process trains side by side.
             micro_batch: pairs that it encodes at a time; 0: whole batches.
+            units_per_gpu: how many units share the GPU.
 
         Returns:
             The number of the attempt.
@@ -79,7 +84,7 @@ class TrainingFolder(TrainingFiles):
         """
         self._refuse_if_done()
         self.storage.forget(self.folder)
-        how = {"shared_by": shared_by, "micro_batch": micro_batch}
+        how = {"shared_by": shared_by, "micro_batch": micro_batch, "units_per_gpu": units_per_gpu}
         self._lease = acquire(self.folder, launch_id, self._drivers, node=node, **how)
         self.attempt = self._lease.attempt
         try:
@@ -234,7 +239,7 @@ class TrainingFolder(TrainingFiles):
             trace: the traceback, if there is one.
             charged: whether it counts against `max_attempts`; False for a lost node or a pre-emption.
             final: whether another attempt would end the same way, so that none is made.
-            out_of_memory: whether a batch did not fit into memory, and fewer pairs at a time may.
+            out_of_memory: whether memory ran out, and fewer pairs at a time, or fewer units on its GPU, may fit.
 
         Raises:
             LeaseLostError: another attempt has taken over.
@@ -259,7 +264,7 @@ class TrainingFolder(TrainingFiles):
 
         Args:
             reason: one line.
-            out_of_memory: the fault is known: a batch did not fit into memory, and fewer pairs at a time may.
+            out_of_memory: the fault is known: memory ran out, and fewer pairs at a time may fit.
 
         Raises:
             LeaseLostError: another attempt has taken over.
@@ -327,6 +332,7 @@ class TrainingFolder(TrainingFiles):
                     died=died,
                     progressed=self.has_progressed(),
                     out_of_memory=out_of_memory,
+                    memory_mb=self.memory_mb(),
                 )
             )
         self._lease = None

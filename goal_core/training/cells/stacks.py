@@ -33,9 +33,11 @@ class Stacks:
 
     Args:
         wanted: whether the unit's path is `heads`.
+        shares_gpu: whether other units have a part of the GPU. Then the cells of a stack that lacks memory fail.
     """
 
-    def __init__(self, *, wanted: bool) -> None:
+    def __init__(self, *, wanted: bool, shares_gpu: bool = False) -> None:
+        self._shares_gpu = shares_gpu
         self._wanted = self._embeds = wanted
         self._stacks: dict[str, CellStack] = {}
         """By the key of a stack's first cell."""
@@ -56,7 +58,8 @@ class Stacks:
                     continue
                 outcomes: Sequence[StepOutcome] = stack.step(shared.inputs, shared.captions)
             except Exception as error:
-                if stack is None or not stack.has_stepped:
+                retried = self._shares_gpu and failure_kind(error) == "memory"
+                if not retried and (stack is None or not stack.has_stepped):
                     self._give_up(cells, error)
                     return found
                 outcomes = [error] * len(alike)  # a step that has changed some weights cannot be taken again

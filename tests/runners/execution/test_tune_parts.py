@@ -75,7 +75,7 @@ class Job(NamedTuple):
 
 def line_of(*jobs: Job, follow: Mapping[str, Sequence[Job]] = {}) -> Any:
     line = UnitLine(jobs, lambda job: follow.get(str(job), ()))  # type: ignore[arg-type, return-value]
-    return SimpleNamespace(line=line, num_pending=0)
+    return SimpleNamespace(line=line, num_pending=0, fitted=lambda unit: line.jobs[unit])
 
 
 def suggested(queue: UnitQueue) -> str | None:
@@ -143,9 +143,10 @@ def test_a_unit_waits_after_a_death_starts_elsewhere_and_is_given_up_at_last() -
     watch: Any = SimpleNamespace(
         died=lambda unit, text: avoided.append("abc") or 0.3,
         avoid=lambda unit: tuple(avoided),
+        need=lambda unit: NEED,
         is_hopeless=lambda unit: hopeless[0],
     )
-    order, trial = UnitOrder(watch, NEED), Trial()
+    order, trial = UnitOrder(watch), Trial()
     controller = SimpleNamespace(_set_trial_status=set_status)
     order.on_trial_add(controller, trial)
     trial.num_failures = 1
@@ -167,7 +168,7 @@ def test_a_unit_waits_after_a_death_starts_elsewhere_and_is_given_up_at_last() -
 
 def test_what_tune_pickles_is_its_own() -> None:
     watch: Any = SimpleNamespace()
-    parts = (UnitOrder(watch, NEED), UnitQueue(watch, elsewhere=False, most=1), tune_parts.UnitStopper(lambda: False))
+    parts = (UnitOrder(watch), UnitQueue(watch, elsewhere=False, most=1), tune_parts.UnitStopper(lambda: False))
     order, queue, _ = (pickle.loads(pickle.dumps(part)) for part in parts)
     assert (type(order), type(queue)) == (FIFOScheduler, Searcher)
     callback = tune_parts.UnitCallback(watch, lambda: None, lambda: None)

@@ -10,7 +10,8 @@ from goal_core.data import published_counts
 from runners.execution.capacity import Machine, Resources
 from runners.launch.devices import Devices, of_machines, on_this_machine, to_plan_for
 from runners.launch.estimate import published_prices, unopened
-from runners.launch.packing import Choice, choose, duration, planned
+from runners.launch.order import planned
+from runners.launch.packing import Choice, choose, duration
 from runners.launch.prices import Measured, Memory
 from runners.launch.simulation import simulate
 from sweeps import load_sweep, pack_chain
@@ -26,7 +27,8 @@ def chosen(*overrides: str, devices: int = 8, sweep: str = "coco_vsepp", **more:
 def test_frozen_cells_stay_together_and_fine_tuned_ones_are_spread_over_all_devices() -> None:
     choice = chosen()
     assert choice.packing.limits == {"frozen": 15, "finetune": 3}
-    frozen, finetune = choice.lines(load_sweep("coco_vsepp", environ={}))
+    frozen, finetune, gpus = choice.lines(load_sweep("coco_vsepp", environ={}))
+    assert gpus == "frozen, finetune: each unit has a GPU of its own, because the memory of a GPU is not known"
     assert frozen.startswith("frozen: 45 cells as 3 units of 15 on 8 GPUs, because the sweep then ends after ")
     assert finetune.startswith("finetune: 45 cells as 15 units of 3 on 8 GPUs, because the sweep then ends after ")
     assert "; with units of up to 15 " in finetune
@@ -64,7 +66,8 @@ def test_a_unit_fits_into_the_memory_of_its_device() -> None:
 
 def reasons(choice: Choice, *overrides: str) -> list[str]:
     config = load_sweep("coco_vsepp", overrides, environ={})
-    return [line.partition(", because ")[2] for line in choice.lines(config)]
+    lines = (line for line in choice.lines(config) if "a GPU of its own" not in line)
+    return [line.partition(", because ")[2] for line in lines]
 
 
 def test_a_limit_of_the_known_memory_holds_and_names_the_backbone_that_it_leaves_out() -> None:
@@ -109,25 +112,22 @@ def test_prices_that_are_not_known_are_not_mixed_with_those_that_are() -> None:
     assert "device time" not in " ".join(reasons(both))
 
 
-def test_plan_and_launch_say_how_many_units_fit_one_gpu() -> None:
+def test_a_part_of_a_gpu_that_is_too_small_for_its_units_is_named() -> None:
     def lines(gpus: str, memory_mb: float, **changes: object) -> list[str]:
         overrides = (f"resources.gpus={gpus}", "execution.cells_per_unit=1")
         config = load_sweep("coco_vsepp", overrides, environ={})
         choice = chosen(*overrides, devices=1, memory_mb=memory_mb * min(1.0, float(gpus)))
         return [line for line in replace(choice, **changes).lines(config) if "its largest unit takes" in line]  # type: ignore[arg-type]
 
-    (frozen,) = lines("1", 40_000.0)
-    assert "MB of 40,000 MB of a GPU (estimated; --measure finds out); " in frozen
-    assert " such units fit there together (resources.gpus=0." in frozen
-    assert frozen.endswith(", now 1")
-    (finetune,) = (line for line in lines("0.25", 40_000.0) if line.startswith("finetune"))
-    assert finetune.endswith("where resources.gpus=0.25 puts 4: raise it, or lower cells_per_unit")
-    measured = lines("1", 20_000.0, together={"frozen": Memory(4000.0, "measured")})
+    (finetune,) = lines("0.25", 40_000.0)
+    assert finetune.startswith("finetune: its largest unit takes ")
+    assert "MB of 40,000 MB of a GPU (estimated; --measure finds out), where resources.gpus=0.25 puts 4: " in finetune
+    measured = lines("0.5", 20_000.0, together={"frozen": Memory(9000.0, "measured")})
     assert measured == [
-        "frozen: its largest unit takes 4,000 MB of 20,000 MB of a GPU (measured); 4 such units fit there together "
-        "(resources.gpus=0.25), now 1"
+        "frozen: its largest unit takes 9,000 MB of 20,000 MB of a GPU (measured), where resources.gpus=0.5 puts 2: "
+        "raise it, or lower cells_per_unit"
     ]
-    assert lines("2", 40_000.0) == []
+    assert lines("2", 40_000.0) == lines("1", 1000.0) == []
 
 
 def test_settings_of_a_stage_come_before_those_of_the_sweep() -> None:
@@ -135,7 +135,7 @@ def test_settings_of_a_stage_come_before_those_of_the_sweep() -> None:
     choice = chosen(*overrides)
     assert choice.packing.limits == {}
     config = load_sweep("coco_vsepp", overrides, environ={})
-    assert list(choice.lines(config)) == [
+    assert list(choice.lines(config))[:2] == [
         "frozen: 45 cells as 9 units of 5 on 8 GPUs (cells_per_unit: 5)",
         "finetune: 45 cells as 45 units of 1 on 8 GPUs (sharing: none)",
     ]

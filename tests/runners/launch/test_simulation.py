@@ -115,3 +115,57 @@ def test_no_order_beats_the_bound_which_is_the_same_for_all(
     assert all(one.critical_s <= one.bound_s <= one.end_s for one in found)
     assert all(one.least_work_s <= one.work_s for one in found)
     assert simulate(chain, 100).critical_s == found[0].critical_s
+
+
+def sharing(seconds: float, slots: int, busy: float, **more: object) -> PlannedUnit:
+    return PlannedUnit(seconds=seconds, slots=slots, busy=busy, **more)  # type: ignore[arg-type]
+
+
+def test_units_that_leave_a_device_idle_share_it_at_no_cost() -> None:
+    found = simulate([sharing(10, 4, 0.25) for _ in range(8)], 1)
+    assert found.starts == (0, 0, 0, 0, 10, 10, 10, 10)
+    assert (found.end_s, found.work_s, found.bound_s, found.idle) == (20, 20, 20, 0)
+
+
+def test_units_that_keep_a_device_busy_are_slower_together() -> None:
+    assert simulate([sharing(10, 2, 1.0) for _ in range(4)], 1).end_s == 40  # as one after the other
+    # For 15 s two of them want 1.2 of the device's time; the second, which is left alone, ends at full speed.
+    found = simulate([sharing(10, 2, 0.6), sharing(20, 2, 0.6)], 1)
+    assert found.end_s == pytest.approx(12 + 10)
+
+
+def test_a_unit_with_a_device_of_its_own_waits_for_an_empty_one() -> None:
+    small = [sharing(seconds, 2, 0.5, rank=(0, -seconds)) for seconds in (9, 6, 3)]
+    found = simulate([*small, PlannedUnit(seconds=5, rank=(1, 0))], 2)
+    # As in Ray, a unit goes where least room is left: 9 and 6 share one device, 3 has the other until it ends.
+    assert found.starts == (0, 0, 0, 3)
+    assert (found.end_s, found.tail_s) == (9, 1)
+
+
+def test_three_thirds_of_a_device_are_one_device() -> None:
+    for slots in range(1, 17):
+        assert simulate([sharing(1, slots, 0.0) for _ in range(slots)], 1).end_s == 1
+
+
+@given(
+    kinds=st.lists(
+        st.tuples(st.integers(1, 30), st.integers(1, 5), st.sampled_from([0.1, 0.5, 1.0])), min_size=1, max_size=20
+    ),
+    parents=st.lists(st.integers(0, 30), min_size=20, max_size=20),
+    devices=st.integers(1, 4),
+)
+def test_no_schedule_with_shared_devices_beats_its_bound(
+    kinds: list[tuple[int, int, float]], parents: list[int], devices: int
+) -> None:
+    chain = [
+        sharing(seconds, slots, busy, after=parent if parent < place else None)
+        for place, ((seconds, slots, busy), parent) in enumerate(zip(kinds, parents, strict=False))
+    ]
+    found = simulate(chain, devices)
+    assert found.bound_s <= found.end_s + 1e-6
+    assert found.least_work_s <= found.work_s + 1e-6 or found.least_work_s <= devices * found.end_s + 1e-6
+    alone = simulate([PlannedUnit(seconds=one.seconds, after=one.after) for one in chain], devices)
+    assert found.end_s <= alone.work_s + 1e-6  # not even on one device without sharing
+    for unit, start in zip(chain, found.starts, strict=True):
+        if unit.after is not None:
+            assert start >= found.starts[unit.after] + chain[unit.after].seconds - 1e-6

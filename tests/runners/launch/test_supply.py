@@ -16,7 +16,8 @@ from runners.launch.devices import Devices
 from runners.launch.estimate import published_prices
 from runners.launch.launcher import Launcher
 from runners.launch.live import LiveView
-from runners.launch.packing import choose, planned
+from runners.launch.order import planned
+from runners.launch.packing import choose
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.simulation import simulate
 from runners.store import BEST, charged_failures
@@ -148,7 +149,7 @@ def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
         seen.append(devices)
         limits = {"frozen": 1, "finetune": 3}
         schedule = SimpleNamespace(end_s=1.0, work_s=1.0)
-        packing = SimpleNamespace(limits=limits, units=[1] * 9, schedule=schedule, features_first=False)
+        packing = SimpleNamespace(limits=limits, units=[1] * 9, schedule=schedule, per_gpu={}, features_first=False)
         return SimpleNamespace(packing=packing, prices=prices, lines=lambda config: ["why"])
 
     monkeypatch.setattr("runners.launch.supply.choose", noted)
