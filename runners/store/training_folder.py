@@ -188,7 +188,9 @@ class TrainingFolder(TrainingFiles):
         atomic.crash_point("finish: before outcome")
         self._end("done")
         self._finished = True
-        self._tidy(lease.attempt, {str(stated["name"]) for stated in complete["files"].values()})
+        kept = {str(stated["name"]) for stated in complete["files"].values()}
+        # What ended before the end of its stage may be continued.
+        self._tidy(lease.attempt, kept | ({version_name(LAST, lease.attempt)} if "until" in result else set()))
 
     def _tidy(self, attempt: int, kept: set[str]) -> None:
         """Remove what a result does not state: files of other epochs, of earlier attempts, and of this one's state."""
