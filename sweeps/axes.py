@@ -119,7 +119,9 @@ def check_axes(config: _Sweep) -> None:
     problems = [f"{axis.key}: the sweep has no such stage" for axis in axes if axis.stage not in ("", *stages)]
     problems += [f"{key}: given twice" for key, count in Counter(axis.key for axis in axes).items() if count > 1]
     problems += [
-        f"{axis.key}: takes one value, because {why}" for axis in axes if axis.stage and (why := idle(config, axis.stage, axis.setting))
+        f"{axis.key}: takes one value, because {why}"
+        for axis in axes
+        if axis.stage and (why := idle(config, axis.stage, axis.setting))
     ]
     counts = len(config.model.backbones), len(config.seeds), len(config.objectives.names)
     if (count := prod(counts) * prod(len(axis.values) for axis in axes)) > MAX_CELLS:
@@ -158,7 +160,7 @@ def settings_at(config: _Sweep, values: Mapping[str, AxisValue]) -> Point:
     Raises:
         ConfigError: a value is not allowed, or does not go together with the other settings.
     """
-    objectives, stages = config.objectives, {stage.name: stage for stage in config.stages}
+    objectives, stages = config.objectives, {str(stage.name): stage for stage in config.stages}
     of_objectives: dict[str, Any] = {}
     params = dict(objectives.params)
     of_stage: dict[str, dict[str, Any]] = {}
@@ -178,7 +180,7 @@ def settings_at(config: _Sweep, values: Mapping[str, AxisValue]) -> Point:
     )
 
 
-class Named(Protocol):
+class _Named(Protocol):
     """A setting with several values."""
 
     @property
@@ -188,7 +190,7 @@ class Named(Protocol):
     def setting(self) -> str: ...
 
 
-def axis_names(axes: Sequence[Named]) -> tuple[str, ...]:
+def axis_names(axes: Sequence[_Named]) -> tuple[str, ...]:
     """What each axis is called in labels: its setting alone, or with where it belongs if two have the same setting."""
     counts = Counter(axis.setting for axis in axes)
     return tuple(

@@ -294,8 +294,10 @@ class UnitTrainer:
         self._events.append(EpochDone(key=cell.key, record=record))
 
     def _finish(self, cell: CellTrainer, share: SplitShare | None) -> None:
-        """Write a cell's result. Its best weights, which it has loaded, are evaluated on the test split before, unless
-        it is a candidate: of this, the result has the validation of its best epoch."""
+        """Write a cell's result, with the numbers of its best weights, which it has loaded, on the test split.
+
+        Those of a candidate are not tested; its result has the validation of the best epoch.
+        """
         val = cell.history[cell.best_epoch - 1]["metrics"]
         if self._unit.tested:
             with fits_or_says("the evaluation on test"):

@@ -218,7 +218,7 @@ def status(
                 "val_rsum": None if math.isnan(one.best_rsum) else one.best_rsum,
                 "reason": one.reason,
                 "damaged": one.damaged,
-                "test": dict(one.test),
+                "test": dict(one.test) if one.training.cell.tested else {},
                 "imported": one.imported,
             }
             for one in progress.standings

@@ -103,7 +103,10 @@ class Launcher:
         if self._failed_fast:
             self._end_running("another training failed (--fail-fast)")
             self._view.note("stopped at the first failure (--fail-fast)")
-        finish(self._view, self._tracking)
+        if self._sweep.is_searching:
+            self._tracking.sync_all()
+        else:
+            finish(self._view, self._tracking)
         if self._others is not None:
             self._view.note(self._others.left_to_them)
         return exit_status(self._plan, self._options)

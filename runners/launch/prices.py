@@ -170,4 +170,4 @@ def _kind(unit: Unit) -> Kind:
 
 def _solo_epochs(unit: Unit) -> float:
     """The assumed work of one cell by itself, in epochs of a cell whose backbone is frozen."""
-    return unit.stage.epochs * (DEVICES["cuda"].train_factor if unit.stage.trains_backbone else 1.0)
+    return unit.trainings[0].num_epochs * (DEVICES["cuda"].train_factor if unit.stage.trains_backbone else 1.0)

@@ -11,6 +11,7 @@ from typing import Any
 
 from goal_core import atomic
 from goal_core.atomic import DamagedError, StorageError
+from goal_core.checkpoints import LAST
 from goal_core.errors import GoalError
 from goal_core.sealed_json import json_bytes
 from runners.store.attempts import AttemptFolder, Outcome

@@ -14,9 +14,7 @@ from sweeps.checks import check_seeds, failures, refuse
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 Kind = Literal["uniform", "loguniform", "choice", "grid"]
-Score = Literal[
-    "val/rsum", "val/i2t_r1", "val/i2t_r5", "val/i2t_r10", "val/t2i_r1", "val/t2i_r5", "val/t2i_r10"
-]
+Score = Literal["val/rsum", "val/i2t_r1", "val/i2t_r5", "val/i2t_r10", "val/t2i_r1", "val/t2i_r5", "val/t2i_r10"]
 """What candidates are compared by. Never a number of the test split."""
 
 

@@ -56,7 +56,8 @@ def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
         )
     cells = len(config.model.backbones) * len(config.objectives.names) * len(tune.seeds)
     if tune.budget * cells > MAX_CANDIDATES:
-        yield f"tune.budget: {tune.budget} makes {tune.budget * cells:,} trainings; a search may have {MAX_CANDIDATES:,}"
+        count = tune.budget * cells
+        yield f"tune.budget: {tune.budget} makes {count:,} trainings; a search may have {MAX_CANDIDATES:,}"
     for stage in config.stages:
         if stage.select_on == "test":
             yield f"tune: needs stages that select on val, but {stage.name} selects on test, which would choose by it"

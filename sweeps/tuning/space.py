@@ -84,7 +84,8 @@ class Space:
     """
 
     def __init__(self, config: Any, tune: TuneConfig, pair: str, triplet: str) -> None:
-        self._config, self._tune, self._name = config, tune, (pair, triplet)
+        self._config, self._tune, self.name = config, tune, (pair, triplet)
+        """The objective, as (pair, triplet)."""
         self._known: dict[str, tuple[ObjectiveConfig, Point]] = {}
 
     @cached_property
@@ -102,7 +103,7 @@ class Space:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The parameters of the objective."""
-        return tuple(accepted_parameters(*self._name, self._config.objectives.variant))
+        return tuple(accepted_parameters(*self.name, self._config.objectives.variant))
 
     def _knows(self, dimension: Dimension) -> bool:
         if dimension.stage:
@@ -122,13 +123,13 @@ class Space:
         if key not in self._known:
             point = settings_at(self._config, values)
             names = list(point.objectives.names)
-            self._known[key] = point.objectives.configs[names.index(self._name)], point
+            self._known[key] = point.objectives.configs[names.index(self.name)], point
         return self._known[key]
 
     def shown(self, values: Values) -> dict[str, AxisValue]:
         """The value of every setting that the objective knows, by name; the sweep's own where none is given."""
         objective, point = self.at(values)
-        resolved, stages = objective.resolved(), {stage.name: stage for stage in point.stages}
+        resolved, stages = objective.resolved(), {str(stage.name): stage for stage in point.stages}
         found: dict[str, AxisValue] = {}
         for one, name in zip(self.dimensions, self.names, strict=True):
             if one.stage:

@@ -253,7 +253,9 @@ class CellState:
         if found["epoch"] != self.best_epoch:
             raise DamagedError(f"{best} has the weights of epoch {found['epoch']}, not of {self.best_epoch}")
         name, epoch, key = best_name(self.best_epoch), self.best_epoch, self.key
-        self.files.save_with(name, lambda path: write_model(path, weights, self._description, epoch=epoch, training=key))
+        self.files.save_with(
+            name, lambda path: write_model(path, weights, self._description, epoch=epoch, training=key)
+        )
         self.save_last()
         self._write_records()
 
