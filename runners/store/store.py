@@ -204,6 +204,14 @@ class Store:
             self.storage.make_folder(path.parent)
             self.storage.replace(path, content)
 
+    def read_trail(self, sweep: str) -> bytes | None:
+        """Read what `write_trail` wrote; None where there is none.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        return self.storage.read(self._base / "tuning" / f"{sweep}.json")
+
     def suspect(self, training: Training, damage: str) -> None:
         """Note what a thorough check found, so that the next launch reads every file of the training again.
 
