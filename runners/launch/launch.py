@@ -14,6 +14,7 @@ from rich.console import Console
 from runners.execution.joining import reach
 from runners.launch.ending import DONE, SOME_FAILED, exit_status, finish
 from runners.launch.estimate import sweep_prices
+from runners.launch.kept_ray import KeptRay
 from runners.launch.launcher import Launcher
 from runners.launch.live import Judge, LiveView
 from runners.launch.opened_sweep import OpenedSweep
@@ -65,15 +66,16 @@ def launch_sweep(
     signals = signals or StopSignals()
     if options.failed != "keep":
         sweep = sweep.searched(retried=True)
-    first = outcome = _launch(sweep, options, console, command, signals, judge)
-    while outcome.status in (DONE, SOME_FAILED) and sweep.search is not None and not outcome.stopped:
-        if outcome.status == SOME_FAILED and options.fail_fast:
-            break
-        later = sweep.searched()
-        if later.search == sweep.search:  # nothing new follows from what was trained
-            break
-        sweep, options = later, replace(options, failed="keep", force=False)
-        outcome = _launch(sweep, options, console, command, signals, judge)
+    with KeptRay() as ray:
+        first = outcome = _launch(sweep, options, console, command, signals, judge, ray)
+        while outcome.status in (DONE, SOME_FAILED) and sweep.search is not None and not outcome.stopped:
+            if outcome.status == SOME_FAILED and options.fail_fast:
+                break
+            later = sweep.searched()
+            if later.search == sweep.search:  # nothing new follows from what was trained
+                break
+            sweep, options = later, replace(options, failed="keep", force=False)
+            outcome = _launch(sweep, options, console, command, signals, judge, ray)
     return replace(outcome, found_nothing_to_do=first.found_nothing_to_do)
 
 
@@ -84,6 +86,7 @@ def _launch(
     command: Callable[..., str],
     signals: StopSignals,
     judge: Judge | None,
+    ray: KeptRay,
 ) -> LaunchOutcome:
     """Train what a sweep lacks and can train now: the candidates of its search, or what reports."""
     plan = LaunchPlan(sweep, options)
@@ -113,7 +116,7 @@ def _launch(
                 tracking.tell_of_edits(todo, view.note)
                 tracking.sync_all()
                 prices = sweep_prices(sweep)
-                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices).run()
+                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()
         else:
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             finish(view, tracking, patient=False)

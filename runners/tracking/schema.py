@@ -41,7 +41,7 @@ POINT = "goal.point"
 """For a training of a sweep with axes: its values, such as ``tau * lr 0.0002``; `ANY_VALUE` where it needs none."""
 ANY_VALUE = "*"
 CANDIDATE = "goal.candidate"
-"""For a candidate's run: its number, from 0. Several of its trainings have it: each stage, each seed, and each part of a
+"""For a candidate's run: its number, from 0. Several trainings have it: each stage, each seed, and each part of a
 stage after which candidates are compared."""
 GRID = "goal.grid"
 """For a run of a sweep that tunes: ``default``, ``tuned``, or ``default,tuned`` where the choice was the default; or
@@ -107,7 +107,8 @@ TRAIL_FILE = "tuning.json"
 """Artifact of the parent run: what the search tried and chose (docs/tuning.md)."""
 
 SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES, OBJECTIVE_KEYS, SETTINGS_KEYS, DATA_FINGERPRINT)
-"""Tags of the parent run that `analysis` reads. It also has `goal.store`, and may have `goal.axes` and `goal.tuning`."""
+"""Tags of the parent run that `analysis` reads. It also has `goal.store`, and may have `goal.axes` and
+`goal.tuning`."""
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 STATUSES = (WAITING, RUNNING, DONE, FAILED)
