@@ -42,11 +42,16 @@ class OpenedSweep(ResolvedSweep):
         """
         if self.config.tune is None:
             return self
-        found, search = with_search(self, partial(self._read, retried=retried))
+        found, search = with_search(self, partial(self.ends, retried=retried))
         return replace(found, search=search)
 
-    def _read(self, trainings: Sequence[Training], *, retried: bool) -> dict[Training, Ended | None]:
-        """How trainings ended."""
+    def ends(self, trainings: Sequence[Training], *, retried: bool) -> dict[Training, Ended | None]:
+        """How trainings ended; None for those that have not.
+
+        Args:
+            trainings: the trainings.
+            retried: failed ones will be tried again, so they have not ended.
+        """
         statuses = self.store.status(trainings, max_attempts=self.config.resources.max_attempts)
         ends: dict[Training, Ended | None] = dict.fromkeys(trainings)
         for training, status in statuses.items():

@@ -91,7 +91,7 @@ class Study:
         return self._propose([None if one is None else one.score for one in outcomes])
 
     def _raise(self, cohort: Sequence[int], outcomes: Sequence[Outcome | None]) -> bool:
-        """Let the better half (or so) of a cohort go on, once all that are still in it have ended."""
+        """Let one of so many of a cohort's candidates go on, once all that are still in it have ended."""
         level = max(self._levels[number] for number in cohort)
         members = [number for number in cohort if self._levels[number] == level]
         if level == len(self._rungs) or self._tune.stop_early is None or any(outcomes[one] is None for one in members):
@@ -99,7 +99,7 @@ class Study:
         ranked = sorted(
             (one for one in members if _score(outcomes[one]) is not None), key=lambda one: (-_known(outcomes[one]), one)
         )
-        best = ranked[: math.ceil(len(members) / self._tune.stop_early.factor)]
+        best = ranked[: math.ceil(len(cohort) / self._tune.stop_early.factor ** (level + 1))]
         # The sweep's own settings go on, so that what is chosen is at least as good on val.
         for number in {*best, *(one for one in ranked if not self._values[one])}:
             self._levels[number] += 1
