@@ -67,10 +67,9 @@ def _study(space: Space, seed: int, before: Sequence[tuple[Values, float | None]
     for values, score in before:
         params = {one.key: _position(one, value) for one, value in _settings(space, values)}
         # The sweep's own settings may lie outside of the space; then they tell nothing about it.
-        if score is not None and all(distributions[key]._contains(at) for key, at in params.items() if at is not None):
-            if None not in params.values():
-                trial = optuna.trial.create_trial(params=params, distributions=distributions, value=score)
-                study.add_trial(trial)
+        if score is not None and None not in params.values():
+            trial = optuna.trial.create_trial(params=params, distributions=distributions, value=score)
+            study.add_trial(trial)
     return study
 
 
