@@ -69,7 +69,7 @@ def launch_sweep(
     with KeptRay() as ray:
         first = outcome = _launch(sweep, options, console, command, signals, judge, ray)
         while outcome.status in (DONE, SOME_FAILED) and sweep.search is not None and not outcome.stopped:
-            if outcome.status == SOME_FAILED and options.fail_fast:
+            if options.failed == "only" or (outcome.status == SOME_FAILED and options.fail_fast):
                 break
             later = sweep.searched()
             if later.search == sweep.search:  # nothing new follows from what was trained

@@ -267,7 +267,8 @@ def _others(progress: SweepProgress, blocks: Sequence[Block], room: int) -> list
 def _counts(progress: SweepProgress, block: Block) -> str:
     counts = progress.counts_of(block)
     rest = "".join(f", {counts[state]} {state}" for state in ("running", "failed") if counts[state])
-    return f"{counts['done']} of {sum(counts.values())} done{rest}"
+    best = ", score of the best" if block.point == CANDIDATES else ""
+    return f"{counts['done']} of {sum(counts.values())} done{rest}{best}"
 
 
 class LiveView:

@@ -108,7 +108,7 @@ def square_grid(
 def legend(signs: Signs) -> Text:
     """Explain the squares in three lines of at most 80 columns."""
     text = Text(style="dim", no_wrap=True, overflow="ellipsis")
-    text.append("score: val rsum of the best epoch so far, mean over seeds; best of candidates")
+    text.append("score: val rsum of the best epoch so far, mean over seeds")
     if signs.shade:
         text.append("; low ")
         for colour in SHADES:

@@ -62,10 +62,13 @@ def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
         if stage.select_on == "test":
             yield f"tune: needs stages that select on val, but {stage.name} selects on test, which would choose by it"
     last = config.stages[-1]
-    if tune.stop_early and not last.warmup_epochs < tune.stop_early.first < last.epochs:
+    searched = tune.space.get(f"stages.{last.name}.warmup_epochs")
+    warmups = [one for one in (searched.values if searched else ()) if isinstance(one, int)]
+    warmup = max(last.warmup_epochs, *warmups) if warmups else last.warmup_epochs
+    if tune.stop_early and not warmup < tune.stop_early.first < last.epochs:
         yield (
             f"tune.stop_early: first must lie between the warm-up and the last epoch of {last.name}, in "
-            f"{last.warmup_epochs + 1} to {last.epochs - 1}, got {tune.stop_early.first}"
+            f"{warmup + 1} to {last.epochs - 1}, got {tune.stop_early.first}"
         )
 
 

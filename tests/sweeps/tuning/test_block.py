@@ -92,6 +92,11 @@ def test_set_and_extends_replace_what_a_setting_may_be(tmp_path: Path) -> None:
         ("budget: 4", "budget: 4\n  seeds: [7, 2]", "mine.yaml:8: tune.seeds: 2 reports results of this sweep"),
         ("budget: 4", "budget: 4\n  search: grid", "mine.yaml:5: tune.space.objectives.params.tau: search grid needs"),
         ("budget: 4", "budget: 4\n  stop_early: {first: 1}", "mine.yaml:8: tune.stop_early: first must lie between"),
+        (
+            "frozen.lr: {choice: [4e-3, 8e-3]}\n  budget: 4",
+            "frozen.warmup_epochs: {choice: [0, 3]}\n  budget: 4\n  stop_early: {first: 3}",
+            "tune.stop_early: first must lie between the warm-up and the last epoch of frozen, in 4 to 4, got 3",
+        ),
         ("budget: 4", "budget: 6\n  stop_early: {first: 2}", "mine.yaml:7: tune.budget: budget must be a multiple of"),
         ("budget: 4", "budget: 4\n  stop_early: true", "mine.yaml:8: tune.stop_early: must be a mapping"),
         ("budget: 4", "budget: 4000", "makes 60,000 trainings; a search may have 20,000"),
