@@ -19,12 +19,14 @@ from sweeps.reading import (
     load_sweep,
 )
 from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
+from sweeps.tuning import Candidate, Space, StopEarly, TuneConfig
 from sweeps.units import Unit, pack, pack_chain
 
 __all__ = [
     "STAGE_ORDER",
     "Axis",
     "Block",
+    "Candidate",
     "Cell",
     "ClusterConfig",
     "ClusterSweep",
@@ -35,12 +37,15 @@ __all__ = [
     "ResolvedSweep",
     "ResourceConfig",
     "SlurmConfig",
+    "Space",
+    "StopEarly",
     "SweepConfig",
     "SweepError",
     "SweepModel",
     "SweepNotFoundError",
     "SweepObjectives",
     "Training",
+    "TuneConfig",
     "Unit",
     "cell_id",
     "content_id",

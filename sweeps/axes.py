@@ -25,8 +25,8 @@ MAX_CELLS = 20_000
 """Cells of a sweep with axes, counted as if every objective had every parameter."""
 ANY = "*"
 """Stands for every value of an axis."""
-_VARIANT = "objectives.variant"
-_PARAMETER = "objectives.params."
+VARIANT = "objectives.variant"
+PARAMETER = "objectives.params."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Axis:
         """Check that the setting can be an axis, and that its values are several and distinct."""
         words = self.key.split(".")
         of_stage = len(words) == 3 and words[0] == "stages" and words[2] in OF_ONE_TRAINING
-        if not (of_stage or self.key == _VARIANT or (len(words) == 3 and self.key.startswith(_PARAMETER))):
+        if not (of_stage or self.key == VARIANT or (len(words) == 3 and self.key.startswith(PARAMETER))):
             raise ConfigError(f"{self.key} cannot have several values")
         if len(self.values) < 2 or len(set(self.values)) < len(self.values):
             raise ConfigError(f"{self.key} needs at least two values, all different")
@@ -94,7 +94,7 @@ class _Sweep(Protocol):
 class Point:
     """A sweep's settings with one value of each axis."""
 
-    values: tuple[AxisValue, ...]
+    values: tuple[AxisValue, ...] = ()
     """In the order of the axes."""
     objectives: _Objectives
     stages: tuple[StageConfig, ...]
@@ -119,7 +119,9 @@ def check_axes(config: _Sweep) -> None:
     problems = [f"{axis.key}: the sweep has no such stage" for axis in axes if axis.stage not in ("", *stages)]
     problems += [f"{key}: given twice" for key, count in Counter(axis.key for axis in axes).items() if count > 1]
     problems += [
-        f"{axis.key}: takes one value, because {why}" for axis in axes if axis.stage and (why := _idle(config, axis))
+        f"{axis.key}: takes one value, because {why}"
+        for axis in axes
+        if axis.stage and (why := idle(config, axis.stage, axis.setting))
     ]
     counts = len(config.model.backbones), len(config.seeds), len(config.objectives.names)
     if (count := prod(counts) * prod(len(axis.values) for axis in axes)) > MAX_CELLS:
@@ -134,39 +136,61 @@ def check_axes(config: _Sweep) -> None:
         refuse([f"{label(zip(names, values, strict=True))}: {text}" for text in wrong])
 
 
-def _idle(config: _Sweep, axis: Axis) -> str:
+def idle(config: _Sweep, stage: str, setting: str) -> str:
     """Why a setting changes nothing in this sweep, so that its values would all train the same; empty if it may."""
-    if axis.setting == "bert_lr_scale" and "bert" not in FRAMEWORKS[config.model.framework].uses:
+    if setting == "bert_lr_scale" and "bert" not in FRAMEWORKS[config.model.framework].uses:
         return f"framework {config.model.framework} has no BERT"
-    if axis.setting in ("backbone_lr_scale", "frozen_epochs") and axis.stage != "finetune":
-        return f"stage {axis.stage} does not train the backbone"
+    if setting in ("backbone_lr_scale", "frozen_epochs") and stage != "finetune":
+        return f"stage {stage} does not train the backbone"
     return ""
 
 
 def _point(config: _Sweep, values: Sequence[AxisValue]) -> Point:
-    objectives, stages = config.objectives, {stage.name: stage for stage in config.stages}
+    at = settings_at(config, dict(zip((axis.key for axis in config.axes), values, strict=True)))
+    return replace(at, values=tuple(values))
+
+
+def settings_at(config: _Sweep, values: Mapping[str, AxisValue]) -> Point:
+    """A sweep's settings with other values of some.
+
+    Args:
+        config: the sweep.
+        values: by key, as of `Axis.key`.
+
+    Raises:
+        ConfigError: a value is not allowed, or does not go together with the other settings.
+    """
+    objectives, stages = config.objectives, {str(stage.name): stage for stage in config.stages}
     of_objectives: dict[str, Any] = {}
     params = dict(objectives.params)
-    for axis, value in zip(config.axes, values, strict=True):
-        if axis.stage:
-            continue
-        if axis.key == _VARIANT:
+    of_stage: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        if key.startswith("stages."):
+            of_stage.setdefault(key.split(".")[1], {})[key.rpartition(".")[2]] = value
+        elif key == VARIANT:
             of_objectives["variant"] = value
         else:
-            params[axis.setting] = value
-    for name, stage in stages.items():
-        own: dict[str, Any] = {
-            axis.setting: value for axis, value in zip(config.axes, values, strict=True) if axis.stage == name
-        }
-        stages[name] = replace(stage, **own) if own else stage
+            params[key.rpartition(".")[2]] = value
+    for name, own in of_stage.items():
+        stages[name] = replace(stages[name], **own)
     return Point(
-        values=tuple(values),
-        objectives=replace(cast(Any, objectives), params=params, **of_objectives) if config.axes else objectives,
+        values=tuple(values.values()),
+        objectives=replace(cast(Any, objectives), params=params, **of_objectives) if values else objectives,
         stages=tuple(stages.values()),
     )
 
 
-def axis_names(axes: Sequence[Axis]) -> tuple[str, ...]:
+class _Named(Protocol):
+    """A setting with several values."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def setting(self) -> str: ...
+
+
+def axis_names(axes: Sequence[_Named]) -> tuple[str, ...]:
     """What each axis is called in labels: its setting alone, or with where it belongs if two have the same setting."""
     counts = Counter(axis.setting for axis in axes)
     return tuple(

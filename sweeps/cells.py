@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from goal_core.data.config import DataConfig
 from goal_core.errors import ConfigError
 from goal_core.models.config import ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
-from sweeps.axes import Labels, Point, needed
+from sweeps.axes import Labels, Point, label, needed
 from sweeps.identity import cell_id, stage_key, to_mapping
 from sweeps.schema import SweepConfig
+from sweeps.tuning import Candidate, Space
+
+CANDIDATES, TUNED = "candidates", "tuned"
+"""Names of the tables of a search: of its candidates, and of what was chosen."""
+Grid = Literal["default", "tuned"]
+"""The grids of a sweep that tunes: with its own settings, and with those that were chosen."""
 
 
 class Block(NamedTuple):
@@ -26,7 +32,7 @@ class Block(NamedTuple):
     backbone: str
     stage: str
     point: str = ""
-    """The values of the axes, such as `tau 5 lr 0.0002`; empty without axes."""
+    """The values of the axes, such as `tau 5 lr 0.0002`; of a sweep that tunes, `CANDIDATES` or `TUNED`; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +49,8 @@ class Cell:
     """Hash of the dataset's images and captions."""
     weights_id: str
     """Content id of the initial weights."""
+    tested: bool = True
+    """Whether its trainings end with numbers of the test split; those of a candidate do not."""
 
     @property
     def label(self) -> str:
@@ -53,6 +61,7 @@ class Cell:
         """The content of ``cell.json``."""
         described = {"label": self.label, "data_fingerprint": self.data_fingerprint, "weights": self.weights_id}
         own = {"id": self.id, "data": self.data, "model": self.model, "objective": self.objective, "seed": self.seed}
+        own |= {} if self.tested else {"candidate": True}
         return described | {name: to_mapping(value) for name, value in own.items()}
 
 
@@ -75,6 +84,14 @@ class Training:
     """Its values of the sweep's axes, such as `tau * lr 0.0002`; `*` stands for every value."""
     points: tuple[str, ...] = ("",)
     """The points of the sweep in whose tables it stands: several, if it does not have a parameter that is an axis."""
+    values: str = ""
+    """Values of the settings that a search tried or chose, such as `tau 3.5 lr 0.004`; empty for the sweep's own."""
+    number: int | None = None
+    """The number of the candidate whose training it is; None for one that reports."""
+    grids: tuple[Grid, ...] = ()
+    """The grids in which it reports; empty for a candidate, and in a sweep that does not tune."""
+    until: int = 0
+    """The epoch after which it ends, of a candidate that may end early; 0: the last of its stage."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Training) and other.key == self.key
@@ -85,12 +102,34 @@ class Training:
     @property
     def name(self) -> str:
         """The name shown to people: `sig-ms/cir resnet152 seed 1 (frozen)`, with axes `... seed 1 tau 5 (frozen)`."""
-        return " ".join(word for word in (self.cell.label, self.point, f"({self.stage.name})") if word)
+        stage = f"({self.stage.name}{f' to epoch {self.until}' * bool(self.until)})"
+        return " ".join(word for word in (self.cell.label, self.point, stage) if word)
 
     @property
     def point(self) -> str:
-        """The values of the sweep's axes that it needs, such as `lr 0.0002`."""
-        return needed(self.place)
+        """The values that it does not share with all trainings of its objective, such as `candidate 3 lr 0.0002`."""
+        number = "" if self.number is None else f"candidate {self.number}"
+        return " ".join(words for words in (number, needed(self.place), self.values) if words)
+
+    @property
+    def epochs(self) -> int:
+        """The epoch after which it ends."""
+        return self.until or self.stage.epochs
+
+    @property
+    def begins(self) -> int:
+        """The epoch after which it begins: 0, or that at which the training ended which it continues."""
+        return self.before.until if self.before is not None and self.continues else 0
+
+    @property
+    def num_epochs(self) -> int:
+        """Epochs that it trains itself."""
+        return self.epochs - self.begins
+
+    @property
+    def continues(self) -> bool:
+        """Whether it continues the state of the training before it, a part of the same stage."""
+        return self.before is not None and self.before.stage.name == self.stage.name
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -102,7 +141,20 @@ class Training:
     @property
     def stages(self) -> tuple[StageConfig, ...]:
         """The stages up to and including this one, in order."""
-        return (*(self.before.stages if self.before else ()), self.stage)
+        if self.before is None or self.continues:
+            return (self.stage,) if self.before is None else self.before.stages
+        return (*self.before.stages, self.stage)
+
+
+class _Place(NamedTuple):
+    """A cell where a sweep asks for it."""
+
+    cell: Cell
+    point: Point
+    """Its settings."""
+    grid: str
+    """`default`, `tuned` or `candidates`."""
+    candidate: Candidate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,16 +166,45 @@ class ResolvedSweep:
     """Hash of the dataset's images and captions."""
     weights: Mapping[str, str]
     """Content id of each backbone's initial weights, by the backbone's name."""
+    candidates: tuple[Candidate, ...] = ()
+    """The candidates that the sweep's search has proposed by now."""
+    chosen: tuple[Candidate, ...] = ()
+    """Those that were chosen, once the search is over: at most one for each backbone and objective."""
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """All cells; see `expand`."""
-        return list({cell.id: cell for cell, _ in self._placed}.values())
+        """All cells; see `expand`. Those of candidates come after the others."""
+        return list({one.cell.id: one.cell for one in self._placed}.values())
 
     @cached_property
-    def _placed(self) -> list[tuple[Cell, Point]]:
-        """Each cell at each point of the axes."""
-        return list(_place(self.config, self.data_fingerprint, self.weights))
+    def reporting(self) -> list[Training]:
+        """The trainings that report results: all but those of candidates."""
+        return [training for training in self.trainings if training.number is None]
+
+    @cached_property
+    def spaces(self) -> dict[tuple[str, str], Space]:
+        """What the sweep searches for each objective, by (pair, triplet); none without `tune`."""
+        tune = self.config.tune
+        names = () if tune is None else self.config.objectives.names
+        return {name: Space(self.config, tune, *name) for name in names if tune is not None}
+
+    @cached_property
+    def _placed(self) -> list[_Place]:
+        """Each cell wherever the sweep asks for it."""
+        own = _place(self.config, self.data_fingerprint, self.weights)
+        found = [_Place(cell, point, "default", None) for cell, point in own]
+        cells = {place.cell.id: place.cell for place in found}
+        models = {model.backbone.name: model for model in self.config.model.models}
+        tune = self.config.tune
+        for grid, candidates in ((TUNED, self.chosen), (CANDIDATES, self.candidates)):
+            seeds = self.config.seeds if grid == TUNED else tune.seeds if tune else ()
+            for one, seed in product(candidates, seeds):
+                objective, point = self.spaces[one.pair, one.triplet].at(one.values)
+                model, weights_id = models[one.backbone], self.weights[one.backbone]
+                tested = grid == TUNED
+                cell = _cell(self.config.data, self.data_fingerprint, model, weights_id, objective, seed, tested=tested)
+                found.append(_Place(cells.setdefault(cell.id, cell), point, grid, one))
+        return found
 
     @cached_property
     def trainings(self) -> list[Training]:
@@ -136,26 +217,62 @@ class ResolvedSweep:
         found: list[dict[str, Training]] = []
         for index in range(len(self.config.stages)):
             names = Labels(self.config.axes, [one.name for one in self.config.stages[: index + 1]])
-            at: dict[str, list[tuple[Cell, Point]]] = {}
-            for cell, point in self._placed:
-                at.setdefault(self._key(cell, point, index), []).append((cell, point))
-            here = {}
-            for key, places in at.items():
-                (cell, first), points = places[0], [point for _, point in places]
-                here[key] = Training(
-                    cell=cell,
-                    stage=first.stages[index],
-                    key=key,
-                    precision=self.config.precision,
-                    before=found[-1][self._key(cell, first, index - 1)] if found else None,
-                    place=names.shared(points),
-                    points=tuple(dict.fromkeys(map(names.of_point, points))),
-                )
+            at: dict[tuple[str, int], list[_Place]] = {}
+            for place in self._placed:
+                for until in self._ends(place, index):
+                    at.setdefault((self._key(place, index, until), until), []).append(place)
+            here: dict[str, Training] = {}
+            for (key, until), places in at.items():
+                rungs = self._ends(places[0], index)
+                part = rungs.index(until)
+                before = found[-1][self._key(places[0], index - 1)] if found else None
+                if part:
+                    before = here[self._key(places[0], index, rungs[part - 1])]
+                here[key] = self._training(key, index, places, until, before, names)
             found.append(here)
         return [list(here.values()) for here in found]
 
-    def _key(self, cell: Cell, point: Point, index: int) -> str:
-        return stage_key(cell.id, point.stages[: index + 1], self.config.precision)
+    def _training(
+        self, key: str, index: int, places: Sequence[_Place], until: int, before: Training | None, names: Labels
+    ) -> Training:
+        points, first = [place.point for place in places if place.candidate is None], places[0]
+        tables = [TUNED if one.grid == TUNED else CANDIDATES for one in places if one.candidate is not None]
+        grids: dict[Grid, None] = {}
+        if self.config.tune is not None:
+            grids = dict.fromkeys("tuned" if one.grid == TUNED else "default" for one in places)
+        return Training(
+            cell=first.cell,
+            stage=first.point.stages[index],
+            key=key,
+            precision=self.config.precision,
+            before=before,
+            place=names.shared(points) if points else "",
+            points=tuple(dict.fromkeys((*map(names.of_point, points), *tables))),
+            values="" if points else self._values(first, index),
+            number=first.candidate.number if first.grid == CANDIDATES and first.candidate else None,
+            grids=tuple(grids) if first.grid != CANDIDATES else (),
+            until=until,
+        )
+
+    def _values(self, place: _Place, index: int) -> str:
+        """What a candidate's training is called by: the values that its stages up to one have."""
+        if place.candidate is None:
+            return ""
+        space = self.spaces[place.candidate.pair, place.candidate.triplet]
+        stages = ("", *(stage.name for stage in self.config.stages[: index + 1]))
+        values = zip(space.dimensions, space.shown(place.candidate.values).items(), strict=True)
+        return label(shown for dimension, shown in values if dimension.stage in stages)
+
+    def _ends(self, place: _Place, index: int) -> tuple[int, ...]:
+        """The epochs at which the parts of a stage end, one after the other; the last is 0 if that is its own end."""
+        tune, last = self.config.tune, index == len(self.config.stages) - 1
+        if not last or place.grid != CANDIDATES or place.candidate is None or tune is None or tune.stop_early is None:
+            return (0,)
+        until, rungs = place.candidate.until, tune.stop_early.rungs(place.point.stages[index].epochs)
+        return tuple(rung for rung in rungs if rung <= until) if until else (*rungs, 0)
+
+    def _key(self, place: _Place, index: int, until: int = 0) -> str:
+        return stage_key(place.cell.id, place.point.stages[: index + 1], self.config.precision, until)
 
 
 def expand(config: SweepConfig, data_fingerprint: str, weights: Mapping[str, str]) -> list[Cell]:
@@ -195,7 +312,14 @@ def _place(config: SweepConfig, data_fingerprint: str, weights: Mapping[str, str
 
 
 def _cell(
-    data: DataConfig, data_fingerprint: str, model: ModelConfig, weights_id: str, objective: ObjectiveConfig, seed: int
+    data: DataConfig,
+    data_fingerprint: str,
+    model: ModelConfig,
+    weights_id: str,
+    objective: ObjectiveConfig,
+    seed: int,
+    *,
+    tested: bool = True,
 ) -> Cell:
     identity = cell_id(
         data=data,
@@ -204,6 +328,7 @@ def _cell(
         weights_id=weights_id,
         objective=objective,
         seed=seed,
+        tested=tested,
     )
     return Cell(
         id=identity,
@@ -213,4 +338,5 @@ def _cell(
         seed=seed,
         data_fingerprint=data_fingerprint,
         weights_id=weights_id,
+        tested=tested,
     )

@@ -24,6 +24,8 @@ from goal_core.training.config import Precision, StageConfig
 
 T = TypeVar("T")
 UNLESS_EMPTY = "unless_empty"
+"""A field with this in its metadata is written only where it is not empty."""
+NO_KEY = "no_key"
 """A field with this in its metadata is no key of a file."""
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 """The reader of each class read so far: to build one takes longer than to read a hundred mappings with it."""
@@ -70,6 +72,7 @@ def cell_id(
     weights_id: str,
     objective: ObjectiveConfig,
     seed: int,
+    tested: bool = True,
 ) -> str:
     """Hash everything that determines a cell's model, except how its stages train it.
 
@@ -80,6 +83,7 @@ def cell_id(
         weights_id: content id of the initial weights (`goal_core.checkpoints.initial_weights_id`).
         objective: counts with all its parameters, so writing out a default changes nothing.
         seed: the cell's seed.
+        tested: whether its results have numbers of the test split; those of a candidate have not.
     """
     model_settings = _model_settings(model)
     used = {key: value for key, value in model_settings.items() if key in framework_of(model).uses}
@@ -92,20 +96,23 @@ def cell_id(
             "model": used,
             "objective": objective.resolved(),
             "seed": seed,
+            **({} if tested else {"candidate": True}),
         }
     )
 
 
-def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision) -> str:
+def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision, until: int = 0) -> str:
     """Hash a training. The key names its result in the store.
 
     Args:
         cell: the cell's id.
         stages: the settings of the training's stage and of the stages before it, in order.
         precision: the arithmetic of the training steps.
+        until: the epoch after which it ends, if that is not the last of its stage.
     """
     settings = [_without_neutral(_stage_settings(stage)) for stage in stages]
-    return content_id({"cell": cell, "precision": precision, "stages": settings})
+    ends = {"until": until} if until else {}
+    return content_id({"cell": cell, "precision": precision, "stages": settings, **ends})
 
 
 def tracked_settings(

@@ -39,7 +39,9 @@ from sweeps.checks import (
     failures,
     refuse,
 )
-from sweeps.identity import UNLESS_EMPTY
+from sweeps.identity import NO_KEY, UNLESS_EMPTY
+from sweeps.tuning import TuneConfig
+from sweeps.tuning.checks import check_tune
 
 DataSection = Annotated[DataConfig, Field(discriminator="format")]
 """The `data` section: `format` selects the kind of dataset."""
@@ -271,7 +273,9 @@ class SweepConfig:
     store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
     """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`; `{here}` is replaced by the folder
     of the sweep file."""
-    axes: tuple[Axis, ...] = field(default=(), metadata={UNLESS_EMPTY: True})
+    tune: TuneConfig | None = field(default=None, metadata={UNLESS_EMPTY: True})
+    """How each objective's constants are searched first; None trains with the sweep's own alone."""
+    axes: tuple[Axis, ...] = field(default=(), metadata={UNLESS_EMPTY: True, NO_KEY: True})
     """The settings with several values. No key of a sweep file, where they stand as lists in their places."""
 
     def __post_init__(self) -> None:
@@ -296,6 +300,7 @@ class SweepConfig:
             problems += self._stage_problems(f"stages.{index}", stage)
         refuse(problems)
         check_axes(self)
+        check_tune(self)
 
     @property
     def points(self) -> tuple[Point, ...]:

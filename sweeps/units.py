@@ -99,7 +99,8 @@ def _limit(stage: StageConfig, execution: ExecutionConfig, auto: Mapping[str, in
 def _trunk(training: Training) -> Hashable:
     """What trainings must have in common to share a trunk: all but the objective and what each stage has of its own."""
     cell = training.cell
-    return cell.data, cell.model, cell.seed, tuple(map(_shared, training.stages)), training.precision
+    own = cell.data, cell.model, cell.seed, tuple(map(_shared, training.stages)), training.precision
+    return own, cell.tested, training.begins, training.until
 
 
 @cache

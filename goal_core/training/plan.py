@@ -37,6 +37,9 @@ class TrainingPlan:
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Settings of the stage that this training has otherwise than its unit, only of
     `goal_core.training.config.OF_ONE_TRAINING`."""
+    state: Path | None = None
+    """State of a training of the same stage that ended earlier (`UnitPlan.until`), which this one continues. Then
+    `init` and `init_key` are of this training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,11 @@ class UnitPlan:
     model: ModelConfig
     seed: int
     stage: StageConfig
+    until: int = 0
+    """Epochs after which the trainings end, with their state kept, and with schedules those of the whole stage; 0: all
+    epochs of the stage."""
+    tested: bool = True
+    """Whether the best weights are evaluated on the test split at the end. Candidates of a search are not."""
     precision: Precision = "fp32"
     device: str = "cpu"
     """`cpu` or `cuda`."""
@@ -74,6 +82,11 @@ class UnitPlan:
     """Folder for the frozen backbone's features; None keeps them in memory only."""
     packs: Path | None = None
     """Folder of packed images; None decodes the images from their files. The numbers do not depend on it."""
+
+    @property
+    def epochs(self) -> int:
+        """The epoch after which the trainings end."""
+        return self.until or self.stage.epochs
 
 
 class EpochRecord(TypedDict):

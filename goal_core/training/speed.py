@@ -64,8 +64,8 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
         unit.stage, epochs=1 + warm, warmup_epochs=warm, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val"
     )
     # Their own settings may not fit the short stage, and cost nothing.
-    trainings = tuple(replace(training, init=None, own={}) for training in unit.trainings)
-    unit = replace(unit, trainings=trainings, stage=stage, cache=None)
+    trainings = tuple(replace(training, init=None, state=None, own={}) for training in unit.trainings)
+    unit = replace(unit, trainings=trainings, stage=stage, until=0, cache=None)
     small = _beginning(dataset, steps * stage.batch_size)
     feature_image_s = _feature_seconds(unit, small)
     clock = _Clock()

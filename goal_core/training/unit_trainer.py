@@ -107,7 +107,7 @@ class UnitTrainer:
     def _train(self) -> None:
         """The training loop."""
         stage, steps = self._unit.stage, self._source.steps_per_epoch
-        for epoch in range(self._start(), stage.epochs):
+        for epoch in range(self._start(), self._unit.epochs):
             if unscaled := [cell for cell in self._cells_at(epoch, 0) if cell.wants_scale]:
                 with self._ranks.together():
                     self._ranks.send(("scale", epoch, [cell.key for cell in unscaled]))
@@ -175,14 +175,14 @@ class UnitTrainer:
 
     def _finish_all(self) -> None:
         """Finish the cells at the end of the stage."""
-        if self._cells:
+        if self._cells and self._unit.tested:
             self._prepare_splits("test")
         for cell in list(self._cells.values()):
             with self._fails_alone(cell.key):
                 cell.refuse_collapsed()
                 cell.load_best()
         cells = list(self._cells.values())
-        embedded = self._stacks.embed(cells, self._splits["test"]) if cells else {}
+        embedded = self._stacks.embed(cells, self._splits["test"]) if cells and self._unit.tested else {}
         for cell in cells:
             with self._fails_alone(cell.key):
                 self._finish(cell, embedded.get(cell.key))
@@ -211,8 +211,8 @@ class UnitTrainer:
         for plan in self._unit.trainings:
             with self._fails_alone(plan.key):
                 self._cells[plan.key] = self._start_cell(plan)
-        first = min((cell.epoch for cell in self._cells.values()), default=self._unit.stage.epochs)
-        if first < self._unit.stage.epochs:
+        first = min((cell.epoch for cell in self._cells.values()), default=self._unit.epochs)
+        if first < self._unit.epochs:
             with fits_or_says("the features of all training images"):
                 self._trunk.prepare(self._dataset.splits["train"])
             with self._ranks.together():
@@ -231,7 +231,10 @@ class UnitTrainer:
         with alone:
             cell = self._build_cell(plan)
         resumed = cell.resume()
-        if not resumed and plan.init is not None:
+        if not resumed and plan.init is not None and plan.state is not None:
+            cell.continue_from(plan.state, plan.init, plan.init_key)
+            resumed = True
+        elif not resumed and plan.init is not None:
             cell.start_from(plan.init, plan.init_key)
         if unit.processes > 1:
             tensors, state = cell.state()
@@ -319,7 +322,7 @@ class UnitTrainer:
         record = cell.close_epoch(recalls, val_s=took, data_wait=data_wait, test_rsum=test_rsum)
         shown = record["metrics"]
         cell.files.log(
-            f"epoch {record['epoch']}/{self._unit.stage.epochs}  lr {shown['train/lr']:g}  "
+            f"epoch {record['epoch']}/{self._unit.epochs}  lr {shown['train/lr']:g}  "
             f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "
             f"val R@1 {shown['val/i2t_r1']:.1f} / {shown['val/t2i_r1']:.1f}  rsum {shown['val/rsum']:.1f}  "
             f"{shown['time/step_ms']:.0f} ms/step, {data_wait:.0%} waiting for data"
@@ -329,29 +332,40 @@ class UnitTrainer:
         self._events.append(EpochDone(key=cell.key, record=record))
 
     def _finish(self, cell: CellTrainer, share: SplitShare | None) -> None:
-        """Evaluate a cell's best weights, which it has loaded, on the test split and write its result."""
-        with fits_or_says("the evaluation on test"):
-            recalls = all_recalls_of(cell.encoder, self._splits["test"], share and share.embedded)
+        """Write a cell's result, with the numbers of its best weights, which it has loaded, on the test split.
+
+        Those of a candidate are not tested; its result has the validation of the best epoch.
+        """
+        val = cell.history[cell.best_epoch - 1]["metrics"]
+        if self._unit.tested:
+            with fits_or_says("the evaluation on test"):
+                recalls = all_recalls_of(cell.encoder, self._splits["test"], share and share.embedded)
+            metrics = {**recalls, "val/rsum": val["val/rsum"]}
+            shown = f"test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f}"
+        else:
+            metrics = {name: value for name, value in val.items() if name.startswith("val/")}
+            shown = f"val rsum {metrics['val/rsum']:.1f}, not tested"
         result = {
             "cell": cell.cell_id,
             "stage": self._unit.stage.name,
             "status": "done",
             "best_epoch": cell.best_epoch,
             "epochs": cell.epoch,
-            "metrics": {**recalls, "val/rsum": cell.history[cell.best_epoch - 1]["metrics"]["val/rsum"]},
+            "metrics": metrics,
             "seconds": cell.seconds,
         }
+        if self._unit.until:
+            result["until"] = self._unit.until
         if cell.stacked_steps:
             result["stacked"] = cell.stacked_steps / (cell.epoch * self._source.steps_per_epoch)
         if cell.scales:
             result["scales"] = cell.scales
-        cell.files.log(
-            f"done: test R@1 {recalls['test/i2t_r1']:.1f} / {recalls['test/t2i_r1']:.1f} (best epoch {cell.best_epoch})"
-        )
+        cell.files.log(f"done: {shown} (best epoch {cell.best_epoch})")
         if below := below_warmup(cell.history, cell.stage.warmup_epochs, cell.best_epoch):
             cell.files.log(f"BELOW ITS WARM-UP: {below}; this result shows damage, not what the objective can do")
         cell.files.finish(result)
-        cell.files.discard(LAST)
+        if not self._unit.until:  # or else another training may continue this one
+            cell.files.discard(LAST)
         self._end(TrainingDone(key=cell.key, result=result))
 
     @contextmanager

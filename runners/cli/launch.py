@@ -174,11 +174,12 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
     splits = ", ".join(
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
     )
-    console.print(
-        f"{opened.config.name}: valid. {len(opened.cells)} cells. {opened.dataset.name}: {splits}", soft_wrap=True
-    )
+    cells = sum(cell.tested for cell in opened.cells)
+    console.print(f"{opened.config.name}: valid. {cells} cells. {opened.dataset.name}: {splits}", soft_wrap=True)
     for line in axes_lines(opened.config):
         console.print(line, soft_wrap=True)
+    if opened.search is not None:
+        console.print(opened.progress().phase, soft_wrap=True)
 
 
 @launching.command()
@@ -218,7 +219,7 @@ def status(
                 "val_rsum": None if math.isnan(one.best_rsum) else one.best_rsum,
                 "reason": one.reason,
                 "damaged": one.damaged,
-                "test": dict(one.test),
+                "test": dict(one.test) if one.training.cell.tested else {},
                 "imported": one.imported,
             }
             for one in progress.standings

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from runners.launch.packing import Choice
     from runners.launch.prices import Basis, Prices
     from runners.launch.simulation import Schedule
+    from runners.launch.tuning.cost import SearchCost
     from sweeps import SweepConfig, Training
 
 planning = typer.Typer()
@@ -40,6 +42,8 @@ class _Plan:
     schedules: list[tuple[Schedule, dict[str, int]]]
     """Of each simulated number of devices, with the number of units of each stage."""
     data: str
+    search: SearchCost | None = None
+    """Of a sweep that tunes: what its search costs, which the rest leaves out."""
 
 
 @planning.command()
@@ -64,6 +68,7 @@ def plan(
     Example: goal-sweep plan emoji_vsepp.yaml --measure --devices 8
     """
     from runners.launch.estimate import absent_but_published, plan_published, published_prices, unopened
+    from runners.launch.tuning.cost import search_cost
     from sweeps import load_sweep
 
     arguments = SweepArguments(sweep, set_, store)
@@ -75,11 +80,12 @@ def plan(
             opened.check_trainable()
         show_plan(opened, as_json=as_json, measured=measure, devices=devices, growth=growth)
         return
-    prices = published_prices(config, splits)
-    choice, schedules = _simulated(unopened(config).trainings, prices, _devices(config, devices), growth)
+    prices, bare = published_prices(config, splits), unopened(config)
+    choice, schedules = _simulated(bare.trainings, prices, _devices(config, devices), growth)
     stages = plan_published(config, splits, choice.packing.limits if choice else {})
     data = f"not on this machine; planned from its published size, {splits['train']} to train on"
-    found = _Plan(stages=stages, choice=choice, schedules=schedules, data=data)
+    search = search_cost(bare, dict.fromkeys, prices, _devices(config, devices)) if config.tune else None
+    found = _Plan(stages=stages, choice=choice, schedules=schedules, data=data, search=search)
     _show(config, found, as_json=as_json, in_full=devices is not None or growth)
 
 
@@ -101,18 +107,22 @@ def show_plan(
         growth: also simulate 1 to 512 devices.
     """
     from runners.launch.estimate import plan_stages, sweep_prices
+    from runners.launch.tuning.cost import search_cost
 
-    statuses = sweep.statuses()
+    whole, sweep = sweep, replace(sweep, candidates=())
+    statuses = whole.statuses()
     left = [training for training in sweep.trainings if statuses[training].state != "done"]
     found = None
     if measured and left:
         from runners.launch.measuring import measure
 
         found = measure(sweep, left, _devices(sweep.config, None))
-    prices = sweep_prices(sweep, statuses, found)
+    prices = sweep_prices(whole, statuses, found)
     choice, schedules = _simulated(left, prices, _devices(sweep.config, devices), growth)
     stages = plan_stages(sweep, prices, choice.packing.limits if choice else {}, statuses)
-    plan = _Plan(stages=stages, choice=choice, schedules=schedules, data=sweep.data_fingerprint)
+    read, here = partial(whole.ends, retried=False), _devices(sweep.config, devices)
+    search = search_cost(sweep, read, prices, here) if sweep.config.tune else None
+    plan = _Plan(stages=stages, choice=choice, schedules=schedules, data=sweep.data_fingerprint, search=search)
     _show(sweep.config, plan, as_json=as_json, in_full=devices is not None or growth)
 
 
@@ -147,7 +157,8 @@ def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> 
         plan = replace(plan, stages=[replace(stage, units=sizes[stage.name]) for stage in plan.stages])
     if as_json:
         stages = [asdict(stage) for stage in plan.stages]
-        print(json.dumps(_in_full(config, plan, stages) if in_full else stages, indent=2))
+        full = in_full or plan.search is not None
+        print(json.dumps(_in_full(config, plan, stages) if full else stages, indent=2))
         return
     console.print(
         f"{config.name}: {plan.stages[0].cells} cells = {_count(len(config.model.backbones), 'backbone')} x "
@@ -155,7 +166,7 @@ def _show(config: SweepConfig, plan: _Plan, *, as_json: bool, in_full: bool) -> 
         f"{' x points of the axes' * bool(config.axes)}; data {plan.data}",
         soft_wrap=True,
     )
-    for line in axes_lines(config):
+    for line in (*axes_lines(config), *search_lines(config, plan.search)):
         console.print(line, soft_wrap=True)
     table = Table(box=None)
     time = "GPU hours" if config.resources.gpus else "device hours"
@@ -198,6 +209,33 @@ def axes_lines(config: SweepConfig) -> Iterator[str]:
         )
 
 
+def search_lines(config: SweepConfig, search: SearchCost | None) -> Iterator[str]:
+    """What a sweep's search trains and costs, with and without units that cells share; nothing without `tune`."""
+    from runners.launch.packing import duration
+
+    tune = config.tune
+    if tune is None or search is None:
+        return
+    count = str(search.most) if search.fewest == search.most else f"{search.fewest} to {search.most}"
+    early = f", the better ones of {tune.batch} go on after epoch {tune.stop_early.first}" if tune.stop_early else ""
+    yield (
+        f"search {tune.search}: {count} candidates per objective with {_count(len(tune.seeds), 'seed')}{early}: "
+        f"{search.trainings:,} trainings, {search.left:,} left, in {_count(search.units, 'unit')} of "
+        f"{_count(search.rounds, 'round')}; they come before the cells below"
+    )
+    if search.fewest < tune.budget:
+        yield f"  objectives with fewer than {tune.budget} candidates have no more different ones in the space"
+    if None not in (search.shared_s, search.default_s, search.unshared_s, search.default_unshared_s):
+        shared, apart = search.shared_s or 0.0, search.unshared_s or 0.0
+        own = f"the sweep's own grid of {_count(len(config.seeds), 'seed')}"
+        yield (
+            f"  device time of the search: {duration(shared)} in shared units, "
+            f"{shared / (search.default_s or 1.0):.1f} times {own}; each cell by itself {duration(apart)}, "
+            f"{apart / (search.default_unshared_s or 1.0):.1f} times its own"
+        )
+    yield "  after the search, the tuned grid costs as much as the sweep's own at most; equal cells are trained once"
+
+
 def _schedules(plan: _Plan, choice: Choice, config: SweepConfig) -> Table:
     from runners.launch.packing import duration
 
@@ -231,7 +269,8 @@ def _in_full(config: SweepConfig, plan: _Plan, stages: list[dict[str, Any]]) -> 
         | {name: None if unpriced else getattr(schedule, name) for name in times}
         for schedule, units in plan.schedules
     ]
-    return {"stages": stages, "packing": why, "schedules": schedules, "unpriced": unpriced}
+    search = {} if plan.search is None else {"search": asdict(plan.search)}
+    return {"stages": stages, "packing": why, "schedules": schedules, "unpriced": unpriced, **search}
 
 
 def _estimate(number: float | None, basis: Basis | None, digits: int) -> str:

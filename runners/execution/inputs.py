@@ -24,7 +24,7 @@ from goal_core.atomic import retried
 from goal_core.checkpoints import initial_weights_id
 from goal_core.data import Dataset, open_dataset
 from goal_core.errors import GoalError
-from runners.store import BEST, Store
+from runners.store import BEST, LAST, Store
 from sweeps import Cell, Unit, cell_id
 
 if TYPE_CHECKING:
@@ -154,7 +154,10 @@ def on_this_machine(plan: UnitPlan, unit: Unit, store: Store) -> UnitPlan:
 
     def local(one: TrainingPlan) -> TrainingPlan:
         first = before[one.key]
-        return one if first is None else replace(one, init=store.folder(first).path(BEST))
+        if first is None:
+            return one
+        folder = store.folder(first)
+        return replace(one, init=folder.path(BEST), state=None if one.state is None else folder.path(LAST))
 
     return replace(plan, trainings=tuple(map(local, plan.trainings)), cache=store.features, packs=store.packs)
 
@@ -219,4 +222,5 @@ def _id_here(cell: Cell) -> str:
         weights_id=cell.weights_id,
         objective=cell.objective,
         seed=cell.seed,
+        tested=cell.tested,
     )

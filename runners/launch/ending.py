@@ -26,7 +26,7 @@ def finish(view: LiveView, tracking: SweepTracking | Untracked, *, patient: bool
 
 def exit_status(plan: LaunchPlan, options: LaunchOptions) -> int:
     """Exit status of a launch that no signal has stopped: 0 done, 1 some cells failed, 75 something is left."""
-    counts = plan.progress.counts()
+    counts = plan.progress.counts(plan.asked)
     if counts["failed"]:
         return SOME_FAILED
     if options.share is not None:  # it ends when others hold what is left

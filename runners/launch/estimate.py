@@ -174,7 +174,7 @@ def epoch_prices(sweep: ResolvedSweep, prices: Prices, auto: Mapping[str, int]) 
     for trainings in sweep.by_stage:
         stage, units = trainings[0].stage, pack(trainings, sweep.config.execution, auto)
         if all(prices.basis(unit) != "assumed" for unit in units):
-            found[stage.name] = prices.total_s(units) / len(trainings) / stage.epochs
+            found[stage.name] = prices.total_s(units) / sum(one.num_epochs for one in trainings)
     return found
 
 
@@ -260,7 +260,7 @@ def _plan(
         done=len(trainings) - len(left),
         units=sum(len(units) for units in packed.values()),
         steps_per_epoch=steps,
-        steps=len(left) * stage.epochs * steps,
+        steps=sum(one.num_epochs for one in left) * steps,
         disk_mb=_sum([one.disk_mb for one in plans]),
         disk_from=_worst([one.disk_from for one in plans]),
         hours=hours,

@@ -7,13 +7,14 @@ A launch that was killed at any point continues when it is started again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
 from runners.execution.joining import reach
-from runners.launch.ending import exit_status, finish
+from runners.launch.ending import DONE, SOME_FAILED, exit_status, finish
 from runners.launch.estimate import sweep_prices
+from runners.launch.kept_ray import KeptRay
 from runners.launch.launcher import Launcher
 from runners.launch.live import Judge, LiveView
 from runners.launch.opened_sweep import OpenedSweep
@@ -21,6 +22,7 @@ from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.progress import SweepProgress
 from runners.launch.sharing import Untracked, start_waiting
 from runners.launch.stopping import StopSignals
+from runners.launch.tuning import trail_of
 from runners.tracking.sync import SweepTracking
 
 
@@ -61,9 +63,39 @@ def launch_sweep(
         RayLostError: Ray has no machine left. Finished epochs are kept, and a new launch continues from them.
         GoalError: nothing can be trained; the message says why.
     """
-    plan, signals = LaunchPlan(sweep, options), signals or StopSignals()
+    signals = signals or StopSignals()
+    if options.failed != "keep":
+        sweep = sweep.searched(retried=True)
+    with KeptRay() as ray:
+        first = outcome = _launch(sweep, options, console, command, signals, judge, ray)
+        while outcome.status in (DONE, SOME_FAILED) and sweep.search is not None and not outcome.stopped:
+            if options.failed == "only" or (outcome.status == SOME_FAILED and options.fail_fast):
+                break
+            later = sweep.searched()
+            if later.search == sweep.search:  # nothing new follows from what was trained
+                break
+            sweep, options = later, replace(options, failed="keep", force=False)
+            outcome = _launch(sweep, options, console, command, signals, judge, ray)
+    return replace(outcome, found_nothing_to_do=first.found_nothing_to_do)
+
+
+def _launch(
+    sweep: OpenedSweep,
+    options: LaunchOptions,
+    console: Console,
+    command: Callable[..., str],
+    signals: StopSignals,
+    judge: Judge | None,
+    ray: KeptRay,
+) -> LaunchOutcome:
+    """Train what a sweep lacks and can train now: the candidates of its search, or what reports."""
+    plan = LaunchPlan(sweep, options)
     view = LiveView(plan.progress, sweep.config.name, console, command, judge)
     todo = plan.startable(sweep.trainings, ahead=True)
+    if sweep.search is not None:
+        view.note(plan.progress.phase)
+        if sweep.search.is_over:
+            sweep.store.write_trail(sweep.config.name, trail_of(sweep, sweep.search))
     if todo:
         sweep.check_trainable()
         if options.address:
@@ -84,7 +116,7 @@ def launch_sweep(
                 tracking.tell_of_edits(todo, view.note)
                 tracking.sync_all()
                 prices = sweep_prices(sweep)
-                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices).run()
+                status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()
         else:
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             finish(view, tracking, patient=False)

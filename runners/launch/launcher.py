@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from goal_core.atomic import DamagedError
@@ -18,6 +17,7 @@ from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
 from runners.execution.worker import UnitJob
 from runners.launch.devices import of_ray
 from runners.launch.ending import exit_status, finish
+from runners.launch.kept_ray import KeptRay
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
@@ -47,6 +47,7 @@ class Launcher:
         launch_id: the id that claims the attempts of this launch.
         signals: handles the signals that stop the launch; it must be entered already.
         prices: what units cost; None packs as many cells into a unit as can share one.
+        ray: keeps Ray for further parts of the launch; None where there are none.
     """
 
     def __init__(
@@ -59,8 +60,9 @@ class Launcher:
         launch_id: str,
         signals: StopSignals | None = None,
         prices: Prices | None = None,
+        ray: KeptRay | None = None,
     ) -> None:
-        self._prices = prices
+        self._prices, self._ray = prices, ray or KeptRay()
         self._sweep, self._options, self._plan, self._view = sweep, options, plan, view
         self._tracking, self._launch_id = tracking, launch_id
         self._progress = plan.progress
@@ -103,7 +105,10 @@ class Launcher:
         if self._failed_fast:
             self._end_running("another training failed (--fail-fast)")
             self._view.note("stopped at the first failure (--fail-fast)")
-        finish(self._view, self._tracking)
+        if self._sweep.is_searching:
+            self._tracking.sync_all()
+        else:
+            finish(self._view, self._tracking)
         if self._others is not None:
             self._view.note(self._others.left_to_them)
         return exit_status(self._plan, self._options)
@@ -128,10 +133,15 @@ class Launcher:
     def _train(self) -> None:
         resources = self._sweep.config.resources
         needs = Resources(cpus=resources.cpus, gpus=resources.gpus, accelerator=resources.accelerator)
-        withdraw = partial(self._sweep.store.drivers.bury, self._launch_id)
+        kept, bury = self._ray, self._sweep.store.drivers.bury
+        kept.launch_id = self._launch_id
         wait = None if self._options.wait is None else 60 * self._options.wait
-        units = RayUnits(self._options.address, needs, withdraw, wait=wait, ship_code=self._options.ship_code)
-        with self._view, units as ray:
+
+        def make() -> RayUnits:
+            address, ship_code = self._options.address, self._options.ship_code
+            return RayUnits(address, needs, lambda: bury(kept.launch_id), wait=wait, ship_code=ship_code)
+
+        with self._view, kept.session(make, keep=self._sweep.is_searching) as ray:
             self._signals.install()
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.

@@ -24,6 +24,7 @@ from runners.launch.pace import TimeLeft
 from runners.launch.progress import GridCell, SweepProgress
 from runners.launch.squares import LABEL, RICH, SQUARE, Signs, block_title, legend, shown_names, signs_of, square_grid
 from sweeps import Block, Training
+from sweeps.cells import CANDIDATES
 
 METRICS = (("test/i2t_r1", "image -> text R@1"), ("test/t2i_r1", "text -> image R@1"))
 MAX_FAILURES = 10
@@ -130,11 +131,12 @@ def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
         f"{counts['done']} done, {counts['running']} running, {counts['waiting']} waiting, {counts['failed']} failed"
     )
     if not live:
-        return Text.assemble((name, "bold"), f"  {states}")
+        return Text.assemble((name, "bold"), f"  {states}", f"\n{progress.phase}" if progress.phase else "")
     left = progress.left()
     end = "" if left is None else f", until {datetime.now() + timedelta(seconds=left.seconds):{_clock(left.seconds)}}"
     times = f"elapsed {format_duration(time.monotonic() - progress.started)}, left {_left_text(left)}{end}"
-    line = Text.assemble((name, "bold"), f"  {states}\n{times}", no_wrap=True, overflow="ellipsis")
+    says = f"  {progress.phase}" if progress.phase else ""
+    line = Text.assemble((name, "bold"), f"  {states}\n{times}{says}", no_wrap=True, overflow="ellipsis")
     return Group(line, ProgressBar(total=1.0, completed=progress.share_done()), Text())  # the bar does not end its line
 
 
@@ -176,9 +178,12 @@ def overview(progress: SweepProgress, name: str, signs: Signs = RICH, judge: Jud
     squares = False
     for block in progress.blocks():
         counts = progress.counts_of(block)
-        if counts["running"]:
+        searched = block.point == CANDIDATES
+        if counts["running"] or searched:
             squares = True
             parts += [Text(), _titled(progress, block, signs)]
+        if searched:  # they have no test numbers
+            continue
         if counts["done"] or not counts["running"]:
             for metric, label in METRICS:
                 found = judge(progress.points(block, metric)) if judge else None
@@ -262,7 +267,8 @@ def _others(progress: SweepProgress, blocks: Sequence[Block], room: int) -> list
 def _counts(progress: SweepProgress, block: Block) -> str:
     counts = progress.counts_of(block)
     rest = "".join(f", {counts[state]} {state}" for state in ("running", "failed") if counts[state])
-    return f"{counts['done']} of {sum(counts.values())} done{rest}"
+    best = ", score of the best" if block.point == CANDIDATES else ""
+    return f"{counts['done']} of {sum(counts.values())} done{rest}{best}"
 
 
 class LiveView:
@@ -320,10 +326,10 @@ class LiveView:
         """Print a line for a finished training, unless the view redraws itself."""
         if not self._interactive:
             test, counts = self.progress[training].test, self.progress.counts()
-            self.note(
-                f"{training.name}: done, test R@1 {test['test/i2t_r1']:.1f} / {test['test/t2i_r1']:.1f} "
-                f"({counts['done']} of {sum(counts.values())})"
-            )
+            shown = f"best val rsum {self.progress[training].best_rsum:.1f}"
+            if training.cell.tested:
+                shown = f"test R@1 {test['test/i2t_r1']:.1f} / {test['test/t2i_r1']:.1f}"
+            self.note(f"{training.name}: done, {shown} ({counts['done']} of {sum(counts.values())})")
 
     def failed(self, training: Training) -> None:
         """Print a line for a failed training."""

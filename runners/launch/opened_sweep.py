@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from goal_core import checkpoints
@@ -13,7 +14,9 @@ from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software
 from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.progress import SweepProgress
-from runners.store import BEST, Store, TrainingStatus
+from runners.launch.tuning import Search, describe, with_search
+from runners.launch.tuning.replay import Ended
+from runners.store import BEST, LAST, Store, TrainingStatus
 from runners.tracking.uri import resolve_uri
 from sweeps import ResolvedSweep, SweepConfig, Training, Unit, load_sweep
 
@@ -28,6 +31,40 @@ class OpenedSweep(ResolvedSweep):
 
     dataset: Dataset
     store: Store
+    search: Search | None = None
+    """The state of its search when it was opened; None without `tune`."""
+
+    def searched(self, *, retried: bool = False) -> OpenedSweep:
+        """This sweep with what its search has proposed and chosen by now, as the store tells.
+
+        Args:
+            retried: failed candidates will be tried again, so they have not ended.
+        """
+        if self.config.tune is None:
+            return self
+        found, search = with_search(self, partial(self.ends, retried=retried))
+        return replace(found, search=search)
+
+    def ends(self, trainings: Sequence[Training], *, retried: bool) -> dict[Training, Ended | None]:
+        """How trainings ended; None for those that have not.
+
+        Args:
+            trainings: the trainings.
+            retried: failed ones will be tried again, so they have not ended.
+        """
+        statuses = self.store.status(trainings, max_attempts=self.config.resources.max_attempts)
+        ends: dict[Training, Ended | None] = dict.fromkeys(trainings)
+        for training, status in statuses.items():
+            if status.state == "done":
+                ends[training] = status.result
+            elif status.state == "failed" and not retried:
+                ends[training] = status.reason or "it failed"
+        return ends
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether candidates of its search are still to be trained, before anything that reports."""
+        return self.search is not None and not self.search.is_over
 
     def statuses(self, *, thorough: bool = False) -> dict[Training, TrainingStatus]:
         """The status of every training, read from the store.
@@ -40,6 +77,7 @@ class OpenedSweep(ResolvedSweep):
     def progress(self) -> SweepProgress:
         """The progress of the sweep, read from the store."""
         progress = SweepProgress(self.trainings)
+        progress.phase = describe(self, self.search) if self.search else ""
         for training, status in self.statuses().items():
             if status.state == "done":
                 progress.done(training, status.result, status.imported)
@@ -64,6 +102,9 @@ class OpenedSweep(ResolvedSweep):
                 objective=training.cell.objective,
                 init=self.store.folder(training.before).place(BEST) if training.before else None,
                 init_key=training.before.key if training.before else "",
+                state=self.store.folder(training.before).place(LAST)
+                if training.before and training.continues
+                else None,
                 own=own_settings(training.stage, unit.stage),
             )
             for training in unit.trainings
@@ -74,6 +115,8 @@ class OpenedSweep(ResolvedSweep):
             model=first.cell.model,
             seed=first.cell.seed,
             stage=unit.stage,
+            until=first.until,
+            tested=first.cell.tested,
             precision=first.precision,
             device="cuda" if resources.gpus else "cpu",
             threads=resources.cpus,
@@ -182,4 +225,4 @@ def open_config(config: SweepConfig) -> OpenedSweep:
     weights = {model.backbone.name: checkpoints.initial_weights_id(model) for model in config.model.models}
     return OpenedSweep(
         config=config, data_fingerprint=dataset.fingerprint, weights=weights, dataset=dataset, store=results
-    )
+    ).searched()

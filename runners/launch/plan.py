@@ -129,6 +129,12 @@ class LaunchPlan:
                 reason = f"its {before.stage.name} stage has no {BEST} to start from"
                 self.progress.failed(training, f"{reason} (imported results come without weights)")
 
+    @property
+    def asked(self) -> list[Training]:
+        """What this launch trains, or has trained: while the sweep searches, its candidates alone."""
+        searching = self._sweep.is_searching
+        return [training for training in self._sweep.trainings if not searching or training.number is not None]
+
     def startable(self, trainings: Sequence[Training], *, ahead: bool) -> list[Training]:
         """Select the trainings that are not done yet and can start.
 
@@ -139,6 +145,8 @@ class LaunchPlan:
         return [training for training in trainings if self._can_start(training, ahead=ahead)]
 
     def _can_start(self, training: Training, *, ahead: bool) -> bool:
+        if training.number is None and self._sweep.is_searching:
+            return False  # what reports waits for the choice
         if training in self.given_up or self.progress[training].state not in ("waiting", "running"):
             return False
         earlier = "done" if training.before is None else self.progress[training.before].state

@@ -213,7 +213,8 @@ def _seconds(unit: Unit, config: SweepConfig, size: DataSize) -> _Seconds | None
     device, forward = DEVICES[_kind(config)], _forward_seconds(unit, config, speed)
     gmac_s = device.gmac_s * _slower(unit, config) / (1 if config.resources.gpus else config.resources.cpus)
 
-    steps = stage.epochs * num_batches(size.captions, stage.batch_size, stage.drop_last)
+    epochs = unit.trainings[0].num_epochs
+    steps = epochs * num_batches(size.captions, stage.batch_size, stage.drop_last)
     pairs = steps * stage.batch_size
     devices = max(1.0, config.resources.gpus)
     chunked = 0 < stage.micro_batch < stage.batch_size / devices
@@ -233,7 +234,7 @@ def _seconds(unit: Unit, config: SweepConfig, size: DataSize) -> _Seconds | None
     stacked = unit_path(unit, config).name == "heads" and model.framework == "vsepp"
     launches = 1 if stacked and config.resources.gpus else cells
     compute = encode / devices + launches * steps * device.step_s
-    compute += cells * stage.epochs * _evaluation_seconds(unit, size, heads, forward, gmac_s)
+    compute += cells * epochs * _evaluation_seconds(unit, size, heads, forward, gmac_s)
     workers = config.resources.loader_workers
     total = max(compute, load / workers) if workers else compute + load / devices
     return _Seconds(total, compute, launches * steps * device.step_s)

@@ -101,7 +101,8 @@ class Prices:
     def seconds(self, unit: Unit) -> float:
         """Device seconds of a unit, without its start and without `once_s`."""
         if (found := self._measured(unit)) is not None:
-            return found.common_s + len(unit.trainings) * found.own_s
+            part = unit.trainings[0].num_epochs / unit.stage.epochs
+            return part * (found.common_s + len(unit.trainings) * found.own_s)
         assumed = self.epoch_s.get(unit.stage.name, 1.0)
         return self.shape(unit) * self.scale.get(_kind(unit), assumed if self.basis(unit) == "assumed" else 1.0)
 
@@ -203,4 +204,4 @@ def _kind(unit: Unit) -> Kind:
 
 def _solo_epochs(unit: Unit) -> float:
     """The assumed work of one cell by itself, in epochs of a cell whose backbone is frozen."""
-    return unit.stage.epochs * (DEVICES["cuda"].train_factor if unit.stage.trains_backbone else 1.0)
+    return unit.trainings[0].num_epochs * (DEVICES["cuda"].train_factor if unit.stage.trains_backbone else 1.0)

@@ -22,7 +22,7 @@ class Standing:
     training: Training
     state: State = "waiting"
     epoch: int = 0
-    """Epochs done."""
+    """Epochs done, those included that it continues."""
     val_rsum: float = float("nan")
     """val/rsum of the last epoch; NaN before the first."""
     best_rsum: float = float("nan")
@@ -39,7 +39,7 @@ class Standing:
     @property
     def epochs(self) -> int:
         """Epochs of the stage."""
-        return self.training.stage.epochs
+        return self.training.epochs
 
     @property
     def left(self) -> int:
@@ -91,6 +91,8 @@ class SweepProgress:
             self._left[standing.training.stage.name] += standing.left
         self.started = time.monotonic()
         self.pace = Pace()
+        self.phase = ""
+        """What a sweep that tunes does now, in words; empty for others."""
 
     def __getitem__(self, training: Training) -> Standing:
         """The state of a training."""
@@ -197,7 +199,11 @@ class SweepProgress:
     def points(self, block: Block, metric: str) -> dict[tuple[str, str], dict[int, float]]:
         """A final metric of each seed that is done, of each objective of a block that has one."""
         points = {
-            objective: {one.training.cell.seed: one.test[metric] for one in standings if one.state == "done"}
+            objective: {
+                one.training.cell.seed: one.test[metric]
+                for one in standings
+                if one.state == "done" and metric in one.test
+            }
             for objective, standings in self.seeds(block).items()
         }
         return {objective: of_seed for objective, of_seed in points.items() if of_seed}
@@ -227,7 +233,7 @@ def _higher(one: float, other: float) -> float:
 
 
 def _grid_cell(standings: Sequence[Standing], metric: str) -> GridCell:
-    values = [standing.test[metric] for standing in standings if standing.state == "done"]
+    values = [one.test[metric] for one in standings if one.state == "done" and metric in one.test]
     states = [standing.state for standing in standings]
     return GridCell(
         asked=len(standings),

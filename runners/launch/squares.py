@@ -18,6 +18,7 @@ from rich.text import Text
 from goal_core.objectives import pair_weights, triplet_weights
 from runners.launch.progress import Standing, SweepProgress
 from sweeps import Block
+from sweeps.cells import CANDIDATES
 
 SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")
 """Viridis (Smith and van der Walt, 2015) from low to high: ordered by brightness, also for colour-blind readers."""
@@ -81,7 +82,8 @@ def square_grid(
     """
     squares = progress.seeds(block)
     pairs, triplets = shown_names(squares)
-    scores = {objective: _score(seeds) for objective, seeds in squares.items()}
+    searched = block.point == CANDIDATES
+    scores = {objective: _score(seeds, highest=searched) for objective, seeds in squares.items()}
     known = [score for score in scores.values() if not math.isnan(score)]
     finished = [scores[name] for name, seeds in squares.items() if all(seed.state == "done" for seed in seeds)]
     best = max(finished, default=math.inf)
@@ -95,7 +97,8 @@ def square_grid(
         for triplet in triplets:
             seeds, score = squares.get((pair, triplet), []), scores.get((pair, triplet), math.nan)
             style = shade(score, known)
-            upper = Text(_upper(seeds, score, signs, best=score in finished and score >= best), style=style)
+            text = _upper(seeds, score, signs, best=score in finished and score >= best, spread=not searched)
+            upper = Text(text, style=style)
             lower = _lower(seeds, signs)
             texts.append(_one_line(upper, _marks(seeds, signs), width) if low else _square(upper, lower, width))
         grid.add_row(pair, *texts)
@@ -132,25 +135,27 @@ def shade(score: float, known: Sequence[float]) -> str:
     return f"{'#000000' if number >= len(SHADES) // 2 else '#ffffff'} on {SHADES[number]}"
 
 
-def _score(seeds: Sequence[Standing]) -> float:
-    """Mean validation score of the seeds that have one; NaN if none has."""
+def _score(seeds: Sequence[Standing], *, highest: bool) -> float:
+    """Mean validation score of the seeds that have one, or the highest of the candidates; NaN if none has."""
     scores = [seed.best_rsum for seed in seeds if not math.isnan(seed.best_rsum)]
-    return statistics.fmean(scores) if scores else math.nan
+    if not scores:
+        return math.nan
+    return max(scores) if highest else statistics.fmean(scores)
 
 
-def _upper(seeds: Sequence[Standing], score: float, signs: Signs, *, best: bool) -> str:
+def _upper(seeds: Sequence[Standing], score: float, signs: Signs, *, best: bool, spread: bool) -> str:
     if not seeds:
         return ""
     if math.isnan(score):
         return "--"
     scores = [seed.best_rsum for seed in seeds if not math.isnan(seed.best_rsum)]
-    spread = f" {signs.spread} {statistics.stdev(scores):.1f}" if len(scores) > 1 else ""
-    return f"{'*' if best else ''}{score:.1f}{spread}"
+    deviation = f" {signs.spread} {statistics.stdev(scores):.1f}" if spread and len(scores) > 1 else ""
+    return f"{'*' if best else ''}{score:.1f}{deviation}"
 
 
 def _lower(seeds: Sequence[Standing], signs: Signs) -> Text:
     marks = _marks(seeds, signs)
-    if seeds and all(seed.state == "done" for seed in seeds):
+    if seeds and all(seed.state == "done" and seed.training.cell.tested for seed in seeds):
         recalls = [statistics.fmean(seed.test[name] for seed in seeds) for name in ("test/i2t_r1", "test/t2i_r1")]
         return marks.append(f" R@1 {recalls[0]:.1f}/{recalls[1]:.1f}")
     epochs = [seed.epoch for seed in seeds if seed.state == "running"]

@@ -3,7 +3,7 @@
 `runners.launch`, `runners.execution`, `runners.tracking` and `runners.cli` import it. It imports none of them.
 """
 
-from goal_core.checkpoints import BEST
+from goal_core.checkpoints import BEST, LAST
 from runners.store.attempts import Attempt, AttemptFolder, Outcome, charged_failures, was_cut_off
 from runners.store.endings import end_attempt, forgive
 from runners.store.heartbeat import Heartbeat, LeaseHeldError
@@ -18,6 +18,7 @@ from runners.store.versions import digest
 
 __all__ = [
     "BEST",
+    "LAST",
     "LOG",
     "METRICS",
     "PATIENCE_S",

@@ -26,11 +26,12 @@ from typing import Any
 from goal_core.atomic import DamagedError, replace_bytes, replace_with, storage_errors
 from goal_core.models import NAMED_WEIGHTS
 from goal_core.sealed_json import json_bytes
-from runners.store.archive_contents import ContentError, check_stated
+from runners.store.archive_contents import ContentError, check_stated, parse_object
 from runners.store.archive_reading import (
     CARRIED,
     MANIFEST,
     SWEEP,
+    TRAIL,
     VERSION,
     Archive,
     ArchiveError,
@@ -99,8 +100,13 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
         "sweep": to_mapping(shared.config),
         "data_fingerprint": sweep.data_fingerprint,
         "weights": dict(sweep.weights),
+        **(
+            {"candidates": to_mapping(sweep.candidates), "chosen": to_mapping(sweep.chosen)} if sweep.candidates else {}
+        ),
     }
     files = {SWEEP: json_bytes(description)}
+    if sweep.chosen and (trail := store.read_trail(sweep.config.name)) is not None:
+        files[TRAIL] = trail
     statuses = store.status(sweep.trainings)
     done = [training for training in shared.trainings if statuses[training].state == "done"]
     if not done:
@@ -238,6 +244,8 @@ def add_results(archive: Archive, outcome: ImportOutcome, store: Store, tracking
         for folder, fresh in staged.items():
             _place(fresh, folder, store.storage)
             placed.append(folder)
+        if TRAIL in archive.files:
+            store.write_trail(archive.config.name, parse_object(TRAIL, archive.files[TRAIL]))
         return _write_sweep_file(archive, store, tracking)
     except BaseException:
         for folder in placed:

@@ -122,11 +122,12 @@ def _check_result(training: Training, name: str, result: Mapping[str, Any]) -> N
     metrics = result.get("metrics")
     _check_metrics(name, metrics, lambda key: False)
     assert isinstance(metrics, dict)
-    lacking = [f"test/{key}" for key in _RECALLS if f"test/{key}" not in metrics]
+    split = "test" if training.cell.tested else "val"
+    lacking = [f"{split}/{key}" for key in _RECALLS if f"{split}/{key}" not in metrics]
     _require(not lacking, name, f"lacks the metrics {', '.join(lacking)}")
     for problem in result_problems(result):
         raise ContentError(f"{name} {problem}")
-    epochs, ended = training.stage.epochs, result.get("epochs", result["best_epoch"])
+    epochs, ended = training.epochs, result.get("epochs", result["best_epoch"])
     _require(ended <= epochs, name, f"must have epochs from 1 to {epochs}")
 
 
@@ -158,7 +159,7 @@ def _check_recalls(name: str, recalls: Mapping[str, Any]) -> None:
 
 def _check_records(training: Training, name: str, content: bytes, result: Mapping[str, Any]) -> None:
     lines = content.splitlines()
-    _require(len(lines) <= training.stage.epochs, name, f"has more than {training.stage.epochs} epochs")
+    _require(len(lines) <= training.epochs, name, f"has more than {training.epochs} epochs")
     for number, line in enumerate(lines, start=1):
         place = f"{name}:{number}"
         record = parse_object(place, line)
@@ -197,7 +198,7 @@ def _check_triplets(training: Training, name: str, content: bytes) -> None:
             and entries.shape[1] == 3
             and entries.dtype.kind == epochs.dtype.kind == "i"
             and epochs.ndim == 1
-            and bool(((epochs >= 1) & (epochs <= training.stage.epochs)).all())
+            and bool(((epochs >= 1) & (epochs <= training.epochs)).all())
             and bool((entries >= 0).all() and (entries[:, 1] < NUM_BINS * NUM_BINS).all())
             and bool(np.isin(entries[:, 0], epochs).all())
         )

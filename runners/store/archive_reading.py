@@ -12,8 +12,8 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISLNK, S_ISREG
 from typing import Any, BinaryIO
@@ -23,21 +23,28 @@ from goal_core.errors import GoalError
 from runners.store.archive_contents import ContentError, check_training, parse_object
 from runners.store.result_content import METRICS, RESULT, parse_result
 from runners.store.training_files import LOG
-from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping
+from sweeps import Candidate, ResolvedSweep, SweepConfig, Training, from_mapping
 
 VERSION = 1
-MANIFEST, SWEEP = "manifest.json", "sweep.json"
+MANIFEST, SWEEP, TRAIL = "manifest.json", "sweep.json", "tuning.json"
 CARRIED = (METRICS, TRIPLETS, LOG, RESULT)
 _MIB = 1024 * 1024
 MAX_TOTAL = 1024 * _MIB
 """Bytes of all files of an archive together, and of the archive itself."""
-_MAX_FILE = {SWEEP: _MIB // 4, MANIFEST: 32 * _MIB, METRICS: 16 * _MIB, TRIPLETS: 16 * _MIB, LOG: 64 * _MIB}
+_MAX_FILE = {
+    SWEEP: 8 * _MIB,
+    TRAIL: 16 * _MIB,
+    MANIFEST: 32 * _MIB,
+    METRICS: 16 * _MIB,
+    TRIPLETS: 16 * _MIB,
+    LOG: 64 * _MIB,
+}
 _MAX_OTHER = _MIB
 _MAX_READ = 16 * _MIB
 """Bytes that are read at once. The list of an archive's files is: so it has room for about 120,000 of them."""
 _MAX_CELLS = 20_000
 _MEMBER = re.compile(
-    r"sweep\.json|cells/[0-9a-f]{16}/cell\.json|cells/[0-9a-f]{16}/(frozen|finetune)-[0-9a-f]{16}/"
+    r"sweep\.json|tuning\.json|cells/[0-9a-f]{16}/cell\.json|cells/[0-9a-f]{16}/(frozen|finetune)-[0-9a-f]{16}/"
     rf"({'|'.join(re.escape(name) for name in CARRIED)}|attempts/[1-9][0-9]{{0,5}}\.json)"
 )
 _UNREADABLE = (
@@ -209,14 +216,34 @@ def _resolve(name: str, sha256: str, files: Mapping[str, bytes]) -> Archive:
         raise ContentError(f"{SWEEP} has more than {_MAX_CELLS} cells")
     if missing := {model.backbone.name for model in config.model.models} - weights.keys():
         raise ContentError(f"{SWEEP} has no id of the weights of {_quoted(min(missing))}")
-    return Archive(
+    archive = Archive(
         config=config, data_fingerprint=fingerprint, weights=dict(weights), files=files, name=name, sha256=sha256
     )
+    candidates, chosen = (tuple(_candidates(described.get(key, []), archive)) for key in ("candidates", "chosen"))
+    return replace(archive, candidates=candidates, chosen=chosen)
+
+
+def _candidates(described: list[dict[str, Any]], archive: Archive) -> Iterator[Candidate]:
+    """The candidates of a sweep's search, as an export describes them."""
+    tune, names = archive.config.tune, {backbone.name for backbone in archive.config.model.backbones}
+    if len(described) * (len(tune.seeds) if tune else 0) > _MAX_CELLS:
+        raise ContentError(f"{SWEEP} has more than {_MAX_CELLS} candidates")
+    for one in described:
+        try:
+            candidate = from_mapping(Candidate, one)
+            if tune is None or candidate.backbone not in names or not candidate.values.keys() <= tune.space.keys():
+                raise ContentError(f"{SWEEP} has a candidate that its search cannot propose")
+            archive.spaces[candidate.pair, candidate.triplet].at(candidate.values)
+        except (GoalError, KeyError) as error:
+            raise ContentError(f"{SWEEP} has a candidate that is none: {error}") from error
+        yield candidate
 
 
 def _check_contents(archive: Archive) -> None:
     """Check that every file belongs to a finished training of the sweep, and what it says."""
-    expected = {SWEEP}
+    expected = {SWEEP, TRAIL} if archive.chosen else {SWEEP}
+    if TRAIL in archive.files:
+        parse_object(TRAIL, archive.files[TRAIL])
     for training in archive.finished:
         files = archive.files_of(training)
         folder, card = folder_name(training), f"cells/{training.cell.id}/cell.json"

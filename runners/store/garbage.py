@@ -63,8 +63,9 @@ def find_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
     cells = list(dict.fromkeys(folder.parent for folder in names))
     listed = dict(zip(cells, storage.each(storage.listed, cells), strict=True))
     found = []
+    needed = {one.before for one, status in statuses.items() if one.continues and status.state != "done"}
     for training, status in statuses.items():
-        if status.state == "done":
+        if status.state == "done" and training not in needed:
             folder = store.folder(training).folder
             found.append(_states(storage, training.name, folder, listed[folder.parent], status.result))
     for files in listed.values():

@@ -6,6 +6,7 @@
     STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.heartbeat); .stop asks one's workers to
                                             save and stop
     STORE/submissions/                      batch jobs (runners.store.submissions)
+    STORE/tuning/<sweep>.json               what the sweep's search tried and chose; follows from the results
     STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training_folder)
         log.txt  attempts/<n>.json  lease.json  result.json
@@ -191,6 +192,25 @@ class Store:
             return target
 
         return perform("rename", folder, move, doing="move")
+
+    def write_trail(self, sweep: str, trail: Mapping[str, Any]) -> None:
+        """Write the trail of a sweep's search as ``tuning/<sweep>.json``, unless it is there already.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        path, content = self._base / "tuning" / f"{sweep}.json", json_bytes(trail)
+        if self.storage.read(path) != content:
+            self.storage.make_folder(path.parent)
+            self.storage.replace(path, content)
+
+    def read_trail(self, sweep: str) -> bytes | None:
+        """Read what `write_trail` wrote; None where there is none.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        return self.storage.read(self._base / "tuning" / f"{sweep}.json")
 
     def suspect(self, training: Training, damage: str) -> None:
         """Note what a thorough check found, so that the next launch reads every file of the training again.

@@ -11,6 +11,7 @@ from typing import Any
 
 from goal_core import atomic
 from goal_core.atomic import DamagedError, StorageError
+from goal_core.checkpoints import LAST
 from goal_core.errors import GoalError
 from goal_core.sealed_json import json_bytes
 from runners.store.attempts import AttemptFolder, Outcome
@@ -193,7 +194,9 @@ class TrainingFolder(TrainingFiles):
         atomic.crash_point("finish: before outcome")
         self._end("done")
         self._finished = True
-        self._tidy(lease.attempt, {str(stated["name"]) for stated in complete["files"].values()})
+        kept = {str(stated["name"]) for stated in complete["files"].values()}
+        # What ended before the end of its stage may be continued.
+        self._tidy(lease.attempt, kept | ({version_name(LAST, lease.attempt)} if "until" in result else set()))
 
     def _tidy(self, attempt: int, kept: set[str]) -> None:
         """Remove what a result does not state: files of other epochs, of earlier attempts, and of this one's state."""

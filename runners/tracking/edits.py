@@ -33,11 +33,13 @@ def describe_edits(
     earlier = {
         tuple(run.tags.get(tag, "") for tag in _PLACE): run
         for key, run in sorted(runs.items(), key=lambda item: item[1].started)
-        if key not in asked
+        if key not in asked and _of_the_sweep(run.tags.get(names.ROLE, ""), run.tags.get(names.GRID, "default"))
     }
     edits: Counter[str] = Counter()
     for training in todo:
         tags = training_tags(training)
+        if not _of_the_sweep(tags[names.ROLE], tags.get(names.GRID, "default")):
+            continue
         replaced = earlier.get(tuple(tags.get(tag, "") for tag in _PLACE))
         if training.key not in runs and replaced is not None:
             edits[_text(_differences(training, tags, replaced))] += 1
@@ -47,6 +49,11 @@ def describe_edits(
         for text, count in edits.items()
         if text
     ]
+
+
+def _of_the_sweep(role: str, grid: str) -> bool:
+    """Whether a run has the sweep's own settings, which somebody edited, and not those that a search tried."""
+    return role == names.ROLE_CELL and "default" in grid.split(",")
 
 
 def _differences(training: Training, tags: Mapping[str, str], earlier: TrackedRun) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -70,7 +71,7 @@ class RunWriter:
     def __init__(self, client: Any, experiment_id: str, sweep: ResolvedSweep) -> None:
         self._client, self._experiment, self._sweep = client, experiment_id, sweep
         self._runs: dict[str, TrackedRun] = {}
-        self._parent_id, self._parent_status = "", ""
+        self._parent_id, self._parent_status, self._trail = "", "", ""
         self._read()
 
     @property
@@ -85,7 +86,7 @@ class RunWriter:
             role = run.data.tags.get(names.ROLE)
             if role == names.ROLE_SWEEP:
                 parents.append(run)
-            elif role == names.ROLE_CELL and names.STAGE_KEY in run.data.tags:
+            elif role in (names.ROLE_CELL, names.ROLE_CANDIDATE) and names.STAGE_KEY in run.data.tags:
                 found.append(run)
         self._open_parent(parents)
         # Keep a finished run, or else the oldest. Duplicates can only come from restoring a deleted experiment.
@@ -125,6 +126,7 @@ class RunWriter:
         for other in others:
             self._client.delete_run(other.info.run_id)
         self._parent_id, self._parent_status = first.info.run_id, first.info.status
+        self._trail = first.data.tags.get(names.TRAIL, "")
         self._set_tags(first.info.run_id, {key: text for key, text in tags.items() if first.data.tags.get(key) != text})
         for tag in stale_tags(self._sweep, first.data.tags):
             self._client.delete_tag(first.info.run_id, tag)
@@ -192,6 +194,42 @@ class RunWriter:
             named = shutil.copyfile(path, Path(folder) / TRIPLETS)  # MLflow names an artifact as its file
             self._client.log_artifact(run.id, str(named), artifact_path=names.TRIPLETS_FOLDER)
         self._update_tags(run, {names.TRIPLETS: sha256})
+
+    def attach_trail(self, content: bytes, *, look: bool = False) -> None:
+        """Attach the trail of the sweep's search to the parent run, unless it is there.
+
+        Args:
+            content: of the file.
+            look: also check that the artifact itself exists.
+        """
+        sha256 = hashlib.sha256(content).hexdigest()
+        if self._trail == sha256 and not (look and not self._has_trail()):
+            return
+        with tempfile.TemporaryDirectory(prefix="goal-sweep-") as folder:
+            named = Path(folder) / names.TRAIL_FILE
+            named.write_bytes(content)
+            self._client.log_artifact(self._parent_id, str(named))
+        self._set_tags(self._parent_id, {names.TRAIL: sha256})
+        self._trail = sha256
+
+    def _has_trail(self) -> bool:
+        return any(one.path == names.TRAIL_FILE for one in self._client.list_artifacts(self._parent_id))
+
+    def leave_grids(self, trainings: Iterable[Training]) -> None:
+        """Mark the runs of an earlier choice, and of a sweep that does not tune any more.
+
+        Args:
+            trainings: the trainings of the sweep.
+        """
+        asked = {training.key: training for training in trainings}
+        for key, run in self._runs.items():
+            if names.GRID not in run.tags:
+                continue
+            if key not in asked:
+                self._update_tags(run, {names.GRID: names.NO_GRID})
+            elif not asked[key].grids:
+                self._client.delete_tag(run.id, names.GRID)
+                del run.tags[names.GRID]
 
     def contradicts(self, training: Training, metrics: Mapping[str, float]) -> bool:
         """Whether the final metrics of a training's run differ from these, as after a repeated training."""

@@ -4,7 +4,7 @@
 
     experiment                = the sweep's name
     parent run (one)            goal.role = sweep
-    child run per cell, stage   goal.role = cell, found again by goal.stage_key
+    child run per cell, stage   goal.role = cell, found again by goal.stage_key; of a search, goal.role = candidate
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ DATASET_USE = "mlflow.data.context"
 ROLE = "goal.role"
 ROLE_SWEEP = "sweep"
 ROLE_CELL = "cell"
+ROLE_CANDIDATE = "candidate"
+"""A training of a candidate of a search. It has no number of the test split."""
 
 CELL = "goal.cell"
 STAGE = "goal.stage"
@@ -38,6 +40,14 @@ VARIANT = "goal.variant"
 POINT = "goal.point"
 """For a training of a sweep with axes: its values, such as ``tau * lr 0.0002``; `ANY_VALUE` where it needs none."""
 ANY_VALUE = "*"
+CANDIDATE = "goal.candidate"
+"""For a candidate's run: its number, from 0. Several trainings have it: each stage, each seed, and each part of a
+stage after which candidates are compared."""
+GRID = "goal.grid"
+"""For a run of a sweep that tunes: ``default``, ``tuned``, or ``default,tuned`` where the choice was the default; or
+`NO_GRID`."""
+NO_GRID = "former"
+"""For a run of an earlier choice, which is in no grid of the sweep any more."""
 STATUS = "goal.status"
 REASON = "goal.reason"
 GIT_COMMIT = "goal.git_commit"
@@ -70,8 +80,8 @@ CELL_TAGS = (
 )
 """Tags of every training's run by which it is found and counted. It also has `goal.log` and MLflow's own tags. It may
 have `goal.reason` (if it failed), `goal.git_diff`, `goal.nonfinite`, `goal.below_warmup`, `goal.stacked`,
-`goal.weak_objective`, `goal.imported`, `goal.checkpoint` (once it is done) and `goal.triplets` (once its triplet record
-is attached)."""
+`goal.weak_objective`, `goal.imported`, `goal.candidate` or `goal.grid` (in a sweep that tunes), `goal.checkpoint` (once
+it is done) and `goal.triplets` (once its triplet record is attached)."""
 
 SWEEP = "goal.sweep"
 STORE = "goal.store"
@@ -93,8 +103,14 @@ AXES = "goal.axes"
 ``values`` as `goal.point` writes them, and the number of ``trainings``. The lists of keys above then
 continue in ``TAG.2``, ``TAG.3`` where one tag is too short."""
 
+TRAIL = "goal.tuning"
+"""For a sweep that tunes: SHA-256 of the trail of its search among the parent run's artifacts, once it is over."""
+TRAIL_FILE = "tuning.json"
+"""Artifact of the parent run: what the search tried and chose (docs/tuning.md)."""
+
 SWEEP_TAGS = (ROLE, SWEEP, SEEDS, OBJECTIVES, STAGES, OBJECTIVE_KEYS, SETTINGS_KEYS, DATA_FINGERPRINT)
-"""Tags of the parent run that `analysis` reads. It also has `goal.store`, and may have `goal.axes`."""
+"""Tags of the parent run that `analysis` reads. It also has `goal.store`, and may have `goal.axes` and
+`goal.tuning`."""
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 STATUSES = (WAITING, RUNNING, DONE, FAILED)

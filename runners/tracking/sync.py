@@ -85,6 +85,7 @@ class SweepTracking:
             Whether everything is up to date now.
         """
         self.tracking.update(self._end_abandoned)
+        self.tracking.update(self._attach_trail)
         for training in self._sweep.trainings:
             self.sync(training)
         if wait:
@@ -205,6 +206,20 @@ class SweepTracking:
             if not self._refused:
                 self.tracking.tell(f"triplet records are not attached to their runs: {one_line(error)}")
             self._refused = one_line(error)
+
+    def _attach_trail(self, runs: RunWriter) -> None:
+        """Attach what the sweep's search tried and chose, once it is over; and mark what it does not choose any more.
+
+        A failing artifact store must not keep numbers out of MLflow, so the failure is only reported.
+        """
+        runs.leave_grids(self._sweep.trainings)
+        trail = self._store.read_trail(self._sweep.config.name) if self._sweep.chosen else None
+        if trail is None:
+            return
+        try:
+            runs.attach_trail(trail, look=self._thorough)
+        except Exception as error:
+            self.tracking.tell(f"{names.TRAIL_FILE} is not attached to the sweep's run: {one_line(error)}")
 
     def _end_abandoned(self, runs: RunWriter) -> None:
         """End runs that show as running although they are no longer in the sweep and no driver trains them."""

@@ -26,7 +26,10 @@ def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
     config = sweep.config
     objectives = [f"{pair}/{triplet}" for pair, triplet in config.objectives.names]
     keys = dict.fromkeys(
-        objective_key(cell) for name in objectives for cell in sweep.cells if cell.objective.name == name
+        objective_key(cell)
+        for name in objectives
+        for cell in sweep.cells
+        if cell.objective.name == name and cell.tested
     )
     return {
         names.ROLE: names.ROLE_SWEEP,
@@ -38,7 +41,7 @@ def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
         **_listed(names.SETTINGS_KEYS, list(dict.fromkeys(map(settings_key, _by_cell(sweep))))),
         names.DATA_FINGERPRINT: sweep.data_fingerprint,
         names.STORE: config.store,
-        **({names.AXES: json.dumps({"axes": _axes(sweep), "trainings": len(sweep.trainings)})} if config.axes else {}),
+        **({names.AXES: json.dumps({"axes": _axes(sweep), "trainings": len(sweep.reporting)})} if config.axes else {}),
         **_SOURCE,
     }
 
@@ -68,7 +71,7 @@ def training_tags(training: Training) -> dict[str, str]:
     """Tags that identify a training's run. Tags of its status and its code come from its attempts."""
     cell = training.cell
     return {
-        names.ROLE: names.ROLE_CELL,
+        names.ROLE: names.ROLE_CELL if training.number is None else names.ROLE_CANDIDATE,
         names.CELL: cell.id,
         names.STAGE: training.stage.name,
         names.STAGE_KEY: training.key,
@@ -85,6 +88,8 @@ def training_tags(training: Training) -> dict[str, str]:
         names.DATA_FINGERPRINT: cell.data_fingerprint,
         names.LOG: f"{training_path(training)}/{LOG}",
         **({names.POINT: training.place} if training.place else {}),
+        **({names.GRID: ",".join(training.grids)} if training.grids else {}),
+        **({} if training.number is None else {names.CANDIDATE: str(training.number)}),
         **_SOURCE,
     }
 
@@ -133,7 +138,7 @@ def settings_key(training: Training) -> str:
 
 def _by_cell(sweep: ResolvedSweep) -> Iterator[Training]:
     of_cell: dict[str, list[Training]] = {}
-    for training in sweep.trainings:
+    for training in sweep.reporting:
         of_cell.setdefault(training.cell.id, []).append(training)
     for trainings in of_cell.values():
         yield from trainings

@@ -12,7 +12,7 @@ def merge(base: Node, over: Node, path: KeyPath = ()) -> Node:
     Mappings merge key by key. A list replaces the other list, unless all its items are mappings with a `name` (stages,
     backbones). Those merge by name: items of the same name merge, new ones are appended, and a plain name in the base
     list counts as a mapping with that name. A `data` mapping with another `format` replaces the whole section, because
-    the keys of one format mean nothing in another.
+    the keys of one format mean nothing in another. A setting in `tune.space` replaces the other's values.
 
     Args:
         base: the value in the extended file.
@@ -21,6 +21,8 @@ def merge(base: Node, over: Node, path: KeyPath = ()) -> Node:
     """
     if isinstance(base.value, dict) and isinstance(over.value, dict):
         if path == ("data",) and _format_differs(base.value, over.value):
+            return over
+        if path[:2] == ("tune", "space") and len(path) == 3:  # one word with its values
             return over
         merged = dict(base.value)
         for key, child in over.value.items():

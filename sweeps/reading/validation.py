@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from goal_core.errors import nearest
-from sweeps.identity import UNLESS_EMPTY
+from sweeps.identity import NO_KEY
 from sweeps.reading.yaml_source import MAX_PROBLEMS, KeyPath, Node, Problem, Where
 
 T = TypeVar("T")
@@ -30,6 +31,11 @@ _KINDS = {
     "dict_type": "a mapping",
     "dataclass_type": "a mapping",
 }
+
+
+_ITEM = {tuple: 0, Mapping: 1}
+"""Where the type of an item stands among the arguments of a container's type."""
+_UNIONS = (Union, UnionType)
 
 
 def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
@@ -112,7 +118,8 @@ def _value_problems(
     keys = _keys_at(kind, root, path)
     text = str(error["ctx"]["error"])
     parts = re.split(rf"; (?=(?:{'|'.join(map(re.escape, keys))})\b)", text) if keys else [text]
-    gone = [str(key[-1]) for key in left_out if key[:-1] == path]
+    below = [key for key in left_out if key[: len(path)] == path and len(key) > len(path)]
+    gone = [str(key[len(path)]) for key in below if path or len(key) == 1]
     found = []
     for part in parts:
         if any(re.search(rf"\b{re.escape(key)}\b", part) for key in gone):
@@ -136,6 +143,8 @@ def _target(root: Node, path: KeyPath, text: str, keys: Sequence[str]) -> tuple[
     for number, part in enumerate(named):
         node = _at(root, path)
         key = int(part) if isinstance(node.value, list) and part.isdecimal() else part
+        if _child(node, key) is None and _child(node, ".".join(named[number:])) is not None:  # a key with dots
+            return (*path, ".".join(named[number:])), rest
         if _child(node, key) is None:  # a default
             return path, ".".join(named[number:]) + f": {rest}" if outright else text
         path = (*path, key)
@@ -240,7 +249,7 @@ def _without(node: Node, path: KeyPath, gone: Mapping[KeyPath, Node | None]) -> 
 def _keys_at(kind: type[Any], root: Node, path: KeyPath) -> Sequence[str]:
     """The keys that a mapping at `path` may have; empty where no dataclass is expected."""
     owner = _type_at(kind, root, path)
-    return [item.name for item in fields(owner) if UNLESS_EMPTY not in item.metadata] if is_dataclass(owner) else ()
+    return [item.name for item in fields(owner) if NO_KEY not in item.metadata] if is_dataclass(owner) else ()
 
 
 def _type_at(kind: Any, root: Node, path: KeyPath) -> Any:
@@ -252,15 +261,20 @@ def _type_at(kind: Any, root: Node, path: KeyPath) -> Any:
         if is_dataclass(kind):
             kind = get_type_hints(kind).get(str(part))
         else:
-            kind = get_args(kind)[0] if get_origin(kind) is tuple else None
+            kind = get_args(kind)[_ITEM[get_origin(kind)]] if get_origin(kind) in _ITEM else None
         kind = _choose(kind, node)
     return kind
 
 
 def _choose(kind: Any, node: Node) -> Any:
-    """Choose the member of a union of dataclasses that has the mapping's `format`; leave other types unchanged."""
+    """Choose the member of a union that a mapping stands for: the only dataclass, or else that of its `format`.
+
+    Other types are left unchanged.
+    """
     members = [member for member in get_args(kind) if is_dataclass(member)]
-    if get_origin(kind) is tuple or not members or not isinstance(node.value, dict) or "format" not in node.value:
+    if len(members) == 1 and get_origin(kind) in _UNIONS and isinstance(node.value, dict):
+        return members[0]
+    if get_origin(kind) in _ITEM or not members or not isinstance(node.value, dict) or "format" not in node.value:
         return kind
     tag = node.value["format"].value
     return next((member for member in members if tag in get_args(get_type_hints(member)["format"])), kind)

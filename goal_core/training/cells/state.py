@@ -238,6 +238,29 @@ class CellState:
         """
         self.steps_before = self._load_weights(path, training)["epoch"] * self._steps_per_epoch
 
+    def continue_from(self, last: Path, best: Path, training: str) -> None:
+        """Continue from the state with which another training of the same stage ended, as if it had gone on.
+
+        Args:
+            last: its state.
+            best: its best weights, which are written again as this training's.
+            training: its key.
+
+        Raises:
+            DamagedError: a file is missing or damaged, or belongs to another training.
+        """
+        tensors, state = read_of_training(last, training)
+        self.restore(tensors, state)
+        weights, found = read_of_training(best, training)
+        if found["epoch"] != self.best_epoch:
+            raise DamagedError(f"{best} has the weights of epoch {found['epoch']}, not of {self.best_epoch}")
+        name, epoch, key = best_name(self.best_epoch), self.best_epoch, self.key
+        self.files.save_with(
+            name, lambda path: write_model(path, weights, self._description, epoch=epoch, training=key)
+        )
+        self.save_last()
+        self._write_records()
+
     def _load_weights(self, path: Path, training: str) -> dict[str, Any]:
         tensors, state = read_of_training(path, training)
         load_module(self.heads, take_prefix("heads", tensors), path)

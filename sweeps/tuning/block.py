@@ -1,0 +1,139 @@
+"""The `tune` block of a sweep file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict
+
+from goal_core.errors import ConfigError
+from sweeps.axes import AxisValue
+from sweeps.checks import check_seeds, failures, refuse
+
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+Kind = Literal["uniform", "loguniform", "choice", "grid"]
+Score = Literal["val/rsum", "val/i2t_r1", "val/i2t_r5", "val/i2t_r10", "val/t2i_r1", "val/t2i_r5", "val/t2i_r10"]
+"""What candidates are compared by. Never a number of the test split."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """The values that a setting may take, in Ray Tune's words. Exactly one of them is given."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    uniform: tuple[float, ...] = ()
+    """Two bounds of a number. Every value between them is equally likely."""
+    loguniform: tuple[float, ...] = ()
+    """Two bounds, above 0, of a number whose logarithm is drawn."""
+    choice: tuple[AxisValue, ...] = ()
+    """Values of which one is drawn."""
+    grid: tuple[AxisValue, ...] = ()
+    """Values that search `grid` tries in turn. Other searches draw from them."""
+
+    def __post_init__(self) -> None:
+        """Check that one word is given, and its values."""
+        given = [item.name for item in fields(self) if getattr(self, item.name)]
+        if len(given) != 1:
+            words = ", ".join(item.name for item in fields(self))
+            raise ConfigError(f"needs one of {words} with its values, got {' and '.join(given) or 'none'}")
+        if self.kind in ("choice", "grid"):
+            texts = [repr(value) for value in self.values]
+            if twice := sorted({text for text in texts if texts.count(text) > 1}):
+                raise ConfigError(f"{self.kind} has {', '.join(twice)} more than once")
+            return
+        bounds = self.uniform or self.loguniform
+        if len(bounds) != 2 or not bounds[0] < bounds[1]:
+            raise ConfigError(f"{self.kind} needs two bounds, the lower one first, got {list(bounds)}")
+        if self.loguniform and bounds[0] <= 0:
+            raise ConfigError(f"loguniform needs bounds above 0, got {list(bounds)}")
+
+    @property
+    def kind(self) -> Kind:
+        """The word that is given."""
+        names: tuple[Kind, ...] = ("uniform", "loguniform", "choice", "grid")
+        return next(name for name in names if getattr(self, name))
+
+    @property
+    def values(self) -> tuple[AxisValue, ...]:
+        """The values of `choice` or `grid`; none of a range."""
+        return self.choice or self.grid
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of a range."""
+        low, high = self.uniform or self.loguniform
+        return low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopEarly:
+    """Successive halving: the weaker candidates of an objective end before their last epoch.
+
+    Source: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization".
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    first: int
+    """The epoch after which candidates are compared for the first time."""
+    factor: int = 2
+    """One of so many candidates goes on; they are compared again after so many times the epochs."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        problems = [] if self.first >= 1 else [f"first must be at least 1, got {self.first}"]
+        refuse(problems + ([] if self.factor >= 2 else [f"factor must be at least 2, got {self.factor}"]))
+
+    def rungs(self, epochs: int) -> tuple[int, ...]:
+        """The epochs after which candidates are compared, all before the last of so many."""
+        rung, found = self.first, []
+        while rung < epochs:
+            found.append(rung)
+            rung *= self.factor
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneConfig:
+    """How each objective's constants are searched before the reporting seeds train."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    space: Mapping[str, Domain]
+    """What is searched: keys as in `--set`, such as `objectives.params.tau` or `stages.frozen.lr`."""
+    budget: int
+    """Candidates of each objective: the same for all."""
+    search: Literal["random", "grid", "tpe"] = "random"
+    """`random`; `grid`: every combination in turn; `tpe`: Optuna's tree-structured Parzen estimator."""
+    search_seed: int = 1
+    """Seed of the search. The same seed gives the same candidates."""
+    batch: int = 4
+    """Candidates of an objective that `tpe` proposes at a time, and of which `stop_early` keeps the best."""
+    seeds: Annotated[tuple[int, ...], AfterValidator(check_seeds)] = (101,)
+    """Seeds that every candidate is trained with, apart from the sweep's own."""
+    metric: Score = "val/rsum"
+    """What decides: at the best epoch by val/rsum, mean over `seeds`."""
+    stop_early: Annotated[StopEarly | None, BeforeValidator(lambda given: None if given is False else given)] = None
+    """Successive halving, for each objective by itself; false, as by default, trains every candidate to its end."""
+    include_default: bool = True
+    """Whether the sweep's own settings are candidate 0 of each objective."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        problems = failures(lambda: check_seeds(self.seeds))
+        if not self.space:
+            problems.append("space must have at least one setting, such as objectives.params.tau")
+        for name in ("budget", "batch"):
+            if getattr(self, name) < 1:
+                problems.append(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.search_seed < 0:
+            problems.append(f"search_seed must not be negative, got {self.search_seed}")
+        if self.stop_early and self.batch >= 1 and self.budget % self.batch:
+            problems.append(
+                f"budget must be a multiple of batch ({self.batch}) with stop_early, which keeps the best of each "
+                f"batch; got {self.budget}"
+            )
+        refuse(problems)

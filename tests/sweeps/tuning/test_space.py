@@ -1,0 +1,107 @@
+"""What an objective's candidates are, and what their trainings are called and identified by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from sweeps import ExecutionConfig, pack
+from tests.helpers.tuning_cases import LRS, SPACE, of, searched, space_of, tuned
+
+VARIANT = "objectives.variant: {choice: [paper, released]}"
+
+
+def test_an_objective_has_the_settings_that_it_knows() -> None:
+    sweep = tuned(space=f"{SPACE}, {VARIANT}, {LRS}")
+    assert space_of(sweep, "con/con").names == ("variant", "lr")
+    assert space_of(sweep, "lin/nca").names == ("tau", "lr")  # the variants agree on it
+    assert space_of(sweep, "sig-ms/cir").names == ("tau", "cir_shift", "variant", "lr")
+
+
+def test_every_objective_gets_exactly_the_budget_and_the_same_draws() -> None:
+    sweep = tuned()
+    drawn = {name: space.without_scores(16) for name, space in sweep.spaces.items() if name[1] != "con"}
+    assert {len(values) for values in drawn.values()} == {16}
+    taus = {name: [values.get("objectives.params.tau") for values in found] for name, found in drawn.items()}
+    assert len({tuple(found) for found in taus.values()}) == 1
+    assert taus["sig", "cir"][0] is None  # the sweep's own comes first
+    assert all(1 <= tau <= 20 and float(f"{tau:.4g}") == tau for tau in taus["sig", "cir"][1:] if tau is not None)
+
+
+def test_a_space_that_is_used_up_gives_what_there_is() -> None:
+    sweep = tuned()
+    assert [space_of(sweep, "con/con").shown(one) for one in space_of(sweep, "con/con").without_scores(16)] == [
+        {"lr": 0.008},
+        {"lr": 0.004},
+    ]
+    listed = tuned(space="objectives.params.cir_shift: {choice: [0, 0.25, 0.5]}", budget=9)
+    found = [
+        space_of(listed, "con/cir").shown(one)["cir_shift"] for one in space_of(listed, "con/cir").without_scores(9)
+    ]
+    assert found[0] == 0.0
+    assert sorted(found) == [0.0, 0.25, 0.5]
+
+
+@pytest.mark.parametrize("space", [f"{SPACE}, {LRS}", "objectives.params.tau: {choice: [1, 2, 3, 4, 5, 6, 7, 8]}"])
+def test_the_seed_decides_and_a_larger_budget_continues(space: str) -> None:
+    draws = [
+        space_of(tuned(f"tune.search_seed={seed}", space=space), "sig/cir").without_scores(count)
+        for seed, count in ((1, 4), (1, 8), (2, 8))
+    ]
+    assert draws[0] == draws[1][:4]
+    assert draws[1] != draws[2]
+
+
+def test_a_grid_is_every_combination_once_after_the_default() -> None:
+    space = "objectives.params.tau: {grid: [1, 10]}, stages.frozen.lr: {grid: [4e-3, 8e-3]}"
+    sweep = tuned("tune.search=grid", space=space, budget=4)
+    shown = [
+        tuple(space_of(sweep, "sig/nca").shown(one).values()) for one in space_of(sweep, "sig/nca").without_scores(4)
+    ]
+    assert shown == [(10.0, 8e-3), (1.0, 4e-3), (1.0, 8e-3), (10.0, 4e-3)]
+
+
+def test_candidates_are_trainings_of_their_own_and_the_default_grid_stays_what_it_was() -> None:
+    sweep = tuned("seeds=[1, 2]", budget=2)
+    plain = tuned("seeds=[1, 2]", budget=2)
+    plain = replace(plain, config=replace(plain.config, tune=None))
+    search = searched(sweep, lambda one: float(one.number or 0))
+    whole = replace(sweep, candidates=search.candidates, chosen=search.chosen)
+    assert {one.key for one in plain.trainings} <= {one.key for one in whole.reporting}
+    candidates = [one for one in whole.trainings if one.number is not None]
+    assert len(candidates) == 30
+    assert not {one.key for one in candidates} & {one.key for one in whole.reporting}
+    # Also where the seed and all settings are equal, because one has numbers of the test split and the other has not.
+    same = tuned("seeds=[101]", "tune.seeds=[1]", budget=1)
+    assert not {cell.id for cell in same.cells} & {one.cell.id for one in candidates}
+    (named,) = [one for one in candidates if one.name.startswith("sig-ms/cir") and one.number == 1]
+    assert named.name.startswith("sig-ms/cir tf_efficientnet_lite0 seed 101 candidate 1 tau ")
+    assert {one.grids for one in whole.reporting} == {("default",), ("tuned",)}
+
+
+def test_a_training_of_both_grids_is_one() -> None:
+    sweep = tuned("seeds=[1]", budget=2)
+    search = searched(sweep, lambda one: -float(one.number or 0))
+    whole = replace(sweep, candidates=search.candidates, chosen=search.chosen)
+    assert {one.grids for one in whole.reporting} == {("default", "tuned")}
+    assert {one.points for one in whole.reporting} == {("", "tuned")}
+    assert len(whole.reporting) == 15
+
+
+def test_candidates_share_units_with_each_other_and_not_with_what_reports() -> None:
+    sweep = tuned("seeds=[1]", "tune.seeds=[101]", budget=4)
+    search = searched(sweep, lambda one: float(one.number or 0))
+    whole = replace(sweep, candidates=search.candidates, chosen=search.chosen)
+    units = pack(whole.trainings, ExecutionConfig(sharing="trunk", cells_per_unit=0))
+    assert sorted(len(unit.trainings) for unit in units) == [30, 5 * 2 + 10 * 4]
+    assert {len({one.cell.tested for one in unit.trainings}) for unit in units} == {1}
+
+
+def test_listed_values_are_not_repeated_by_drawing() -> None:
+    space = space_of(tuned(space="objectives.params.tau: {choice: [1, 2, 3, 4]}"), "sig/nca")
+    assert len(list(islice(space.random(), 99))) == 4
+    assert (
+        len(of(searched(tuned(space="objectives.params.tau: {choice: [1, 2, 10]}"), lambda one: 0.0), "sig/nca")) == 3
+    )
