@@ -55,6 +55,8 @@ TAG_GRID = "goal.grid"
 GRID_DEFAULT, GRID_TUNED = "default", "tuned"
 GRIDS: tuple[str, ...] = (GRID_DEFAULT, GRID_TUNED)
 """The grids of a tuned sweep: the sweep's own settings, and those chosen for each objective."""
+TAG_TUNE = "goal.tune"
+"""For a sweep that is tuned: in JSON, what its parent run knows before anything was chosen, such as the ``budget``."""
 TUNING_ARTIFACT = "tuning.json"
 """The trail and the choices of a tuned sweep among its parent run's artifacts."""
 TAG_STATUS = "goal.status"

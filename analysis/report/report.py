@@ -37,11 +37,14 @@ from analysis.report.sections import (
 from analysis.report.side_by_side import Groups, columns_of, side_by_side_section
 from analysis.report.significance import significance_section
 from analysis.report.tables import to_csv, to_markdown
-from analysis.run_schema import MEASURES, measure_slug
+from analysis.report.trails import budget_section, sensitivity_section
+from analysis.report.tuning import choices_section, tuned_section, tuning_notes
+from analysis.run_schema import GRID_DEFAULT, MEASURES, measure_slug
 from analysis.statistics import (
     TEST_SELECTION_WARNING,
     aggregate,
     at_first_point,
+    block_pairs,
     cells_frame,
     counted,
     crossed_runs,
@@ -51,6 +54,7 @@ from analysis.statistics import (
     paired_differences,
     runs_frame,
     stages_selected_on_test,
+    survivals,
 )
 from analysis.tracking import SweepRuns, attach_files, fetch_runs, publish_models, publish_summary
 
@@ -119,8 +123,18 @@ class _Results:
 
     @property
     def first(self) -> tuple[Block, ...]:
-        """The blocks of the first value of every axis, of which the answer and the statistics speak."""
+        """The blocks of the first value of every axis and of the main grid, of which the statistics speak."""
         return first_blocks(self.sweep, self.blocks)
+
+    @property
+    def answered(self) -> tuple[Block, ...]:
+        """The same of both grids, of which the answer speaks."""
+        return first_blocks(self.sweep, self.blocks, "*")
+
+    @property
+    def as_printed(self) -> tuple[Block, ...]:
+        """The blocks that are compared with the paper: the default grid, whose objectives have the same settings."""
+        return first_blocks(self.sweep, self.blocks, GRID_DEFAULT) if self.sweep.grids else self.first
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """The frames that are written as CSV and Parquet, by file name."""
@@ -221,22 +235,25 @@ def _report(
     results: _Results, folder: ReportFolder, *, compare_with_paper: bool, scale: Scale, locate: Locate | None
 ) -> Report:
     """The report; its figures and tables are in the folder when this returns."""
-    sweep, blocks, first = results.sweep, results.blocks, results.first
+    sweep, blocks, first, answered = results.sweep, results.blocks, results.first, results.answered
     groups = columns_of(results.sweeps)
-    comparisons = compare_blocks(first, published_blocks()) if compare_with_paper else None
+    comparisons = compare_blocks(results.as_printed, published_blocks()) if compare_with_paper else None
     colours = assign_colours((block.key for block in blocks), scale)
-    block_sections = [replace(block_section(block, colours[block.key]), folded=block not in first) for block in blocks]
-    answers = answers_of(first)
+    block_sections = [
+        replace(block_section(block, colours[block.key]), folded=block not in answered) for block in blocks
+    ]
+    answers, survived = answers_of(answered), survivals(sweep, block_pairs(answered))
     with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
         for section in block_sections:
             _write_tables(section, folder, figures)
-        _write_paper_tables(first, colours, folder)
+        _write_paper_tables(answered, first, colours, folder)
         forests = forest_figures(answers, folder, figures)
-        details = _details(results, groups, comparisons, folder, figures)
+        details = _details(results, groups, comparisons, colours, folder, figures)
     return Report(
         name=sweep.experiment,
         summary=_summary(sweep, blocks),
         notes=tuple(_notes(results, groups, comparisons)),
+        survivals=survived,
         answers=answers,
         forests=forests,
         blocks=tuple(block_sections),
@@ -249,6 +266,7 @@ def _details(
     results: _Results,
     groups: Groups,
     comparisons: Sequence[GridComparison] | None,
+    colours: Mapping[BlockKey, str],
     folder: ReportFolder,
     figures: FigureWriter,
 ) -> list[Section | None]:
@@ -256,8 +274,12 @@ def _details(
     sweep, blocks, first, differences = results.sweep, results.blocks, results.first, results.differences
     return [
         missing_section(sweep, blocks),
+        tuned_section(sweep, results.answered, colours, folder, figures),
+        choices_section(sweep, folder),
+        sensitivity_section(sweep, folder, figures),
+        budget_section(sweep, folder, figures),
         ablation_section(sweep, blocks, folder, figures),
-        None if comparisons is None else published_section(first, comparisons),
+        None if comparisons is None else published_section(results.as_printed, comparisons),
         side_by_side_section(groups, folder),
         *learning_sections(sweep, first, folder, figures),
         significance_section(first, at_first_point(sweep, counted(sweep)), differences, folder),
@@ -270,7 +292,13 @@ def _details(
 
 def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparison] | None) -> list[str]:
     sweep, blocks = results.sweep, results.blocks
-    notes = [*sweep.notes, *axes_note(sweep), *_selection_note(sweep, blocks), *_source_note(sweep)]
+    notes = [
+        *sweep.notes,
+        *axes_note(sweep),
+        *tuning_notes(sweep),
+        *_selection_note(sweep, blocks),
+        *_source_note(sweep),
+    ]
     notes += _imported_note(sweep)
     notes += [*results.elsewhere, *_font_note(results)]
     if comparisons is not None and not comparisons:
@@ -356,11 +384,20 @@ def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter)
         folder.write(f"tables/{table.block.slug}.csv", to_csv(table.block))
 
 
-def _write_paper_tables(blocks: Sequence[Block], colours: Mapping[BlockKey, str], folder: ReportFolder) -> None:
-    """Write the tables of more than one block: stages or backbones stacked, and the overview of all blocks."""
+def _write_paper_tables(
+    blocks: Sequence[Block], first: Sequence[Block], colours: Mapping[BlockKey, str], folder: ReportFolder
+) -> None:
+    """Write the tables of more than one block: stages or backbones stacked, and the overview of all blocks.
+
+    Args:
+        blocks: the blocks to stack.
+        first: those of the overview, whose mean ranks are over blocks of one grid.
+        colours: the full colour of each block.
+        folder: the report's folder.
+    """
     for measure in MEASURES:
         suffix = "" if measure == "R@1" else f"-{measure_slug(measure)}"
         for stack in stacks(blocks):
             folder.write(f"tables/{stack.slug}{suffix}.tex", stack_to_latex(stack, colours, measure))
-        if overview := overview_to_latex(blocks, colours, measure):
+        if overview := overview_to_latex(first, colours, measure):
             folder.write(f"tables/overview{suffix}.tex", overview)

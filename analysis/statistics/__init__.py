@@ -37,6 +37,7 @@ from analysis.statistics.effects import (
 )
 from analysis.statistics.epoch_curves import COSTS, CURVES, Curve, costs, curves, drawn_runs, runs_without, seeds_note
 from analysis.statistics.grids import same_but_grid
+from analysis.statistics.progress import Progress, tuning_progress
 from analysis.statistics.ranks import MIN_BLOCKS, RankComparison, rank_blocks, rank_objectives
 from analysis.statistics.trails import (
     BudgetCurve,
@@ -66,6 +67,7 @@ __all__ = [
     "Difference",
     "Effect",
     "Gain",
+    "Progress",
     "RankComparison",
     "Sensitivity",
     "Survival",
@@ -106,5 +108,6 @@ __all__ = [
     "stages_selected_on_test",
     "subjects_of",
     "survivals",
+    "tuning_progress",
     "whole_subjects",
 ]

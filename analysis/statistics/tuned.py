@@ -29,7 +29,7 @@ _DRAWS = 1000
 _LEVEL = 0.95
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockPair:
     """The two grids of a block."""
 
@@ -144,7 +144,8 @@ def values_of(sweep: SweepRuns, block: Block, metric: Metric) -> pd.DataFrame:
 
 
 def _in_both(default: pd.DataFrame, tuned: pd.DataFrame) -> list[Objective]:
-    return [(str(pair), str(triplet)) for pair, triplet in default.columns if (pair, triplet) in tuned.columns]
+    names = [[(str(name[0]), str(name[1])) for name in frame.columns] for frame in (default, tuned)]
+    return [name for name in names[0] if name in names[1]]
 
 
 def _is_same(sweep: SweepRuns, pair: BlockPair, key: Objective) -> bool:
@@ -167,7 +168,7 @@ def _differences(
     found = {key: Difference(estimate=0.0, low=0.0, high=0.0, p=1.0) for key in same}
     if not moved:
         return found
-    other = tuned[[key for key in tuned.columns if key not in same]]
+    other = tuned.drop(columns=same)
     values = pd.concat([default, other], axis=1, keys=[GRID_DEFAULT, GRID_TUNED]).to_numpy(float)
     columns = [*((GRID_DEFAULT, *key) for key in default.columns), *((GRID_TUNED, *key) for key in other.columns)]
     contrasts = np.zeros((len(moved), len(columns)))

@@ -68,6 +68,8 @@ class SweepRuns:
     """The number of trainings of a sweep with axes. Of others it follows from what is requested."""
     tuning: Tuning | None = None
     """What was tried and chosen; None for a sweep that is not tuned, or has not chosen yet."""
+    budget: int | None = None
+    """Candidates per objective of a tuned sweep; None where its parent run does not state it."""
     candidates: pd.DataFrame = field(default_factory=pd.DataFrame)
     """The runs that were tried while tuning, which are in no other frame: the tags without their ``goal.`` prefix,
     ``candidate`` (its number as text) and ``seed``; empty without any."""
@@ -258,6 +260,7 @@ def _assemble(
         axes=requested.axes,
         num_trainings=_axes(parents[-1].data.tags)[1] if parents else None,
         tuning=tuning,
+        budget=tuning.budget if tuning is not None else _budget(parents[-1].data.tags if parents else {}),
         candidates=candidates,
     )
 
@@ -300,6 +303,15 @@ def _axes(tags: dict[str, str]) -> tuple[tuple[Axis, ...], int | None]:
         return tuple(map(Axis.read, stated["axes"])), int(stated["trainings"])
     except (ValueError, TypeError, KeyError) as error:
         raise AnalysisError(f"tag {schema.TAG_AXES} of the parent run states no axes: {text!r}") from error
+
+
+def _budget(tags: dict[str, str]) -> int | None:
+    """The candidates per objective that the parent run states before it has chosen."""
+    text = tags.get(schema.TAG_TUNE)
+    try:
+        return None if text is None else int(json.loads(text)["budget"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise AnalysisError(f"tag {schema.TAG_TUNE} of the parent run states no budget: {text!r}") from error
 
 
 def _listed(tags: dict[str, str], tag: str) -> list[Any] | None:

@@ -1,0 +1,103 @@
+"""Whether the ranking of the objectives survives tuning: the sentence on the first screen, and its table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from analysis.blocks import count_text
+from analysis.report.answer import names
+from analysis.report.tables import TextTable
+from analysis.run_schema import DIRECTION_TITLES
+from analysis.statistics import Survival
+
+QUESTION = "Does the ranking survive tuning?"
+_NOTE = (
+    "Test split, means over seeds. Kendall's τ is that of the objectives' means in both grids, 1 for the same order, "
+    "0 for no relation, with its 95 % bootstrap interval over seeds, which is rough with few seeds. Yes: the interval "
+    "lies above 0, the best objective is the same, and no pair that both grids tell apart is turned round. In part: "
+    "the interval lies above 0. Not shown: it contains 0."
+)
+
+
+def of_measure(found: Sequence[Survival], measure: str) -> list[Survival]:
+    """Those of one measure, in both directions."""
+    return [one for one in found if one.metric.name == measure]
+
+
+def verdict(one: Survival) -> str:
+    """``yes``, ``in part``, ``not shown``, ``no, it turns round`` or ``cannot be judged``."""
+    if one.tau is None or one.low is None or one.high is None:
+        return "cannot be judged"
+    if one.high < 0:
+        return "no, it turns round"
+    if one.low <= 0:
+        return "not shown"
+    return "yes" if one.same_winner and not one.reversed else "in part"
+
+
+def winners_text(one: Survival) -> str:
+    """Both winners, and whether they are the same."""
+    default, tuned = one.winners
+    if one.same_winner:
+        return f"best in both grids: {names(key for key in default if key in tuned)}"
+    near = one.pair.tuned.grids[one.metric.key].near
+    level = ", which the tuned grid cannot tell apart" if any(key in near for key in default) else ""
+    return f"different winners: {names(default)} by default, {names(tuned)} tuned{level}"
+
+
+def tau_text(one: Survival) -> str:
+    """``0.45 (0.31 to 0.58)``."""
+    if one.tau is None:
+        return "-- (equal means)"
+    if one.low is None or one.high is None:
+        return f"{one.tau:.2f} (no interval)"
+    return f"{one.tau:.2f} ({one.low:.2f} to {one.high:.2f})"
+
+
+def survival_lead(found: Sequence[Survival], measure: str) -> str:
+    """The answer for one measure over all blocks and directions; empty without both grids."""
+    here = of_measure(found, measure)
+    if not here:
+        return ""
+    if len(here) <= 2 and len({one.pair.default.slug for one in here}) == 1:
+        return f"{QUESTION} {'. '.join(map(_sentence, here))}."
+    verdicts = Counter(map(verdict, here))
+    said = "; ".join(f"{name} in {number}" for name, number in verdicts.items())
+    taus = [one.tau for one in here if one.tau is not None]
+    spread = f" Kendall's τ is {min(taus):.2f} to {max(taus):.2f}, in the middle {median(taus):.2f}." if taus else ""
+    differ = sum(not one.same_winner for one in here)
+    return (
+        f"{QUESTION} {measure}: {said} of {count_text(len(here), 'table')}. The grids name different winners in "
+        f"{differ} of {len(here)}.{spread}"
+    )
+
+
+def _sentence(one: Survival) -> str:
+    """For example "Image → Text: in part; different winners: ...; Kendall's τ 0.45 (95 %: 0.31 to 0.58)"."""
+    where = one.metric.name if one.metric.direction == "both" else DIRECTION_TITLES[one.metric.direction]
+    tau = tau_text(one).replace("(", "(95 %: ", 1) if one.low is not None else tau_text(one)
+    return f"{where}: {verdict(one)}; {winners_text(one)}; Kendall’s τ {tau}"
+
+
+def survival_table(found: Sequence[Survival], measure: str) -> TextTable:
+    """A row for each block and direction."""
+    rows = [
+        (
+            one.pair.title,
+            one.metric.title,
+            verdict(one),
+            names(one.winners[0]),
+            names(one.winners[1]) + ("" if one.same_winner else " (another)"),
+            tau_text(one),
+            f"{one.kept} of {one.pairs}",
+            f"{one.apart}: {one.confirmed} confirmed, {one.reversed} reversed",
+        )
+        for one in of_measure(found, measure)
+    ]
+    head = (
+        *("block", "metric", "survives", "best by default", "best tuned", "Kendall's τ (95 %)"),
+        *("pairs in the same order", "told apart by default, then tuned"),
+    )
+    return TextTable(title=QUESTION, head=head, rows=tuple(rows), words=len(head), note=_NOTE)
