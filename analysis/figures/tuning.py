@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.blocks import Objective
 from analysis.figures.colours import FAINT, INK, PAIR_STYLES, PALE, scale_of, text_colour
@@ -24,7 +24,7 @@ from analysis.tuning import Candidate, Dimension, Trail
 _DPI = 150
 _LEFT, _BETWEEN, _TOP, _ROW, _BOTTOM = 0.95, 0.4, 0.62, 0.7, 0.75
 _OUT = 2.5
-"""Scores this many times the distance of the middle 80 % below it are drawn at the lower end of the axis."""
+"""Scores that lie below the middle 80 % of a panel by this many times its width are drawn at the end of the axis."""
 
 
 def draw_tuned(pair: BlockPair, gains: Mapping[Metric, Mapping[Objective, Gain]], colour: str, title: str) -> Figure:
@@ -105,30 +105,42 @@ def draw_sensitivity(title: str, metric: str, dimension: Dimension, trails: Sequ
         trails: of the objectives that have it.
     """
     triplets = in_order((trail.triplet for trail in trails), TRIPLETS)
-    figure, panels = _panels(title, triplets, 2.7)
-    scores = np.array([one.score for trail in trails for one in trail.candidates if one.score is not None], float)
-    low, high = np.quantile(scores, [0.1, 0.9])
-    floor = max(float(scores.min()), float(low - _OUT * (high - low)))
-    pairs = in_order((trail.pair for trail in trails), PAIRS)
+    figure, panels = _panels(title, triplets, 2.7, sharey=False)
+    pairs, low = in_order((trail.pair for trail in trails), PAIRS), False
     for axes, triplet in zip(panels, triplets, strict=True):
-        for trail in (trail for trail in trails if trail.triplet == triplet):
-            offset = 0.13 * (pairs.index(trail.pair) - (len(pairs) - 1) / 2)
-            _draw_trail(axes, dimension, trail, floor, offset)
-        if dimension.is_log and dimension.values is None:
-            axes.set_xscale("log")
-        if dimension.values is not None:
-            names = order_of(dimension)
-            axes.set_xticks(range(len(names)), [drawable(name) for name in names])
-            axes.set_xlim(-0.6, len(names) - 0.4)
-        axes.set_xlabel(drawable(dimension.name), fontsize=8.5)
+        here = [trail for trail in trails if trail.triplet == triplet]
+        scores = np.array([one.score for trail in here for one in trail.candidates if one.score is not None], float)
+        tenth, most = np.quantile(scores, [0.1, 0.9])
+        floor = max(float(scores.min()), float(tenth - _OUT * (most - tenth)))
+        low |= bool((scores < floor).any())
+        for trail in here:
+            _draw_trail(axes, dimension, trail, floor, 0.13 * (pairs.index(trail.pair) - (len(pairs) - 1) / 2))
+        _draw_values(axes, dimension)
     panels[0].set_ylabel(metric, fontsize=8.5)
     candidates = [one for trail in trails for one in trail.candidates]
     handles = [_key("o", f"P {drawable(pair)}", PAIR_STYLES.get(pair, (PALE, ":"))[0]) for pair in pairs]
     handles += [_key("*", "chosen"), _key("D", "the default")]
     handles += [_key("o", "stopped early", face="white")] if any(one.stopped for one in candidates) else []
-    handles += [_key("v", "lower than the axis")] if (scores < floor).any() else []
+    handles += [_key("v", "lower than the axis")] if low else []
     figure.legend(handles=handles, loc="outside right center", fontsize=8, frameon=False)
     return figure
+
+
+def _draw_values(axes: Axes, dimension: Dimension) -> None:
+    """The axis of a setting: its range, or its list of values."""
+    axes.set_xlabel(drawable(dimension.name), fontsize=8.5)
+    if dimension.values is not None:
+        names = order_of(dimension)
+        axes.set_xticks(range(len(names)), [drawable(name) for name in names])
+        axes.set_xlim(-0.6, len(names) - 0.4)
+    elif dimension.is_log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+    if dimension.values is None and dimension.ends is not None:
+        for end in dimension.ends:
+            axes.axvline(end, color=PALE, linewidth=0.8, linestyle=":", zorder=1)
 
 
 def _key(mark: str, label: str, colour: str = FAINT, face: str = "") -> Line2D:
@@ -185,10 +197,10 @@ def draw_budget(title: str, metric: str, curves: Mapping[Objective, BudgetCurve]
     return figure
 
 
-def _panels(title: str, triplets: Sequence[str], height: float) -> tuple[Figure, list[Axes]]:
+def _panels(title: str, triplets: Sequence[str], height: float, *, sharey: bool = True) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(2.9 * len(triplets) + 1.5, height), dpi=_DPI, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    panels = list(figure.subplots(1, len(triplets), squeeze=False, sharey=True)[0])
+    panels = list(figure.subplots(1, len(triplets), squeeze=False, sharey=sharey)[0])
     for axes, triplet in zip(panels, triplets, strict=True):
         axes.set_title(f"T {drawable(triplet)}", fontsize=9, color=INK)
         axes.tick_params(labelsize=7)

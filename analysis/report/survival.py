@@ -12,6 +12,13 @@ from analysis.report.tables import TextTable
 from analysis.run_schema import DIRECTION_TITLES
 from analysis.statistics import Survival
 
+_WORDS = {
+    "yes": "yes",
+    "in part": "only in part",
+    "not shown": "that is not shown, for the seeds allow any order",
+    "no, it turns round": "no, it turns round",
+    "cannot be judged": "that cannot be judged, because there are too few seeds, or all means are equal",
+}
 QUESTION = "Does the ranking survive tuning?"
 _NOTE = (
     "Test split, means over seeds. Kendall's τ is that of the objectives' means in both grids, 1 for the same order, "
@@ -41,18 +48,18 @@ def winners_text(one: Survival) -> str:
     """Both winners, and whether they are the same."""
     default, tuned = one.winners
     if one.same_winner:
-        return f"best in both grids: {names(key for key in default if key in tuned)}"
+        return f"best in both grids is {names(key for key in default if key in tuned)}"
     near = one.pair.tuned.grids[one.metric.key].near
     level = ", which the tuned grid cannot tell apart" if any(key in near for key in default) else ""
-    return f"different winners: {names(default)} by default, {names(tuned)} tuned{level}"
+    return f"the grids name different winners: {names(default)} by default, {names(tuned)} tuned{level}"
 
 
 def tau_text(one: Survival) -> str:
     """``0.45 (0.31 to 0.58)``."""
     if one.tau is None:
-        return "-- (equal means)"
+        return "undefined, for all means are equal"
     if one.low is None or one.high is None:
-        return f"{one.tau:.2f} (no interval)"
+        return f"{one.tau:.2f} without an interval"
     return f"{one.tau:.2f} ({one.low:.2f} to {one.high:.2f})"
 
 
@@ -61,8 +68,8 @@ def survival_lead(found: Sequence[Survival], measure: str) -> str:
     here = of_measure(found, measure)
     if not here:
         return ""
-    if len(here) <= 2 and len({one.pair.default.slug for one in here}) == 1:
-        return f"{QUESTION} {'. '.join(map(_sentence, here))}."
+    if len({one.pair.default.slug for one in here}) == 1:
+        return f"{QUESTION} {_sentences(here)}"
     verdicts = Counter(map(verdict, here))
     said = "; ".join(f"{name} in {number}" for name, number in verdicts.items())
     taus = [one.tau for one in here if one.tau is not None]
@@ -74,11 +81,20 @@ def survival_lead(found: Sequence[Survival], measure: str) -> str:
     )
 
 
-def _sentence(one: Survival) -> str:
-    """For example "Image → Text: in part; different winners: ...; Kendall's τ 0.45 (95 %: 0.31 to 0.58)"."""
-    where = one.metric.name if one.metric.direction == "both" else DIRECTION_TITLES[one.metric.direction]
-    tau = tau_text(one).replace("(", "(95 %: ", 1) if one.low is not None else tau_text(one)
-    return f"{where}: {verdict(one)}; {winners_text(one)}; Kendall’s τ {tau}"
+def _sentences(here: Sequence[Survival]) -> str:
+    """The answers of one block; directions that say the same are named together."""
+    same: dict[tuple[str, str], list[Survival]] = {}
+    for one in here:
+        same.setdefault((verdict(one), winners_text(one)), []).append(one)
+    said = []
+    for (answer, winners), ones in same.items():
+        where = " and ".join(DIRECTION_TITLES[one.metric.direction] for one in ones if one.metric.direction != "both")
+        taus = " and ".join(tau_text(one).replace("(", "(95 %: ", 1) for one in ones)
+        place = f"{where}: " if where and (len(same) > 1 or len(ones) == 1) else ""
+        both = " in both directions" if len(ones) == 2 else ""
+        text = f"{place}{_WORDS[answer]}{both}; {winners}. Kendall’s τ {taus}."
+        said.append(text[0].upper() + text[1:])
+    return " ".join(said)
 
 
 def survival_table(found: Sequence[Survival], measure: str) -> TextTable:
@@ -92,12 +108,12 @@ def survival_table(found: Sequence[Survival], measure: str) -> TextTable:
             names(one.winners[1]) + ("" if one.same_winner else " (another)"),
             tau_text(one),
             f"{one.kept} of {one.pairs}",
-            f"{one.apart}: {one.confirmed} confirmed, {one.reversed} reversed",
+            f"{one.apart}; {one.confirmed} confirmed, {one.reversed} reversed",
         )
         for one in of_measure(found, measure)
     ]
     head = (
         *("block", "metric", "survives", "best by default", "best tuned", "Kendall's τ (95 %)"),
-        *("pairs in the same order", "told apart by default, then tuned"),
+        *("pairs in the same order", "told apart by default; of these tuned"),
     )
     return TextTable(title=QUESTION, head=head, rows=tuple(rows), words=len(head), note=_NOTE)

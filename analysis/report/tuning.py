@@ -13,6 +13,7 @@ from analysis.blocks import (
     file_stem,
     list_text,
     mean_text,
+    name_text,
     p_text,
     seeds_text,
 )
@@ -42,9 +43,11 @@ def tuning_notes(sweep: SweepRuns) -> list[str]:
     tuning = sweep.tuning
     if tuning is None:
         progress = tuning_progress(sweep)
-        how_far = f" ({progress.text})" if progress else ""
+        how_far = f"{progress.text} have ended" if progress else "no candidate has begun"
+        cells = "" if (sweep.runs["excluded"] == "").any() else "; no reporting cell yet"
         return [
-            f"STILL TUNING{how_far}: nothing is chosen yet, so there is no tuned grid. No candidate is in any table."
+            f"STILL TUNING: {how_far}{cells}. Nothing is chosen, so there is no tuned grid. No candidate is in any "
+            "table."
         ]
     speak = "tuned grid" if sweep.main_grid == GRID_TUNED else "default grid, for the tuned one has no number yet"
     return [
@@ -194,7 +197,7 @@ def value_text(value: Value) -> str:
 
 def block_text(block: TunedBlock) -> str:
     """A block's name for a reader."""
-    return f"{block.dataset}, {block.framework} ({block.backbone})"
+    return f"{name_text(block.dataset)}, {name_text(block.framework)} ({block.backbone})"
 
 
 def _choice_table(tuning: Tuning, block: TunedBlock) -> TextTable:
@@ -216,7 +219,7 @@ def _choice_table(tuning: Tuning, block: TunedBlock) -> TextTable:
             f"{tuning.metric} of the default",
             f"{tuning.metric} of the choice",
         ),
-        *("gain", "candidates with a score"),
+        *("gain on val", "candidates with a score"),
     )
     return TextTable(
         title=f"Chosen settings, {block_text(block)}",
@@ -224,9 +227,9 @@ def _choice_table(tuning: Tuning, block: TunedBlock) -> TextTable:
         rows=tuple(rows),
         words=2 + len(tuning.space),
         note="In brackets the place in the range, from 0 % at its lower to 100 % at its upper end, on the scale that "
-        f"was searched. Within {EDGE:.0%} of an end, or at the end of a list of three or more, it is on the edge. --: "
-        "the objective does not have the setting. The score of the choice is the highest of several, so its gain "
-        "flatters; the gain on test does not.",
+        f"was searched. Within {100 * EDGE:.0f} % of an end, or at the end of a list of three or more, it is on the "
+        "edge. --: the objective does not have the setting. The score of the choice is the highest of several, so its "
+        "gain flatters; the gain on test does not.",
     )
 
 
@@ -236,7 +239,7 @@ def _place_text(trail: Trail, dimension: Dimension) -> str:
     value = trail.choice.values[dimension.name]
     at, edge = dimension.position(value), dimension.edge(value)
     place = (
-        f" ({', '.join([*([] if 'range' in edge else [f'{at:.0%}']), *([edge] if edge else [])])})"
+        f" ({', '.join([*([] if 'range' in edge else [f'{100 * at:.0f} %']), *([edge] if edge else [])])})"
         if at is not None
         else ""
     )

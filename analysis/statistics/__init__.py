@@ -36,7 +36,7 @@ from analysis.statistics.effects import (
     whole_subjects,
 )
 from analysis.statistics.epoch_curves import COSTS, CURVES, Curve, costs, curves, drawn_runs, runs_without, seeds_note
-from analysis.statistics.grids import same_but_grid
+from analysis.statistics.grids import of_grid
 from analysis.statistics.progress import Progress, tuning_progress
 from analysis.statistics.ranks import MIN_BLOCKS, RankComparison, rank_blocks, rank_objectives
 from analysis.statistics.trails import (
@@ -96,13 +96,13 @@ __all__ = [
     "marginals",
     "missing_counts",
     "of_block",
+    "of_grid",
     "order_of",
     "paired_differences",
     "rank_blocks",
     "rank_objectives",
     "runs_frame",
     "runs_without",
-    "same_but_grid",
     "seeds_note",
     "sensitivity",
     "stages_selected_on_test",

@@ -16,6 +16,11 @@ def in_grid(runs: pd.DataFrame, grid: str) -> pd.Series[bool]:
     return pd.Series([grid in text.split(",") for text in runs["grid"]], index=runs.index, dtype=bool)
 
 
+def of_grid(runs: pd.DataFrame, grid: str) -> pd.DataFrame:
+    """The runs of a tuned sweep that belong to a grid."""
+    return runs[in_grid(runs, grid)]
+
+
 def beside_each_other(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The blocks, with the default and the tuned grid of each on one colour scale."""
     return tuple(_with_other(block, blocks) if block.key.grid else block for block in blocks)

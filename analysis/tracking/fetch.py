@@ -88,9 +88,14 @@ class SweepRuns:
         return schema.GRID_TUNED if done.str.contains(schema.GRID_TUNED).any() else schema.GRID_DEFAULT
 
     @property
+    def chosen_settings(self) -> frozenset[str]:
+        """The parameters in which the objectives of a tuned grid differ by design."""
+        return frozenset() if self.tuning is None else frozenset(one.parameter for one in self.tuning.space)
+
+    @property
     def tunes_variant(self) -> bool:
         """Whether the variant is among what was chosen, so that a tuned grid has objectives of several."""
-        return self.tuning is not None and any(one.parameter == "variant" for one in self.tuning.space)
+        return "variant" in self.chosen_settings
 
 
 def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
