@@ -9,8 +9,8 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.blocks import Block, BlockKey, count_text, list_text, seeds_text
-from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, undrawable, write_figure
+from analysis.blocks import Block, BlockKey
+from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, write_figure
 from analysis.published import GridComparison, compare_blocks, published_blocks
 from analysis.report.ablation import ablation_section, axes_note
 from analysis.report.answer import answers_of, forest_figures
@@ -21,6 +21,7 @@ from analysis.report.html import report_to_html
 from analysis.report.latex import stack_to_latex, stacks, to_latex
 from analysis.report.learning import learning_sections
 from analysis.report.links import best_runs
+from analysis.report.notes import font_note, imported_note, selection_note, source_note, summary
 from analysis.report.overview import overview_to_latex
 from analysis.report.runs import Locate, runs_of
 from analysis.report.sections import (
@@ -38,10 +39,9 @@ from analysis.report.side_by_side import Groups, columns_of, side_by_side_sectio
 from analysis.report.significance import significance_section
 from analysis.report.tables import to_csv, to_markdown
 from analysis.report.trails import budget_section, sensitivity_section
-from analysis.report.tuning import choices_section, tuned_section, tuning_notes
+from analysis.report.tuning import choices_section, tuned_section, tuning_answer, tuning_notes
 from analysis.run_schema import GRID_DEFAULT, MEASURES, measure_slug
 from analysis.statistics import (
-    TEST_SELECTION_WARNING,
     aggregate,
     at_first_point,
     block_pairs,
@@ -53,7 +53,6 @@ from analysis.statistics import (
     missing_counts,
     paired_differences,
     runs_frame,
-    stages_selected_on_test,
     survivals,
 )
 from analysis.tracking import SweepRuns, attach_files, fetch_runs, publish_models, publish_summary
@@ -81,6 +80,8 @@ class ReportResult:
     """The MLflow runs of the best objective of each block."""
     origin_notes: tuple[str, ...]
     """Which of the numbers were computed elsewhere; empty if none were."""
+    tuning_notes: tuple[str, ...]
+    """Of a tuned sweep whether the ranking survives tuning, or how far it is; empty for others."""
 
     @property
     def is_complete(self) -> bool:
@@ -111,7 +112,7 @@ class _Results:
             label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
             other = fetch_runs(uri, name)
             sweeps[label] = first_blocks(other, aggregate(other))
-            elsewhere += [f"Sweep {label!r}: {note}" for note in _imported_note(other)]
+            elsewhere += [f"Sweep {label!r}: {note}" for note in imported_note(other)]
         return cls(
             sweep=sweep,
             blocks=blocks,
@@ -192,7 +193,8 @@ def write_report(
         seeds=tuple(results.sweep.seeds),
         blocks=results.blocks,
         best_runs=best_runs(results.sweep, results.blocks),
-        origin_notes=tuple(_imported_note(results.sweep)),
+        origin_notes=tuple(imported_note(results.sweep)),
+        tuning_notes=tuning_answer(results.sweep, report.survivals),
     )
 
 
@@ -225,7 +227,9 @@ def refresh_summary(tracking_uri: str, name: str, store: str | None = None) -> s
     sweep = fetch_runs(tracking_uri, name)
     if sweep.parent_run_id is not None:
         blocks = aggregate(sweep)
-        publish_summary(tracking_uri, sweep.parent_run_id, name, blocks, _imported_note(sweep))
+        survived = survivals(sweep, block_pairs(first_blocks(sweep, blocks, "*")))
+        notes = [*imported_note(sweep), *tuning_answer(sweep, survived)]
+        publish_summary(tracking_uri, sweep.parent_run_id, name, blocks, notes)
         if store is not None:
             publish_models(tracking_uri, sweep.parent_run_id, store, best_runs(sweep, blocks))
     return sweep.parent_run_id
@@ -251,7 +255,7 @@ def _report(
         details = _details(results, groups, comparisons, colours, folder, figures)
     return Report(
         name=sweep.experiment,
-        summary=_summary(sweep, blocks),
+        summary=summary(sweep, blocks),
         notes=tuple(_notes(results, groups, comparisons)),
         survivals=survived,
         answers=answers,
@@ -296,11 +300,11 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
         *sweep.notes,
         *axes_note(sweep),
         *tuning_notes(sweep),
-        *_selection_note(sweep, blocks),
-        *_source_note(sweep),
+        *selection_note(sweep, blocks),
+        *source_note(sweep),
     ]
-    notes += _imported_note(sweep)
-    notes += [*results.elsewhere, *_font_note(results)]
+    notes += imported_note(sweep)
+    notes += [*results.elsewhere, *font_note(results.sweeps, results.blocks)]
     if comparisons is not None and not comparisons:
         notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
     notes += settings_notes(sweep, blocks)
@@ -312,61 +316,6 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
         for name in list(results.sweeps)[1:]
         if name not in shown
     ]
-
-
-def _font_note(results: _Results) -> list[str]:
-    """Which characters of the names figures cannot show."""
-    cells = {
-        "".join(objective) for block in results.blocks for grid in block.grids.values() for objective in grid.cells
-    }
-    lost = undrawable("".join([*results.sweeps, *(block.key.title for block in results.blocks), *sorted(cells)]))
-    if not lost:
-        return []
-    return [
-        f"No font on this machine has {' '.join(lost)}; figures show the code points of these characters. Install a "
-        "font that has them, such as one of the Noto fonts, and write the report again."
-    ]
-
-
-def _selection_note(sweep: SweepRuns, blocks: Sequence[Block]) -> list[str]:
-    on_test = [block.key.title for block in blocks if stages_selected_on_test(sweep, block.key)]
-    if not on_test:
-        return []
-    return [f"SELECTED ON TEST, directly or in an earlier stage: {'; '.join(on_test)}. {TEST_SELECTION_WARNING}"]
-
-
-def _source_note(sweep: SweepRuns) -> list[str]:
-    """The number of counted trainings that cannot be reproduced from a commit alone."""
-    changes = counted(sweep)["git_diff"]
-    kinds = sorted(set(changes) - {""})
-    if not kinds:
-        return []
-    which = f"{len(kinds)} different: {list_text(kinds)}" if len(kinds) > 1 else f"all the same: {kinds[0]}"
-    modified = f"{(changes != '').sum()} of {len(changes)} trainings"
-    return [f"{modified} ran from a source tree with uncommitted changes ({which})."]
-
-
-def _imported_note(sweep: SweepRuns) -> list[str]:
-    """How many of the counted trainings were computed elsewhere, and which archives they came from."""
-    origins = counted(sweep)["imported"]
-    archives = sorted(set(origins) - {""})
-    if not archives:
-        return []
-    imported = f"{(origins != '').sum()} of {len(origins)} trainings"
-    return [
-        f"IMPORTED: the numbers of {imported} were computed elsewhere and are not verified. "
-        f"Archives: {list_text(archives)}."
-    ]
-
-
-def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
-    """For example "132 of 135 trainings (cell and stage) are finished; missing: 2 failed, 1 waiting."."""
-    gaps = missing_counts(sweep, blocks)
-    counts = ", ".join(f"{count} {status}" for status, count in gaps.items())
-    done = len(counted(sweep))
-    missing = f"; missing: {counts}" if gaps else ""
-    scope = f"{count_text(len(sweep.objectives), 'objective')}, {seeds_text(sweep.seeds)}"
-    return f"{done} of {done + gaps.total()} trainings (cell and stage) are finished{missing}. {scope}."
 
 
 def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter) -> None:
@@ -389,11 +338,7 @@ def _write_paper_tables(
 ) -> None:
     """Write the tables of more than one block: stages or backbones stacked, and the overview of all blocks.
 
-    Args:
-        blocks: the blocks to stack.
-        first: those of the overview, whose mean ranks are over blocks of one grid.
-        colours: the full colour of each block.
-        folder: the report's folder.
+    The overview is of the blocks ``first``, because its mean ranks are over blocks of one grid.
     """
     for measure in MEASURES:
         suffix = "" if measure == "R@1" else f"-{measure_slug(measure)}"

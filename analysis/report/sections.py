@@ -200,9 +200,8 @@ def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | Non
         own = [name for name in shared if name not in same and _stage_of(name) in (None, block.key.stage)]
         rows = [(name, _values(of_runs[name])) for name in own if (of_runs[name] != "").any()]
         tables.append(_setting_table(block.key.title, rows))
-    if sweep.grids:
-        runs = of_grid(runs, schema.GRID_DEFAULT)
-    tables.append(_objective_table(sweep, runs, settings.loc[runs.index]))
+    own_runs = of_grid(runs, schema.GRID_DEFAULT) if sweep.grids else runs
+    tables.append(_objective_table(sweep, own_runs, settings.loc[own_runs.index]))
     fingerprints = ", ".join(sorted(set(runs["data_fingerprint"])))
     paragraph = f"Seeds {', '.join(map(str, sweep.seeds))}. Data fingerprint {fingerprints}."
     if stacked := int((runs["stacked"] != "").sum()):

@@ -21,9 +21,10 @@ from analysis.figures import FigureWriter, draw_tuned, write_figure
 from analysis.report.answer import signed
 from analysis.report.document import FigureLink, ReportFolder, Section
 from analysis.report.latex import text_table_to_latex
+from analysis.report.survival import survival_lead
 from analysis.report.tables import TextTable
-from analysis.run_schema import GRID_TUNED, MAIN_METRICS, Metric, measure_slug
-from analysis.statistics import BlockPair, Gain, block_pairs, gains, gains_frame, tuning_progress
+from analysis.run_schema import GRID_TUNED, MAIN_METRICS, MEASURES, Metric, measure_slug
+from analysis.statistics import BlockPair, Gain, Survival, block_pairs, counted, gains, gains_frame, tuning_progress
 from analysis.tracking import SweepRuns
 from analysis.tuning import EDGE, Candidate, Dimension, Trail, TunedBlock, Tuning, Value, is_number
 
@@ -42,13 +43,7 @@ def tuning_notes(sweep: SweepRuns) -> list[str]:
         return []
     tuning = sweep.tuning
     if tuning is None:
-        progress = tuning_progress(sweep)
-        how_far = f"{progress.text} have ended" if progress else "no candidate has begun"
-        cells = "" if (sweep.runs["excluded"] == "").any() else "; no reporting cell yet"
-        return [
-            f"STILL TUNING: {how_far}{cells}. Nothing is chosen, so there is no tuned grid. No candidate is in any "
-            "table."
-        ]
+        return ["STILL TUNING: nothing is chosen yet, so there is no tuned grid. No candidate is in any table."]
     speak = "tuned grid" if sweep.main_grid == GRID_TUNED else "default grid, for the tuned one has no number yet"
     return [
         f"TUNED: each objective had a budget of {count_text(tuning.budget, 'candidate')} ({_WORDS[tuning.search]}, "
@@ -56,6 +51,22 @@ def tuning_notes(sweep: SweepRuns) -> list[str]:
         f"{seeds_text(tuning.seeds)}. The answer is given for both grids; curves and statistics over blocks are those "
         f"of the {speak}. No candidate is in any table, and none has a test number."
     ]
+
+
+def tuning_answer(sweep: SweepRuns, found: Sequence[Survival]) -> tuple[str, ...]:
+    """Of a tuned sweep whether the ranking survives tuning, or how far it is; empty for others."""
+    if sweep.grids and sweep.tuning is None:
+        return (still_tuning(sweep),)
+    return tuple(said for measure in (MEASURES[0], MEASURES[-1]) if (said := survival_lead(found, measure)))
+
+
+def still_tuning(sweep: SweepRuns) -> str:
+    """For example "Still tuning: 12 of 16 candidates per objective; no reporting cell yet."."""
+    progress = tuning_progress(sweep)
+    how_far = progress.text if progress else "no candidate has begun"
+    done = len(counted(sweep))
+    cells = f"{count_text(done, 'reporting run')} done" if done else "no reporting cell yet"
+    return f"Still tuning: {how_far}; {cells}."
 
 
 def tuned_section(
