@@ -110,7 +110,7 @@ class Candidate:
     stopped: bool
     """Whether it was stopped before its last epoch."""
     failed: str | None
-    """Why it has no score."""
+    """Why it has no score, if it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,8 +260,6 @@ def _trail_problems(trail: Trail, known: Mapping[str, Dimension], tuning: Tuning
     for one in trail.candidates:
         if set(one.values) != set(trail.names):
             yield f"candidate {one.number} does not have the values {', '.join(trail.names)}"
-        if one.score is None and one.failed is None:
-            yield f"candidate {one.number} has neither a score nor a reason why not"
         if not set(one.scores) <= set(map(str, tuning.seeds)):
             yield f"candidate {one.number} has scores of other seeds"
     if trail.chosen is not None and not 0 <= trail.chosen < len(trail.candidates):

@@ -187,7 +187,10 @@ def draw_budget(title: str, metric: str, curves: Mapping[Objective, BudgetCurve]
             curve = curves[pair, triplet]
             colour, dashes = PAIR_STYLES.get(pair, (PALE, ":"))
             budgets = np.arange(1, len(curve.mean) + 1)
-            (handles[drawable(pair)],) = axes.plot(budgets, curve.mean, color=colour, linestyle=dashes, linewidth=1.4)
+            (handles[drawable(pair)],) = axes.plot(
+                budgets, curve.mean, color=colour, linestyle=dashes, linewidth=1.4,
+                drawstyle="steps-post" if curve.is_trail else "default",
+            )  # fmt: skip
             axes.fill_between(budgets, curve.low, curve.high, color=colour, alpha=0.1, linewidth=0)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("candidates", fontsize=8.5)

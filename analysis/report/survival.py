@@ -15,7 +15,7 @@ from analysis.statistics import Survival
 _WORDS = {
     "yes": "yes",
     "in part": "only in part",
-    "not shown": "that is not shown, for the seeds allow any order",
+    "not shown": "that is not shown",
     "no, it turns round": "no, it turns round",
     "cannot be judged": "that cannot be judged, because there are too few seeds, or all means are equal",
 }
@@ -91,8 +91,9 @@ def _sentences(here: Sequence[Survival]) -> str:
         where = " and ".join(DIRECTION_TITLES[one.metric.direction] for one in ones if one.metric.direction != "both")
         taus = " and ".join(tau_text(one).replace("(", "(95 %: ", 1) for one in ones)
         place = f"{where}: " if where and (len(same) > 1 or len(ones) == 1) else ""
-        both = " in both directions" if len(ones) == 2 else ""
-        text = f"{place}{_WORDS[answer]}{both}; {winners}. Kendall’s τ {taus}."
+        both = f" in {'either direction' if answer == 'not shown' else 'both directions'}" if len(ones) == 2 else ""
+        zero = ", an interval that contains 0" if answer == "not shown" else ""
+        text = f"{place}{_WORDS[answer]}{both}; {winners}. Kendall’s τ {taus}{zero}."
         said.append(text[0].upper() + text[1:])
     return " ".join(said)
 
@@ -108,12 +109,13 @@ def survival_table(found: Sequence[Survival], measure: str) -> TextTable:
             names(one.winners[1]) + ("" if one.same_winner else " (another)"),
             tau_text(one),
             f"{one.kept} of {one.pairs}",
-            f"{one.apart}; {one.confirmed} confirmed, {one.reversed} reversed",
+            str(one.apart),
+            f"{one.confirmed} confirmed, {one.reversed} reversed",
         )
         for one in of_measure(found, measure)
     ]
     head = (
         *("block", "metric", "survives", "best by default", "best tuned", "Kendall's τ (95 %)"),
-        *("pairs in the same order", "told apart by default; of these tuned"),
+        *("pairs in the same order", "told apart by default", "of these, tuned"),
     )
     return TextTable(title=QUESTION, head=head, rows=tuple(rows), words=len(head), note=_NOTE)

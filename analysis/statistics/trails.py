@@ -20,6 +20,8 @@ _SHUFFLES, _CHANCE = 2000, 0.05
 class BudgetCurve:
     """The best validation score of an objective by its number of candidates."""
 
+    is_trail: bool
+    """Whether it is the best so far along the trail, not an expectation."""
     mean: tuple[float, ...]
     """For 1, 2, ... candidates."""
     low: tuple[float, ...]
@@ -95,12 +97,13 @@ def budget_curve(trail: Trail, tuning: Tuning) -> BudgetCurve | None:
     scores = np.array([lowest if one.score is None else one.score for one in trail.candidates])
     if tuning.search == "tpe":
         best = tuple(map(float, np.maximum.accumulate(scores)))
-        return BudgetCurve(mean=best, low=best, high=best)
+        return BudgetCurve(is_trail=True, mean=best, low=best, high=best)
     default = trail.default
     drawn = np.array([score for score, one in zip(scores, trail.candidates, strict=True) if not one.default])
     first = None if default is None else float(scores[default.number])
     mean, spread = expected_best(drawn if len(drawn) else scores, len(scores), first if len(drawn) else None)
     return BudgetCurve(
+        is_trail=False,
         mean=tuple(map(float, mean)),
         low=tuple(map(float, np.maximum(mean - spread, np.minimum(lowest if first is None else first, mean)))),
         high=tuple(map(float, np.minimum(mean + spread, highest))),

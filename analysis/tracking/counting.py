@@ -86,6 +86,8 @@ def _unrequested_reason(row: _Row, requested: Requested) -> str:
     A value that either side does not record is not a reason.
     """
     objective = (row["pair"], row["triplet"])
+    if requested.is_tuned and row["misplaced"]:
+        return str(row["misplaced"])
     if row["seed"] not in requested.seeds:
         return f"seed {row['seed']} is not in the sweep"
     if objective not in requested.objectives:
@@ -103,8 +105,6 @@ def _unrequested_reason(row: _Row, requested: Requested) -> str:
     if requested.axes and misplaced(row["point"], requested.axes_of(row["stage"])):
         place = row["point"] or "none"
         return f"its place among the sweep's axes is not up to date ({schema.TAG_POINT} {place}); see goal-sweep sync"
-    if requested.is_tuned and row["misplaced"]:
-        return str(row["misplaced"])
     if requested.data_fingerprint not in ("", row["data_fingerprint"]):
         return f"trained on other data than the sweep's ({schema.TAG_DATA_FINGERPRINT} {row['data_fingerprint']})"
     return ""

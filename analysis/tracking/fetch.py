@@ -22,7 +22,7 @@ from analysis.errors import AnalysisError, NoRunsError, first_line
 from analysis.tracking.counting import Requested, mark_counted
 from analysis.tracking.grids import placed
 from analysis.tracking.places import artifact_place, database_file
-from analysis.tracking.tuning_file import fetch_tuning
+from analysis.tracking.tuning_file import chosen, stated_budget
 from analysis.tuning import Tuning
 
 PAGE = 1000
@@ -66,6 +66,8 @@ class SweepRuns:
     """The sweep's settings with several values."""
     num_trainings: int | None = None
     """The number of trainings of a sweep with axes. Of others it follows from what is requested."""
+    is_tuned: bool = False
+    """Whether the sweep has a default and a tuned grid."""
     tuning: Tuning | None = None
     """What was tried and chosen; None for a sweep that is not tuned, or has not chosen yet."""
     budget: int | None = None
@@ -77,7 +79,7 @@ class SweepRuns:
     @property
     def grids(self) -> tuple[str, ...]:
         """The grids of a tuned sweep; none for others."""
-        return schema.GRIDS if self.tuning is not None or not self.candidates.empty else ()
+        return schema.GRIDS if self.is_tuned else ()
 
     @property
     def main_grid(self) -> str:
@@ -124,15 +126,20 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
     if not cells and not tried:
         raise NoRunsError(f"experiment {experiment!r} in {tracking_uri} does not contain a run of a cell yet")
     settings = pd.DataFrame([run.data.params for run in cells], index=[run.info.run_id for run in cells]).fillna("")
-    is_tuned = bool(tried) or any(run.data.tags.get(schema.TAG_GRID) for run in cells)
+    candidates = pd.DataFrame(
+        [{**_row(run, tracking_uri), "candidate": run.data.tags.get(schema.TAG_CANDIDATE, "")} for run in tried]
+    )
+    of_grids = any(run.data.tags.get(schema.TAG_GRID, schema.GRID_FORMER) != schema.GRID_FORMER for run in cells)
+    is_tuned = of_grids or not cells  # a sweep that does not tune any more keeps its candidates, but has no grids
     sweep = _assemble(
         tracking_uri,
         experiment,
         parents,
         _frame([_row(run, tracking_uri) for run in cells]),
         settings,
-        candidates=pd.DataFrame([_row(run, tracking_uri) for run in tried]),
-        tuning=fetch_tuning(tracking_uri, parents[-1]) if is_tuned and parents else None,
+        candidates=candidates,
+        tuning=chosen(tracking_uri, parents[-1], candidates) if is_tuned and parents else None,
+        is_tuned=is_tuned,
     )
     renamed = f"The sweep's experiment is named {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."
     return sweep if found.name == experiment else replace(sweep, notes=(renamed, *sweep.notes))
@@ -212,7 +219,6 @@ def _row(run: Any, tracking_uri: str) -> dict[str, Any]:
         "start_ms": int(run.info.start_time or 0),
         "artifact_uri": artifact_place(tracking_uri, run.info.artifact_uri or ""),
         **{tag.removeprefix("goal."): tags.get(tag, "") for tag in _TAGS},
-        **({"candidate": tags[schema.TAG_CANDIDATE]} if schema.TAG_CANDIDATE in tags else {}),
         "seed": int(seed) if has_seed else -1,
         "missing_tags": ", ".join(missing),
         **run.data.metrics,
@@ -238,10 +244,11 @@ def _assemble(
     *,
     candidates: pd.DataFrame,
     tuning: Tuning | None,
+    is_tuned: bool,
 ) -> SweepRuns:
     known = candidates if runs.empty else runs
     requested, notes = _requested(parents[-1].data.tags if parents else {}, known[known["missing_tags"] == ""])
-    if tuning is not None or not candidates.empty:
+    if is_tuned:
         requested, runs = replace(requested, is_tuned=True), placed(runs, settings, tuning)
     if len(parents) > 1:
         notes.insert(0, f"Tracking contains {len(parents)} parent runs of this sweep; the newest defines the sweep.")
@@ -264,8 +271,9 @@ def _assemble(
         notes=tuple(notes),
         axes=requested.axes,
         num_trainings=_axes(parents[-1].data.tags)[1] if parents else None,
+        is_tuned=is_tuned,
         tuning=tuning,
-        budget=tuning.budget if tuning is not None else _budget(parents[-1].data.tags if parents else {}),
+        budget=tuning.budget if tuning is not None else stated_budget(parents[-1].data.tags if parents else {}),
         candidates=candidates,
     )
 
@@ -308,15 +316,6 @@ def _axes(tags: dict[str, str]) -> tuple[tuple[Axis, ...], int | None]:
         return tuple(map(Axis.read, stated["axes"])), int(stated["trainings"])
     except (ValueError, TypeError, KeyError) as error:
         raise AnalysisError(f"tag {schema.TAG_AXES} of the parent run states no axes: {text!r}") from error
-
-
-def _budget(tags: dict[str, str]) -> int | None:
-    """The candidates per objective that the parent run states before it has chosen."""
-    text = tags.get(schema.TAG_TUNE)
-    try:
-        return None if text is None else int(json.loads(text)["budget"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise AnalysisError(f"tag {schema.TAG_TUNE} of the parent run states no budget: {text!r}") from error
 
 
 def _listed(tags: dict[str, str], tag: str) -> list[Any] | None:

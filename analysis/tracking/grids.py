@@ -37,6 +37,8 @@ def placed(runs: pd.DataFrame, settings: pd.DataFrame, tuning: Tuning | None) ->
 
 def _place(row: Mapping[str, Any], settings: Mapping[Any, str], tuning: Tuning | None) -> tuple[str, str]:
     stated = row["grid"].split(",") if row["grid"] else [schema.GRID_DEFAULT]
+    if stated == [schema.GRID_FORMER]:
+        return row["grid"], f"of an earlier choice ({schema.TAG_GRID} {schema.GRID_FORMER})"
     if unknown := [name for name in stated if name not in schema.GRIDS]:
         return row["grid"], f"unknown grid {', '.join(unknown)!r}"
     if schema.GRID_DEFAULT in stated and _chose_default(row, tuning):
