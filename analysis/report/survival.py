@@ -16,7 +16,7 @@ _WORDS = {
     "yes": "yes",
     "in part": "only in part",
     "not shown": "that is not shown",
-    "no, it turns round": "no, it turns round",
+    "no": "no, the order is rather the other way round",
     "cannot be judged": "that cannot be judged, because there are too few seeds, or all means are equal",
 }
 QUESTION = "Does the ranking survive tuning?"
@@ -24,7 +24,7 @@ _NOTE = (
     "Test split, means over seeds. Kendall's τ is that of the objectives' means in both grids, 1 for the same order, "
     "0 for no relation, with its 95 % bootstrap interval over seeds, which is rough with few seeds. Yes: the interval "
     "lies above 0, the best objective is the same, and no pair that both grids tell apart is turned round. In part: "
-    "the interval lies above 0. Not shown: it contains 0."
+    "the interval lies above 0. Not shown: it contains 0. No: it lies below 0."
 )
 
 
@@ -34,11 +34,11 @@ def of_measure(found: Sequence[Survival], measure: str) -> list[Survival]:
 
 
 def verdict(one: Survival) -> str:
-    """``yes``, ``in part``, ``not shown``, ``no, it turns round`` or ``cannot be judged``."""
+    """``yes``, ``in part``, ``not shown``, ``no`` or ``cannot be judged``."""
     if one.tau is None or one.low is None or one.high is None:
         return "cannot be judged"
     if one.high < 0:
-        return "no, it turns round"
+        return "no"
     if one.low <= 0:
         return "not shown"
     return "yes" if one.same_winner and not one.reversed else "in part"

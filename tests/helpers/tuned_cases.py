@@ -40,8 +40,8 @@ def quality(objective: str, values: Mapping[str, float]) -> float:
     cost = 0.0
     if "tau" in values:
         cost += weight * math.log(values["tau"] / BEST["tau"]) ** 2
-    cost += 30 * (values["margin"] - BEST["margin"]) ** 2
-    return -(cost + 1.0 * abs(math.log2(values["lr"] / BEST["lr"])))
+    cost += 30 * (values.get("margin", BEST["margin"]) - BEST["margin"]) ** 2
+    return -(cost + 1.0 * abs(math.log2(values.get("lr", BEST["lr"]) / BEST["lr"])))
 
 
 def trail(objective: str, budget: int = BUDGET, search_seed: int = 1, **changes: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from scipy import stats
 
 from analysis import AnalysisError, NoRunsError, ReportResult, block_links, refresh_summary
+from analysis.report.survival import verdict
 from analysis.run_schema import METRICS
 from analysis.statistics import aggregate, block_pairs, counted, first_blocks, gains, missing_counts, survivals
 from analysis.tracking import SweepRuns, fetch_runs
@@ -20,6 +22,7 @@ from tests.helpers.blank_figures import write_texts
 from tests.helpers.tuned_cases import (
     DEFAULT,
     attach,
+    candidate,
     trail,
     tuning,
     write_candidates,
@@ -106,6 +109,25 @@ def test_the_ranking_is_that_of_the_means_of_both_grids(runs: SweepRuns) -> None
     assert not one.same_winner
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tau": None, "low": None, "high": None}, "cannot be judged"),
+        ({"tau": 0.9, "low": None, "high": None}, "cannot be judged"),
+        ({"tau": 0.2, "low": -0.1, "high": 0.5}, "not shown"),
+        ({"tau": -0.4, "low": -0.6, "high": -0.1}, "no"),
+        ({"tau": 0.9, "low": 0.8, "high": 1.0}, "in part"),  # the winners differ
+    ],
+)
+def test_what_the_interval_of_tau_allows_to_say(runs: SweepRuns, changes: dict[str, Any], said: str) -> None:
+    one = replace(survivals(runs, block_pairs(aggregate(runs)))[0], **changes)
+    assert verdict(one) == said
+    same = replace(one, pair=replace(one.pair, tuned=one.pair.default))
+    assert same.same_winner
+    assert verdict(same) == ("yes" if said == "in part" else said)
+    assert verdict(replace(same, reversed=1)) == said
+
+
 def test_gains_are_paired_by_seed_and_judged(runs: SweepRuns) -> None:
     (pair,) = block_pairs(aggregate(runs))
     found = gains(runs, pair, R1)
@@ -160,15 +182,10 @@ def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
 
 
 def test_a_choice_on_the_edge_is_flagged_in_words(report: ReportResult) -> None:
-    own = trail("sig-ms/cir", 6)
-    on_edge = {one["values"]["lr"] for one in [own["candidates"][own["chosen"]]]}
     text = (report.out_dir / "report.md").read_text()
-    assert on_edge == {0.004}
-    # sig/nca chose its candidate 1; see `trail`.
-    value = trail("sig/nca", 6)["candidates"][1]["values"]["lr"]
-    assert value == 0.002
-    assert "ON THE EDGE: the choice of lr lies on the lower edge of its range for" in text
-    assert "0.002 (0 %, lower edge)" in text
+    assert "lr lies on the upper edge of its range for con/con (0.008), con/nca (0.008). A better value may" in text
+    assert "| con/nca | no. 3 | 5.798 (59 %) | 0.1238 (21 %) | 0.008 (100 %, upper edge) |" in text
+    assert "| sig-ms/cir | no. 2 | 2.226 (27 %) | 0.08709 (11 %) | 0.004 (33 %) |" in text
 
 
 def test_the_view_of_a_grid_in_mlflow_leaves_the_other_out(sweep: SweepWriter) -> None:
@@ -199,34 +216,37 @@ def test_a_sweep_that_is_still_tuning_says_how_far_it_is(
 
 
 def test_a_larger_budget_that_still_trains_has_no_choice_yet(new_sweep: Callable[[str], SweepWriter]) -> None:
-    writer, content = new_sweep("larger"), _content()
-    write_tuned(writer, content)
-    more = tuning(trails=[trail("sig-ms/cir", 9)])
-    more["blocks"][0]["objectives"][0]["candidates"] = more["blocks"][0]["objectives"][0]["candidates"][6:]
-    write_candidates(writer, more, finished=8)
+    writer, content = new_sweep("larger"), tuning(trails=[trail("sig-ms/cir", 2)], budget=2)
+    write_parent(writer, content)
+    attach(writer, content)
+    more = tuning(trails=[trail("sig-ms/cir", 3)])
+    write_cell(writer, "sig-ms/cir", 1, "default", DEFAULT)
+    write_candidates(writer, more, finished=3)
+    assert fetch_runs(writer.uri, writer.name).tuning is not None  # the third is done: the budget was larger once
+    more["blocks"][0]["objectives"][0]["candidates"] = [candidate(3, DEFAULT, 300.0)]
+    write_candidates(writer, more, finished=3)
     found = fetch_runs(writer.uri, writer.name)
     assert found.tuning is None
     assert found.main_grid == "default"
 
 
 def test_runs_of_an_earlier_choice_do_not_count(new_sweep: Callable[[str], SweepWriter]) -> None:
-    writer, content = new_sweep("earlier"), _content()
+    writer, content = new_sweep("earlier"), tuning(trails=[trail("sig-ms/cir", 6)], budget=6)
     write_parent(writer, content)
     attach(writer, content)
     write_grids(writer, content)
-    entry = content["blocks"][0]["objectives"][3]
+    entry = content["blocks"][0]["objectives"][0]
     chosen = entry["candidates"][entry["chosen"]]["values"]
     stale = chosen | {"tau": 19.0}
     write_cell(writer, "sig-ms/cir", 1, "tuned", stale, stage_key="stale", metrics=recalls("sig-ms/cir", 1, 30))
     write_cell(writer, "sig-ms/cir", 2, "former", stale, stage_key="former", metrics=recalls("sig-ms/cir", 1, 30))
-    both = {name: DEFAULT[name] for name in entry["names"]}
-    write_cell(writer, "sig-ms/cir", 3, "default,tuned", both, stage_key="was the choice")
+    write_cell(writer, "sig-ms/cir", 3, "default,tuned", DEFAULT, stage_key="was the choice")
     found = fetch_runs(writer.uri, writer.name)
     reasons = found.runs.set_index("stage_key")["excluded"]
     assert reasons["stale"] == f"trained with other values than those chosen (tau 19, not {chosen['tau']})"
     assert reasons["former"] == "of an earlier choice (goal.grid former)"
     assert "the same training as run" in reasons["was the choice"]  # of the default grid alone
-    assert len(counted(found)) == 21
+    assert len(counted(found)) == 6
 
 
 def test_a_variant_that_was_chosen_is_one_tuned_grid(new_sweep: Callable[[str], SweepWriter]) -> None:
@@ -265,10 +285,12 @@ def test_a_damaged_trail_is_one_error(new_sweep: Callable[[str], SweepWriter], c
         fetch_runs(writer.uri, writer.name)
 
 
-def test_a_sweep_without_tuning_says_nothing_of_it(
-    complete_sweep: SweepWriter, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    found = fetch_runs(complete_sweep.uri, "complete")
-    assert found.grids == ()
-    assert found.tuning is None
+def test_a_sweep_without_tuning_has_no_grids(new_sweep: Callable[[str], SweepWriter]) -> None:
+    writer = new_sweep("not tuned")
+    content = tuning(trails=[trail("con/con", 1)])
+    write_parent(writer, content)
+    write_candidates(writer, content)  # of the time when it was tuned
+    writer.write("con/con", 1, objective_key="con/con-default", settings_key="lr-default")
+    found = fetch_runs(writer.uri, writer.name)
+    assert (found.grids, found.tuning, len(counted(found))) == ((), None, 1)
     assert all(block.key.grid == "" for block in aggregate(found))
