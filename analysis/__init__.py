@@ -8,8 +8,8 @@ Only `runners.cli` imports it. Each of its rooms may import those below it::
     statistics   means, differences, effects, ranks, learning curves
     tracking     reads MLflow into frames; the only room that imports mlflow
 
-`axes` (settings with several values), `blocks` (the contents of a table) and `run_schema` (the names in tracking) lie
-below all rooms.
+`axes` (settings with several values), `tuning` (the choices of a tuned sweep), `blocks` (the contents of a table) and
+`run_schema` (the names in tracking) lie below all rooms.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ _NAMES = {
 }
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
+OF_EACH = "of each objective"
+"""In place of a variant: in this grid it is one of the settings that were chosen for each objective."""
 ALPHA = 0.05
 """The largest probability of a false statement among equal objectives."""
 NEAR = "≈"
@@ -39,23 +41,27 @@ class BlockKey:
     """Hexadecimal; empty when the source of the numbers does not state it."""
     point: str = ""
     """The values of the sweep's axes, such as ``tau 5 lr 0.0002``; empty without axes."""
+    grid: str = ""
+    """``default`` or ``tuned``, of a tuned sweep; empty for others."""
 
     @property
     def title(self) -> str:
         """The block's name for a reader."""
         names = [name_text(name) for name in (self.dataset, self.framework)]
-        shown = "variant" in point_values(self.point)
+        shown = "variant" in point_values(self.point) or self.variant == OF_EACH
         variant = "" if self.variant == "paper" or shown else f", variant {self.variant}"
         point = f", {self.point}" if self.point else ""
-        return f"{names[0]}, {names[1]} ({self.backbone}), stage {self.stage}{variant}{point}"
+        grid = f", {self.grid} grid" if self.grid else ""
+        return f"{names[0]}, {names[1]} ({self.backbone}), stage {self.stage}{variant}{point}{grid}"
 
     @property
     def slug(self) -> str:
         """The block's name in file names, without its fingerprint."""
         values = point_values(self.point)
-        variant = () if self.variant == "paper" or "variant" in values else (self.variant,)
+        variant = () if self.variant in ("paper", OF_EACH) or "variant" in values else (self.variant,)
         point = (f"{name}_{value}" for name, value in values.items())
-        return file_stem(self.dataset, self.framework, self.backbone, self.stage, *variant, *point)
+        grid = (self.grid,) if self.grid else ()
+        return file_stem(self.dataset, self.framework, self.backbone, self.stage, *variant, *point, *grid)
 
     @property
     def paper_backbone(self) -> str:
@@ -71,8 +77,10 @@ class BlockKey:
         return self.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16")
 
 
-BLOCK_COLUMNS: tuple[str, ...] = tuple(column.name for column in fields(BlockKey) if column.name != "point")
-"""The columns of a frame that identify the block of each row, but for its point: a run may be in several."""
+BLOCK_COLUMNS: tuple[str, ...] = tuple(
+    column.name for column in fields(BlockKey) if column.name not in ("point", "grid")
+)
+"""The columns of a frame that identify the block of each row, but for point and grid: a run may be in several."""
 MODEL_COLUMNS: tuple[str, ...] = tuple(name for name in BLOCK_COLUMNS if name != "stage")
 """The block columns that all stages of a model share."""
 
@@ -136,6 +144,8 @@ class Grid:
     """Cells without an interval of the difference, because they or the cell with the highest mean have one seed."""
     from_baseline: Mapping[Objective, Difference] = field(default_factory=dict)
     """Each objective with a value minus con/con, under the same rule; empty where con/con has no value."""
+    beside: tuple[float, ...] = ()
+    """Means of another grid on the same colour scale."""
     median_midpoint: bool = False
     """Whether the median has half the full colour, as in some published tables; otherwise the scale is linear."""
 

@@ -15,6 +15,7 @@ from analysis.figures.forest import Forest, draw_forest, verdict
 from analysis.figures.heatmap import draw_heatmap
 from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
 from analysis.figures.training import draw_curves, draw_triplets
+from analysis.figures.tuning import draw_budget, draw_sensitivity, draw_tuned
 
 __all__ = [
     "WHITE",
@@ -24,15 +25,18 @@ __all__ = [
     "Scale",
     "assign_colours",
     "draw_ablation",
+    "draw_budget",
     "draw_curves",
     "draw_forest",
     "draw_gradient_fields",
     "draw_heatmap",
     "draw_pair_weights",
     "draw_rank_diagram",
+    "draw_sensitivity",
     "draw_side_by_side",
     "draw_triplet_weights",
     "draw_triplets",
+    "draw_tuned",
     "scale_of",
     "text_colour",
     "undrawable",

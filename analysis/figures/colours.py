@@ -84,10 +84,10 @@ class ColourScale:
 
 
 def scale_of(grid: Grid, full: str) -> ColourScale | None:
-    """The scale over the means of a grid; None if it has no mean."""
+    """The scale over the means of a grid and of the one beside it; None if it has no mean."""
     if not grid.means:
         return None
-    means = grid.means.values()
+    means = (*grid.means.values(), *grid.beside)
     middle = statistics.median(means) if grid.median_midpoint else None
     return ColourScale(low=min(means), high=max(means), full=full, middle=middle)
 

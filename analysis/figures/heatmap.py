@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -12,7 +15,8 @@ from analysis.figures.colours import FAINT, INK, WHITE, ColourScale, scale_of, t
 from analysis.figures.fonts import drawable, text_width, wrapped
 from analysis.run_schema import DIRECTION_TITLES
 
-_CELL = (1.22, 0.56)
+CELL: Final = (1.22, 0.56)
+"""Width and height of a cell, in inches."""
 _LEFT, _RIGHT, _BETWEEN, _TOP = 0.95, 0.25, 0.42, 1.12
 _LINE, _EMPTY = "#d8dee4", "#f6f6f6"
 _LONGEST = 46
@@ -34,7 +38,7 @@ def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
     """
     grids = block.grids_of(measure)
     columns, rows = len(grids[0].triplets), len(grids[0].pairs)
-    grid_width, grid_height = columns * _CELL[0], rows * _CELL[1]
+    grid_width, grid_height = columns * CELL[0], rows * CELL[1]
     width = _LEFT + len(grids) * grid_width + (len(grids) - 1) * _BETWEEN + _RIGHT
     # Point sizes: 7.5 pt letters of this font are about 0.0585 inch wide.
     notes = wrapped(block.caption(measure).replace(f"{NEAR}:", "ring:"), int((width - 0.4) / 0.0585))
@@ -50,30 +54,34 @@ def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
     for index, grid in enumerate(grids):
         left = _LEFT + index * (grid_width + _BETWEEN)
         axes = figure.add_axes((left / width, bottom / height, grid_width / width, grid_height / height))
-        _draw_grid(axes, grid, scale_of(grid, colour), with_rows=index == 0)
+        head = f"{DIRECTION_TITLES[grid.metric.direction]}   {grid.metric.name}"
+        draw_grid(axes, grid, scale_of(grid, colour), head, with_rows=index == 0)
     figure.text(
         0.2 / width, 0.12 / height, "\n".join(notes), ha="left", va="bottom", size=7.5, color=FAINT, linespacing=1.3
     )
     return figure
 
 
-def _draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, *, with_rows: bool) -> None:
-    axes.set_xlim(0, len(grid.triplets))
-    axes.set_ylim(len(grid.pairs), 0)
+def draw_frame(axes: Axes, pairs: Sequence[str], triplets: Sequence[str], head: str, *, with_rows: bool) -> None:
+    """Draw what surrounds the cells of a grid: its title, the names of its weights and its outline."""
+    axes.set_xlim(0, len(triplets))
+    axes.set_ylim(len(pairs), 0)
     axes.axis("off")
-    head = DIRECTION_TITLES[grid.metric.direction]
-    axes.text(
-        len(grid.triplets) / 2, -0.72, f"{head}   {grid.metric.name}", ha="center", va="center", size=11, color=INK
-    )
-    for x, triplet in enumerate(grid.triplets):
+    axes.text(len(triplets) / 2, -0.72, head, ha="center", va="center", size=11, color=INK)
+    for x, triplet in enumerate(triplets):
         _draw_weight(axes, x + 0.5, -0.15, "T", triplet, centred=True)
-    outline = Rectangle((0, 0), len(grid.triplets), len(grid.pairs), fill=False, edgecolor=_LINE, linewidth=1.6)
+    for y, pair in enumerate(pairs if with_rows else ()):
+        _draw_weight(axes, -0.1, y + 0.57, "P", pair, centred=False)
+    outline = Rectangle((0, 0), len(triplets), len(pairs), fill=False, edgecolor=_LINE, linewidth=1.6)
     outline.set(zorder=3, clip_on=False)
     axes.add_patch(outline)
+
+
+def draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, head: str, *, with_rows: bool) -> None:
+    """Draw one grid, its cells coloured on a scale, under a title."""
+    draw_frame(axes, grid.pairs, grid.triplets, head, with_rows=with_rows)
     best, second = grid.best(), grid.second()
     for y, pair in enumerate(grid.pairs):
-        if with_rows:
-            _draw_weight(axes, -0.1, y + 0.57, "P", pair, centred=False)
         for x, triplet in enumerate(grid.triplets):
             cell = grid.cells[pair, triplet]
             if cell.mean is None or scale is None:

@@ -161,9 +161,16 @@ def by_block(answers: Iterable[Answer]) -> list[list[Answer]]:
 
 
 def lead(answers: Iterable[Answer], measure: str) -> str:
-    """The answers of one measure over all blocks and directions, in a sentence or two."""
+    """The answers of one measure over all blocks and directions, in a sentence or two; for each grid on its own."""
     here = of_measure(answers, measure)
-    return f"{measure}: {_gains_text(here)}{_most_often_text(here)}" if here else ""
+    grids = dict.fromkeys(answer.block.key.grid for answer in here)
+    if not any(grids):
+        return f"{measure}: {_gains_text(here)}{_most_often_text(here)}" if here else ""
+    said = []
+    for grid in grids:
+        own = [answer for answer in here if answer.block.key.grid == grid]
+        said.append(f"{grid.capitalize()} grid: {_gains_text(own)}{_most_often_text(own)}")
+    return f"{measure}. {' '.join(said)}"
 
 
 def _gains_text(here: Sequence[Answer]) -> str:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from analysis.report.answer import Answer, answer_table, lead, winner_table
 from analysis.report.document import FigureLink, GridTable, Section
 from analysis.report.runs import BlockRuns
+from analysis.report.survival import survival_lead, survival_table
 from analysis.report.tables import text_table_to_markdown, to_markdown
 from analysis.run_schema import MEASURES
+from analysis.statistics import Survival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,8 @@ class Report:
     """How many of the sweep's trainings are finished, in a sentence."""
     notes: tuple[str, ...]
     """What a reader must know before reading any number."""
+    survivals: tuple[Survival, ...]
+    """Whether the ranking survives tuning, for each block and metric; empty unless the sweep is tuned."""
     answers: tuple[Answer, ...]
     """What each metric of each block says; empty if nothing is finished."""
     forests: tuple[FigureLink, ...]
@@ -38,6 +42,9 @@ def report_to_markdown(report: Report) -> str:
     if report.answers:
         parts.append("## The answer")
         for measure in (MEASURES[0], MEASURES[-1]):
+            if said := survival_lead(report.survivals, measure):
+                table = survival_table(report.survivals, measure)
+                parts += [f"**{said}**", text_table_to_markdown(table), table.note]
             parts += [lead(report.answers, measure), text_table_to_markdown(answer_table(report.answers, measure))]
         winners = winner_table(report.answers)
         parts += [f"## {winners.title}", text_table_to_markdown(winners), winners.note]

@@ -14,6 +14,7 @@ from analysis.report.answer import by_block, lead, missing_text, names, signed, 
 from analysis.report.captions import own_caption, shared_caption
 from analysis.report.contents import Report
 from analysis.report.document import GridTable
+from analysis.report.survival import survival_lead, survival_table
 from analysis.run_schema import (
     BASELINE,
     DIRECTION_TITLES,
@@ -46,6 +47,7 @@ def report_to_html(report: Report, folder: Path) -> str:
 
     functions = (by_block, gap_text, lead, missing_text, names, scale_of, signed, text_colour, verdict, winner_gain)
     environment.globals.update({function.__name__: function for function in functions})
+    environment.globals.update(survival_lead=survival_lead, survival_table=survival_table)
     environment.globals.update(
         baseline=BASELINE,
         cell_id=_cell_id,

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.blocks import NEAR, Block, BlockKey, Grid, file_stem, name_text, number_text, point_values
+from analysis.blocks import NEAR, OF_EACH, Block, BlockKey, Grid, file_stem, name_text, number_text, point_values
 from analysis.figures import WHITE, ColourScale, scale_of, text_colour
 from analysis.report.captions import own_caption, shared_caption
 from analysis.report.latex_text import latex_text, requirements
@@ -42,7 +42,7 @@ def stacks(blocks: Iterable[Block]) -> tuple[Stack, ...]:
     by_model: dict[tuple[str, ...], list[Block]] = {}
     for block in blocks:
         if not block.is_empty:
-            by_model.setdefault((*_family(block), block.key.backbone), []).append(block)
+            by_model.setdefault((*_family(block), block.key.grid, block.key.backbone), []).append(block)
     by_family: dict[tuple[str, ...], list[Block]] = {}
     for model, stages in by_model.items():
         if len(stages) == 1:
@@ -52,7 +52,8 @@ def stacks(blocks: Iterable[Block]) -> tuple[Stack, ...]:
     found: dict[str, Stack] = {}
     for group, words in groups:
         key = group[0].key
-        slug = file_stem(key.dataset, key.framework, *_variant(key), *words)
+        grid = [key.grid] if key.grid else []
+        slug = file_stem(key.dataset, key.framework, *_variant(key), *words, *grid)
         slug = f"{slug}-{key.data_fingerprint[:12]}" if slug in found else slug
         found[slug] = Stack(slug=slug, blocks=tuple(group))
     return tuple(found.values())
@@ -149,7 +150,8 @@ def model_text(key: BlockKey) -> str:
     stage = "fine-tuned" if key.stage == "finetune" else key.stage
     point = [key.point] if key.point else []
     variant = () if "variant" in point_values(key.point) else _variant(key)
-    return f"{name_text(key.framework)} ({', '.join((key.backbone.split('.')[0], stage, *variant, *point))})"
+    grid = [f"{key.grid} grid"] if key.grid else []
+    return f"{name_text(key.framework)} ({', '.join((key.backbone.split('.')[0], stage, *variant, *point, *grid))})"
 
 
 def weight_to_latex(letter: str, name: str) -> str:
@@ -208,7 +210,7 @@ def _columns(grids: Sequence[Grid]) -> str:
 
 
 def _variant(key: BlockKey) -> tuple[str, ...]:
-    return () if key.variant == "paper" else (key.variant,)
+    return () if key.variant in ("paper", OF_EACH) else (key.variant,)
 
 
 def _family(block: Block) -> tuple[str, ...]:

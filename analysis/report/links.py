@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from analysis import run_schema as schema
 from analysis.blocks import Block
+from analysis.errors import NoRunsError
 from analysis.statistics import aggregate, counted, of_block
 from analysis.tracking import SweepRuns, fetch_runs
 from analysis.tracking.mlflow_page import headline, publish_views, view_address
@@ -37,6 +38,8 @@ def block_links(tracking_uri: str, name: str) -> tuple[BlockLink, ...]:
         AnalysisError: tracking cannot be read or written, or has no run of the sweep.
     """
     sweep = fetch_runs(tracking_uri, name)
+    if sweep.runs.empty:
+        raise NoRunsError(f"sweep {name!r} is still tuning; it has no reporting cell yet")
     blocks, experiment_id = aggregate(sweep), str(sweep.runs["experiment_id"].iloc[0])
     publish_views(tracking_uri, experiment_id, blocks)
     return tuple(
@@ -58,4 +61,4 @@ def best_runs(sweep: SweepRuns, blocks: Sequence[Block]) -> tuple[str, ...]:
             pair, triplet = max(cells, key=lambda name: cells[name].mean or 0.0)
             rows = of_block(runs, block.key)
             found += list(rows[(rows["pair"] == pair) & (rows["triplet"] == triplet)].sort_values("seed")["run_id"])
-    return tuple(map(str, found))
+    return tuple(dict.fromkeys(map(str, found)))  # one training may be in both grids of a tuned sweep

@@ -9,8 +9,8 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.blocks import Block, BlockKey, count_text, list_text, seeds_text
-from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, undrawable, write_figure
+from analysis.blocks import Block, BlockKey
+from analysis.figures import FigureWriter, Scale, assign_colours, draw_heatmap, write_figure
 from analysis.published import GridComparison, compare_blocks, published_blocks
 from analysis.report.ablation import ablation_section, axes_note
 from analysis.report.answer import answers_of, forest_figures
@@ -21,6 +21,7 @@ from analysis.report.html import report_to_html
 from analysis.report.latex import stack_to_latex, stacks, to_latex
 from analysis.report.learning import learning_sections
 from analysis.report.links import best_runs
+from analysis.report.notes import font_note, imported_note, selection_note, source_note, summary
 from analysis.report.orders import orders_of
 from analysis.report.overview import overview_to_latex
 from analysis.report.runs import Locate, runs_of
@@ -38,11 +39,13 @@ from analysis.report.sections import (
 from analysis.report.side_by_side import Groups, columns_of, side_by_side_section
 from analysis.report.significance import significance_section
 from analysis.report.tables import to_csv, to_markdown
-from analysis.run_schema import MEASURES, measure_slug
+from analysis.report.trails import budget_section, sensitivity_section
+from analysis.report.tuning import choices_section, tuned_section, tuning_answer, tuning_notes
+from analysis.run_schema import GRID_DEFAULT, MEASURES, measure_slug
 from analysis.statistics import (
-    TEST_SELECTION_WARNING,
     aggregate,
     at_first_point,
+    block_pairs,
     cells_frame,
     counted,
     crossed_runs,
@@ -51,7 +54,7 @@ from analysis.statistics import (
     missing_counts,
     paired_differences,
     runs_frame,
-    stages_selected_on_test,
+    survivals,
 )
 from analysis.tracking import SweepRuns, attach_files, fetch_runs, publish_models, publish_summary
 
@@ -78,6 +81,8 @@ class ReportResult:
     """The MLflow runs of the best objective of each block."""
     origin_notes: tuple[str, ...]
     """Which of the numbers were computed elsewhere; empty if none were."""
+    tuning_notes: tuple[str, ...]
+    """Of a tuned sweep whether the ranking survives tuning, or how far it is; empty for others."""
 
     @property
     def is_complete(self) -> bool:
@@ -108,7 +113,7 @@ class _Results:
             label = name if name not in sweeps else f"{name} ({len(sweeps) + 1})"
             other = fetch_runs(uri, name)
             sweeps[label] = first_blocks(other, aggregate(other))
-            elsewhere += [f"Sweep {label!r}: {note}" for note in _imported_note(other)]
+            elsewhere += [f"Sweep {label!r}: {note}" for note in imported_note(other)]
         return cls(
             sweep=sweep,
             blocks=blocks,
@@ -120,8 +125,18 @@ class _Results:
 
     @property
     def first(self) -> tuple[Block, ...]:
-        """The blocks of the first value of every axis, of which the answer and the statistics speak."""
+        """The blocks of the first value of every axis and of the main grid, of which the statistics speak."""
         return first_blocks(self.sweep, self.blocks)
+
+    @property
+    def answered(self) -> tuple[Block, ...]:
+        """The same of both grids, of which the answer speaks."""
+        return first_blocks(self.sweep, self.blocks, "*")
+
+    @property
+    def as_printed(self) -> tuple[Block, ...]:
+        """The blocks that are compared with the paper: the default grid, whose objectives have the same settings."""
+        return first_blocks(self.sweep, self.blocks, GRID_DEFAULT) if self.sweep.grids else self.first
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """The frames that are written as CSV and Parquet, by file name."""
@@ -179,7 +194,8 @@ def write_report(
         seeds=tuple(results.sweep.seeds),
         blocks=results.blocks,
         best_runs=best_runs(results.sweep, results.blocks),
-        origin_notes=tuple(_imported_note(results.sweep)),
+        origin_notes=tuple(imported_note(results.sweep)),
+        tuning_notes=tuning_answer(results.sweep, report.survivals),
     )
 
 
@@ -212,7 +228,9 @@ def refresh_summary(tracking_uri: str, name: str, store: str | None = None) -> s
     sweep = fetch_runs(tracking_uri, name)
     if sweep.parent_run_id is not None:
         blocks = aggregate(sweep)
-        publish_summary(tracking_uri, sweep.parent_run_id, name, blocks, _imported_note(sweep))
+        survived = survivals(sweep, block_pairs(first_blocks(sweep, blocks, "*")))
+        notes = [*imported_note(sweep), *tuning_answer(sweep, survived)]
+        publish_summary(tracking_uri, sweep.parent_run_id, name, blocks, notes)
         if store is not None:
             publish_models(tracking_uri, sweep.parent_run_id, store, best_runs(sweep, blocks))
     return sweep.parent_run_id
@@ -222,22 +240,25 @@ def _report(
     results: _Results, folder: ReportFolder, *, compare_with_paper: bool, scale: Scale, locate: Locate | None
 ) -> Report:
     """The report; its figures and tables are in the folder when this returns."""
-    sweep, blocks, first = results.sweep, results.blocks, results.first
+    sweep, blocks, first, answered = results.sweep, results.blocks, results.first, results.answered
     groups = columns_of(results.sweeps)
-    comparisons = compare_blocks(first, published_blocks()) if compare_with_paper else None
+    comparisons = compare_blocks(results.as_printed, published_blocks()) if compare_with_paper else None
     colours = assign_colours((block.key for block in blocks), scale)
-    block_sections = [replace(block_section(block, colours[block.key]), folded=block not in first) for block in blocks]
-    answers = answers_of(first)
+    block_sections = [
+        replace(block_section(block, colours[block.key]), folded=block not in answered) for block in blocks
+    ]
+    answers, survived = answers_of(answered), survivals(sweep, block_pairs(answered))
     with FigureWriter(len(MEASURES) * sum(not block.is_empty for block in blocks)) as figures:
         for section in block_sections:
             _write_tables(section, folder, figures)
-        _write_paper_tables(first, colours, folder)
+        _write_paper_tables(answered, first, colours, folder)
         forests = forest_figures(answers, folder, figures)
-        details = _details(results, groups, comparisons, folder, figures)
+        details = _details(results, groups, comparisons, colours, folder, figures)
     return Report(
         name=sweep.experiment,
-        summary=_summary(sweep, blocks),
+        summary=summary(sweep, blocks),
         notes=tuple(_notes(results, groups, comparisons)),
+        survivals=survived,
         answers=answers,
         forests=forests,
         blocks=tuple(block_sections),
@@ -250,6 +271,7 @@ def _details(
     results: _Results,
     groups: Groups,
     comparisons: Sequence[GridComparison] | None,
+    colours: Mapping[BlockKey, str],
     folder: ReportFolder,
     figures: FigureWriter,
 ) -> list[Section | None]:
@@ -257,8 +279,12 @@ def _details(
     sweep, blocks, first, differences = results.sweep, results.blocks, results.first, results.differences
     return [
         missing_section(sweep, blocks),
+        tuned_section(sweep, results.answered, colours, folder, figures),
+        choices_section(sweep, folder),
+        sensitivity_section(sweep, folder, figures),
+        budget_section(sweep, folder, figures),
         ablation_section(sweep, blocks, folder, figures),
-        None if comparisons is None else published_section(first, comparisons, orders_of(blocks)),
+        None if comparisons is None else published_section(results.as_printed, comparisons, orders_of(blocks)),
         side_by_side_section(groups, folder),
         *learning_sections(sweep, first, folder, figures),
         significance_section(first, at_first_point(sweep, counted(sweep)), differences, folder),
@@ -271,9 +297,15 @@ def _details(
 
 def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparison] | None) -> list[str]:
     sweep, blocks = results.sweep, results.blocks
-    notes = [*sweep.notes, *axes_note(sweep), *_selection_note(sweep, blocks), *_source_note(sweep)]
-    notes += _imported_note(sweep)
-    notes += [*results.elsewhere, *_font_note(results)]
+    notes = [
+        *sweep.notes,
+        *axes_note(sweep),
+        *tuning_notes(sweep),
+        *selection_note(sweep, blocks),
+        *source_note(sweep),
+    ]
+    notes += imported_note(sweep)
+    notes += [*results.elsewhere, *font_note(results.sweeps, results.blocks)]
     if comparisons is not None and not comparisons:
         notes.append("The paper contains no finished block of this sweep, so there is no comparison with it.")
     notes += settings_notes(sweep, blocks)
@@ -285,61 +317,6 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
         for name in list(results.sweeps)[1:]
         if name not in shown
     ]
-
-
-def _font_note(results: _Results) -> list[str]:
-    """Which characters of the names figures cannot show."""
-    cells = {
-        "".join(objective) for block in results.blocks for grid in block.grids.values() for objective in grid.cells
-    }
-    lost = undrawable("".join([*results.sweeps, *(block.key.title for block in results.blocks), *sorted(cells)]))
-    if not lost:
-        return []
-    return [
-        f"No font on this machine has {' '.join(lost)}; figures show the code points of these characters. Install a "
-        "font that has them, such as one of the Noto fonts, and write the report again."
-    ]
-
-
-def _selection_note(sweep: SweepRuns, blocks: Sequence[Block]) -> list[str]:
-    on_test = [block.key.title for block in blocks if stages_selected_on_test(sweep, block.key)]
-    if not on_test:
-        return []
-    return [f"SELECTED ON TEST, directly or in an earlier stage: {'; '.join(on_test)}. {TEST_SELECTION_WARNING}"]
-
-
-def _source_note(sweep: SweepRuns) -> list[str]:
-    """The number of counted trainings that cannot be reproduced from a commit alone."""
-    changes = counted(sweep)["git_diff"]
-    kinds = sorted(set(changes) - {""})
-    if not kinds:
-        return []
-    which = f"{len(kinds)} different: {list_text(kinds)}" if len(kinds) > 1 else f"all the same: {kinds[0]}"
-    modified = f"{(changes != '').sum()} of {len(changes)} trainings"
-    return [f"{modified} ran from a source tree with uncommitted changes ({which})."]
-
-
-def _imported_note(sweep: SweepRuns) -> list[str]:
-    """How many of the counted trainings were computed elsewhere, and which archives they came from."""
-    origins = counted(sweep)["imported"]
-    archives = sorted(set(origins) - {""})
-    if not archives:
-        return []
-    imported = f"{(origins != '').sum()} of {len(origins)} trainings"
-    return [
-        f"IMPORTED: the numbers of {imported} were computed elsewhere and are not verified. "
-        f"Archives: {list_text(archives)}."
-    ]
-
-
-def _summary(sweep: SweepRuns, blocks: tuple[Block, ...]) -> str:
-    """For example "132 of 135 trainings (cell and stage) are finished; missing: 2 failed, 1 waiting."."""
-    gaps = missing_counts(sweep, blocks)
-    counts = ", ".join(f"{count} {status}" for status, count in gaps.items())
-    done = len(counted(sweep))
-    missing = f"; missing: {counts}" if gaps else ""
-    scope = f"{count_text(len(sweep.objectives), 'objective')}, {seeds_text(sweep.seeds)}"
-    return f"{done} of {done + gaps.total()} trainings (cell and stage) are finished{missing}. {scope}."
 
 
 def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter) -> None:
@@ -357,11 +334,16 @@ def _write_tables(section: Section, folder: ReportFolder, figures: FigureWriter)
         folder.write(f"tables/{table.block.slug}.csv", to_csv(table.block))
 
 
-def _write_paper_tables(blocks: Sequence[Block], colours: Mapping[BlockKey, str], folder: ReportFolder) -> None:
-    """Write the tables of more than one block: stages or backbones stacked, and the overview of all blocks."""
+def _write_paper_tables(
+    blocks: Sequence[Block], first: Sequence[Block], colours: Mapping[BlockKey, str], folder: ReportFolder
+) -> None:
+    """Write the tables of more than one block: stages or backbones stacked, and the overview of all blocks.
+
+    The overview is of the blocks ``first``, because its mean ranks are over blocks of one grid.
+    """
     for measure in MEASURES:
         suffix = "" if measure == "R@1" else f"-{measure_slug(measure)}"
         for stack in stacks(blocks):
             folder.write(f"tables/{stack.slug}{suffix}.tex", stack_to_latex(stack, colours, measure))
-        if overview := overview_to_latex(blocks, colours, measure):
+        if overview := overview_to_latex(first, colours, measure):
             folder.write(f"tables/overview{suffix}.tex", overview)

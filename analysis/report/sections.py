@@ -12,7 +12,7 @@ from analysis import run_schema as schema
 from analysis.blocks import Block, BlockKey, Grid, list_text, mean_text, number_text, p_text, seeds_text
 from analysis.report.document import FigureLink, GridTable, Section
 from analysis.report.tables import TextTable
-from analysis.statistics import MARGINAL_COLUMNS, MAX_EXACT, can_be_significant, counted, of_block
+from analysis.statistics import MARGINAL_COLUMNS, MAX_EXACT, can_be_significant, counted, of_block, of_grid
 from analysis.tracking import SweepRuns
 
 
@@ -201,7 +201,8 @@ def settings_section(sweep: SweepRuns, blocks: Iterable[Block]) -> Section | Non
         own = [name for name in shared if name not in same and _stage_of(name) in (None, block.key.stage)]
         rows = [(name, _values(of_runs[name])) for name in own if (of_runs[name] != "").any()]
         tables.append(_setting_table(block.key.title, rows))
-    tables.append(_objective_table(sweep, runs, settings))
+    own_runs = of_grid(runs, schema.GRID_DEFAULT) if sweep.grids else runs
+    tables.append(_objective_table(sweep, own_runs, settings.loc[own_runs.index]))
     fingerprints = ", ".join(sorted(set(runs["data_fingerprint"])))
     paragraph = f"Seeds {', '.join(map(str, sweep.seeds))}. Data fingerprint {fingerprints}."
     if stacked := int((runs["stacked"] != "").sum()):
@@ -219,12 +220,13 @@ def settings_notes(sweep: SweepRuns, blocks: Iterable[Block]) -> list[str]:
     for block in blocks:
         here = of_block(runs, block.key)
         until = sweep.stages[: sweep.stages.index(block.key.stage) + 1]
-        shared = [name for name in _shared(settings) if _stage_of(name) in (None, *until)]
+        chosen = sweep.chosen_settings if block.key.grid == schema.GRID_TUNED else frozenset()
+        shared = [name for name in _shared(settings) if _stage_of(name) in (None, *until) and name not in chosen]
         differing = _differing(here, settings, shared)
         for (pair, triplet), part in here.groupby(["pair", "triplet"]):
             differing += [f"{pair}/{triplet} {text}" for text in _differing(part, settings, own)]
         keys = set(here["settings_key"]) - {""}
-        if not differing and len(keys) > 1:
+        if not differing and not chosen and len(keys) > 1:
             differing = [f"{schema.TAG_SETTINGS_KEY} ({', '.join(sorted(keys))})"]
         if differing:
             notes.append(f"{block.key.title}: averaged runs differ in their settings: {'; '.join(differing)}.")
@@ -322,7 +324,8 @@ def _objective_table(sweep: SweepRuns, runs: pd.DataFrame, settings: pd.DataFram
         own = [f"{n.removeprefix('objective.')} {_values(found[n])}" for n in names if (found[n] != "").any()]
         if len(found):
             rows.append((f"{pair}/{triplet}", "; ".join(own) or "none"))
-    return TextTable(title="Parameters of the objectives", head=("objective", "parameters"), rows=tuple(rows), words=2)
+    title = "Parameters of the objectives" + (f", {schema.GRID_DEFAULT} grid" if sweep.grids else "")
+    return TextTable(title=title, head=("objective", "parameters"), rows=tuple(rows), words=2)
 
 
 def _setting_table(title: str, rows: list[tuple[str, str]]) -> TextTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ from analysis.axes import VARIANT, axes_of, first_points, is_at, points_of
 from analysis.blocks import (
     BLOCK_COLUMNS,
     MODEL_COLUMNS,
+    OF_EACH,
     Block,
     BlockKey,
     CellSummary,
@@ -20,8 +22,10 @@ from analysis.blocks import (
     Grid,
     count_text,
     point_values,
+    seeds_text,
 )
 from analysis.statistics.comparison import compare
+from analysis.statistics.grids import beside_each_other, chose_default, in_grid
 
 if TYPE_CHECKING:
     from analysis.tracking import SweepRuns
@@ -40,28 +44,36 @@ def aggregate(sweep: SweepRuns) -> tuple[Block, ...]:
     """
     requested = sweep.runs[sweep.runs["requested"]]
     known = sweep.runs[sweep.runs["has_all_tags"]] if requested.empty else requested
+    if sweep.grids:
+        known = sweep.candidates if known.empty else known[known["grid"] != schema.GRID_TUNED]
     columns = [name for name in MODEL_COLUMNS if name not in {axis.name for axis in sweep.axes}]
     seen = known[columns].drop_duplicates().astype(str).sort_values(columns).to_dict("records")
     models = [{str(name): str(value) for name, value in row.items()} for row in seen]
     keys = [key for model in models for key in _keys_of(sweep, model)]
     slugs = _unique_slugs(keys)
-    return tuple(_block(sweep, key, slugs[key], of_block(requested, key)) for key in keys)
+    return beside_each_other([_block(sweep, key, slugs[key], of_block(requested, key)) for key in keys])
 
 
 def _keys_of(sweep: SweepRuns, model: Mapping[str, str]) -> Iterator[BlockKey]:
     """The blocks of a model: one for each stage and each point of the axes that touch it."""
     for number, stage in enumerate(sweep.stages):
-        for point in points_of(axes_of(sweep.axes, sweep.stages[: number + 1])):
+        for point, grid in product(points_of(axes_of(sweep.axes, sweep.stages[: number + 1])), sweep.grids or ("",)):
             values = point_values(point)
             variant = {VARIANT: values[VARIANT]} if VARIANT in values else {}
-            yield BlockKey(**{**model, **variant}, stage=stage, point=point)
+            if grid == schema.GRID_TUNED and sweep.tunes_variant:
+                variant = {VARIANT: OF_EACH}
+            yield BlockKey(**{**model, **variant}, stage=stage, point=point, grid=grid)
 
 
 def at_first_point(sweep: SweepRuns, runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of ``runs`` at the first value of every axis; all of them without axes.
+    """The rows of ``runs`` at the first value of every axis and in the main grid; all of them without axes and grids.
 
-    Statistics over several blocks use them alone, because blocks of other points share trainings with these.
+    Statistics over several blocks use them alone, because blocks of other points and grids share trainings with these.
     """
+    if sweep.grids:
+        runs = runs[in_grid(runs, sweep.main_grid)]
+        if sweep.main_grid == schema.GRID_TUNED and sweep.tunes_variant:
+            runs = runs.assign(variant=OF_EACH)
     if not sweep.axes:
         return runs
     parts = [
@@ -72,16 +84,31 @@ def at_first_point(sweep: SweepRuns, runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts).sort_index()
 
 
-def first_blocks(sweep: SweepRuns, blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """The blocks at the first value of every axis; all of them without axes."""
-    first = first_points(sweep.axes, sweep.stages)
-    return tuple(block for block in blocks if block.key.point == first[block.key.stage])
+def first_blocks(sweep: SweepRuns, blocks: Iterable[Block], grid: str | None = None) -> tuple[Block, ...]:
+    """The blocks at the first value of every axis and of one grid, the main one by default; all without axes and grids.
+
+    Args:
+        sweep: the sweep and its runs.
+        blocks: all its blocks.
+        grid: another grid, or ``*`` for both.
+    """
+    first, wanted = first_points(sweep.axes, sweep.stages), sweep.main_grid if grid is None else grid
+    here = (block for block in blocks if block.key.point == first[block.key.stage])
+    return tuple(block for block in here if wanted in ("*", block.key.grid))
 
 
 def missing_counts(sweep: SweepRuns, blocks: Iterable[Block]) -> Counter[str]:
-    """How many requested trainings have no result, by status. One that is in the blocks of several points is one."""
+    """How many requested trainings have no result, by status. One that is in the blocks of several points is one.
+
+    So is one that is in both grids of a tuned sweep, because the choice was the default.
+    """
     if sweep.num_trainings is None:
-        return Counter(gap.status for block in blocks for _, gap in block.gaps)
+        return Counter(
+            gap.status
+            for block in blocks
+            for objective, gap in block.gaps
+            if not (block.key.grid == schema.GRID_TUNED and chose_default(sweep.tuning, block.key, objective))
+        )
     rest = sweep.runs[sweep.runs["requested"] & sweep.runs["excluded"].isin(_STATUS_PRIORITY)]
     found = Counter(map(str, rest["status"]))
     absent = sweep.num_trainings - len(counted(sweep)) - found.total()
@@ -91,8 +118,9 @@ def missing_counts(sweep: SweepRuns, blocks: Iterable[Block]) -> Counter[str]:
 def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
     """The blocks as a tidy frame: a row for each block, metric, pair and triplet weight.
 
-    Columns: the block's key, with axes also ``point``, ``direction``, ``metric``, ``pair``, ``triplet``, ``mean``,
-    ``std`` (ddof=1), ``n`` and ``missing`` (seeds by status). Objectives that are not in the sweep have no row.
+    Columns: the block's key, with axes also ``point``, with grids also ``grid``, ``direction``, ``metric``, ``pair``,
+    ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and ``missing`` (seeds by status). Objectives that are not in the
+    sweep have no row.
     """
     rows: list[dict[str, Any]] = []
     blocks = tuple(blocks)
@@ -112,8 +140,8 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
 
 
 def columns_of(blocks: Iterable[Block]) -> tuple[str, ...]:
-    """The columns that identify blocks: ``point`` is one only if there are axes."""
-    return (*BLOCK_COLUMNS, *(("point",) if any(block.key.point for block in blocks) else ()))
+    """The columns that identify blocks: ``point`` is one only if there are axes, ``grid`` only if there are grids."""
+    return (*BLOCK_COLUMNS, *(name for name in ("point", "grid") if any(getattr(b.key, name) for b in blocks)))
 
 
 def runs_frame(sweep: SweepRuns) -> pd.DataFrame:
@@ -130,6 +158,7 @@ def runs_frame(sweep: SweepRuns) -> pd.DataFrame:
         "artifact_uri",
         "experiment_id",
         *(() if sweep.axes else ("point",)),
+        *(() if sweep.grids else ("grid",)),
     )
     runs = sweep.runs[[name for name in sweep.runs.columns if "/" not in name and name not in hidden]].copy()
     settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
@@ -160,9 +189,9 @@ def counted(sweep: SweepRuns) -> pd.DataFrame:
 
 def of_block(runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
     """The rows of ``runs`` that belong to a block."""
-    is_here = pd.Series(True, index=runs.index)
+    is_here = in_grid(runs, key.grid) if key.grid else pd.Series(True, index=runs.index)
     for name in BLOCK_COLUMNS:
-        if name != VARIANT or VARIANT not in point_values(key.point):
+        if name != VARIANT or (VARIANT not in point_values(key.point) and key.variant != OF_EACH):
             is_here &= runs[name] == getattr(key, name)
     return runs[is_here & is_at(runs, key.point)] if key.point else runs[is_here]
 
@@ -231,8 +260,21 @@ def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
     seeds = ", ".join(map(str, sweep.seeds))
     return (
         f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(sweep.seeds), 'seed')} ({seeds}); "
-        f"n is shown where seeds are missing. {_selection(sweep, key)}{_views(sweep, key)} "
+        f"n is shown where seeds are missing.{_settings(sweep, key)} {_selection(sweep, key)}{_views(sweep, key)} "
         f"Data fingerprint {key.data_fingerprint}."
+    )
+
+
+def _settings(sweep: SweepRuns, key: BlockKey) -> str:
+    """Which settings the objectives of a tuned sweep's grid have."""
+    if key.grid == schema.GRID_DEFAULT:
+        return " DEFAULT GRID: all objectives have the sweep's own settings."
+    if key.grid != schema.GRID_TUNED or sweep.tuning is None:
+        return ""
+    tuning = sweep.tuning
+    return (
+        f" TUNED GRID: each objective has the settings that were the best of at most {tuning.budget} candidates by "
+        f"{tuning.metric} with {seeds_text(tuning.seeds)}."
     )
 
 
@@ -253,7 +295,8 @@ def _views(sweep: SweepRuns, key: BlockKey) -> str:
 def _brief(sweep: SweepRuns, key: BlockKey) -> str:
     """The number of seeds and any selection on test, for a caption of two lines."""
     on_test = ", SELECTED ON TEST" if stages_selected_on_test(sweep, key) else ""
-    return f"mean ± std of {count_text(len(sweep.seeds), 'seed')}{on_test}"
+    grid = f", {key.grid} grid" if key.grid else ""
+    return f"mean ± std of {count_text(len(sweep.seeds), 'seed')}{grid}{on_test}"
 
 
 def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:

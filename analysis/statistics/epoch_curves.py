@@ -45,7 +45,8 @@ class Curve:
 def drawn_runs(sweep: SweepRuns, max_seeds: int = MAX_SEEDS) -> pd.DataFrame:
     """The runs whose epochs are shown: those of the ``max_seeds`` lowest seeds of each cell that count."""
     runs = counted(sweep).sort_values("seed", kind="stable")
-    columns = [*BLOCK_COLUMNS, *(["point"] if sweep.axes else []), "pair", "triplet"]
+    places = [*(["point"] if sweep.axes else []), *(["grid"] if sweep.grids else [])]
+    columns = [*BLOCK_COLUMNS, *places, "pair", "triplet"]
     return runs[runs.groupby(columns).cumcount() < max_seeds]
 
 

@@ -35,8 +35,10 @@ class Requested:
     """Of the sweep's data; empty when the parent run does not state it."""
     axes: tuple[Axis, ...] = ()
     """The settings with several values."""
+    is_tuned: bool = False
+    """Whether the sweep has two grids, so that runs are compared within theirs."""
     objective_keys: frozenset[str] = frozenset()
-    """The keys of all objectives, where axes give an objective several; otherwise empty."""
+    """The keys of all objectives, where axes or tuning give an objective several; otherwise empty."""
 
     def axes_of(self, stage: str) -> list[Axis]:
         """The axes that touch the trainings of a stage."""
@@ -47,12 +49,13 @@ def mark_counted(runs: pd.DataFrame, requested: Requested) -> pd.DataFrame:
     """Decide which runs count.
 
     Args:
-        runs: oldest first, so that the older of two equal runs counts; columns as in `SweepRuns.runs`, and
-            ``missing_tags`` (the required tags that the run lacks, comma-separated).
+        runs: oldest first, so that the older of two equal runs counts; columns as in `SweepRuns.runs`,
+            ``missing_tags`` (the required tags that the run lacks, comma-separated) and, of a tuned sweep,
+            ``misplaced`` (see `analysis.tracking.grids`).
         requested: what the sweep requests.
 
     Returns:
-        The runs with the columns ``has_all_tags``, ``requested`` and ``excluded`` in place of ``missing_tags``.
+        The runs with the columns ``has_all_tags``, ``requested`` and ``excluded`` in place of the last two.
     """
     rows = [{str(name): value for name, value in row.items()} for row in runs.to_dict("records")]
     reasons = [
@@ -61,10 +64,19 @@ def mark_counted(runs: pd.DataFrame, requested: Requested) -> pd.DataFrame:
     if not requested.data_fingerprint:
         reasons = _without_older_data(rows, reasons)
     excluded = [reason or _unusable_reason(row) for row, reason in zip(rows, reasons, strict=True)]
-    return runs.drop(columns="missing_tags").assign(
+    columns = (*BLOCK_COLUMNS, *(("point",) if requested.axes else ()), "pair", "triplet", "seed")
+    of_cells = [column for column in columns if column != "variant" or not requested.is_tuned]
+    trainings = [
+        [
+            (*(row[column] for column in of_cells), grid)
+            for grid in (row["grid"].split(",") if requested.is_tuned else ("",))
+        ]
+        for row in rows
+    ]
+    return runs.drop(columns=["missing_tags", "misplaced"], errors="ignore").assign(
         has_all_tags=runs["missing_tags"] == "",
-        requested=[not reason for reason in reasons],
-        excluded=_mark_duplicates(rows, reasons, excluded, by_point=bool(requested.axes)),
+        requested=pd.Series([not reason for reason in reasons], index=runs.index, dtype=bool),
+        excluded=pd.Series(_mark_duplicates(rows, reasons, excluded, trainings), index=runs.index, dtype=object),
     )
 
 
@@ -74,6 +86,8 @@ def _unrequested_reason(row: _Row, requested: Requested) -> str:
     A value that either side does not record is not a reason.
     """
     objective = (row["pair"], row["triplet"])
+    if requested.is_tuned and row["misplaced"]:
+        return str(row["misplaced"])
     if row["seed"] not in requested.seeds:
         return f"seed {row['seed']} is not in the sweep"
     if objective not in requested.objectives:
@@ -125,16 +139,21 @@ def _unusable_reason(row: _Row) -> str:
 
 
 def _mark_duplicates(
-    rows: list[dict[str, Any]], reasons: list[str], excluded: list[str], *, by_point: bool
+    rows: list[dict[str, Any]], reasons: list[str], excluded: list[str], trainings: list[list[tuple[Any, ...]]]
 ) -> list[str]:
-    """Let one run of each training count; the reason of the others names that run."""
+    """Let one run of each training count; the reason of the others names that run.
+
+    Args:
+        rows: the runs.
+        reasons: why the sweep does not request each.
+        excluded: why each does not count, but for duplicates.
+        trainings: what identifies the training of each run, once for each of its grids.
+    """
     first_by_key: dict[str, _Row] = {}
     first_by_training: dict[tuple[Any, ...], _Row] = {}
     found = []
-    columns = (*BLOCK_COLUMNS, *(("point",) if by_point else ()), "pair", "triplet", "seed")
-    trainings = [tuple(row[column] for column in columns) for row in rows]
-    for row, training, verdict in zip(rows, trainings, excluded, strict=True):
-        key, other = row["stage_key"], first_by_training.get(training)
+    for row, places, verdict in zip(rows, trainings, excluded, strict=True):
+        key, other = row["stage_key"], next(filter(None, map(first_by_training.get, places)), None)
         if verdict:
             found.append(verdict)
         elif key in first_by_key:
@@ -144,13 +163,15 @@ def _mark_duplicates(
                 f"the same training as run {other['run_id']}, with other settings (key {key}, not {other['stage_key']})"
             )
         else:
-            first_by_key[key] = first_by_training[training] = row
+            first_by_key[key] = row
+            first_by_training |= dict.fromkeys(places, row)
             found.append("")
+    since = [next(filter(None, map(first_by_training.get, places)), None) for places in trainings]
     return [
-        f"{verdict}; run {first_by_training[training]['run_id']} has done it since"
-        if not reason and verdict in schema.STATUSES and training in first_by_training
+        f"{verdict}; run {other['run_id']} has done it since"
+        if not reason and verdict in schema.STATUSES and other is not None
         else verdict
-        for verdict, training, reason in zip(found, trainings, reasons, strict=True)
+        for verdict, other, reason in zip(found, since, reasons, strict=True)
     ]
 
 

@@ -9,7 +9,7 @@ import gc
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -20,7 +20,10 @@ from analysis import run_schema as schema
 from analysis.axes import Axis
 from analysis.errors import AnalysisError, NoRunsError, first_line
 from analysis.tracking.counting import Requested, mark_counted
+from analysis.tracking.grids import placed
 from analysis.tracking.places import artifact_place, database_file
+from analysis.tracking.tuning_file import chosen, stated_budget
+from analysis.tuning import Tuning
 
 PAGE = 1000
 """Runs requested per page."""
@@ -29,7 +32,7 @@ _TAGS = (
     *(schema.TAG_BACKBONE, schema.TAG_FRAMEWORK, schema.TAG_DATASET, schema.TAG_VARIANT),
     *(schema.TAG_STATUS, schema.TAG_REASON, schema.TAG_OBJECTIVE_KEY, schema.TAG_SETTINGS_KEY, schema.TAG_TRIPLETS),
     *(schema.TAG_GIT_COMMIT, schema.TAG_GIT_DIFF, schema.TAG_DATA_FINGERPRINT, schema.TAG_IMPORTED),
-    *(schema.TAG_BELOW_WARMUP, schema.TAG_WEAK, schema.TAG_STACKED, schema.TAG_POINT),
+    *(schema.TAG_BELOW_WARMUP, schema.TAG_WEAK, schema.TAG_STACKED, schema.TAG_POINT, schema.TAG_GRID),
 )
 """Tags that become columns, named without the ``goal.`` prefix."""
 
@@ -63,6 +66,38 @@ class SweepRuns:
     """The sweep's settings with several values."""
     num_trainings: int | None = None
     """The number of trainings of a sweep with axes. Of others it follows from what is requested."""
+    is_tuned: bool = False
+    """Whether the sweep has a default and a tuned grid."""
+    tuning: Tuning | None = None
+    """What was tried and chosen; None for a sweep that is not tuned, or has not chosen yet."""
+    budget: int | None = None
+    """Candidates per objective of a tuned sweep; None where its parent run does not state it."""
+    candidates: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """The runs that were tried while tuning, which are in no other frame: the tags without their ``goal.`` prefix,
+    ``candidate`` (its number as text) and ``seed``; empty without any."""
+
+    @property
+    def grids(self) -> tuple[str, ...]:
+        """The grids of a tuned sweep; none for others."""
+        return schema.GRIDS if self.is_tuned else ()
+
+    @property
+    def main_grid(self) -> str:
+        """The grid of which statistics over several blocks speak: the tuned one once it has a number; empty if none."""
+        if not self.grids:
+            return ""
+        done = self.runs[self.runs["excluded"] == ""]["grid"]
+        return schema.GRID_TUNED if done.str.contains(schema.GRID_TUNED).any() else schema.GRID_DEFAULT
+
+    @property
+    def chosen_settings(self) -> frozenset[str]:
+        """The parameters in which the objectives of a tuned grid differ by design."""
+        return frozenset() if self.tuning is None else frozenset(one.parameter for one in self.tuning.space)
+
+    @property
+    def tunes_variant(self) -> bool:
+        """Whether the variant is among what was chosen, so that a tuned grid has objectives of several."""
+        return "variant" in self.chosen_settings
 
 
 def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
@@ -83,13 +118,28 @@ def fetch_runs(tracking_uri: str, experiment: str) -> SweepRuns:
         with collector_paused():
             parents = list(_search(client, found.experiment_id, schema.ROLE_SWEEP))
             cells = list(_search(client, found.experiment_id, schema.ROLE_CELL))
+            tried = list(_search(client, found.experiment_id, schema.ROLE_CANDIDATE))
     except MlflowException as error:
         raise AnalysisError(f"cannot read tracking at {tracking_uri}: {first_line(error)}") from error
-    if not cells:
+    tried += [run for run in cells if schema.TAG_CANDIDATE in run.data.tags]
+    cells = [run for run in cells if schema.TAG_CANDIDATE not in run.data.tags]
+    if not cells and not tried:
         raise NoRunsError(f"experiment {experiment!r} in {tracking_uri} does not contain a run of a cell yet")
     settings = pd.DataFrame([run.data.params for run in cells], index=[run.info.run_id for run in cells]).fillna("")
+    candidates = pd.DataFrame(
+        [{**_row(run, tracking_uri), "candidate": run.data.tags.get(schema.TAG_CANDIDATE, "")} for run in tried]
+    )
+    of_grids = any(run.data.tags.get(schema.TAG_GRID, schema.GRID_FORMER) != schema.GRID_FORMER for run in cells)
+    is_tuned = of_grids or not cells  # a sweep that does not tune any more keeps its candidates, but has no grids
     sweep = _assemble(
-        tracking_uri, experiment, parents, pd.DataFrame([_row(run, tracking_uri) for run in cells]), settings
+        tracking_uri,
+        experiment,
+        parents,
+        _frame([_row(run, tracking_uri) for run in cells]),
+        settings,
+        candidates=candidates,
+        tuning=chosen(tracking_uri, parents[-1], candidates) if is_tuned and parents else None,
+        is_tuned=is_tuned,
     )
     renamed = f"The sweep's experiment is named {found.name!r} in MLflow; it was found by its {schema.TAG_SWEEP} tag."
     return sweep if found.name == experiment else replace(sweep, notes=(renamed, *sweep.notes))
@@ -175,10 +225,31 @@ def _row(run: Any, tracking_uri: str) -> dict[str, Any]:
     }
 
 
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """The rows of runs; without a run, a frame that has their columns."""
+    if rows:
+        return pd.DataFrame(rows)
+    texts = ("run_id", "run_name", "experiment_id", "artifact_uri", "missing_tags")
+    kinds: dict[str, type] = dict.fromkeys((*texts, *(tag.removeprefix("goal.") for tag in _TAGS)), object)
+    kinds |= {"start_ms": int, "seed": int} | dict.fromkeys(schema.TEST_METRICS, float)
+    return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
+
+
 def _assemble(
-    tracking_uri: str, experiment: str, parents: list[Any], runs: pd.DataFrame, settings: pd.DataFrame
+    tracking_uri: str,
+    experiment: str,
+    parents: list[Any],
+    runs: pd.DataFrame,
+    settings: pd.DataFrame,
+    *,
+    candidates: pd.DataFrame,
+    tuning: Tuning | None,
+    is_tuned: bool,
 ) -> SweepRuns:
-    requested, notes = _requested(parents[-1].data.tags if parents else {}, runs[runs["missing_tags"] == ""])
+    known = candidates if runs.empty else runs
+    requested, notes = _requested(parents[-1].data.tags if parents else {}, known[known["missing_tags"] == ""])
+    if is_tuned:
+        requested, runs = replace(requested, is_tuned=True), placed(runs, settings, tuning)
     if len(parents) > 1:
         notes.insert(0, f"Tracking contains {len(parents)} parent runs of this sweep; the newest defines the sweep.")
     runs = mark_counted(runs, requested).reset_index(drop=True)
@@ -200,6 +271,10 @@ def _assemble(
         notes=tuple(notes),
         axes=requested.axes,
         num_trainings=_axes(parents[-1].data.tags)[1] if parents else None,
+        is_tuned=is_tuned,
+        tuning=tuning,
+        budget=tuning.budget if tuning is not None else stated_budget(parents[-1].data.tags if parents else {}),
+        candidates=candidates,
     )
 
 

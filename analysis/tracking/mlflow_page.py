@@ -217,13 +217,15 @@ def _view(block: Block) -> str:
     key, cells = block.key, block.grids[schema.RSUM.key].cells
     wanted = {schema.TAG_ROLE: schema.ROLE_CELL, schema.TAG_STAGE: key.stage}
     wanted |= {schema.TAG_BACKBONE: key.backbone, schema.TAG_DATASET: key.dataset}
+    filters = [f"tags.`{tag}` = '{value}'" for tag, value in wanted.items()]
+    filters += [f"tags.`{schema.TAG_GRID}` LIKE '%{key.grid}%'"] if key.grid else []  # grids are never averaged
     columns = [f"metrics.`{metric.test}`" for metric in _SHOWN]
     columns += [f"tags.`{tag}`" for tag in (schema.TAG_STATUS, schema.TAG_SETTINGS_KEY)]
     columns += ["params.`seed`", *(f"params.`stages.{key.stage}.{name}`" for name in _SETTINGS)]
     groups = [schema.TAG_OBJECTIVE, *([schema.TAG_POINT] if key.point else [])]  # points are never averaged
     best = max(cells, key=lambda objective: cells[objective].mean or -1.0, default=None)
     state = {
-        "searchFilter": " AND ".join(f"tags.`{tag}` = '{value}'" for tag, value in wanted.items()),
+        "searchFilter": " AND ".join(filters),
         "orderByKey": columns[0],
         "orderByAsc": False,
         "startTime": "ALL",

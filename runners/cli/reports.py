@@ -107,7 +107,8 @@ def report(
         result = write_report(first.uri, first.name, folder, compare, others_named, scale, locate=first.locate)
         if writable and result.parent_run_id is not None:
             attach_report(first.uri, result.parent_run_id, folder)
-            publish_summary(first.uri, result.parent_run_id, first.name, result.blocks, result.origin_notes)
+            notes = (*result.origin_notes, *result.tuning_notes)
+            publish_summary(first.uri, result.parent_run_id, first.name, result.blocks, notes)
             publish_models(first.uri, result.parent_run_id, first.store, result.best_runs)
     except AnalysisError as error:
         raise GoalError(str(error)) from error
@@ -147,6 +148,8 @@ def print_result(result: ReportResult, console: Console) -> None:
     """Print how complete a report is and where it is."""
     missing = "" if result.is_complete else f" ({result.num_failed} failed, gaps are marked)"
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}", soft_wrap=True)
+    for note in result.tuning_notes:
+        console.print(f"        {note}", soft_wrap=True, markup=False)
     console.print(f"        {result.out_dir / 'report.html'}", soft_wrap=True)
 
 
@@ -182,6 +185,7 @@ def as_json(result: ReportResult, warned: Sequence[str]) -> dict[str, Any]:
         "failed": result.num_failed,
         "seeds": list(result.seeds),
         "blocks": [_block_json(block) for block in result.blocks],
+        **({"tuning": list(result.tuning_notes)} if result.tuning_notes else {}),
         "warnings": list(warned),
     }
 
@@ -193,7 +197,7 @@ def _block_json(block: Block) -> dict[str, Any]:
         {"objective": objective, "seed": gap.seed, "status": gap.status, "reason": gap.reason}
         for objective, gap in block.gaps
     ]
-    point = {"point": block.key.point} if block.key.point else {}
+    point = {name: getattr(block.key, name) for name in ("point", "grid") if getattr(block.key, name)}
     return {name: getattr(block.key, name) for name in names} | point | {"best": tables, "missing": missing}
 
 

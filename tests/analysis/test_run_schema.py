@@ -28,6 +28,14 @@ def test_names_are_those_that_the_driver_writes() -> None:
     assert set(run_schema.METRICS) == set(written.RECALLS)
 
 
+def test_names_of_a_tuned_sweep_are_those_that_the_driver_writes() -> None:
+    if not hasattr(written, "GRID"):
+        pytest.skip("the driver does not tune")
+    assert (written.ROLE_CANDIDATE, written.CANDIDATE) == (run_schema.ROLE_CANDIDATE, run_schema.TAG_CANDIDATE)
+    assert (written.GRID, written.NO_GRID) == (run_schema.TAG_GRID, run_schema.GRID_FORMER)
+    assert written.TRAIL_FILE == run_schema.TUNING_ARTIFACT
+
+
 def test_a_metric_has_its_words_from_its_key() -> None:
     metric = run_schema.METRICS["t2i_r10"]
     assert (metric.test, metric.selected) == ("test/t2i_r10", "selected/val_t2i_r10")

@@ -51,7 +51,7 @@ def test_reads_pages_and_never_single_runs(complete_sweep: SweepWriter, monkeypa
     monkeypatch.setattr(MlflowClient, "get_run", forbidden)
     sweep = fetch_runs(complete_sweep.uri, "complete")
     assert sweep.runs["run_id"].nunique() == 90
-    assert pages == [40] * 4  # one page of the parent, three of 90 runs
+    assert pages == [40] * 5  # one page of the parent, three of 90 runs, one of no candidates
 
 
 def test_what_does_not_count_says_why(broken_sweep: SweepWriter) -> None:

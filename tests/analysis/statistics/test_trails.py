@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.statistics import budget_curve, expected_best, sensitivity
+from analysis.tuning import Trail, Tuning, parse_tuning
+from tests.helpers.tuned_cases import candidate, trail, tuning
+
+SCORES = [3.0, 1.0, 4.0, 1.0, 5.0]
+
+
+@pytest.mark.parametrize("first", [None, 2.0])
+@pytest.mark.parametrize("budget", [1, 2, 3, 4])
+def test_the_closed_form_is_the_mean_over_all_draws(budget: int, first: float | None) -> None:
+    drawn = budget if first is None else budget - 1
+    best = [max([*draw, *([] if first is None else [first])]) for draw in product(SCORES, repeat=drawn)]
+    mean, spread = expected_best(np.array(SCORES), budget, first)
+    assert len(mean) == budget
+    assert mean[-1] == pytest.approx(np.mean(best))
+    assert spread[-1] == pytest.approx(np.std(best))
+
+
+def _trail(scores: list[float | None], *, default: bool = False, **changes: Any) -> dict[str, Any]:
+    values = {"tau": 2.0, "margin": 0.1, "lr": 0.004}
+    candidates = [
+        candidate(n, values, score, failed=None if score is not None else "NaN", default=default and n == 0)
+        for n, score in enumerate(scores)
+    ]
+    return trail("sig-ms/cir", len(scores), candidates=candidates, chosen=None, **changes)
+
+
+def _read(own: dict[str, Any], **changes: Any) -> tuple[Trail, Tuning]:
+    found = parse_tuning(json.dumps(tuning(trails=[own], **changes)).encode(), "")
+    return found.blocks[0].objectives[0], found
+
+
+def test_a_curve_of_random_search_has_a_band_within_the_scores_seen() -> None:
+    curve = budget_curve(*_read(_trail([3.0, 1.0, 4.0, 1.0, 5.0])))
+    assert curve is not None
+    mean, spread = expected_best(np.array(SCORES), 5)
+    assert curve.mean == pytest.approx(mean)
+    assert curve.high == pytest.approx(np.minimum(mean + spread, 5.0))
+    assert curve.low == pytest.approx(np.maximum(mean - spread, 1.0))
+    assert not curve.is_trail
+
+
+def test_the_default_is_always_tried_first() -> None:
+    curve = budget_curve(*_read(_trail([2.0, *SCORES], default=True)))
+    assert curve is not None
+    assert (curve.mean[0], curve.low[0], curve.high[0]) == (2.0, 2.0, 2.0)
+    assert curve.mean[1] == pytest.approx(np.mean([3, 2, 4, 2, 5]))
+
+
+def test_a_candidate_without_a_score_counts_as_the_lowest() -> None:
+    curve = budget_curve(*_read(_trail([3.0, None, 4.0, 1.0, 5.0])))
+    assert curve is not None
+    assert curve.mean == pytest.approx(expected_best(np.array(SCORES), 5)[0])
+    assert budget_curve(*_read(_trail([None, None]))) is None
+
+
+def test_tpe_shows_the_best_so_far_and_no_band() -> None:
+    curve = budget_curve(*_read(_trail(list(SCORES)), search="tpe"))
+    assert curve is not None
+    assert curve.is_trail
+    assert curve.mean == curve.low == curve.high == (3.0, 3.0, 4.0, 4.0, 5.0)
+
+
+def test_sensitivity_finds_the_planted_setting_and_no_other() -> None:
+    generator, candidates = np.random.default_rng(4), []
+    for number in range(60):
+        values = {"tau": float(np.exp(generator.uniform(0, np.log(20)))), "margin": float(generator.uniform(0.05, 0.4))}
+        values["lr"] = float(generator.choice([0.002, 0.004, 0.008]))
+        score = 300 - 10 * np.log(values["tau"]) + float(generator.normal())
+        candidates.append(candidate(number, values, score))
+    own, whole = _read(trail("sig-ms/cir", candidates=candidates, chosen=0))
+    tau, margin, lr = (sensitivity(own, whole.dimensions[name]) for name in ("tau", "margin", "lr"))
+    assert tau is not None
+    assert margin is not None
+    assert lr is not None
+    assert tau.matters
+    assert tau.best == "low third"
+    assert list(tau.groups) == ["low third", "middle third", "high third"]
+    assert tau.reach == pytest.approx(20, abs=2.5)  # between the middles of the outer thirds, 2/3 ln 20 x 10
+    assert not margin.matters
+    assert not lr.matters
+    assert list(lr.groups) == ["0.002", "0.004", "0.008"]
+    assert sensitivity(_read(trail("con/con"))[0], whole.dimensions["tau"]) is None
