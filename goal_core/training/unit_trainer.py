@@ -328,7 +328,7 @@ class UnitTrainer:
             f"{shown['time/step_ms']:.0f} ms/step, {data_wait:.0%} waiting for data"
         )
         if weak := weak_objective([record], cell.stage.warmup_epochs):
-            cell.files.log(f"WEAK OBJECTIVE: {weak}; it hardly trains what matching trains, too")
+            cell.files.log(f"WEAK OBJECTIVE: {weak}; the encoders train almost by matching alone")
         self._events.append(EpochDone(key=cell.key, record=record))
 
     def _finish(self, cell: CellTrainer, share: SplitShare | None) -> None:

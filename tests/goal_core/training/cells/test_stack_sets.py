@@ -208,6 +208,7 @@ def test_a_stack_that_fails_leaves_draws_and_statistics_as_they_were(
         assert folder.numbers() == alone[key].numbers()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cells"], indirect=True)
 def test_a_cell_that_resumed_later_joins_with_its_own_draws(unit: UnitPlan, tmp_path: Path) -> None:
     """One has trained its first epoch by itself when the others arrive there; all end near those trained alone."""
@@ -223,6 +224,7 @@ def test_a_cell_that_resumed_later_joins_with_its_own_draws(unit: UnitPlan, tmp_
         assert numbers[0]["train/hinge"] == pytest.approx(own[0]["train/hinge"], rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cells"], indirect=True)
 def test_a_cell_with_another_random_stream_trains_by_itself(
     unit: UnitPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
