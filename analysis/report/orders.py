@@ -36,7 +36,7 @@ def order_tables(points: Sequence[PointOrder]) -> list[TextTable]:
         rows=tuple(
             (
                 str(number),
-                one.block.key.point or "all",
+                _label(one.block.key),
                 *(_text(one.mean[direction]) for direction in _DIRECTIONS),
                 "--" if one.behind is None else _text(one.behind),
                 "best" if one.behind is None else "rejected" if one.rejected else "not told apart",
@@ -62,10 +62,10 @@ def order_tables(points: Sequence[PointOrder]) -> list[TextTable]:
 
 def _sentence(points: Sequence[PointOrder]) -> str:
     best = next(one for one in points if one.behind is None)
-    rejected = [one.block.key.point for one in points if one.rejected]
-    level = [one.block.key.point for one in points if one.behind is not None and not one.rejected]
+    rejected = [_label(one.block.key) for one in points if one.rejected]
+    level = [_label(one.block.key) for one in points if one.behind is not None and not one.rejected]
     said = [
-        f"{_model(best.block.key).title}: of {len(points)} points, {best.block.key.point} orders the objectives most "
+        f"{_model(best.block.key).title}: of {len(points)} points, {_label(best.block.key)} orders the objectives most "
         f"like the paper's tables (mean rank correlation {_text(best.mean['both'])})",
         *([f"not told apart from it: {', '.join(level)}"] if level else []),
         *([f"rejected, because noise does not explain the distance: {', '.join(rejected)}"] if rejected else []),
@@ -74,7 +74,12 @@ def _sentence(points: Sequence[PointOrder]) -> str:
 
 
 def _model(key: BlockKey) -> BlockKey:
-    return replace(key, point="", variant="paper")
+    return replace(key, point="", variant="paper", grid="")
+
+
+def _label(key: BlockKey) -> str:
+    words = (key.point, f"{key.grid} grid" if key.grid else "")
+    return ", ".join(word for word in words if word) or "all"
 
 
 def _text(estimate: Estimate) -> str:

@@ -40,9 +40,10 @@ def test_resolved_holds_every_atom() -> None:
 
 
 def test_variants_set_the_atoms_they_differ_in() -> None:
-    assert accepted_parameters("lin", "cir", "shifted") == {"tau": 10.0, "cir_shift": 0.5}
-    for pair, triplet in (("con", "con"), ("sig-ms", "nca")):
-        assert accepted_parameters(pair, triplet, "shifted") == accepted_parameters(pair, triplet, "paper")
+    assert accepted_parameters("lin", "cir", "tables") == {"tau": 1.0, "cir_shift": 0.0}
+    assert accepted_parameters("con", "nca", "tables") == {"tau": 1.0}
+    for pair in ("con", "lin-ms", "sig-ms"):
+        assert accepted_parameters(pair, "con", "tables") == accepted_parameters(pair, "con", "released")
     assert accepted_parameters("con", "con", "released") == {"margin": 0.2, "gate": False}
     assert accepted_parameters("lin", "cir", "released") == {"tau": 10.0, "cir_shift": 0.5}
     assert accepted_parameters("lin-ms", "nca", "released") == {

@@ -17,7 +17,7 @@ from tests.helpers.dense_gradient import dense
 PAPER_GRID = [(pair, triplet) for pair in oracle.PAIRS for triplet in oracle.TRIPLETS]
 GRID = [(pair, triplet) for pair in pair_weights for triplet in triplet_weights]
 """Every registered weight, the paper's and those a reader of the docs has added."""
-ATOMS = {"paper": oracle.Atoms(), "shifted": oracle.Atoms(cir_shift=0.5), "released": oracle.released()}
+ATOMS = {"paper": oracle.Atoms(), "tables": oracle.tables(), "released": oracle.released()}
 
 
 def batch(num_pairs: int, dim: int = 6, seed: int = 0, match: float = 1.0) -> tuple[Tensor, Tensor]:

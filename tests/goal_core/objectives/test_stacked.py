@@ -24,7 +24,7 @@ from goal_core.objectives.stacked import StackedObjectives
 from tests.helpers import objective_oracle as oracle
 
 GRID = [(pair, triplet) for pair in oracle.PAIRS for triplet in oracle.TRIPLETS]
-ATOMS = {"paper": oracle.Atoms(), "shifted": oracle.Atoms(cir_shift=0.5), "released": oracle.released()}
+ATOMS = {"paper": oracle.Atoms(), "tables": oracle.tables(), "released": oracle.released()}
 
 
 def batches(cells: int, pairs: int, dim: int = 6, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
