@@ -108,7 +108,7 @@ def test_axes_can_be_set_and_inherited_and_replaced(write: Write, small_text: st
         (
             "seeds: [1, 2]",
             "seeds: [1, 2]\nobjectives: {variant: [paper, relesed]}",
-            "small.yaml:9: objectives.variant: must be one of paper, released; got the text 'relesed' (did you mean "
+            "small.yaml:9: objectives.variant: must be one of paper, tables, released; got the text 'relesed' (did you mean "
             "'released'?)",
         ),
         (
