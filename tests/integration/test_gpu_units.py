@@ -39,8 +39,11 @@ def train_trial(config):
 
     job, node, began = ray.get(config["job"]), ray.get_runtime_context().get_node_id(), time.time()
     tune.report({"node": node, "events": []})
-    time.sleep(3)
     first, full = job.unit.trainings[0], []
+    (folder / f"{job.unit.stage.name}-{first.cell.seed}").touch()
+    while len(list(folder.glob("frozen-*"))) < 3:  # all of them have room at the same time
+        time.sleep(0.1)
+    time.sleep(1)
     if job.unit.stage.name == "frozen" and first.cell.seed == 1 and job.units_per_gpu > 1:
         full = [TrainingFailed(key=first.key, kind="memory", reason="CUDA out of memory", trace="")]
     tune.report({"node": node, "events": full})

@@ -80,6 +80,7 @@ def launched(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> int:
     return in_process.launch(sweep, monkeypatch).status
 
 
+@pytest.mark.slow
 def test_a_unit_that_does_not_fit_beside_others_shares_its_gpu_with_fewer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
