@@ -113,11 +113,15 @@ def _means(columns: Sequence[Column]) -> dict[Metric, dict[tuple[str, str], list
 
 
 def _labels(columns: Sequence[Column]) -> list[str]:
-    """What distinguishes the columns: the stage, the sweep, or both."""
-    if len({column.sweep for column in columns}) == 1:
-        return [column.block.key.stage for column in columns]
-    one_stage = len({column.block.key.stage for column in columns}) == 1
-    return [column.sweep if one_stage else f"{column.sweep} {column.block.key.stage}" for column in columns]
+    """What distinguishes the columns: the stage, the sweep, or both; and the grid of a tuned sweep."""
+    several = len({column.sweep for column in columns}) > 1
+    stages = len({column.block.key.stage for column in columns}) > 1 or not several
+    return [" ".join(filter(None, _words(column, several=several, stages=stages))) for column in columns]
+
+
+def _words(column: Column, *, several: bool, stages: bool) -> tuple[str, str, str]:
+    key = column.block.key
+    return column.sweep if several else "", key.stage if stages else "", f"({key.grid})" if key.grid else ""
 
 
 def _table(title: str, columns: Sequence[Column], metric: Metric) -> TextTable:
