@@ -108,8 +108,8 @@ def test_axes_can_be_set_and_inherited_and_replaced(write: Write, small_text: st
         (
             "seeds: [1, 2]",
             "seeds: [1, 2]\nobjectives: {variant: [paper, relesed]}",
-            "small.yaml:9: objectives.variant: must be one of paper, tables, released; got the text 'relesed' (did you mean "
-            "'released'?)",
+            "small.yaml:9: objectives.variant: must be one of paper, tables, released; got the text 'relesed' "
+            "(did you mean 'released'?)",
         ),
         (
             "seeds: [1, 2]",
