@@ -98,6 +98,8 @@ OBJECTIVE_KEYS = "goal.objective_keys"
 several."""
 SETTINGS_KEYS = "goal.settings_keys"
 """JSON list of the sweep's settings keys, one for each backbone and stage, with axes also for each of their points."""
+BUDGET = "goal.budget"
+"""Of a sweep that tunes: the candidates of each objective that it asks for."""
 AXES = "goal.axes"
 """For a sweep with axes: in JSON, ``axes``, each with its ``name``, its ``stage`` (empty for the objectives') and the
 ``values`` as `goal.point` writes them, and the number of ``trainings``. The lists of keys above then

@@ -42,15 +42,16 @@ def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
         names.DATA_FINGERPRINT: sweep.data_fingerprint,
         names.STORE: config.store,
         **({names.AXES: json.dumps({"axes": _axes(sweep), "trainings": len(sweep.reporting)})} if config.axes else {}),
+        **({names.BUDGET: str(config.tune.budget)} if config.tune else {}),
         **_SOURCE,
     }
 
 
 def stale_tags(sweep: ResolvedSweep, tags: Collection[str]) -> list[str]:
-    """Those tags of the parent run that an earlier form of the sweep had, with other axes, and this one has not."""
+    """Those tags of the parent run that an earlier form of the sweep had, with other axes or a search, and this one has not."""
     now = sweep_tags(sweep)
     continued = tuple(f"{tag}." for tag in (names.OBJECTIVE_KEYS, names.SETTINGS_KEYS))
-    return [tag for tag in tags if tag not in now and (tag == names.AXES or tag.startswith(continued))]
+    return [tag for tag in tags if tag not in now and (tag in (names.AXES, names.BUDGET) or tag.startswith(continued))]
 
 
 def _listed(tag: str, items: Sequence[str]) -> dict[str, str]:

@@ -25,14 +25,15 @@ def chosen(*overrides: str, devices: int = 8, sweep: str = "coco_vsepp", **more:
 
 
 def test_frozen_cells_stay_together_and_fine_tuned_ones_are_spread_over_all_devices() -> None:
-    choice = chosen()
+    decoded_in_turn = ["resources.loader_workers=0"]
+    choice = chosen(*decoded_in_turn)
     assert choice.packing.limits == {"frozen": 15, "finetune": 3}
-    frozen, finetune, gpus = choice.lines(load_sweep("coco_vsepp", environ={}))
+    frozen, finetune, gpus = choice.lines(load_sweep("coco_vsepp", decoded_in_turn, environ={}))
     assert gpus == "frozen, finetune: each unit has a GPU of its own, because the memory of a GPU is not known"
     assert frozen.startswith("frozen: 45 cells as 3 units of 15 on 8 GPUs, because the sweep then ends after ")
     assert finetune.startswith("finetune: 45 cells as 15 units of 3 on 8 GPUs, because the sweep then ends after ")
-    assert "; with units of up to 15 " in finetune
-    assert ", with units of 1 " in finetune
+    assert "; with units of up to 15, after " in finetune
+    assert "; with units of 1, after " in finetune
 
 
 def test_no_packing_ends_much_earlier_and_the_same_is_chosen_again() -> None:
