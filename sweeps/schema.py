@@ -386,5 +386,9 @@ def unused(model: SweepModel, uses: frozenset[str]) -> list[str]:
         for item in fields(ModelConfig)
         if item.name not in uses
         and item.default_factory is not MISSING
-        and getattr(model, item.name) != item.default_factory()
+        and getattr(model, item.name) not in (item.default_factory(), _EARLIER_DEFAULTS.get(item.name))
     ]
+
+
+_EARLIER_DEFAULTS = {"xvlm": XvlmConfig(objective_scale=10.0)}
+"""Parts of a model as sweeps have them that were stored when this was the default."""

@@ -46,7 +46,7 @@ class TrainingFolder(TrainingFiles):
         self._lease: Lease | None = None
         self.attempt = 0
         """Number of this object's attempt; 0 before `claim`."""
-        self.memory_mb: Callable[[], float] = lambda: 0.0
+        self.memory_mb: Callable[[], float] = _not_measured
         """Measures the memory of a GPU that the attempt has needed, in megabytes; asked when it ends."""
         self._finished = False
 
@@ -339,6 +339,10 @@ class TrainingFolder(TrainingFiles):
                 )
             )
         self._lease = None
+
+
+def _not_measured() -> float:
+    return 0.0
 
 
 def _write(path: Path, data: bytes) -> None:

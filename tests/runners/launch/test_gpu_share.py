@@ -25,7 +25,7 @@ ALONE = "execution.cells_per_unit=1"
 
 
 def prices_of(*overrides: str, **changes: object) -> Prices:
-    config = load_sweep("coco_vsepp", overrides, environ={})
+    config = load_sweep("coco_vsepp", ["resources.loader_workers=0", *overrides], environ={})
     return replace(published_prices(config, published_counts(config.data)), **changes)  # type: ignore[arg-type]
 
 
