@@ -113,7 +113,7 @@ class Choice:
             own = _end(self.packing)
             ends = [(_end(one), sizes) for sizes, one in others]
             times = "; ".join(
-                f"{_with(sizes)}{f' the same, in {len(sizes)} units' if end == own else f', after {end}'}"
+                _with(sizes) + (f" the same, in {len(sizes)} units" if end == own else f", after {end}")
                 for end, sizes in ends
             )
             reason = f"the sweep then ends after {own}; {times}"
