@@ -26,20 +26,9 @@ class Estimate:
     """A rank correlation, or a difference of two, with the interval that training noise gives it."""
 
     value: float
-    error: float
-    """Standard error: what repeating the trainings of both sides with other seeds would do."""
-    reach: float
-    """Half the width of the interval."""
-
-    @property
-    def low(self) -> float:
-        """The interval's lower end."""
-        return self.value - self.reach
-
-    @property
-    def high(self) -> float:
-        """The interval's upper end."""
-        return self.value + self.reach
+    low: float
+    """Lower end of the interval: what repeating the trainings of both sides with other seeds would do."""
+    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +83,7 @@ def order_agreement(blocks: Sequence[Block], printed: Sequence[Block]) -> tuple[
             block=block,
             agreement={key: _estimate(values, ALPHA) for key, values in found.items()},
             mean={name: _estimate(_mean_of(found, name), ALPHA) for name in ("i2t", "t2i", "both")},
-            behind=None if index == best else _estimate(overall[index] - overall[best], ALPHA / num_compared),
+            behind=None if index == best else _estimate(overall[index] - overall[best], ALPHA / num_compared, most=2.0),
         )
         for index, (block, found) in enumerate(zip(complete, correlations, strict=True))
     )
@@ -146,6 +135,7 @@ def _mean_of(found: Mapping[tuple[BlockKey, Metric], _Ranked], direction: str) -
     return np.asarray(np.mean(rows, axis=0))
 
 
-def _estimate(values: _Ranked, alpha: float) -> Estimate:
-    error = float(values[1:].std(ddof=1))
-    return Estimate(value=float(values[0]), error=error, reach=float(stats.norm.ppf(1 - alpha / 2)) * error)
+def _estimate(values: _Ranked, alpha: float, most: float = 1.0) -> Estimate:
+    """The first of the values with a normal interval by the others' spread, cut at the most that is possible."""
+    value, reach = float(values[0]), float(stats.norm.ppf(1 - alpha / 2) * values[1:].std(ddof=1))
+    return Estimate(value=value, low=max(-most, value - reach), high=min(most, value + reach))

@@ -43,6 +43,7 @@ def order_tables(points: Sequence[PointOrder]) -> list[TextTable]:
             )
             for number, one in enumerate(points, start=1)
         ),
+        words=2,
         note=f"Spearman's rank correlation of this sweep's mean R@1 with the printed ones, mean over the "
         f"{len(points[0].agreement) // 2} printed grids of a direction, or of all. In brackets the 95 % interval from "
         "the noise of the trainings on both sides; that of the last difference is corrected for the number of points. "

@@ -48,7 +48,7 @@ def sweep_tags(sweep: ResolvedSweep) -> dict[str, str]:
 
 
 def stale_tags(sweep: ResolvedSweep, tags: Collection[str]) -> list[str]:
-    """The parent run's tags that an earlier form of the sweep had, with other axes or a search, and this one has not."""
+    """The parent run's tags that an earlier form of the sweep had, with axes or a search, and this one has not."""
     now = sweep_tags(sweep)
     continued = tuple(f"{tag}." for tag in (names.OBJECTIVE_KEYS, names.SETTINGS_KEYS))
     return [tag for tag in tags if tag not in now and (tag in (names.AXES, names.BUDGET) or tag.startswith(continued))]
