@@ -308,7 +308,7 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
     notes += [*results.elsewhere, *font_note(results.sweeps, results.blocks)]
     if comparisons is not None and not comparisons:
         notes.append(
-            "The paper has no finished block of this sweep: only the order of the objectives is compared with it."
+            "The paper has no finished block of this sweep, so only the order of the objectives is compared."
         )
     notes += settings_notes(sweep, blocks)
     notes += flaw_notes(sweep, blocks)
