@@ -307,9 +307,7 @@ def _notes(results: _Results, groups: Groups, comparisons: Sequence[GridComparis
     notes += imported_note(sweep)
     notes += [*results.elsewhere, *font_note(results.sweeps, results.blocks)]
     if comparisons is not None and not comparisons:
-        notes.append(
-            "The paper has no finished block of this sweep, so only the order of the objectives is compared."
-        )
+        notes.append("The paper has no finished block of this sweep, so only the order of the objectives is compared.")
     notes += settings_notes(sweep, blocks)
     notes += flaw_notes(sweep, blocks)
     notes += stacked_notes(sweep, blocks)
