@@ -17,15 +17,20 @@ _WORDS = {
     "in part": "only in part",
     "not shown": "that is not shown",
     "no": "no, the order is rather the other way round",
-    "cannot be judged": "that cannot be judged, because there are too few seeds, or all means are equal",
+    "cannot be judged": "that cannot be judged, because the default grid tells no two objectives apart, or has too few "
+    "seeds",
 }
 QUESTION = "Does the ranking survive tuning?"
 _NOTE = (
     "Test split, means over seeds. Kendall's τ is that of the objectives' means in both grids, 1 for the same order, "
-    "0 for no relation, with its 95 % bootstrap interval over seeds, which is rough with few seeds. Yes: the interval "
-    "lies above 0, the best objective is the same, and no pair that both grids tell apart is turned round. In part: "
-    "the interval lies above 0. Not shown: it contains 0. No: it lies below 0."
+    "0 for no relation; in brackets its 95 % interval by the noise of the trainings. By chance: the τ that noise alone "
+    "would not exceed in 97.5 % of cases, were all objectives equal; it lies above 0, because both grids share seeds "
+    "and the trainings whose choice was the default. Yes: τ lies above that, its interval above 0, the best objective "
+    "is the same, and no pair that both grids tell apart is turned round. In part: the first two hold. No: τ lies "
+    "below what chance gives, its interval below 0. Not shown: none of these. Cannot be judged: the default grid tells "
+    "no two objectives apart, so it has no ranking, or there are fewer than three seeds."
 )
+_MIN_SEEDS = 3
 
 
 def of_measure(found: Sequence[Survival], measure: str) -> list[Survival]:
@@ -35,11 +40,13 @@ def of_measure(found: Sequence[Survival], measure: str) -> list[Survival]:
 
 def verdict(one: Survival) -> str:
     """``yes``, ``in part``, ``not shown``, ``no`` or ``cannot be judged``."""
-    if one.tau is None or one.low is None or one.high is None:
+    ends = (one.low, one.high, one.chance_low, one.chance_high)
+    if one.tau is None or None in ends or not one.apart or one.seeds < _MIN_SEEDS:
         return "cannot be judged"
-    if one.high < 0:
+    low, high, chance_low, chance_high = (end or 0.0 for end in ends)
+    if high < 0 and one.tau < chance_low:
         return "no"
-    if one.low <= 0:
+    if low <= 0 or one.tau <= chance_high:
         return "not shown"
     return "yes" if one.same_winner and not one.reversed else "in part"
 
@@ -69,14 +76,14 @@ def survival_lead(found: Sequence[Survival], measure: str) -> str:
     if not here:
         return ""
     if len({one.pair.default.slug for one in here}) == 1:
-        return f"{QUESTION} {_sentences(here)}"
+        return f"{measure}. {QUESTION} {_sentences(here)}"
     verdicts = Counter(map(verdict, here))
     said = "; ".join(f"{name} in {number}" for name, number in verdicts.items())
     taus = [one.tau for one in here if one.tau is not None]
     spread = f" Kendall's τ is {min(taus):.2f} to {max(taus):.2f}, in the middle {median(taus):.2f}." if taus else ""
     differ = sum(not one.same_winner for one in here)
     return (
-        f"{QUESTION} {measure}: {said} of {count_text(len(here), 'table')}. The grids name different winners in "
+        f"{measure}. {QUESTION} {said} of {count_text(len(here), 'table')}. The grids name different winners in "
         f"{differ} of {len(here)}.{spread}"
     )
 
@@ -92,7 +99,7 @@ def _sentences(here: Sequence[Survival]) -> str:
         taus = " and ".join(tau_text(one).replace("(", "(95 %: ", 1) for one in ones)
         place = f"{where}: " if where and (len(same) > 1 or len(ones) == 1) else ""
         both = f" in {'either direction' if answer == 'not shown' else 'both directions'}" if len(ones) == 2 else ""
-        zero = ", an interval that contains 0" if answer == "not shown" else ""
+        zero = ", no more than noise may give" if answer == "not shown" else ""
         text = f"{place}{_WORDS[answer]}{both}; {winners}. Kendall’s τ {taus}{zero}."
         said.append(text[0].upper() + text[1:])
     return " ".join(said)
@@ -108,6 +115,7 @@ def survival_table(found: Sequence[Survival], measure: str) -> TextTable:
             names(one.winners[0]),
             names(one.winners[1]) + ("" if one.same_winner else " (another)"),
             tau_text(one),
+            "--" if one.chance_high is None else f"{one.chance_high:.2f}",
             f"{one.kept} of {one.pairs}",
             str(one.apart),
             f"{one.confirmed} confirmed, {one.reversed} reversed",
@@ -115,7 +123,7 @@ def survival_table(found: Sequence[Survival], measure: str) -> TextTable:
         for one in of_measure(found, measure)
     ]
     head = (
-        *("block", "metric", "survives", "best by default", "best tuned", "Kendall's τ (95 %)"),
+        *("block", "metric", "survives", "best by default", "best tuned", "Kendall's τ (95 %)", "by chance"),
         *("pairs in the same order", "told apart by default", "of these, tuned"),
     )
     return TextTable(title=QUESTION, head=head, rows=tuple(rows), words=len(head), note=_NOTE)

@@ -39,6 +39,7 @@ from analysis.statistics.epoch_curves import COSTS, CURVES, Curve, costs, curves
 from analysis.statistics.grids import of_grid
 from analysis.statistics.progress import Progress, tuning_progress
 from analysis.statistics.ranks import MIN_BLOCKS, RankComparison, rank_blocks, rank_objectives
+from analysis.statistics.survival import Survival, survivals
 from analysis.statistics.trails import (
     BudgetCurve,
     Sensitivity,
@@ -49,7 +50,7 @@ from analysis.statistics.trails import (
     order_of,
     sensitivity,
 )
-from analysis.statistics.tuned import BlockPair, Gain, Survival, block_pairs, gains, gains_frame, survivals
+from analysis.statistics.tuned import BlockPair, Gain, block_pairs, gains, gains_frame
 
 __all__ = [
     "COSTS",

@@ -115,12 +115,17 @@ def test_the_ranking_is_that_of_the_means_of_both_grids(runs: SweepRuns) -> None
         ({"tau": None, "low": None, "high": None}, "cannot be judged"),
         ({"tau": 0.9, "low": None, "high": None}, "cannot be judged"),
         ({"tau": 0.2, "low": -0.1, "high": 0.5}, "not shown"),
+        ({"tau": 0.45, "low": 0.3, "high": 0.6, "chance_high": 0.5}, "not shown"),
         ({"tau": -0.4, "low": -0.6, "high": -0.1}, "no"),
+        ({"tau": -0.2, "low": -0.3, "high": -0.1}, "not shown"),  # noise alone may give it
         ({"tau": 0.9, "low": 0.8, "high": 1.0}, "in part"),  # the winners differ
+        ({"tau": 0.9, "low": 0.8, "high": 1.0, "apart": 0}, "cannot be judged"),  # there is no ranking
+        ({"tau": 0.9, "low": 0.8, "high": 1.0, "seeds": 2}, "cannot be judged"),
     ],
 )
-def test_what_the_interval_of_tau_allows_to_say(runs: SweepRuns, changes: dict[str, Any], said: str) -> None:
-    one = replace(survivals(runs, block_pairs(aggregate(runs)))[0], **changes)
+def test_what_the_noise_of_tau_allows_to_say(runs: SweepRuns, changes: dict[str, Any], said: str) -> None:
+    usual = {"chance_low": -0.3, "chance_high": 0.3, "apart": 2, "seeds": 3}
+    one = replace(survivals(runs, block_pairs(aggregate(runs)))[0], **(usual | changes))
     assert verdict(one) == said
     same = replace(one, pair=replace(one.pair, tuned=one.pair.default), reversed=0)
     assert same.same_winner
@@ -158,7 +163,7 @@ def test_the_first_screen_speaks_of_both_grids_and_names_both_winners(report: Re
     page = (report.out_dir / "report.html").read_text()
     assert page.index("Does the ranking survive tuning?") < page.index("Default grid: In no table")
     assert "the strongest colour the highest, of both grids of a block" in page
-    assert report.tuning_notes[0].startswith("Does the ranking survive tuning?")
+    assert report.tuning_notes[0].startswith("R@1. Does the ranking survive tuning?")
 
 
 def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
