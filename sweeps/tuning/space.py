@@ -110,8 +110,8 @@ class Space:
             return True
         if dimension.key.startswith(PARAMETER):
             return dimension.setting in self.parameters
-        resolved = [self.at({dimension.key: value})[0].resolved() for value in dimension.domain.values]
-        return any(one != resolved[0] for one in resolved)
+        own = self.at({})[0].resolved()
+        return any(self.at({dimension.key: value})[0].resolved() != own for value in dimension.domain.values)
 
     def at(self, values: Values) -> tuple[ObjectiveConfig, Point]:
         """The objective and the sweep's settings with some values.

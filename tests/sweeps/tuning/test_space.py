@@ -20,6 +20,16 @@ def test_an_objective_has_the_settings_that_it_knows() -> None:
     assert space_of(sweep, "sig-ms/cir").names == ("tau", "cir_shift", "variant", "lr")
 
 
+def test_a_variant_is_searched_where_any_value_differs_from_the_sweeps_own() -> None:
+    sweep = tuned("tune.include_default=false", space="objectives.variant: {choice: [tables, released]}")
+    assert space_of(sweep, "lin/con").names == ("variant",)  # equal in both, and different in `paper`
+    (only,) = space_of(sweep, "lin/con").without_scores(9)
+    assert space_of(sweep, "lin/con").shown(only)["variant"] in ("tables", "released")
+    sweep = tuned(space="objectives.variant: {choice: [released]}")
+    assert space_of(sweep, "sig-ms/con").without_scores(9) == [{}, {"objectives.variant": "released"}]
+    assert space_of(sweep, "lin/nca").without_scores(9) == [{}]  # as in `paper`
+
+
 def test_every_objective_gets_exactly_the_budget_and_the_same_draws() -> None:
     sweep = tuned()
     drawn = {name: space.without_scores(16) for name, space in sweep.spaces.items() if name[1] != "con"}
