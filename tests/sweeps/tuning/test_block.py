@@ -74,6 +74,7 @@ def test_set_and_extends_replace_what_a_setting_may_be(tmp_path: Path) -> None:
         ),
         ("{loguniform: [1, 20]}", "{choice: [-1, 2]}", "mine.yaml:5: tune.space.objectives.params.tau: tau must be"),
         ("{loguniform: [1, 20]}", "{choice: [2, 2]}", "choice has 2 more than once"),
+        ("{loguniform: [1, 20]}", "{choice: [1, 3, 1.0]}", "choice has 1 more than once"),
         ("params.tau", "params.tua", "mine.yaml:5: tune.space.objectives.params.tua: no objective of this sweep has"),
         (
             "frozen.lr: {choice: [4e-3, 8e-3]}",
