@@ -125,6 +125,8 @@ def _value_problems(
         if any(re.search(rf"\b{re.escape(key)}\b", part) for key in gone):
             continue  # this part is about a value that was left out, so the check saw its default
         target, message = _target(root, path, part, keys)
+        if target in left_out:
+            continue  # the check saw a stand-in, which nobody wrote
         found.append((target, _problem(root, target, _at(root, target).where, message)))
     return found
 

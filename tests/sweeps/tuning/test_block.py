@@ -142,5 +142,8 @@ def test_values_of_two_settings_that_do_not_go_together_are_named(tmp_path: Path
 
 def test_a_grid_of_more_points_than_the_budget_is_refused(tmp_path: Path) -> None:
     path = _write(tmp_path, TEXT.replace("{loguniform: [1, 20]}", "{grid: [1, 5, 20]}"))
-    assert "tune.budget: 4 is less than the 7 combinations of con/nca" in _problems(path, "tune.search=grid")[0]
+    (found,) = _problems(path, "tune.search=grid")
+    assert "tune.budget: 4 is less than the 7 combinations of con/nca" in found
+    (found,) = _problems(path, "tune.search=grid", "tune.budget=0")
+    assert "budget must be at least 1, got 0" in found  # and nothing of the number that stood in for it
     load_sweep(path, ["tune.search=grid", "tune.budget=7"])
