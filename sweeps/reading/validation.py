@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
@@ -119,12 +119,16 @@ def _value_problems(
     text = str(error["ctx"]["error"])
     parts = re.split(rf"; (?=(?:{'|'.join(map(re.escape, keys))})\b)", text) if keys else [text]
     below = [key for key in left_out if key[: len(path)] == path and len(key) > len(path)]
+    if below and not _at(root, path).value:
+        return []  # all that was written is named as faulty already
     gone = [str(key[len(path)]) for key in below if path or len(key) == 1]
     found = []
     for part in parts:
         if any(re.search(rf"\b{re.escape(key)}\b", part) for key in gone):
             continue  # this part is about a value that was left out, so the check saw its default
         target, message = _target(root, path, part, keys)
+        if target in left_out:
+            continue  # the check saw a stand-in, which nobody wrote
         found.append((target, _problem(root, target, _at(root, target).where, message)))
     return found
 
@@ -162,7 +166,20 @@ def _message(error: ErrorDetails, node: Node) -> str:
 
 def _unknown_key(kind: type[Any], root: Node, path: KeyPath) -> str:
     keys = [*_keys_at(kind, root, path[:-1]), *(getattr(kind, "FILE_KEYS", ()) if len(path) == 1 else ())]
+    in_mapping = len(path) > 1 and get_origin(_type_at(kind, root, path[:-2])) is Mapping
+    if in_mapping and (nested := list(_nested(_at(root, path), ".".join(map(str, path[-2:])), keys))):
+        return f"write {' and '.join(nested)} as one key{' each' if len(nested) > 1 else ''}"
     return f"unknown key{nearest(str(path[-1]), keys)}; valid here: {', '.join(keys)}"
+
+
+def _nested(node: Node, name: str, keys: Sequence[str]) -> Iterator[str]:
+    """The dotted names of all mappings, from `node` down, that have one of some keys."""
+    if isinstance(node.value, dict):
+        if not node.value.keys().isdisjoint(keys):
+            yield name
+            return
+        for key, child in node.value.items():
+            yield from _nested(child, f"{name}.{key}", keys)
 
 
 def _problem(root: Node, path: KeyPath, where: Where, message: str) -> Problem:

@@ -40,9 +40,9 @@ class Domain:
             words = ", ".join(item.name for item in fields(self))
             raise ConfigError(f"needs one of {words} with its values, got {' and '.join(given) or 'none'}")
         if self.kind in ("choice", "grid"):
-            texts = [repr(value) for value in self.values]
-            if twice := sorted({text for text in texts if texts.count(text) > 1}):
-                raise ConfigError(f"{self.kind} has {', '.join(twice)} more than once")
+            told = [(isinstance(value, bool), value) for value in self.values]  # 1 equals 1.0, but is not true
+            if twice := dict.fromkeys(one for one in told if told.count(one) > 1):
+                raise ConfigError(f"{self.kind} has {', '.join(repr(value) for _, value in twice)} more than once")
             return
         bounds = self.uniform or self.loguniform
         if len(bounds) != 2 or not bounds[0] < bounds[1]:

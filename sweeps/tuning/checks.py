@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from goal_core.errors import nearest
+from goal_core.objectives import accepted_parameters
 from goal_core.objectives.variants import Variant
 from goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from sweeps.axes import PARAMETER, VARIANT, AxisValue, idle, settings_at, value_text
@@ -81,9 +82,9 @@ def _dimension(config: Any, one: Dimension) -> list[str]:
         return [f"search grid needs choice or grid, got {domain.kind}"]
     values: tuple[AxisValue, ...] = domain.values or domain.bounds
     kind = Variant if one.key == VARIANT else get_type_hints(StageConfig)[one.setting] if one.stage else None
+    if not domain.values and not _has_ranges(config, one, kind):
+        return [f"takes no numbers between others; write choice, got {domain.kind}"]
     if kind is not None:
-        if not domain.values and kind is not float:
-            return [f"takes no numbers between others; write choice, got {domain.kind}"]
         if wrong := [value_text(value) for value in values if not _is(kind, value)]:
             names = f"; it may be {', '.join(get_args(kind))}" if get_args(kind) and kind is Variant else ""
             return [f"{', '.join(wrong)} is no value of it{names}"]
@@ -92,6 +93,15 @@ def _dimension(config: Any, one: Dimension) -> list[str]:
         for value in values
         for text in failures(partial(settings_at, config, {one.key: value}))
     ]
+
+
+def _has_ranges(config: Any, one: Dimension, kind: Any) -> bool:
+    """Whether a setting takes any number between two; a parameter of the objectives does if its default is one."""
+    if kind is not None:
+        return kind is float
+    variant = config.objectives.variant
+    defaults = [accepted_parameters(pair, triplet, variant) for pair, triplet in config.objectives.names]
+    return any(type(own.get(one.setting)) in (int, float) for own in defaults)
 
 
 def _is(kind: Any, value: AxisValue) -> bool:

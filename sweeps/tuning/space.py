@@ -20,7 +20,7 @@ Values = Mapping[str, AxisValue]
 _MAX_LISTED = 20_000
 """Combinations of listed values that are shuffled as a whole; of more, each is drawn by itself."""
 _MAX_REPEATS = 1_000
-"""Draws in a row that repeat earlier ones, after which a space counts as used up."""
+"""Draws in a row that repeat earlier ones, after which a space that is drawn from without end counts as used up."""
 _DIGITS = 4
 """Digits to which a drawn number is rounded, so that it can be read, written and repeated."""
 
@@ -110,8 +110,8 @@ class Space:
             return True
         if dimension.key.startswith(PARAMETER):
             return dimension.setting in self.parameters
-        resolved = [self.at({dimension.key: value})[0].resolved() for value in dimension.domain.values]
-        return any(one != resolved[0] for one in resolved)
+        own = self.at({})[0].resolved()
+        return any(self.at({dimension.key: value})[0].resolved() != own for value in dimension.domain.values)
 
     def at(self, values: Values) -> tuple[ObjectiveConfig, Point]:
         """The objective and the sweep's settings with some values.
@@ -143,10 +143,12 @@ class Space:
         objective, point = self.at(values)
         return json.dumps(objective.resolved(), sort_keys=True) + repr(point.stages)
 
-    def distinct(self, proposals: Iterable[Values], before: Sequence[Values] = ()) -> Iterator[Values]:
+    def distinct(
+        self, proposals: Iterable[Values], before: Sequence[Values] = (), most_repeats: float = math.inf
+    ) -> Iterator[Values]:
         """Those of some proposals that train another model than all earlier ones.
 
-        Ends after `_MAX_REPEATS` repetitions in a row.
+        Ends with the proposals, or after so many repetitions in a row.
         """
         seen, repeats = {self.identity(one) for one in before}, 0
         for values in proposals:
@@ -155,7 +157,7 @@ class Space:
                 seen.add(name)
                 repeats = 0
                 yield values
-            elif (repeats := repeats + 1) == _MAX_REPEATS:
+            elif (repeats := repeats + 1) == most_repeats:
                 return
 
     def first(self) -> list[Values]:
@@ -175,10 +177,9 @@ class Space:
         domains = [one.domain for one in self.dimensions]
         listed = all(domain.values for domain in domains)
         if listed and math.prod(len(domain.values) for domain in domains) <= _MAX_LISTED:
-            drawn: Iterable[Values] = sorted(self._listed(), key=lambda values: self._share("order", values))
-        else:
-            drawn = ({one.key: one.at(self._share(one.key, number)) for one in self.dimensions} for number in count())
-        return self.distinct(drawn, self.first())
+            return self.distinct(sorted(self._listed(), key=lambda values: self._share("order", values)), self.first())
+        drawn = ({one.key: one.at(self._share(one.key, number)) for one in self.dimensions} for number in count())
+        return self.distinct(drawn, self.first(), _MAX_REPEATS)
 
     def without_scores(self, budget: int) -> list[Values]:
         """The first candidates of random search or, if the sweep asks for it, of the grid."""

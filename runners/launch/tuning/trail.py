@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from runners.launch.tuning.replay import Search
@@ -60,10 +61,11 @@ def describe(sweep: ResolvedSweep, search: Search) -> str:
             f"search over: {changed} of {len(search.chosen)} objectives get other constants than the sweep's own; "
             "the default and the tuned grid report"
         )
-    most = max((one.number + 1 for one in search.candidates), default=0)
+    each = Counter(_its(one) for one in search.candidates).values()
+    made = " to ".join(str(number) for number in sorted({min(each), max(each)}))
     rungs = sorted({one.until for one in search.candidates if one.until and search.of(one) is None})
     until = f", to epoch {rungs[0]}" if rungs else ""
-    return f"search {tune.search}: {most} of {tune.budget} candidates per objective{until}, {ended} of {count} ended"
+    return f"search {tune.search}: {made} of {tune.budget} candidates per objective{until}, {ended} of {count} ended"
 
 
 def _its(one: Candidate) -> tuple[str, str, str]:

@@ -74,11 +74,32 @@ def test_set_and_extends_replace_what_a_setting_may_be(tmp_path: Path) -> None:
         ),
         ("{loguniform: [1, 20]}", "{choice: [-1, 2]}", "mine.yaml:5: tune.space.objectives.params.tau: tau must be"),
         ("{loguniform: [1, 20]}", "{choice: [2, 2]}", "choice has 2 more than once"),
+        ("{loguniform: [1, 20]}", "{choice: [1, 3, 1.0]}", "choice has 1 more than once"),
         ("params.tau", "params.tua", "mine.yaml:5: tune.space.objectives.params.tua: no objective of this sweep has"),
         (
             "frozen.lr: {choice: [4e-3, 8e-3]}",
             "frozen.batch_size: {choice: [64, 128]}",
             "mine.yaml:6: tune.space.stages.frozen.batch_size: cannot be searched, because candidates share batches",
+        ),
+        (
+            "{loguniform: [1, 20]}",
+            "{logunifrom: [1, 20]}",
+            "mine.yaml:5: tune.space.objectives.params.tau.logunifrom: unknown key (did you mean 'loguniform'?)",
+        ),
+        (
+            "objectives.params.tau: {loguniform: [1, 20]}",
+            "objectives: {params: {tau: {loguniform: [1, 20]}}}",
+            "mine.yaml:5: tune.space.objectives.params: write objectives.params.tau as one key",
+        ),
+        (
+            "stages.frozen.lr: {choice: [4e-3, 8e-3]}",
+            "stages.frozen: {lr: {choice: [4e-3]}}",
+            "mine.yaml:6: tune.space.stages.frozen.lr: write stages.frozen.lr as one key",
+        ),
+        (
+            "params.tau: {loguniform: [1, 20]}",
+            "params.strict: {uniform: [0, 1]}",
+            "mine.yaml:5: tune.space.objectives.params.strict: takes no numbers between others; write choice",
         ),
         ("stages.frozen.lr", "stages.finetune.lr", "the sweep has no stage 'finetune'; it has frozen"),
         ("stages.frozen.lr", "stages.frozen.rl", "a stage has no such setting (did you mean 'lr'?)"),
@@ -124,8 +145,6 @@ def test_a_key_that_is_written_wrong_is_named_beside_the_one_that_is_missing(tmp
     found = _problems(_write(tmp_path, TEXT.replace("budget", "bugdet")))
     assert found[0] == "mine.yaml:3: tune.budget: this key is missing"
     assert found[1].startswith("mine.yaml:7: tune.bugdet: unknown key (did you mean 'budget'?)")
-    found = _problems(_write(tmp_path, TEXT.replace("loguniform", "logunifrom")))
-    assert "mine.yaml:5: tune.space.objectives.params.tau.logunifrom: unknown key (did you mean" in found[0]
 
 
 def test_values_of_two_settings_that_do_not_go_together_are_named(tmp_path: Path) -> None:
@@ -141,5 +160,8 @@ def test_values_of_two_settings_that_do_not_go_together_are_named(tmp_path: Path
 
 def test_a_grid_of_more_points_than_the_budget_is_refused(tmp_path: Path) -> None:
     path = _write(tmp_path, TEXT.replace("{loguniform: [1, 20]}", "{grid: [1, 5, 20]}"))
-    assert "tune.budget: 4 is less than the 7 combinations of con/nca" in _problems(path, "tune.search=grid")[0]
+    (found,) = _problems(path, "tune.search=grid")
+    assert "tune.budget: 4 is less than the 7 combinations of con/nca" in found
+    (found,) = _problems(path, "tune.search=grid", "tune.budget=0")
+    assert "budget must be at least 1, got 0" in found  # and nothing of the number that stood in for it
     load_sweep(path, ["tune.search=grid", "tune.budget=7"])

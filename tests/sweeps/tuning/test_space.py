@@ -20,6 +20,16 @@ def test_an_objective_has_the_settings_that_it_knows() -> None:
     assert space_of(sweep, "sig-ms/cir").names == ("tau", "cir_shift", "variant", "lr")
 
 
+def test_a_variant_is_searched_where_any_value_differs_from_the_sweeps_own() -> None:
+    sweep = tuned("tune.include_default=false", space="objectives.variant: {choice: [tables, released]}")
+    assert space_of(sweep, "lin/con").names == ("variant",)  # equal in both, and different in `paper`
+    (only,) = space_of(sweep, "lin/con").without_scores(9)
+    assert space_of(sweep, "lin/con").shown(only)["variant"] in ("tables", "released")
+    sweep = tuned(space="objectives.variant: {choice: [released]}")
+    assert space_of(sweep, "sig-ms/con").without_scores(9) == [{}, {"objectives.variant": "released"}]
+    assert space_of(sweep, "lin/nca").without_scores(9) == [{}]  # as in `paper`
+
+
 def test_every_objective_gets_exactly_the_budget_and_the_same_draws() -> None:
     sweep = tuned()
     drawn = {name: space.without_scores(16) for name, space in sweep.spaces.items() if name[1] != "con"}
@@ -105,3 +115,17 @@ def test_listed_values_are_not_repeated_by_drawing() -> None:
     assert (
         len(of(searched(tuned(space="objectives.params.tau: {choice: [1, 2, 10]}"), lambda one: 0.0), "sig/nca")) == 3
     )
+
+
+def test_only_draws_without_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.tuning.space._MAX_REPEATS", 2)
+    monkeypatch.setattr("sweeps.tuning.space._MAX_LISTED", 24)
+    # With cir_shift given, both variants of lin/cir are the same objective.
+    listed = "{choice: [1e-3, 2e-3, 3e-3, 4e-3]}"
+    both = f"objectives.params.cir_shift: {{choice: [0, 0.5, 1]}}, {VARIANT}, stages.frozen.lr: {listed}"
+    space = space_of(tuned("tune.include_default=false", space=both), "lin/cir")
+    assert space.names == ("cir_shift", "variant", "lr")
+    assert len(space.grid()) == 12
+    assert len(list(space.random())) == 12
+    monkeypatch.setattr("sweeps.tuning.space._MAX_LISTED", 23)
+    assert len(list(space.random())) <= 12  # which has no end otherwise

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from runners.launch.tuning import Search, trail_of
+from runners.launch.tuning import Search, describe, trail_of
 from sweeps import ResolvedSweep, Training
-from tests.helpers.tuning_cases import of, searched, space_of, tau_of, tuned
+from tests.helpers.tuning_cases import LRS, of, searched, space_of, tau_of, tuned
 
 BEST_TAU = 3.0
 TAU = "objectives.params.tau: {loguniform: [1, 20]}"
@@ -154,6 +154,14 @@ def test_the_score_is_the_mean_over_the_seeds_of_the_search_and_the_first_of_equ
     assert [one["score"] for one in trail] == [101.5, 111.5, 101.5]
     assert trail[1]["scores"] == {"101": 111.0, "102": 112.0}
     assert searched(sweep, lambda one: 1.0).chosen[0].number == 0
+
+
+def test_a_search_in_words_has_the_fewest_and_the_most_candidates_of_an_objective() -> None:
+    of_some = f"objectives.params.tau: {{choice: [1, 2, 3]}}, {LRS}"
+    for space, said in (("stages.frozen.lr: {choice: [1e-3, 2e-3, 3e-3]}", "3"), (of_some, "2 to 3")):
+        sweep = tuned(space=space, budget=3)
+        begun = searched(sweep, lambda one: 0.0, done=lambda one: False)
+        assert f"search random: {said} of 3 candidates per objective, 0 of " in describe(sweep, begun)
 
 
 def test_the_trail_says_what_was_searched() -> None:

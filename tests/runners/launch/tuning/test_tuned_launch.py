@@ -216,7 +216,7 @@ def test_the_view_says_what_a_search_does(tmp_path: Path, whole: tuple[Path, Tes
         return console.export_text()
 
     before = shown(_sweep(tmp_path))
-    assert "search random: 4 of 4 candidates per objective, 0 of 6 ended" in before
+    assert "search random: 2 to 4 of 4 candidates per objective, 0 of 6 ended" in before
     assert "scenes vsepp test_resnet frozen, candidates: 0 of 6 done" in before
     text = shown(_sweep(whole[0]))
     assert "search over: " in text
