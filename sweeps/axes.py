@@ -30,11 +30,27 @@ PARAMETER = "objectives.params."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One setting with several values."""
+class Setting:
+    """One setting of a sweep that may have several values."""
 
     key: str
     """`objectives.variant`, `objectives.params.NAME` or `stages.STAGE.SETTING`."""
+
+    @property
+    def stage(self) -> str:
+        """The stage whose setting it is; empty for one of the objectives."""
+        return self.key.split(".")[1] if self.key.startswith("stages.") else ""
+
+    @property
+    def setting(self) -> str:
+        """The setting alone, such as `tau` or `lr`."""
+        return self.key.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis(Setting):
+    """One setting with several values, which multiply a sweep."""
+
     values: tuple[AxisValue, ...]
     """At least two, distinct, in the order of the sweep file. The first is that of the sweep's own settings."""
 
@@ -46,16 +62,6 @@ class Axis:
             raise ConfigError(f"{self.key} cannot have several values")
         if len(self.values) < 2 or len(set(self.values)) < len(self.values):
             raise ConfigError(f"{self.key} needs at least two values, all different")
-
-    @property
-    def stage(self) -> str:
-        """The stage whose setting it is; empty for one of the objectives."""
-        return self.key.split(".")[1] if self.key.startswith("stages.") else ""
-
-    @property
-    def setting(self) -> str:
-        """The setting alone, such as `tau` or `lr`."""
-        return self.key.rpartition(".")[2]
 
 
 class _Objectives(Protocol):
@@ -180,17 +186,7 @@ def settings_at(config: _Sweep, values: Mapping[str, AxisValue]) -> Point:
     )
 
 
-class _Named(Protocol):
-    """A setting with several values."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def setting(self) -> str: ...
-
-
-def axis_names(axes: Sequence[_Named]) -> tuple[str, ...]:
+def axis_names(axes: Sequence[Setting]) -> tuple[str, ...]:
     """What each axis is called in labels: its setting alone, or with where it belongs if two have the same setting."""
     counts = Counter(axis.setting for axis in axes)
     return tuple(

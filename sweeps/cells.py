@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from goal_core.data.config import DataConfig
 from goal_core.errors import ConfigError
@@ -18,10 +18,14 @@ from sweeps.identity import cell_id, stage_key, to_mapping
 from sweeps.schema import SweepConfig
 from sweeps.tuning import Candidate, Space
 
-CANDIDATES, TUNED = "candidates", "tuned"
-"""Names of the tables of a search: of its candidates, and of what was chosen."""
+DEFAULT: Final = "default"
+TUNED: Final = "tuned"
+CANDIDATES: Final = "candidates"
+"""Where a sweep asks for a cell: in the grid with its own settings, in that with those that were chosen, in a search.
+The last two are also the names of tables."""
 Grid = Literal["default", "tuned"]
-"""The grids of a sweep that tunes: with its own settings, and with those that were chosen."""
+"""The grids of a sweep that tunes."""
+_Role = Literal[Grid, "candidates"]
 
 
 class Block(NamedTuple):
@@ -152,8 +156,7 @@ class _Place(NamedTuple):
     cell: Cell
     point: Point
     """Its settings."""
-    grid: str
-    """`default`, `tuned` or `candidates`."""
+    grid: _Role
     candidate: Candidate | None
 
 
@@ -192,18 +195,18 @@ class ResolvedSweep:
     def _placed(self) -> list[_Place]:
         """Each cell wherever the sweep asks for it."""
         own = _place(self.config, self.data_fingerprint, self.weights)
-        found = [_Place(cell, point, "default", None) for cell, point in own]
+        found = [_Place(cell, point, DEFAULT, None) for cell, point in own]
         cells = {place.cell.id: place.cell for place in found}
         models = {model.backbone.name: model for model in self.config.model.models}
-        tune = self.config.tune
-        for grid, candidates in ((TUNED, self.chosen), (CANDIDATES, self.candidates)):
-            seeds = self.config.seeds if grid == TUNED else tune.seeds if tune else ()
-            for one, seed in product(candidates, seeds):
-                objective, point = self.spaces[one.pair, one.triplet].at(one.values)
-                model, weights_id = models[one.backbone], self.weights[one.backbone]
-                tested = grid == TUNED
-                cell = _cell(self.config.data, self.data_fingerprint, model, weights_id, objective, seed, tested=tested)
-                found.append(_Place(cells.setdefault(cell.id, cell), point, grid, one))
+        searched = self.config.tune.seeds if self.config.tune else ()
+        asked: list[tuple[_Role, Candidate, int]]
+        asked = [(TUNED, one, seed) for one, seed in product(self.chosen, self.config.seeds)]
+        asked += [(CANDIDATES, one, seed) for one, seed in product(self.candidates, searched)]
+        for grid, one, seed in asked:
+            objective, point = self.spaces[one.pair, one.triplet].at(one.values)
+            model, weights_id, tested = models[one.backbone], self.weights[one.backbone], grid == TUNED
+            cell = _cell(self.config.data, self.data_fingerprint, model, weights_id, objective, seed, tested=tested)
+            found.append(_Place(cells.setdefault(cell.id, cell), point, grid, one))
         return found
 
     @cached_property
@@ -236,10 +239,8 @@ class ResolvedSweep:
         self, key: str, index: int, places: Sequence[_Place], until: int, before: Training | None, names: Labels
     ) -> Training:
         points, first = [place.point for place in places if place.candidate is None], places[0]
-        tables = [TUNED if one.grid == TUNED else CANDIDATES for one in places if one.candidate is not None]
-        grids: dict[Grid, None] = {}
-        if self.config.tune is not None:
-            grids = dict.fromkeys("tuned" if one.grid == TUNED else "default" for one in places)
+        tables = [one.grid for one in places if one.grid != DEFAULT]
+        grids = [one.grid for one in places if one.grid != CANDIDATES] if self.config.tune is not None else []
         return Training(
             cell=first.cell,
             stage=first.point.stages[index],
@@ -250,7 +251,7 @@ class ResolvedSweep:
             points=tuple(dict.fromkeys((*map(names.of_point, points), *tables))),
             values="" if points else self._values(first, index),
             number=first.candidate.number if first.grid == CANDIDATES and first.candidate else None,
-            grids=tuple(grids) if first.grid != CANDIDATES else (),
+            grids=tuple(dict.fromkeys(grids)),
             until=until,
         )
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 UNLESS_EMPTY = "unless_empty"
 """A field with this in its metadata is written only where it is not empty."""
 NO_KEY = "no_key"
-"""A field with this in its metadata is no key of a file."""
+"""A field with this in its metadata has no key in a sweep file."""
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 """The reader of each class read so far: to build one takes longer than to read a hundred mappings with it."""
 

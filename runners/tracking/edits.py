@@ -9,6 +9,7 @@ from runners.tracking import schema as names
 from runners.tracking.runs import TrackedRun
 from runners.tracking.values import training_params, training_tags
 from sweeps import Training
+from sweeps.cells import DEFAULT
 from sweeps.identity import UNTRACKED_DEFAULTS
 
 _PLACE = (names.STAGE, names.PAIR, names.TRIPLET, names.SEED, names.BACKBONE, names.FRAMEWORK, names.POINT)
@@ -33,12 +34,12 @@ def describe_edits(
     earlier = {
         tuple(run.tags.get(tag, "") for tag in _PLACE): run
         for key, run in sorted(runs.items(), key=lambda item: item[1].started)
-        if key not in asked and _of_the_sweep(run.tags.get(names.ROLE, ""), run.tags.get(names.GRID, "default"))
+        if key not in asked and _of_the_sweep(run.tags.get(names.ROLE, ""), run.tags.get(names.GRID, DEFAULT))
     }
     edits: Counter[str] = Counter()
     for training in todo:
         tags = training_tags(training)
-        if not _of_the_sweep(tags[names.ROLE], tags.get(names.GRID, "default")):
+        if not _of_the_sweep(tags[names.ROLE], tags.get(names.GRID, DEFAULT)):
             continue
         replaced = earlier.get(tuple(tags.get(tag, "") for tag in _PLACE))
         if training.key not in runs and replaced is not None:
@@ -53,7 +54,7 @@ def describe_edits(
 
 def _of_the_sweep(role: str, grid: str) -> bool:
     """Whether a run has the sweep's own settings, which somebody edited, and not those that a search tried."""
-    return role == names.ROLE_CELL and "default" in grid.split(",")
+    return role == names.ROLE_CELL and DEFAULT in grid.split(",")
 
 
 def _differences(training: Training, tags: Mapping[str, str], earlier: TrackedRun) -> Iterator[str]:

@@ -87,7 +87,7 @@ def _dimension(config: Any, one: Dimension) -> list[str]:
     if kind is not None:
         if wrong := [value_text(value) for value in values if not _is(kind, value)]:
             names = f"; it may be {', '.join(get_args(kind))}" if get_args(kind) and kind is Variant else ""
-            return [f"{', '.join(wrong)} is no value of it{names}"]
+            return [f"{', '.join(wrong)} cannot be its value{names}"]
     return [
         text.removeprefix(f"params.{one.setting}: ")
         for value in values

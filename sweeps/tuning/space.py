@@ -12,7 +12,7 @@ from itertools import chain, count, islice, product
 from typing import Any
 
 from goal_core.objectives import ObjectiveConfig, accepted_parameters
-from sweeps.axes import PARAMETER, VARIANT, AxisValue, Point, axis_names, settings_at
+from sweeps.axes import PARAMETER, VARIANT, AxisValue, Point, Setting, axis_names, settings_at
 from sweeps.tuning.block import Domain, TuneConfig
 
 Values = Mapping[str, AxisValue]
@@ -26,22 +26,10 @@ _DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dimension:
+class Dimension(Setting):
     """One setting of a search."""
 
-    key: str
-    """As of `sweeps.axes.Axis`."""
     domain: Domain
-
-    @property
-    def stage(self) -> str:
-        """The stage whose setting it is; empty for one of the objectives."""
-        return self.key.split(".")[1] if self.key.startswith("stages.") else ""
-
-    @property
-    def setting(self) -> str:
-        """The setting alone, such as `tau` or `lr`."""
-        return self.key.rpartition(".")[2]
 
     def at(self, share: float) -> AxisValue:
         """The value at a share of the domain, from 0 to below 1."""
@@ -71,6 +59,11 @@ class Candidate:
     """Values of the settings that the objective knows; empty for the sweep's own."""
     until: int = 0
     """The epoch of the last stage to which it is trained by now; 0: to the end."""
+
+    @property
+    def study(self) -> tuple[str, str, str]:
+        """Whose search it belongs to: backbone, pair and triplet."""
+        return self.backbone, self.pair, self.triplet
 
 
 class Space:

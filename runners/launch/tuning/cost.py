@@ -59,7 +59,7 @@ def search_cost(sweep: ResolvedSweep, read: Read, prices: Prices, devices: Devic
     for one in trainings:
         rounds.setdefault(_round(sweep, one), []).append(one)
     units = [unit for part in rounds.values() for unit in _packed(sweep, part, prices, devices)]
-    counts = Counter((one.backbone, one.pair, one.triplet) for one in candidates)
+    counts = Counter(one.study for one in candidates)
     return SearchCost(
         fewest=min(counts.values()),
         most=max(counts.values()),

@@ -132,4 +132,4 @@ def _outcome(ends: Mapping[int, Ended], metric: str) -> Outcome:
 
 
 def _name(candidate: Candidate) -> tuple[str, str, str, int]:
-    return candidate.backbone, candidate.pair, candidate.triplet, candidate.number
+    return *candidate.study, candidate.number

@@ -66,10 +66,6 @@ class Study:
             for number, (values, level) in enumerate(zip(self._values, self._levels, strict=True))
         ]
 
-    def is_stopped(self, candidate: Candidate) -> bool:
-        """Whether a candidate is not trained to its end."""
-        return candidate.until != 0
-
     @property
     def proposes(self) -> bool:
         """Whether more candidates will come."""
@@ -96,9 +92,8 @@ class Study:
         members = [number for number in cohort if self._levels[number] == level]
         if level == len(self._rungs) or self._tune.stop_early is None or any(outcomes[one] is None for one in members):
             return False
-        ranked = sorted(
-            (one for one in members if _score(outcomes[one]) is not None), key=lambda one: (-_known(outcomes[one]), one)
-        )
+        scores = {number: one.score for number in members if (one := outcomes[number]) and one.score is not None}
+        ranked = sorted(scores, key=lambda number: (-scores[number], number))
         best = ranked[: math.ceil(len(cohort) / self._tune.stop_early.factor ** (level + 1))]
         # The sweep's own settings go on, so that what is chosen is at least as good on val.
         for number in {*best, *(one for one in ranked if not self._values[one])}:
@@ -133,17 +128,7 @@ class Study:
             for one, outcome in zip(self.candidates, outcomes, strict=True)
             if outcome is not None and outcome.score is not None
         ]
-        whole = [one for one in scored if not self.is_stopped(one[0])]
+        whole = [one for one in scored if not one[0].until]
         longest = max((one.until for one, _ in scored), default=0)
         left = whole or [one for one in scored if one[0].until == longest]
         return max(left, key=lambda one: (one[1], -one[0].number))[0] if left else None
-
-
-def _score(outcome: Outcome | None) -> float | None:
-    return None if outcome is None else outcome.score
-
-
-def _known(outcome: Outcome | None) -> float:
-    score = _score(outcome)
-    assert score is not None
-    return score

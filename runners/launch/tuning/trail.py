@@ -61,15 +61,11 @@ def describe(sweep: ResolvedSweep, search: Search) -> str:
             f"search over: {changed} of {len(search.chosen)} objectives get other constants than the sweep's own; "
             "the default and the tuned grid report"
         )
-    each = Counter(_its(one) for one in search.candidates).values()
+    each = Counter(one.study for one in search.candidates).values()
     made = " to ".join(str(number) for number in sorted({min(each), max(each)}))
     rungs = sorted({one.until for one in search.candidates if one.until and search.of(one) is None})
     until = f", to epoch {rungs[0]}" if rungs else ""
     return f"search {tune.search}: {made} of {tune.budget} candidates per objective{until}, {ended} of {count} ended"
-
-
-def _its(one: Candidate) -> tuple[str, str, str]:
-    return one.backbone, one.pair, one.triplet
 
 
 def _setting(one: Dimension, name: str) -> dict[str, Any]:
@@ -82,7 +78,7 @@ def _setting(one: Dimension, name: str) -> dict[str, Any]:
 
 def _objective(sweep: ResolvedSweep, search: Search, backbone: str, pair: str, triplet: str) -> dict[str, Any]:
     def is_its(one: Candidate) -> bool:
-        return _its(one) == (backbone, pair, triplet)
+        return one.study == (backbone, pair, triplet)
 
     return {
         "pair": pair,
