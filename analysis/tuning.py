@@ -201,6 +201,11 @@ class Tuning:
                 return block.trails.get(objective)
         return None
 
+    def chose_default(self, dataset: str, framework: str, backbone: str, objective: Objective) -> bool:
+        """Whether the choice of an objective was the sweep's own settings."""
+        trail = self.trail(dataset, framework, backbone, objective)
+        return bool(trail and trail.choice and trail.choice.default)
+
 
 def parse_tuning(content: bytes, where: str) -> Tuning:
     """Read the file of a tuned sweep.

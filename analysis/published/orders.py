@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from analysis.blocks import ALPHA, Block, BlockKey, CellSummary, Grid, Objective
+from analysis.published.verdicts import pooled
 from analysis.run_schema import MAIN_METRICS, METRICS, Metric
 
 _NUM_DRAWS = 4_000
@@ -98,7 +99,8 @@ class _Draws:
 
     def of(self, grid: Grid) -> dict[Objective, _Ranked]:
         """By objective its mean, followed by its draws: (1 + draws,)."""
-        spread = _pooled(grid)
+        noise_of_grid = pooled(grid.cells.values())
+        spread = noise_of_grid.variance**0.5 if noise_of_grid else 0.0
         found = {}
         for objective, mean in grid.means.items():
             cell = grid.cells[objective]
@@ -114,12 +116,6 @@ class _Draws:
 def _has_means(block: Block, metric: Metric) -> bool:
     grid = block.grids.get(metric.key)
     return grid is not None and len(set(grid.means.values())) >= _MIN_OBJECTIVES
-
-
-def _pooled(grid: Grid) -> float:
-    cells = [cell for cell in grid.cells.values() if cell.std is not None and cell.n > 1]
-    freedom = sum(cell.n - 1 for cell in cells)
-    return (sum((cell.std or 0.0) ** 2 * (cell.n - 1) for cell in cells) / freedom) ** 0.5 if freedom else 0.0
 
 
 def _spearman(ours: Mapping[Objective, _Ranked], theirs: Mapping[Objective, _Ranked]) -> _Ranked:

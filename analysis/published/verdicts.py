@@ -44,7 +44,7 @@ class CellComparison:
 
 def judge(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Objective, CellComparison]:
     """A verdict for each pair of cells (the sweep's and the printed one) of a grid; both sides must have a mean."""
-    ours, theirs = (_pooled([pair[side] for pair in cells.values()]) for side in (0, 1))
+    ours, theirs = (pooled([pair[side] for pair in cells.values()]) for side in (0, 1))
     found = {}
     for objective, (mine, printed) in cells.items():
         difference = _mean(mine) - _mean(printed)
@@ -58,25 +58,27 @@ def judge(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Ob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Pooled:
+class Pooled:
+    """The noise of a grid."""
+
     variance: float
     df: int
 
 
-def _pooled(cells: Collection[CellSummary]) -> _Pooled | None:
+def pooled(cells: Collection[CellSummary]) -> Pooled | None:
     """The variance within the cells; None if no cell has one."""
     spreads = [(cell.std**2, cell.n - 1) for cell in cells if cell.std is not None]
     df = sum(weight for _, weight in spreads)
-    return _Pooled(variance=sum(variance * weight for variance, weight in spreads) / df, df=df) if df else None
+    return Pooled(variance=sum(variance * weight for variance, weight in spreads) / df, df=df) if df else None
 
 
-def _reach(mine: CellSummary, printed: CellSummary, ours: _Pooled | None, theirs: _Pooled | None, num: int) -> float:
+def _reach(mine: CellSummary, printed: CellSummary, ours: Pooled | None, theirs: Pooled | None, num: int) -> float:
     """Half the width of the corrected interval of their difference; infinite without a spread on either side."""
     if ours is None or theirs is None:
         return inf
     parts = [
-        (max(pooled.variance, (cell.std or 0.0) ** 2) / cell.n, pooled.df)
-        for cell, pooled in ((mine, ours), (printed, theirs))
+        (max(noise.variance, (cell.std or 0.0) ** 2) / cell.n, noise.df)
+        for cell, noise in ((mine, ours), (printed, theirs))
     ]
     total = sum(variance for variance, _ in parts)
     if total == 0:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from analysis.axes import points_of
 from analysis.blocks import Block, file_stem, number_text
-from analysis.figures import FigureWriter, draw_ablation, write_figure
-from analysis.report.document import FigureLink, ReportFolder, Section
+from analysis.figures import FigureWriter, draw_ablation
+from analysis.report.document import ReportFolder, Section
+from analysis.report.drawing import linked_figure
 from analysis.report.latex import text_table_to_latex
 from analysis.report.tables import TextTable
 from analysis.run_schema import MAIN_METRICS, METRICS, Metric, measure_slug
@@ -39,13 +40,11 @@ def ablation_section(
     for one in found:
         stem = file_stem(replace(one.key, point="").slug, one.axis.name)
         if one.axis.numbers is not None:
-            paths = [folder.path(f"ablation/{stem}.{ending}") for ending in ("png", "pdf")]
             cells = {metric: one.cells(metric) for metric in _DRAWN}
             title = f"{one.title}{f', {one.others}' if one.others else ''}"
-            figures.submit(
-                write_figure, paths, draw_ablation, title, one.axis.name, one.axis.numbers, cells, one.untouched
-            )
-            links.append(FigureLink(path=f"ablation/{stem}.png", title=f"Ablation: {title}"))
+            arguments = title, one.axis.name, one.axis.numbers, cells, one.untouched
+            name = f"ablation/{stem}"
+            links.append(linked_figure(folder, figures, name, f"Ablation: {title}", draw_ablation, *arguments))
         for metric in MAIN_METRICS:
             table = _table(one, metric)
             if table.rows:

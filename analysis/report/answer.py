@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from analysis.blocks import Block, Grid, Objective, count_text, list_text, mean_text
-from analysis.figures import FigureWriter, Forest, draw_forest, write_figure
+from analysis.figures import FigureWriter, Forest, draw_forest
 from analysis.report.document import FigureLink, ReportFolder
+from analysis.report.drawing import linked_figure
 from analysis.report.tables import TextTable
 from analysis.run_schema import BASELINE, MEASURES, METRICS, Metric, measure_slug
 
@@ -250,10 +250,8 @@ def forest_figures(answers: Sequence[Answer], folder: ReportFolder, figures: Fig
         panels = [forest for answer in of_measure(answers, measure) if (forest := answer.forest)]
         if not panels:
             continue
-        png = f"forest/{measure_slug(measure)}.png"
-        paths = [folder.path(str(PurePosixPath(png).with_suffix(suffix))) for suffix in (".png", ".pdf")]
-        figures.submit(write_figure, paths, draw_forest, panels)
-        links.append(FigureLink(path=png, title=f"Differences from con/con: {measure}"))
+        stem, title = f"forest/{measure_slug(measure)}", f"Differences from con/con: {measure}"
+        links.append(linked_figure(folder, figures, stem, title, draw_forest, panels))
     return tuple(links)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import pandas as pd
 
 from analysis.blocks import Block, list_text, mean_text
-from analysis.figures import FigureWriter, draw_curves, draw_triplets, write_figure
-from analysis.report.document import FigureLink, ReportFolder, Section
+from analysis.figures import FigureWriter, draw_curves, draw_triplets
+from analysis.report.document import ReportFolder, Section
+from analysis.report.drawing import linked_figure
 from analysis.report.tables import TextTable
 from analysis.run_schema import BASELINE, PAIRS, RSUM, TRIPLETS, in_order
 from analysis.statistics import COSTS, CURVES, costs, counted, curves, drawn_runs, of_block, runs_without, seeds_note
@@ -72,11 +73,9 @@ def _curves_section(
         if rows and all(len(curve.epochs) < 2 for found in rows.values() for curve in found.values()):
             short.append(block.key.title)
         elif rows:
-            stem = f"curves/{block.slug}"
-            paths = [folder.path(f"{stem}.{ending}") for ending in ("png", "pdf")]
-            warmup = _warmup(sweep, block, runs)
-            figures.submit(write_figure, paths, draw_curves, block.key.title, rows, _roles(block), warmup)
-            links.append(FigureLink(path=f"{stem}.png", title=f"Learning curves: {block.key.title}"))
+            arguments = block.key.title, rows, _roles(block), _warmup(sweep, block, runs)
+            stem, title = f"curves/{block.slug}", f"Learning curves: {block.key.title}"
+            links.append(linked_figure(folder, figures, stem, title, draw_curves, *arguments))
     missing = _list_sentence("Without an epoch in tracking", without)
     if not links:
         return _undrawn("curves", "Learning curves", by_block, missing)
@@ -103,11 +102,9 @@ def _triplets_section(
         records, notes, unusable = _records(sweep, block, runs[runs["triplets"] != ""])
         problems += unusable
         if records:
-            stem = f"triplets/{block.slug}"
-            paths = [folder.path(f"{stem}.{ending}") for ending in ("png", "pdf")]
-            warmup = _warmup(sweep, block, runs) or 0
-            figures.submit(write_figure, paths, draw_triplets, block.key.title, records, notes, warmup)
-            links.append(FigureLink(path=f"{stem}.png", title=f"Triplet diagrams: {block.key.title}"))
+            arguments = block.key.title, records, notes, _warmup(sweep, block, runs) or 0
+            stem, title = f"triplets/{block.slug}", f"Triplet diagrams: {block.key.title}"
+            links.append(linked_figure(folder, figures, stem, title, draw_triplets, *arguments))
     reasons = _nonempty(_list_sentence("Without a triplet record", without), *_shortened(problems))
     if not links:
         return _undrawn("triplets", "Triplet diagrams", by_block, *reasons)

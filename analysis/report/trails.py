@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import pandas as pd
 
 from analysis.blocks import Objective, file_stem
-from analysis.figures import FigureWriter, draw_budget, draw_sensitivity, write_figure
-from analysis.report.document import FigureLink, ReportFolder, Section
+from analysis.figures import FigureWriter, draw_budget, draw_sensitivity
+from analysis.report.document import ReportFolder, Section
+from analysis.report.drawing import linked_figure
 from analysis.report.latex import text_table_to_latex
 from analysis.report.tables import TextTable
 from analysis.report.tuning import block_text
@@ -56,10 +57,10 @@ def sensitivity_section(sweep: SweepRuns, folder: ReportFolder, figures: FigureW
             trails = [trail for trail in block.objectives if dimension.name in trail.names and _has_score(trail)]
             if trails:
                 name = f"tuning/{file_stem(stem, 'by', dimension.name)}"
-                paths = [folder.path(f"{name}.{ending}") for ending in ("png", "pdf")]
                 title = f"{tuning.metric} by {dimension.name}, {block_text(block)}"
-                figures.submit(write_figure, paths, draw_sensitivity, title, tuning.metric, dimension, trails)
-                links.append(FigureLink(path=f"{name}.png", title=f"Candidates: {title}"))
+                arguments = title, tuning.metric, dimension, trails
+                called = f"Candidates: {title}"
+                links.append(linked_figure(folder, figures, name, called, draw_sensitivity, *arguments))
         table = _sensitivity_table(tuning, block)
         tables.append(table)
         folder.write(f"tables/sensitivity-{stem}.tex", text_table_to_latex(table, f"sensitivity-{stem}"))
@@ -115,9 +116,7 @@ def budget_section(sweep: SweepRuns, folder: ReportFolder, figures: FigureWriter
                 numbers: dict[str, object] = {"candidates": n, "best": mean, "low": low, "high": high}
                 rows.append(own | {"pair": pair, "triplet": triplet} | numbers)
         name, title = f"tuning/{_stem(block)}-budget", f"Best {tuning.metric} by budget, {block_text(block)}"
-        paths = [folder.path(f"{name}.{ending}") for ending in ("png", "pdf")]
-        figures.submit(write_figure, paths, draw_budget, title, tuning.metric, curves)
-        links.append(FigureLink(path=f"{name}.png", title=title))
+        links.append(linked_figure(folder, figures, name, title, draw_budget, title, tuning.metric, curves))
         tables.append(_budget_table(tuning, block, curves))
     folder.write("budget.csv", pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"))
     return Section(

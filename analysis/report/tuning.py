@@ -17,9 +17,10 @@ from analysis.blocks import (
     p_text,
     seeds_text,
 )
-from analysis.figures import FigureWriter, draw_tuned, write_figure
+from analysis.figures import FigureWriter, draw_tuned
 from analysis.report.answer import signed
-from analysis.report.document import FigureLink, ReportFolder, Section
+from analysis.report.document import ReportFolder, Section
+from analysis.report.drawing import linked_figure
 from analysis.report.latex import text_table_to_latex
 from analysis.report.survival import survival_lead
 from analysis.report.tables import TextTable
@@ -100,9 +101,9 @@ def tuned_section(
         for measure in dict.fromkeys(metric.name for metric in MAIN_METRICS):
             shown = {metric: gained for metric, gained in by_metric.items() if metric.name == measure}
             name = f"tuning/{stem}-{measure_slug(measure)}"
-            paths = [folder.path(f"{name}.{ending}") for ending in ("png", "pdf")]
-            figures.submit(write_figure, paths, draw_tuned, pair, shown, colours[pair.default.key], pair.title)
-            links.append(FigureLink(path=f"{name}.png", title=f"Default, tuned and gain, {measure}: {pair.title}"))
+            title = f"Default, tuned and gain, {measure}: {pair.title}"
+            arguments = pair, shown, colours[pair.default.key], pair.title
+            links.append(linked_figure(folder, figures, name, title, draw_tuned, *arguments))
         for metric in MAIN_METRICS:
             table = _gain_table(pair, metric, by_metric[metric])
             tables.append(table)

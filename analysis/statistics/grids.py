@@ -47,5 +47,4 @@ def same_but_grid(one: BlockKey, other: BlockKey) -> bool:
 def chose_default(tuning: Tuning | None, key: BlockKey, objective: str) -> bool:
     """Whether the choice of an objective, ``pair/triplet``, was the sweep's own settings."""
     pair, _, triplet = objective.partition("/")
-    trail = tuning and tuning.trail(key.dataset, key.framework, key.backbone, (pair, triplet))
-    return bool(trail and trail.choice and trail.choice.default)
+    return tuning is not None and tuning.chose_default(key.dataset, key.framework, key.backbone, (pair, triplet))

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from analysis import run_schema as schema
-from analysis.tuning import Dimension, Trail, Tuning, Value, is_number
+from analysis.blocks import Objective
+from analysis.tuning import Dimension, Tuning, Value, is_number
 
 
 def placed(runs: pd.DataFrame, settings: pd.DataFrame, tuning: Tuning | None) -> pd.DataFrame:
@@ -41,7 +42,7 @@ def _place(row: Mapping[str, Any], settings: Mapping[Any, str], tuning: Tuning |
         return row["grid"], f"of an earlier choice ({schema.TAG_GRID} {schema.GRID_FORMER})"
     if unknown := [name for name in stated if name not in schema.GRIDS]:
         return row["grid"], f"unknown grid {', '.join(unknown)!r}"
-    if schema.GRID_DEFAULT in stated and _chose_default(row, tuning):
+    if schema.GRID_DEFAULT in stated and tuning and tuning.chose_default(*_objective(row)):
         stated = list(schema.GRIDS)
     reason = _unchosen(row, settings, tuning) if schema.GRID_TUNED in stated else ""
     if reason and schema.GRID_DEFAULT in stated:
@@ -49,20 +50,15 @@ def _place(row: Mapping[str, Any], settings: Mapping[Any, str], tuning: Tuning |
     return ",".join(name for name in schema.GRIDS if name in stated), reason
 
 
-def _trail(row: Mapping[str, Any], tuning: Tuning) -> Trail | None:
-    return tuning.trail(row["dataset"], row["framework"], row["backbone"], (row["pair"], row["triplet"]))
-
-
-def _chose_default(row: Mapping[str, Any], tuning: Tuning | None) -> bool:
-    trail = tuning and _trail(row, tuning)
-    return bool(trail and trail.choice and trail.choice.default)
+def _objective(row: Mapping[str, Any]) -> tuple[str, str, str, Objective]:
+    return row["dataset"], row["framework"], row["backbone"], (row["pair"], row["triplet"])
 
 
 def _unchosen(row: Mapping[str, Any], settings: Mapping[Any, str], tuning: Tuning | None) -> str:
     """Why a run is not of the tuned grid, or an empty string. A value that it does not record is not a reason."""
     if tuning is None:
         return f"of the tuned grid, but the sweep has no {schema.TUNING_ARTIFACT}"
-    trail = _trail(row, tuning)
+    trail = tuning.trail(*_objective(row))
     if trail is None or trail.choice is None:
         return "of the tuned grid, but nothing was chosen for its objective"
     recorded = {**settings, "variant": row["variant"]}
