@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-NUMERICS_VERSION = 1
+NUMERICS_VERSION = 2
 """Part of every cell id. Raise it with a change that moves the numbers a cell ends with although its settings stay the
 same (initialisation, sampling order, augmentation, an objective's formula, the optimiser); results trained before are
 then no longer taken for the new ones. A change that only moves speed, memory or logging leaves it alone."""

@@ -24,7 +24,7 @@ from goal_core.models.config import (
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
-from goal_core.training.config import AugmentOn, MemoryFormat, Precision, Sharing, StageConfig
+from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
 from sweeps.axes import Axis, Point, check_axes, points_of
 from sweeps.checks import (
     check_backbones,
@@ -180,10 +180,6 @@ class ExecutionConfig:
     """Let torch compile the steps that train a backbone. The first unit on a machine waits for the compiler; the others
     find its kernels on the disk. Numbers change by rounding alone."""
 
-    augment_on: AugmentOn = "auto"
-    """Where training images are cropped, resized and flipped: `cpu`, `device`, or `auto`: on a GPU where a pack
-    (docs/data_path.md) has the images. The pixels are the same bit for bit."""
-
     def sharing_of(self, stage: StageConfig) -> Sharing:
         """How a stage's cells share a device: its own setting, or else this one."""
         return self.sharing if stage.sharing == "inherit" else stage.sharing
@@ -294,8 +290,8 @@ class SweepConfig:
         if self.execution.sharing == "heads":
             problems += self._stack_problems("execution.sharing", self.stages)
         problems += self._compile_problems()
-        if self.data.image is not None and self.data.image.decoder == "nvjpeg" and not self.resources.gpus:
-            problems.append("data.image.decoder: nvjpeg decodes on a GPU, but resources.gpus is 0")
+        if self.precision == "tf32" and not self.resources.gpus:
+            problems.append("precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0")
         for index, stage in enumerate(self.stages):
             problems += self._stage_problems(f"stages.{index}", stage)
         refuse(problems)
@@ -315,7 +311,7 @@ class SweepConfig:
         elif not any(stage.shares_backbone for stage in stages):
             needed = "a stage frozen with bn_mode frozen_eval"
         elif self.precision == "fp16":
-            needed = "precision fp32 or bf16, got fp16"
+            needed = "precision fp32, tf32 or bf16, got fp16"
         elif self.resources.gpus > 1:
             needed = f"resources.gpus of at most 1, got {self.resources.gpus:g}"
         elif not any(stage.shares_backbone and not stage.micro_batch for stage in stages):

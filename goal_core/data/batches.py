@@ -19,9 +19,7 @@ from goal_core.data.images import (
     RAM_LIMIT,
     DecodedImages,
     DecodeRequest,
-    DeviceImages,
     ImageDecoder,
-    decoder_of,
     transform_of,
 )
 from goal_core.data.text import CaptionWords, EncodedCaptions, PairAugment, Tokenizer
@@ -61,7 +59,7 @@ def view_seed(seed: int, image_index: int, view: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """B image-caption pairs, all tensors on the CPU but images that were made on a device."""
+    """B image-caption pairs, all tensors on the CPU."""
 
     images: Tensor | None
     """(B, 3, size, size) uint8, or those of the rows that the source was asked for; None when the source gives captions
@@ -111,9 +109,7 @@ class BatchSource:
         augment: drops regions and words; None keeps them.
         rows: which rows of a batch of a given size need their images, where other processes decode the others; None:
             all.
-        device: where batches go.
-        augment_on_device: crop, resize and flip images there; the pixels are the same.
-        keep_on_device: keep the split in the device's memory, where that is a GPU's and has room.
+        device: where batches will go; see :class:`ImageDecoder`.
         views: augmented views of each image to draw from; 0 draws none.
 
     Raises:
@@ -135,8 +131,6 @@ class BatchSource:
         augment: PairAugment | None = None,
         rows: Callable[[int], slice] | None = None,
         device: torch.device | None = None,
-        augment_on_device: bool = False,
-        keep_on_device: bool = False,
         views: int = 0,
     ) -> None:
         if batch_size < 2:
@@ -149,15 +143,11 @@ class BatchSource:
         self._words = None if augment is None else CaptionWords(split.captions, augment.wordpieces)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
-        self._images: DecodedImages | ImageDecoder | DeviceImages | None = None
-        if with_images and image is not None and augment_on_device and device is not None:
-            resident = None if keep_on_device else False
-            self._images = DeviceImages(split, image, device, threads=max(1, num_workers), resident=resident)
-        elif with_images and image is not None and transform_of(image).augments:
-            self._images = decoder_of(split, image, num_workers=num_workers, device=device)
+        self._images: DecodedImages | ImageDecoder | None = None
+        if with_images and image is not None and transform_of(image).augments:
+            self._images = ImageDecoder(split, image, num_workers=num_workers, device=device)
         elif with_images and image is not None:
-            kept_on = device if keep_on_device else None
-            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit, device=kept_on)
+            self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit, device=device)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -34,9 +34,6 @@ class ImageConfig:
     jpeg: int = 0
     """Quality, 1 to 100, at which images are compressed as JPEG after `shrink`, for a still smaller pack; 0: they are
     not. This changes pixels."""
-    decoder: Literal["pillow", "nvjpeg"] = "pillow"
-    """What decodes JPEG files: `nvjpeg` does it on the GPU, where the crops are then made too. Its pixels differ from
-    Pillow's by a little. A pack is faster; this is for images that must stay as they are."""
 
     @property
     def augments(self) -> bool:
@@ -46,7 +43,7 @@ class ImageConfig:
     @property
     def settings(self) -> dict[str, str | int]:
         """The settings as hashes take them: without those added later that have no effect."""
-        added = {"shrink": 0, "jpeg": 0, "decoder": "pillow"}
+        added = {"shrink": 0, "jpeg": 0}
         return {key: value for key, value in asdict(self).items() if added.get(key) != value}
 
     def __post_init__(self) -> None:
@@ -55,8 +52,6 @@ class ImageConfig:
                 f"shrink must be 0 (keep images as they are) or at least size, or images lose detail twice: "
                 f"shrink={self.shrink} < size={self.size}"
             )
-        if self.decoder == "nvjpeg" and (self.shrink or self.jpeg or self.augment == "xvlm"):
-            raise ConfigError("decoder nvjpeg takes images as they are: leave out shrink, jpeg and augment xvlm")
         if not 0 <= self.jpeg <= 100:
             raise ConfigError(f"jpeg must be 0 (not compressed again) or a quality from 1 to 100, got {self.jpeg}")
         if self.size < 8:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from goal_core.data import DecodedImages, EncodedCaptions, ImageConfig, Split
 from goal_core.data.text import Tokenizer
+from goal_core.devices import send
 from goal_core.models import Encoder, StackedEncoder
 from goal_core.models.memory import in_halves
 
@@ -72,12 +73,12 @@ def embed_split(encoder: Encoder | StackedEncoder, split: EvalSplit) -> tuple[Te
     with torch.inference_mode(), encoder.autocast():
         image_ND = torch.cat([in_halves(encoder.images, chunk, dim=-2).float() for chunk in split.inputs()], -2)
         chunks = [
-            in_halves(encoder.texts, tokens.to(encoder.device), lengths, dim=-2).float()
+            in_halves(encoder.texts, send(tokens, encoder.device), lengths, dim=-2).float()
             for _, tokens, lengths in split.caption_chunks()
         ]
     sorted_MD = torch.cat(chunks, -2)
     text_MD = torch.empty_like(sorted_MD)
-    text_MD[..., torch.from_numpy(split.order).to(encoder.device), :] = sorted_MD
+    text_MD[..., send(torch.from_numpy(split.order), encoder.device), :] = sorted_MD
     return image_ND, text_MD
 
 
@@ -87,7 +88,6 @@ def split_inputs(
     device: torch.device,
     *,
     workers: int = 0,
-    keep_on_device: bool = True,
     alive: Callable[[], None] = lambda: None,
 ) -> Callable[[], Iterator[Tensor]]:
     """A function that gives a split, unaugmented, chunk by chunk on the device.
@@ -99,17 +99,16 @@ def split_inputs(
         image: their size; None where the split consists of features.
         device: where the chunks go.
         workers: decoding processes.
-        keep_on_device: keep the pixels in the device's memory, where that is a GPU's and has room.
         alive: called for every chunk.
     """
     if image is None:
         return lambda: _region_chunks(split, device, alive)
-    images = DecodedImages(split, image, num_workers=workers, device=device if keep_on_device else None)
+    images = DecodedImages(split, image, num_workers=workers, device=device)
 
     def chunks() -> Iterator[Tensor]:
         for chunk in images.chunks(CHUNK):
             alive()
-            yield chunk.to(device)
+            yield send(chunk, device)
 
     return chunks
 
@@ -118,4 +117,4 @@ def _region_chunks(split: Split, device: torch.device, alive: Callable[[], None]
     everything = np.arange(split.num_images)
     for start in range(0, len(everything), CHUNK):
         alive()
-        yield torch.from_numpy(split.load_regions(everything[start : start + CHUNK])).to(device)
+        yield send(torch.from_numpy(split.load_regions(everything[start : start + CHUNK])), device)

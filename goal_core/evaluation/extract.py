@@ -21,7 +21,7 @@ from goal_core.atomic import remove_leftovers, replace_bytes, storage_errors
 from goal_core.data import Dataset, DecodedImages, ImageConfig, Split, transform_of
 from goal_core.data.formats import DESCRIPTION, FeatureFile, read_region_header, split_files
 from goal_core.data.images import NUM_WINDOWS, window_pixels
-from goal_core.errors import ConfigError, DataError, DeviceError
+from goal_core.errors import DataError, DeviceError
 from goal_core.evaluation.embedding import CHUNK
 from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
 from goal_core.sealed_json import json_bytes, read_json
@@ -83,8 +83,6 @@ def extract_features(
     for split in dataset.splits.values():
         if split.region_shape is not None:
             raise DataError(f"{dataset.name} has precomputed features already; features are computed from images")
-    if kind == "windows" and image.decoder != "pillow":
-        raise ConfigError(f"windows are cut from what Pillow decodes; data.image.decoder is {image.decoder}")
     texts = {name: _texts(split, kind) for name, split in dataset.splits.items()}
     ids = _ids(dataset, kind)
     net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").to(device)

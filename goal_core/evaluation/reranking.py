@@ -13,8 +13,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from goal_core.devices import full_precision
 from goal_core.errors import ConfigError
-from goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks, full_precision, retrieval_ranks
+from goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks, retrieval_ranks
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """Scores of P pairs, (P,), from image indices and caption indices, each (P,) int64; higher is a better match."""

@@ -13,8 +13,6 @@ Deviates: there a sort breaks ties, which lets a collapsed model score anything 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
@@ -23,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from goal_core.devices import full_precision
 from goal_core.errors import GoalError
 
 # Equal vectors must give equal similarities wherever they stand, or ties go undetected. Matrix products round equally
@@ -141,18 +140,6 @@ def retrieval_ranks(
         t2i = torch.empty_like(ranks.t2i)
         t2i[order_M] = ranks.t2i
     return RetrievalRanks(ranks.i2t, t2i)
-
-
-@contextmanager
-def full_precision(device: torch.device) -> Iterator[None]:
-    """Products in true fp32: neither autocast nor TF32, which would turn near neighbours into ties."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.autocast(device.type, enabled=False):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _check_and_sort(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from goal_core.data import Split
+from goal_core.devices import send
 from goal_core.models.backbones import ImageBackbone
 from goal_core.models.batch_rows import WHOLE, Share
 
@@ -123,8 +124,8 @@ class Heads(nn.Module):
             image_BD=self.encode_images(features, image_lengths_B), text_BD=self.encode_texts(tokens_BL, lengths_B)
         )
 
-    def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, float]]:
-        """The loss of a step, and the framework's own values to log.
+    def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a step, and the framework's own values to log, scalars on the device.
 
         Args:
             surrogate: the scalar whose gradient is the objective's.
@@ -146,8 +147,8 @@ class Heads(nn.Module):
         """
         raise NotImplementedError
 
-    def take_gradient_norms(self, share: Share) -> dict[str, float]:
-        """Norms to log of the gradients that the losses of this step sent, each by itself; called after backward.
+    def take_gradient_norms(self, share: Share) -> dict[str, Tensor]:
+        """Norms to log of the gradients that each loss of this step sent, scalars on the device; called after backward.
 
         Args:
             share: how the batch was encoded; all processes call this together.
@@ -284,13 +285,22 @@ class StackedEncoder:
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """The context for forward passes in `fp32`, `bf16` or `fp16`. Objectives and recalls are always float32."""
-    return nullcontext() if precision == "fp32" else torch.autocast(device.type, dtype=_HALF[precision])
+    """The context for forward passes in a precision. Objectives and recalls are always IEEE float32."""
+    return torch.autocast(device.type, dtype=_HALF[precision]) if precision in _HALF else nullcontext()
 
 
 def length_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
     """Whether each position of a padded row is before the row's end, (B, longest) bool on ``device``."""
-    return torch.arange(longest, device=device) < lengths_B.to(device)[:, None]
+    return torch.arange(longest, device=device) < send(lengths_B, device)[:, None]
+
+
+def attention_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
+    """Which of a caption's positions BERT may attend to, (B, 1, 1, longest) bool on ``device``.
+
+    In this shape transformers takes a mask as it is. Of one in two dimensions it asks whether anything is masked, and
+    waits for the device.
+    """
+    return length_mask(lengths_B, longest, device)[:, None, None, :]
 
 
 def num_features(backbone: ImageBackbone | None, split: Split) -> int:

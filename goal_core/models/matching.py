@@ -35,20 +35,17 @@ class CrossEncoder(nn.Module):
         super().__init__()
         self.encoder, self._config = encoder, config
 
-    def forward(self, states_BLW: Tensor, mask_BL: Tensor, image_BRF: Tensor) -> Tensor:
+    def forward(self, states_BLW: Tensor, mask: Tensor, image_BRF: Tensor) -> Tensor:
         """Caption states that depend on the image.
 
         Args:
             states_BLW: the text half's last states, (B, L, W).
-            mask_BL: 1 for word pieces, 0 for padding, (B, L) int64.
+            mask: which states are word pieces and no padding, (B, 1, 1, L) bool.
             image_BRF: tokens of each caption's image, (B, R, F).
 
         Returns:
             (B, L, W).
         """
-        from transformers.masking_utils import create_bidirectional_mask
-
-        mask = create_bidirectional_mask(config=self._config, inputs_embeds=states_BLW, attention_mask=mask_BL)
         states: Tensor = self.encoder(
             states_BLW, attention_mask=mask, encoder_hidden_states=image_BRF
         ).last_hidden_state
@@ -118,7 +115,8 @@ def draw_negatives(similarity_BB: Tensor, ids_B: Tensor, temperature: Tensor) ->
     chances_BB = (torch.softmax(similarity_BB.float() / temperature, dim=1) + _FLOOR).masked_fill(same_BB, 0)
     any_B = ~same_BB.all(dim=1)
     chances_BB = torch.where(any_B[:, None], chances_BB, torch.eye(len(ids_B), device=ids_B.device))
-    return torch.multinomial(chances_BB, 1)[:, 0], any_B
+    # What `multinomial` draws, without its check of the numbers, which waits for the device.
+    return (chances_BB / torch.empty_like(chances_BB).exponential_()).argmax(dim=1), any_B
 
 
 def matching_labels(any_image_B: Tensor, any_text_B: Tensor) -> Tensor:

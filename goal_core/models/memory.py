@@ -9,12 +9,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from goal_core.devices import is_out_of_memory
+
 _LOG = logging.getLogger(__name__)
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that the memory of the device or of the machine is full."""
-    return isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def forget_peak() -> None:

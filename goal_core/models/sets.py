@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from goal_core.devices import send
 from goal_core.models.heads import length_mask
 
 ABSENT: Final = -1e4
@@ -40,17 +41,17 @@ class GeneralizedPooling(nn.Module):
         Returns:
             (B, N), N being the largest size.
         """
-        sizes_S, which_B = torch.unique(lengths_B, return_inverse=True)  # the weights depend on the size alone
+        sizes_S, which_B = sizes_of(lengths_B)  # the weights depend on the size alone
         device = self.score.weight.device
-        longest = int(sizes_S[-1])
-        codes_NW = position_codes(longest, self.width).to(device)
+        longest = int(sizes_S[0])
+        codes_NW = send(position_codes(longest, self.width), device)
         mask_SN = length_mask(sizes_S, longest, device)
         codes_SNW = codes_NW * mask_SN[:, :, None]
-        packed = pack_padded_sequence(codes_SNW, sizes_S, batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(codes_SNW, sizes_S, batch_first=True)
         states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
         both_SNW = (states[:, :, : self.width] + states[:, :, self.width :]) / 2
         scores_SN = self.score(both_SNW)[:, :, 0].float().masked_fill(~mask_SN, ABSENT)
-        return torch.softmax(scores_SN / TEMPERATURE, dim=1)[which_B.to(device)]
+        return torch.softmax(scores_SN / TEMPERATURE, dim=1)[send(which_B, device)]
 
     def forward(self, features_BND: Tensor, lengths_B: Tensor) -> Tensor:
         """Pool sets.
@@ -67,6 +68,12 @@ class GeneralizedPooling(nn.Module):
         mask_BN1 = length_mask(lengths_B, features_BND.shape[1], features_BND.device)[:, :, None]
         ranked_BND = features_BND.masked_fill(~mask_BN1, ABSENT).sort(dim=1, descending=True)[0]
         return (ranked_BND.masked_fill(~mask_BN1, 0) * weights_BN[:, :, None]).sum(dim=1)
+
+
+def sizes_of(lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    """The different sizes of sets, (S,), the largest first, and which of them each set has, (B,)."""
+    sizes_S, which_B = torch.unique(lengths_B, return_inverse=True)
+    return sizes_S.flip(0), len(sizes_S) - 1 - which_B
 
 
 def position_codes(count: int, width: int) -> Tensor:
@@ -91,7 +98,8 @@ def drop_cells(features_BRF: Tensor, rate: float) -> tuple[Tensor, Tensor]:
     kept_BR |= (shares_B <= rate)[:, None] | ~kept_BR.any(dim=1, keepdim=True)
     lengths_B = kept_BR.sum(dim=1)
     order_BR = torch.argsort((~kept_BR).int(), dim=1, stable=True)[:, : int(lengths_B.max())]
-    packed = features_BRF.gather(1, order_BR.to(features_BRF.device)[:, :, None].expand(-1, -1, features_BRF.shape[2]))
+    order_BR = send(order_BR, features_BRF.device)
+    packed = features_BRF.gather(1, order_BR[:, :, None].expand(-1, -1, features_BRF.shape[2]))
     return packed * length_mask(lengths_B, packed.shape[1], packed.device)[:, :, None], lengths_B
 
 

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import batch_norm, linear
 
-from goal_core.models.heads import length_mask
-from goal_core.models.sets import ABSENT, TEMPERATURE, drop_cells, position_codes, unit_vectors
+from goal_core.devices import send
+from goal_core.models.heads import attention_mask, length_mask
+from goal_core.models.sets import ABSENT, TEMPERATURE, drop_cells, position_codes, sizes_of, unit_vectors
 from goal_core.models.stacked_gru import stacked_states
 
 Tensors = Mapping[str, Tensor]
@@ -69,9 +70,9 @@ class StackedVseInfty:
 
     def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (C, B, D) of padded captions."""
-        mask_BL = length_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device).long()
+        mask = attention_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
         rows = {name: tensor.unbind() for name, tensor in self._bert_tensors.items()}
-        inputs = {"input_ids": tokens_BL, "attention_mask": mask_BL}
+        inputs = {"input_ids": tokens_BL, "attention_mask": mask}
         states = []
         for cell in range(len(self._text["fc.weight"])):
             own = {name: of_cells[cell] for name, of_cells in rows.items()}
@@ -112,13 +113,12 @@ class StackedPooling:
         """Weight of each rank for sets of these sizes, (C, B, N)."""
         score = self._parameters["score.weight"]
         cells, _, width = score.shape
-        sizes_S, which_B = torch.unique(lengths_B, return_inverse=True)
-        sizes_S, which_B = sizes_S.flip(0), len(sizes_S) - 1 - which_B  # the longest set first
+        sizes_S, which_B = sizes_of(lengths_B)
         longest, device = int(sizes_S[0]), score.device
         # Packed order; a set's backward direction reads it from its end.
         steps_T, sets_T = (torch.arange(longest)[:, None] < sizes_S).nonzero(as_tuple=True)
         ranks_2T = torch.stack((steps_T, sizes_S[sets_T] - 1 - steps_T))
-        codes_2TW = position_codes(longest, width)[ranks_2T].to(device)
+        codes_2TW = send(position_codes(longest, width)[ranks_2T], device)
         both = [
             torch.stack([self._parameters[f"rnn.{name}_l0{way}"] for way in ("", "_reverse")], 1).flatten(0, 1)
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -130,11 +130,11 @@ class StackedPooling:
         place_2SN = torch.zeros(2, len(sizes_S), longest, dtype=torch.long)
         for way, ranks_T in enumerate(ranks_2T):
             place_2SN[way, sets_T, ranks_T] = torch.arange(len(steps_T))
-        place_2SN = place_2SN.to(device)
+        place_2SN = send(place_2SN, device)
         scores_CSN = (scores_C2T[:, 0, place_2SN[0]] + scores_C2T[:, 1, place_2SN[1]]) / 2
         mask_SN = length_mask(sizes_S, longest, device)
         weights_CSN = torch.softmax(scores_CSN.masked_fill(~mask_SN, ABSENT) / TEMPERATURE, dim=2)
-        return weights_CSN[:, which_B.to(device)]
+        return weights_CSN[:, send(which_B, device)]
 
 
 def _inside(prefix: str, tensors: Tensors) -> dict[str, Tensor]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear, normalize
-from torch.nn.utils.rnn import pack_padded_sequence
 
+from goal_core.models.packed import pack
 from goal_core.models.stacked_gru import stacked_last_states
 
 
@@ -42,7 +42,7 @@ class StackedVsepp:
         Returns:
             Unit vectors (C, B, D).
         """
-        packed = pack_padded_sequence(tokens_BL, lengths_B, batch_first=True, enforce_sorted=False)
+        packed = pack(tokens_BL, lengths_B)
         table_CVW = self._parameters["text.embed.weight"]
         cells, vocabulary, _ = table_CVW.shape
         first_C1 = torch.arange(cells, device=table_CVW.device)[:, None] * vocabulary

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from goal_core.models.bert import build_bert
 from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Heads, ParameterGroup, length_mask
+from goal_core.models.heads import Heads, ParameterGroup, attention_mask
 from goal_core.models.sets import GeneralizedPooling, drop_cells, unit_vectors
 from goal_core.models.stacked_vse_infty import StackedVseInfty
 from goal_core.seeding import derive_seed
@@ -84,8 +84,8 @@ class BertTextEncoder(nn.Module):
 
     def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""
-        mask_BL = length_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
-        states_BLW = self.bert(input_ids=tokens_BL, attention_mask=mask_BL.long()).last_hidden_state
+        mask = attention_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
+        states_BLW = self.bert(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
         return unit_vectors(self.pool(self.fc(states_BLW), lengths_B))
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from goal_core.models.config import GruConfig
 from goal_core.models.heads import Heads
+from goal_core.models.packed import pack
 from goal_core.models.stacked_vsepp import StackedVsepp
 from goal_core.seeding import derive_seed
 
@@ -59,7 +60,7 @@ class GruTextEncoder(nn.Module):
         Returns:
             Unit vectors (B, D).
         """
-        packed = pack_padded_sequence(self.embed(tokens_BL), lengths_B, batch_first=True, enforce_sorted=False)
+        packed = pack(self.embed(tokens_BL), lengths_B)
         if tokens_BL.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
             return normalize(last_states(self.rnn, packed), dim=-1)
         _, state_1BD = self.rnn(packed)

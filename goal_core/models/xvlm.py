@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
+from goal_core.devices import send
 from goal_core.models.batch_rows import Share, in_chunks
 from goal_core.models.config import ModelConfig
 from goal_core.models.contrastive import contrastive_loss
 from goal_core.models.gradient_norms import GradientNorms
-from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads, length_mask
+from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads, attention_mask
 from goal_core.models.matching import NO_NEGATIVE, draw_negatives, matching_labels, split_bert
 from goal_core.seeding import derive_seed
 
@@ -74,8 +75,8 @@ class XvlmHeads(RerankingHeads):
 
     def text_states(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Last states of the text half, (B, L, W)."""
-        mask_BL = length_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device).long()
-        states: Tensor = self.text(input_ids=tokens_BL, attention_mask=mask_BL).last_hidden_state
+        mask = attention_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
+        states: Tensor = self.text(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
         return states
 
     def embed_images(self, tokens_BRF: Tensor) -> Tensor:
@@ -99,7 +100,7 @@ class XvlmHeads(RerankingHeads):
         inputs = MatchingInputs(
             tokens=watch("matching_grad", tokens, _on_cells),
             states=watch("matching_grad", states),
-            lengths=lengths_B.to(states.device),
+            lengths=send(lengths_B, states.device),
         )
         image_BD = self.embed_images(watch("objective_grad", tokens, _on_cells))
         text_BD = self.embed_texts(watch("objective_grad", states))
@@ -109,19 +110,19 @@ class XvlmHeads(RerankingHeads):
         """The contrastive loss of X-VLM (ITC), at the temperature with which negatives are drawn."""
         return contrastive_loss(image_BD, text_BD, ids_B, self.temperature)
 
-    def take_gradient_norms(self, share: Share) -> dict[str, float]:
+    def take_gradient_norms(self, share: Share) -> dict[str, Tensor]:
         """`objective_grad` and `matching_grad`: norms of the gradients on the image's cells and the caption's states.
 
         Both are those of the losses in the sum, weights and scales included. What gets no gradient, as the cells of a
         frozen backbone, does not count.
         """
-        return {name: float(share.sum(square).sqrt()) for name, square in sorted(self._gradients.take().items())}
+        return {name: share.sum(square).sqrt() for name, square in sorted(self._gradients.take().items())}
 
-    def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, float]]:
+    def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted objective plus image-text matching; `itm` and `itm_accuracy` (in [0, 1]) are logged."""
         matching, accuracy = self._matching(pairs, ids_B)
         loss = surrogate * (self._weight / (2 * len(ids_B))) + matching
-        return loss, {"itm": float(matching.detach()), "itm_accuracy": accuracy}
+        return loss, {"itm": matching.detach(), "itm_accuracy": accuracy}
 
     def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
         """Heads and BERT (both halves), each with and without weight decay."""
@@ -134,7 +135,7 @@ class XvlmHeads(RerankingHeads):
         """The image backbone with and without weight decay."""
         return _by_decay("backbone", list(backbone.named_parameters()), lr_scale)
 
-    def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, float]:
+    def _matching(self, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and accuracy over B positive pairs, B captions with a drawn image, and B images with a drawn caption.
 
         Of several processes each has the loss of all pairs, and the gradient of its own.
@@ -156,16 +157,16 @@ class XvlmHeads(RerankingHeads):
         logits = in_chunks(logits_of, rows, 3 * share.chunk, *chosen, reads_graph=True)[0].float()
         counted = labels >= 0
         if share.processes == 1:
-            accuracy = (logits.argmax(dim=1) == labels)[counted].float().mean()
-            return cross_entropy(logits, labels, ignore_index=NO_NEGATIVE), float(accuracy)
+            right = (logits.argmax(dim=1) == labels).sum()
+            return cross_entropy(logits, labels, ignore_index=NO_NEGATIVE), right / counted.sum()
         own = labels[rows.slice] if share.owned(len(labels)) else labels.new_full((1,), NO_NEGATIVE)
         part = cross_entropy(logits, own, ignore_index=NO_NEGATIVE, reduction="sum") / counted.sum()
         right = share.sum((logits.argmax(dim=1) == own).sum())
-        return part + (share.sum(part) - part.detach()), float(right / counted.sum())
+        return part + (share.sum(part) - part.detach()), right / counted.sum()
 
     def _logits(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
-        mask_PL = length_mask(lengths_P, states_PLW.shape[1], states_PLW.device).long()
-        logits: Tensor = self.itm_head(self.cross(states_PLW, mask_PL, tokens_PRF)[:, 0])
+        mask = attention_mask(lengths_P, states_PLW.shape[1], states_PLW.device)
+        logits: Tensor = self.itm_head(self.cross(states_PLW, mask, tokens_PRF)[:, 0])
         return logits
 
 

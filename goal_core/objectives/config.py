@@ -61,10 +61,10 @@ class ObjectiveConfig:
         added = {name: digest for name, digest in digests.items() if digest not in BUILT_IN_CODE}
         return {"pair": self.pair, "triplet": self.triplet, **values, **added}
 
-    def build(self) -> GradientObjective:
-        """The objective as a callable on embeddings."""
+    def build(self, *, check_finite: bool = True) -> GradientObjective:
+        """The objective as a callable on embeddings; see :class:`GradientObjective`."""
         from goal_core.objectives.gradient_objective import GradientObjective  # with torch, which settings do without
 
         return GradientObjective(
-            pair=self.pair, triplet=self.triplet, variant=self.variant, check_finite=True, **self.params
+            pair=self.pair, triplet=self.triplet, variant=self.variant, check_finite=check_finite, **self.params
         )

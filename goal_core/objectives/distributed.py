@@ -12,7 +12,12 @@ from goal_core.objectives.gradient_objective import ShapeError, check_batch
 
 
 def gather_batch(
-    image_emb: Tensor, text_emb: Tensor, ids: Tensor | None = None, *, reduction: Literal["mean", "sum"] = "mean"
+    image_emb: Tensor,
+    text_emb: Tensor,
+    ids: Tensor | None = None,
+    *,
+    reduction: Literal["mean", "sum"] = "mean",
+    check_shapes: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The batch of all processes, in order of rank, for ``objective(*gather_batch(images, texts, ids))``.
 
@@ -25,6 +30,7 @@ def gather_batch(
         text_emb: this process's text embeddings, shape (N, D).
         ids: this process's ids, shape (N,), on all processes or on none.
         reduction: how parameter gradients are reduced afterwards: `mean` (DistributedDataParallel) or `sum`.
+        check_shapes: compare the shapes first, which waits for the device. Without it, unequal ones hang or abort.
 
     Returns:
         Image and text embeddings of shape (W N, D) for W processes, and the ids of shape (W N,) or None.
@@ -36,11 +42,11 @@ def gather_batch(
     num_processes = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
     if num_processes == 1:
         return image_emb, text_emb, ids
-    # The shapes first: gathering unequal ones would hang or abort instead of raising.
-    shape = torch.tensor([*image_emb.shape, int(ids is not None)], device=image_emb.device)
-    shapes = _gather(shape[None]).tolist()
-    if any(other != shapes[0] for other in shapes):
-        raise ShapeError(f"all processes need batches of one shape, with ids or without; got (N, D, has ids) {shapes}")
+    if check_shapes:
+        shape = torch.tensor([*image_emb.shape, int(ids is not None)], device=image_emb.device)
+        shapes = _gather(shape[None]).tolist()
+        if any(other != shapes[0] for other in shapes):
+            raise ShapeError(f"all processes need batches of one shape, with or without ids; got (N, D, ids) {shapes}")
     factor = float(num_processes) if reduction == "mean" else 1.0
     return (
         _GatherRows.apply(image_emb, factor),

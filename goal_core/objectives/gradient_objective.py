@@ -8,6 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from goal_core.devices import full_precision
 from goal_core.errors import GoalError
 from goal_core.objectives.mining import mine
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
@@ -112,7 +113,7 @@ class GradientObjective:
             NonFiniteError: as in a call.
         """
         check_batch(image_emb, text_emb, ids)
-        with torch.no_grad(), torch.autocast(image_emb.device.type, enabled=False):
+        with torch.no_grad(), full_precision(image_emb.device):
             stats = self.weigh(image_emb.detach(), text_emb.detach(), ids, check_finite=self.check_finite)
         scalar: Tensor = AttachGradient.apply(image_emb, text_emb, stats.hinge, stats.gradient)
         return scalar, stats

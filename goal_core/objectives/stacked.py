@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from goal_core.devices import full_precision, send
 from goal_core.numerics import BUILT_IN_CODE
 from goal_core.objectives.gradient_objective import GradientObjective, ShapeError, check_batch
 from goal_core.objectives.mining import MinedBatch, mine
 from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.similarity import Place
 from goal_core.objectives.sparse_gradient import SparseGradient
-from goal_core.objectives.stats import ObjectiveStats, summary, violations
+from goal_core.objectives.stats import ObjectiveStats, named, summary, violations
 from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.triplets import Triplets
 from goal_core.registry import Entry
@@ -89,16 +90,13 @@ class StackedStats:
 
     def dicts(self, names: Sequence[str], values_KC: Sequence[Sequence[float]]) -> list[dict[str, float]]:
         """The statistics of each cell, from the names and values of :meth:`numbers`."""
-        cells = []
-        for used, values in zip(self.set_names, zip(*values_KC, strict=True), strict=True):
-            cell = {name: value for name, value in zip(names, values, strict=True) if name not in SETS or name in used}
-            cells.append(
-                cell if cell["triplets"] else {name: cell[name] for name in ("hinge", "triplets", "grad_norm")}
-            )
-        return cells
+        return [
+            {name: value for name, value in named(names, values).items() if name not in SETS or name in used}
+            for used, values in zip(self.set_names, zip(*values_KC, strict=True), strict=True)
+        ]
 
     def as_dicts(self) -> list[dict[str, float]]:
-        """What `ObjectiveStats.as_dict` gives of each cell; synchronises with the device once for all."""
+        """What `ObjectiveStats.as_dict` gives of each cell; waits for the device once for all."""
         names, numbers_KC = self.numbers()
         return self.dicts(names, numbers_KC.tolist())
 
@@ -146,7 +144,7 @@ class StackedObjectives:
                 f"got images {tuple(images_CND.shape)}, texts {tuple(texts_CND.shape)}"
             )
         check_batch(images_CND[0], texts_CND[0], ids_N)
-        with torch.no_grad(), torch.autocast(images_CND.device.type, enabled=False):
+        with torch.no_grad(), full_precision(images_CND.device):
             dtype = torch.float64 if torch.float64 in (images_CND.dtype, texts_CND.dtype) else torch.float32
             images, texts = images_CND.detach().to(dtype), texts_CND.detach().to(dtype)
             separate = images.shape[1] > STACKED_PAIRS.get(images.device.type, images.shape[1])
@@ -214,7 +212,7 @@ class StackedObjectives:
     def _weighed(self, d_images: Tensor, d_texts: Tensor, found: _Found, **of_cells: Tensor) -> _Weighed:
         norms = (torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in (d_images, d_texts))
         margins = [objective.margin for objective in self._objectives]
-        margin_C1 = torch.tensor(margins, dtype=d_images.dtype, device=d_images.device)[:, None]
+        margin_C1 = send(torch.tensor(margins, dtype=d_images.dtype), d_images.device)[:, None]
         stats = StackedStats(
             violations=violations(margin_C1, of_cells["pos"], of_cells["neg"], of_cells["valid"]),
             grad_norm=torch.hypot(*norms),
@@ -250,7 +248,7 @@ class _Group(NamedTuple):
         apart = self.cells[1] - first if len(self.cells) > 1 else 1
         if self.cells == tuple(range(first, last + 1, apart)):  # which needs no copies
             return slice(first, last + 1, apart)
-        return torch.tensor(self.cells, device=device)
+        return send(torch.tensor(self.cells), device)
 
 
 class _Found(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import torch
 from torch import Tensor
 
+from goal_core.devices import send
 from goal_core.objectives.sparse_gradient import SparseGradient
 
 QUANTILES: Final = (0.1, 0.5, 0.9)
@@ -19,7 +20,7 @@ TOLERANCE: Final = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ObjectiveStats:
-    """A batch's triplets and their weights. Tensors stay on the device until `as_dict` is called."""
+    """A batch's triplets and their weights. Tensors stay on the device."""
 
     margin: float
     """Margin of the monitored hinge, in similarity."""
@@ -56,8 +57,22 @@ class ObjectiveStats:
         d_images, d_texts = self.gradient.for_images(self.texts), self.gradient.for_texts(self.images)
         return torch.hypot(d_images.norm(), d_texts.norm())
 
+    def numbers(self) -> tuple[list[str], Tensor]:
+        """Names of K statistics, and their values on the device, shape (K,); see `named`."""
+        sums = {"hinge": self.hinge, "triplets": self.valid.sum(), "grad_norm": self.grad_norm()}
+        per_anchor = {
+            "pos_sim": self.pos,
+            "neg_sim": self.neg,
+            "triplet_weight": self.triplet,
+            "pos_weight": self.pair_pos,
+            "neg_weight": self.pair_neg,
+            "active": (self._violations() > 0).to(self.pos),
+            **self.set_sizes,
+        }
+        return summary(sums, per_anchor, self.valid)
+
     def as_dict(self) -> dict[str, float]:
-        """Everything as Python floats; synchronises with the device once.
+        """Everything as Python floats; waits for the device once.
 
         Returns:
             `hinge` (sum), `triplets` (anchors with a negative), `grad_norm`; and over those anchors the means
@@ -65,20 +80,8 @@ class ObjectiveStats:
             the quantiles `pos_sim_p10` .. `neg_sim_p90`, and, where the pair weight has sets, their mean sizes
             `pos_set`, `neg_set`. Without any triplet, only the first three.
         """
-        sums = {"hinge": self.hinge, "triplets": self.valid.sum(), "grad_norm": self.grad_norm()}
-        active_A = (self._violations() > 0).to(self.pos)
-        per_anchor = {
-            "pos_sim": self.pos,
-            "neg_sim": self.neg,
-            "triplet_weight": self.triplet,
-            "pos_weight": self.pair_pos,
-            "neg_weight": self.pair_neg,
-            "active": active_A,
-            **self.set_sizes,
-        }
-        names, numbers = summary(sums, per_anchor, self.valid)
-        values = dict(zip(names, numbers.tolist(), strict=True))
-        return values if values["triplets"] else {name: values[name] for name in sums}
+        names, numbers = self.numbers()
+        return named(names, numbers.tolist())
 
     def _violations(self) -> Tensor:
         return violations(self.margin, self.pos, self.neg, self.valid)
@@ -103,13 +106,24 @@ def summary(sums: Mapping[str, Tensor], per_anchor: Mapping[str, Tensor], valid_
     """
     # NaN marks anchors without a negative: the means and quantiles skip it, and no shape depends on the data.
     table_KA = torch.where(valid_A, torch.stack(list(per_anchor.values())), torch.nan)
-    levels = torch.tensor(QUANTILES, dtype=table_KA.dtype, device=table_KA.device)
+    levels = send(torch.tensor(QUANTILES, dtype=table_KA.dtype), table_KA.device)
     quantiles_Q2 = torch.nanquantile(table_KA[:2], levels, dim=-1)
     numbers = torch.cat(
         (torch.stack([value.to(table_KA) for value in sums.values()]), table_KA.nanmean(-1), quantiles_Q2.flatten(0, 1))
     )
     quantiles = (f"{name}_p{level:.0%}"[:-1] for level in QUANTILES for name in ("pos_sim", "neg_sim"))
     return [*sums, *per_anchor, *quantiles], numbers
+
+
+def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+    """The statistics of a batch by name; those over its triplets are left out where it has none.
+
+    Args:
+        names: of :meth:`ObjectiveStats.numbers`.
+        values: likewise, on the CPU.
+    """
+    found = dict(zip(names, values, strict=True))
+    return found if found["triplets"] else {name: found[name] for name in ("hinge", "triplets", "grad_norm")}
 
 
 def at_margin(hinge: float, num_triplets: float, margin: float) -> bool:

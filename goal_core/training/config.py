@@ -7,12 +7,15 @@ from typing import Any, Final, Literal
 
 from goal_core.errors import ConfigError
 
-Precision = Literal["fp32", "bf16", "fp16"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+"""Arithmetic of the training steps' forward and backward passes. `fp32`: IEEE float32 everywhere. `tf32`: float32 in
+memory, but the factors of matrix products, convolutions and GRUs are rounded to 10 bits; GPUs from Ampere on have it.
+`bf16`, `fp16`: torch's autocast in that type, and IEEE float32 in what autocast leaves alone; `fp16` with a loss scale.
+Weights, optimiser, objectives and recalls are IEEE float32 in all of them."""
 MemoryFormat = Literal["auto", "channels_last", "channels_first"]
 Sharing = Literal["none", "trunk", "heads", "auto"]
 """How the cells of a unit share a device; see `goal_core.training.sharing`."""
 
-AugmentOn = Literal["auto", "cpu", "device"]
 """Where training images are cropped, resized and flipped; see `goal_core.training.sharing.augments_on_device`."""
 
 OF_ONE_TRAINING: Final = (

@@ -13,12 +13,12 @@ import torch
 
 from goal_core.atomic import DamagedError
 from goal_core.data import DataConfig
+from goal_core.devices import is_out_of_memory
 from goal_core.errors import CollapsedError, DivergedError, GoalError, TooLargeError, first_line
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
-from goal_core.models.memory import is_out_of_memory
 from goal_core.objectives import NonFiniteError, ObjectiveConfig
-from goal_core.training.config import AugmentOn, MemoryFormat, Precision, Sharing, StageConfig
+from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ class UnitPlan:
     """Processes that decode images; 0 decodes in the training process. The numbers do not depend on it."""
     processes: int = 1
     """Processes that train the unit together, each with rows of every batch; on CUDA each has a GPU of its own."""
-    whole_device: bool = True
-    """Whether the unit has its GPU for itself, so that images may stay in its memory."""
+    on_one_gpu: bool = False
+    """Whether all processes use the first GPU, over gloo, which is slow: to try several processes on such a machine."""
     units_per_gpu: int = 1
     """How many units share the GPU. Of more than one, a stack that runs out of memory fails as a whole, because whoever
     runs the unit tries it again beside fewer; dissolving it would change how the numbers round."""
@@ -76,8 +76,6 @@ class UnitPlan:
     """How images and filters of backbones lie in memory; see :mod:`goal_core.training.placing`."""
     compiled: bool = False
     """Whether torch compiles the training steps of backbones."""
-    augment_on: AugmentOn = "auto"
-    """Where training images are cropped, resized and flipped. The numbers do not depend on it."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
     packs: Path | None = None
@@ -236,6 +234,8 @@ def fits_or_says(what: str) -> Iterator[None]:
 
 def failure_kind(error: Exception) -> str:
     """The kind of a failure; see :attr:`TrainingFailed.kind`."""
+    if is_out_of_memory(error):
+        return "memory"
     if isinstance(error, OSError):
         return "storage"
     if isinstance(error, DamagedError):
@@ -246,8 +246,6 @@ def failure_kind(error: Exception) -> str:
         return "collapsed"
     if isinstance(error, TooLargeError):
         return "too_large"
-    if is_out_of_memory(error):
-        return "memory"
     if isinstance(error, torch.AcceleratorError):
         return "device"
     return "error"

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from goal_core.errors import DeviceError
 from goal_core.frameworks import framework_of
 from goal_core.models.config import ModelConfig
 from goal_core.training.config import Precision, Sharing, StageConfig
 
 if TYPE_CHECKING:
-    from goal_core.data import Split
     from goal_core.training.plan import UnitPlan
 
 
@@ -81,32 +79,3 @@ def _obstacle(model: ModelConfig, stage: StageConfig, precision: Precision, proc
     if processes > 1:
         return f"{processes} devices train each cell together"
     return ""
-
-
-def augments_on_device(unit: UnitPlan, train: Split) -> tuple[bool, str]:
-    """Whether a unit crops, resizes and flips its training images on its device, and words for the log.
-
-    The pixels are the same, so `auto` takes the device wherever it saves work: on a GPU, from a pack, which leaves the
-    CPU only bytes to copy.
-    """
-    import torch
-
-    from goal_core.data.images import check_resampling, has_crops_packed, obstacle
-
-    if unit.data.image is not None and unit.data.image.decoder == "nvjpeg":
-        return unit.data.image.augments, ", and augmented there" if unit.data.image.augments else ""
-    if unit.data.image is None or unit.augment_on == "cpu":
-        return False, ", augmented on the CPU"
-    if why := obstacle(train, unit.data.image):
-        return False, f", prepared on the CPU because {why}"
-    if unit.augment_on == "device":
-        return True, f", augmented on {unit.device}"
-    if unit.device == "cpu":
-        return False, ", augmented on the CPU"
-    if not has_crops_packed(train):
-        return False, ", augmented on the CPU because no pack has decoded images to crop"
-    try:
-        check_resampling(torch.device(unit.device))
-    except DeviceError as error:
-        return False, f", augmented on the CPU because {error}"
-    return True, ", augmented on the GPU"

@@ -11,6 +11,7 @@ from typing import cast
 import torch
 
 from goal_core.data import Batch, Dataset, open_dataset
+from goal_core.devices import set_arithmetic
 from goal_core.errors import DataError, DeviceError
 from goal_core.training.plan import Listener, SilentListener, TrainingDone, TrainingFailed, TrainingFiles, UnitPlan
 from goal_core.training.processes.peer import FirstRank, NoFiles
@@ -77,15 +78,16 @@ def _follow(unit: UnitPlan, ranks: Ranks, dataset: Dataset | None) -> None:
 
 
 def use_device(unit: UnitPlan) -> None:
-    """Set torch's threads and check that the device is there.
+    """Set torch's threads and arithmetic, and check that the device is there.
 
     Raises:
         DeviceError: CUDA was requested but is not available, or has fewer GPUs than processes.
     """
     torch.set_num_threads(max(1, unit.threads // unit.processes))
+    set_arithmetic(unit.precision)
     if unit.device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("a GPU was requested (resources.gpus), but torch finds no CUDA device")
-    if unit.device == "cuda" and torch.cuda.device_count() < unit.processes:
+    if unit.device == "cuda" and torch.cuda.device_count() < unit.processes and not unit.on_one_gpu:
         raise DeviceError(
             f"{unit.processes} GPUs were requested (resources.gpus), but torch finds {torch.cuda.device_count()}"
         )

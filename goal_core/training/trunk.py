@@ -20,15 +20,15 @@ from goal_core.atomic import replace_with
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
 from goal_core.data import Batch, DecodedImages, ImageConfig, Split, transform_of
 from goal_core.data.batches import view_seed
-from goal_core.data.images import DecodeRequest, DeviceImages, ImageDecoder
+from goal_core.data.images import DecodeRequest, ImageDecoder
 from goal_core.data.packs import files_stamp
+from goal_core.devices import kind_of, send
 from goal_core.errors import GoalError
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.models.memory import in_halves
 from goal_core.training.placing import place, wants_channels_last
 from goal_core.training.plan import UnitPlan
-from goal_core.training.sharing import augments_on_device
 
 _OF = "of"
 """In the state of cached features: the name of their file, which hashes all that they depend on."""
@@ -98,19 +98,19 @@ class Trunk:
             batch,
             images=None,
             regions=None,
-            tokens=batch.tokens.to(self.device, non_blocking=True),
-            image_index=batch.image_index.to(self.device, non_blocking=True),
+            tokens=send(batch.tokens, self.device),
+            image_index=send(batch.image_index, self.device),
         )
         return SharedBatch(inputs=inputs, captions=captions, seconds=time.perf_counter() - began)
 
     def _inputs(self, batch: Batch) -> Tensor:
         if batch.regions is not None:
-            return batch.regions.to(self.device, non_blocking=True)
+            return send(batch.regions, self.device)
         if self._train_features is not None:
             rows = batch.image_index if batch.views is None else batch.views * self._num_train + batch.image_index
-            return self._train_features[rows.to(self._train_features.device)]
+            return self._train_features[send(rows, self._train_features.device)]
         assert batch.images is not None
-        pixels = batch.images.to(self.device, non_blocking=True)
+        pixels = send(batch.images, self.device)
         if self.backbone is None:
             return pixels
         size = self.unit.stage.micro_batch or len(pixels)
@@ -127,8 +127,7 @@ class Trunk:
         features = self._split_features(split)
         if features is not None:
             return lambda: iter(torch.split(features, CHUNK))
-        keep, workers = self.unit.whole_device, self.unit.loader_workers
-        return split_inputs(split, self.image, self.device, workers=workers, keep_on_device=keep, alive=self._alive)
+        return split_inputs(split, self.image, self.device, workers=self.unit.loader_workers, alive=self._alive)
 
     def _split_features(self, split: Split, *, views: int = 0) -> Tensor | None:
         """A split's features from the shared frozen backbone, of some augmented views; None where there is none."""
@@ -140,7 +139,7 @@ class Trunk:
             self.features_from[split.name] = f"read from {path}"
             return stored.to(self.device)
         with closing(self._pixels(split, image, views)) as pixels:
-            chunks = [self._forward(backbone, chunk.to(self.device)).float() for chunk in pixels]
+            chunks = [self._forward(backbone, send(chunk, self.device)).float() for chunk in pixels]
         features = torch.cat(chunks)
         self.features_from[split.name] = "computed once"
         if path is not None:
@@ -150,7 +149,9 @@ class Trunk:
     def _pixels(self, split: Split, image: ImageConfig, views: int) -> Generator[Tensor, None, None]:
         """A whole split chunk by chunk, as evaluation sees it; or each of its views, one after the other."""
         if not views:
-            with closing(DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0)) as images:
+            workers = self.unit.loader_workers
+            stored = DecodedImages(split, image, num_workers=workers, ram_limit=0, device=self.device)
+            with closing(stored) as images:
                 yield from images.chunks(CHUNK)
             return
         seen = np.arange(split.num_images)
@@ -159,13 +160,7 @@ class Trunk:
             for view in range(views)
             for part in np.split(seen, range(CHUNK, len(seen), CHUNK))
         ]
-        on_device, _ = augments_on_device(self.unit, split)
-        workers = self.unit.loader_workers
-        decoder = (
-            DeviceImages(split, image, self.device, threads=max(1, workers), resident=False)
-            if on_device
-            else ImageDecoder(split, image, num_workers=workers)
-        )
+        decoder = ImageDecoder(split, image, num_workers=self.unit.loader_workers, device=self.device)
         with closing(decoder) as images_of_views:
             yield from images_of_views.stream(requests)
 
@@ -184,7 +179,7 @@ class Trunk:
             "image": [image.size, image.resize],
             "backbone": [model.backbone.name, weights_id(model.backbone)],
             "seed": self.unit.seed if model.backbone.weights == "random" else None,
-            "computed": [self.unit.precision, self.unit.device, self.unit.threads, torch.__version__],
+            "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
         }
         if self._initial.init_id:
             what["init"] = self._initial.init_id

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from itertools import islice
+from traceback import clear_frames
 
 import torch
 
@@ -36,7 +37,7 @@ from goal_core.training.plan import (
     fits_or_says,
 )
 from goal_core.training.processes.ranks import ALONE, Ranks, weight_sums
-from goal_core.training.sharing import augments_on_device, choose_path
+from goal_core.training.sharing import choose_path
 from goal_core.training.trunk import SharedBatch, Trunk
 from goal_core.training.warmup import below_warmup
 from goal_core.training.weak import weak_objective
@@ -62,11 +63,8 @@ class UnitTrainer:
         self._initial = InitialModel(unit.model, unit.data, dataset)
         self._weights_id = self._initial.framework.weights_id(self._initial.model)
         self._trunk = Trunk(unit, self._initial, dataset.fingerprint, alive=self._alive)
-        on_device, why = augments_on_device(unit, dataset.splits["train"])
         if unit.stage.feature_views:
             self._images += f", {unit.stage.feature_views} augmented views of each training image, computed once"
-        if self._trunk.wants_pixels():
-            self._images += why
         self._source = BatchSource(
             dataset.splits["train"],
             self._initial.tokenizer,
@@ -78,8 +76,6 @@ class UnitTrainer:
             num_workers=-(-unit.loader_workers // unit.processes),
             rows=ranks.rows if unit.processes > 1 else None,
             device=self._trunk.device,
-            augment_on_device=on_device,
-            keep_on_device=unit.whole_device,
             views=unit.stage.feature_views,
             augment=self._initial.framework.augment(self._initial.model, self._initial.tokenizer, unit.seed),
         )
@@ -378,6 +374,7 @@ class UnitTrainer:
         except Exception as error:
             self._cells.pop(key, None)
             failed = TrainingFailed.because_of(key, error)
+            clear_frames(error.__traceback__)  # they hold the activations
             self._end(failed)
             with suppress(OSError):  # the disk that failed this training must not fail its neighbours
                 self._files[key].log(f"failed ({failed.kind}): {failed.reason}")

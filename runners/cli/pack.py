@@ -50,8 +50,6 @@ def pack(
     config = load_sweep(sweep, SweepArguments(sweep, set_, store).overrides)
     if config.data.image is None:
         raise ConfigError(f"{config.name} trains on features (data.format: {config.data.format}); there is no image")
-    if config.data.image.decoder != "pillow":
-        raise ConfigError(f"a pack holds what Pillow decodes; data.image.decoder is {config.data.image.decoder}")
     dataset = open_dataset(config.data)
     plan = plan_pack(dataset, config.data.image, Store(config.store).packs)
     if verify:

@@ -19,7 +19,7 @@ def with_units(job: UnitJob, units: int) -> UnitJob:
     """The job as one of so many that share a GPU."""
     if units == job.units_per_gpu:
         return job
-    return replace(job, plan=replace(job.plan, whole_device=units == 1, units_per_gpu=units))
+    return replace(job, plan=replace(job.plan, units_per_gpu=units))
 
 
 class Crowding:

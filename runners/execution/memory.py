@@ -7,19 +7,14 @@ may run on other machines.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from goal_core.training import TrainingEvent, TrainingFailed, UnitPlan
 from runners.store import Attempt
 
 SMALLEST = 4
 """Fewest pairs to encode at a time. What does not fit then is not the batch."""
-
-_FULL: Final = re.compile(r"out of memory|_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)")
-"""What CUDA and its libraries say where a process does not even get its workspaces."""
 
 
 def fewer_units(units: int) -> int:
@@ -29,11 +24,7 @@ def fewer_units(units: int) -> int:
 
 def is_full(event: TrainingEvent) -> bool:
     """Whether a training failed because the memory of its device was full."""
-    if not isinstance(event, TrainingFailed):
-        return False
-    return event.kind in ("memory", "too_large") or (
-        event.kind in ("device", "error") and bool(_FULL.search(event.reason))
-    )
+    return isinstance(event, TrainingFailed) and event.kind in ("memory", "too_large")
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def sweep_prices(
             if sum(priced):
                 scale[kind] = sum(seconds for seconds, _, _ in taken) / sum(priced)
     image = sweep.config.data.image
-    decoded = image is not None and (image.decoder != "pillow" or _has_entries(sweep.store.packs))
+    decoded = image is not None and _has_entries(sweep.store.packs)
     prices = replace(prices, peaks=peaks, kept=kept_memory(sweep), decoded=decoded)
     return replace(prices, scale=scale, measured=measured or {})
 

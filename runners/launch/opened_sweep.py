@@ -122,11 +122,9 @@ class OpenedSweep(ResolvedSweep):
             threads=resources.cpus,
             loader_workers=resources.loader_workers,
             processes=max(1, int(resources.gpus)),
-            whole_device=resources.gpus >= 1,
             sharing=self.config.execution.sharing_of(unit.stage),
             memory_format=self.config.execution.memory_format,
             compiled=self.config.execution.compile,
-            augment_on=self.config.execution.augment_on,
             cache=self.store.features,
             packs=self.store.packs,
         )

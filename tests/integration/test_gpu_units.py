@@ -49,7 +49,7 @@ def train_trial(config):
     tune.report({"node": node, "events": full})
     (gpu,) = ray.get_gpu_ids()
     line = {"stage": job.unit.stage.name, "seed": first.cell.seed, "units": job.units_per_gpu, "gpu": gpu}
-    line |= {"whole": job.plan.whole_device, "began": began, "ended": time.time()}
+    line |= {"whole": job.plan.units_per_gpu == 1, "began": began, "ended": time.time()}
     (folder / f"{os.getpid()}.json").write_text(json.dumps(line))
 
 

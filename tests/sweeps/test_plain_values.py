@@ -96,7 +96,6 @@ def test_every_default_is_written_out(small: SweepConfig) -> None:
         "augment": "none",
         "shrink": 0,
         "jpeg": 0,
-        "decoder": "pillow",
     }
 
 

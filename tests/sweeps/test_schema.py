@@ -129,7 +129,7 @@ def test_stacked_heads_are_refused_where_they_cannot_be(small: SweepConfig) -> N
     assert replace(small, execution=heads).execution.sharing == "heads"
     frozen, finetune = small.stages
     for changes, needed in (
-        ({"precision": "fp16"}, "heads needs precision fp32 or bf16, got fp16"),
+        ({"precision": "fp16"}, "heads needs precision fp32, tf32 or bf16, got fp16"),
         ({"stages": (replace(frozen, bn_mode="legacy_quirk"), finetune)}, "heads needs a stage frozen"),
         ({"model": replace(small.model, framework="xvlm")}, "heads needs framework vsepp or vse_infty, got xvlm"),
         ({"resources": ResourceConfig(gpus=2)}, "heads needs resources.gpus of at most 1, got 2"),

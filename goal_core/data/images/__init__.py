@@ -10,9 +10,7 @@ from goal_core.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.data.images.decoding import DecodeRequest, ImageDecoder
-    from goal_core.data.images.kept import RAM_LIMIT, DecodedImages, decoder_of
-    from goal_core.data.images.on_device import DeviceImages, has_crops_packed, obstacle
-    from goal_core.data.images.resampling import check_resampling
+    from goal_core.data.images.kept import RAM_LIMIT, DecodedImages
     from goal_core.data.images.transforms import (
         NUM_WINDOWS,
         ImageTransform,
@@ -30,16 +28,11 @@ __all__ = [
     "RAM_LIMIT",
     "DecodeRequest",
     "DecodedImages",
-    "DeviceImages",
     "ImageDecoder",
     "ImageTransform",
-    "check_resampling",
     "decode_bytes",
     "decode_image",
-    "decoder_of",
     "encode_jpeg",
-    "has_crops_packed",
-    "obstacle",
     "transform_of",
     "window_pixels",
 ]

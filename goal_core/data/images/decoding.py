@@ -18,14 +18,6 @@ from goal_core.data.dataset import PackedReader, Split
 from goal_core.data.images.transforms import transform_of
 from goal_core.errors import ConfigError, GoalError
 
-SHARE = 0.25
-"""Share of a GPU's free memory that a split's images may take to stay there; activations need the most of it."""
-
-
-def memory_for_images(device: torch.device) -> int:
-    """Bytes of images that may stay in a device's memory; 0 on a CPU, which has the system's cache of files."""
-    return int(SHARE * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DecodeRequest:
@@ -90,13 +82,17 @@ class ImageDecoder:
         config: their sizes and augmentation.
         num_workers: worker processes, which stay between streams and each work two batches ahead; 0 decodes in this
             process. The pixels do not depend on it.
+        device: where the batches will go. Those for a GPU come in pinned memory, which a thread beside the training
+            copies them to.
     """
 
-    def __init__(self, split: Split, config: ImageConfig, *, num_workers: int = 0) -> None:
+    def __init__(
+        self, split: Split, config: ImageConfig, *, num_workers: int = 0, device: torch.device | None = None
+    ) -> None:
         if num_workers < 0:
             raise ConfigError(f"num_workers must be 0 (decode in this process) or more, got {num_workers}")
         self._work = _Decoding(split, config)
-        self._num_workers = num_workers
+        self._num_workers, self._pins = num_workers, device is not None and device.type == "cuda"
         self._requests = _Requests()
         self._loader: DataLoader[Any] | None = None
         self._streams = count(1)
@@ -139,6 +135,7 @@ class ImageDecoder:
                 batch_size=None,
                 num_workers=self._num_workers,
                 persistent_workers=True,
+                pin_memory=self._pins,
                 # The loader draws a seed for its workers; from torch's global stream it would change the model's draws.
                 generator=torch.Generator(),
             )

@@ -12,25 +12,10 @@ from torch import Tensor
 
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import PackedReader, Split
-from goal_core.data.images.decoding import DecodeRequest, ImageDecoder, memory_for_images
-from goal_core.data.images.on_device import DeviceImages
+from goal_core.data.images.decoding import DecodeRequest, ImageDecoder
 
 RAM_LIMIT = 4 * 2**30
 """Splits whose decoded images take at most this many bytes in all are decoded once and kept (4 GiB)."""
-
-
-def decoder_of(
-    split: Split, config: ImageConfig, *, num_workers: int, device: torch.device | None
-) -> ImageDecoder | DeviceImages:
-    """The decoder that ``config.decoder`` names; arguments as of :class:`ImageDecoder` and :class:`DeviceImages`.
-
-    Raises:
-        DeviceError: it needs a GPU, and there is none.
-    """
-    if config.decoder == "pillow":
-        return ImageDecoder(split, config, num_workers=num_workers)
-    there = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return DeviceImages(split, config, there, threads=max(1, num_workers))
 
 
 class DecodedImages:
@@ -38,8 +23,7 @@ class DecodedImages:
 
     If all of them take no more than ``ram_limit`` bytes (``num_images * 3 * size * size``), each is decoded on
     first use and then kept as uint8; otherwise each is decoded on every use. The worker processes stop once everything
-    is kept. Squares of a pack are not kept: they are in the system's cache of its files, once for all processes. Given
-    a ``device`` whose memory has room for all (:func:`memory_for_images`), they are kept there.
+    is kept. Squares of a pack are not kept: they are in the system's cache of its files, once for all processes.
     """
 
     def __init__(
@@ -51,12 +35,11 @@ class DecodedImages:
         ram_limit: int = RAM_LIMIT,
         device: torch.device | None = None,
     ) -> None:
-        self._decoder = decoder_of(split, config, num_workers=num_workers, device=device)
+        self._decoder = ImageDecoder(split, config, num_workers=num_workers, device=device)
         shape = (split.num_images, 3, config.size, config.size)
         packed = isinstance(split.reader, PackedReader) and split.reader.holds_squares
-        on_device = device is not None and math.prod(shape) <= memory_for_images(device)
-        fits = on_device or (math.prod(shape) <= ram_limit and not packed)
-        self._kept = torch.empty(shape, dtype=torch.uint8, device=device if on_device else None) if fits else None
+        fits = math.prod(shape) <= ram_limit and not packed
+        self._kept = torch.empty(shape, dtype=torch.uint8) if fits else None
         self._done = np.zeros(split.num_images, dtype=bool)
 
     def stream(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
@@ -66,7 +49,7 @@ class DecodedImages:
             requests: image indices of each batch, (B,) int64.
 
         Yields:
-            (B, 3, size, size) uint8 for each request, on the CPU, or on the device where all are kept there.
+            (B, 3, size, size) uint8 for each request.
 
         Raises:
             DataError: an image cannot be read.
@@ -78,7 +61,7 @@ class DecodedImages:
         decoded = self._decoder.stream(DecodeRequest(images=images) for images in fresh if len(images))
         for images, new in zip(requests, fresh, strict=True):
             if len(new):
-                self._kept[torch.from_numpy(new)] = next(decoded).to(self._kept.device)
+                self._kept[torch.from_numpy(new)] = next(decoded)
                 self._done[new] = True
                 if self._done.all():
                     self._decoder.close()

@@ -180,8 +180,6 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
     """
     if image is None:
         return dataset, "precomputed features"
-    if image.decoder != "pillow":
-        return dataset, f"decoded from their files by {image.decoder}"
     if packs is None:
         return dataset, "decoded from their files"
     plan = plan_pack(dataset, image, packs)

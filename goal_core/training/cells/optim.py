@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
+from goal_core.devices import full_precision
 from goal_core.errors import DivergedError
 from goal_core.models import Heads, ImageBackbone, ParameterGroup
 from goal_core.training.config import StageConfig
@@ -83,7 +85,7 @@ def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float | Tensor, ids: Te
 
     Source: VSE++ (Faghri et al., 2018), eq. 4; first epoch of VSE-infinity (Chen et al., 2021).
     """
-    with torch.autocast(image_BD.device.type, enabled=False):
+    with full_precision(image_BD.device):
         scores_BB = image_BD.float() @ text_BD.float().mT
         positive_B = scores_BB.diagonal(0, -2, -1)
         if ids is None:
@@ -133,11 +135,11 @@ def clip_each(stacked: Iterable[nn.Parameter], max_norm: float) -> Tensor:
     return norm_C
 
 
-def check_finite(norm: Tensor, where: str) -> None:
+def check_finite(norm: float, where: str) -> None:
     """Check that a gradient norm is finite.
 
     Raises:
         DivergedError: it is NaN or infinite.
     """
-    if not torch.isfinite(norm):
-        raise DivergedError(f"the gradient is not finite (norm {norm.item()}) at {where}")
+    if not math.isfinite(norm):
+        raise DivergedError(f"the gradient is not finite (norm {norm}) at {where}")

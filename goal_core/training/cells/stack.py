@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from goal_core.data import Batch
+from goal_core.devices import send
 from goal_core.evaluation import Embedded, EvalSplit, embed_split
 from goal_core.models import StackedEncoder
 from goal_core.objectives import NonFiniteError, StackedObjectives, StackedStats
@@ -54,7 +55,7 @@ class CellStack:
             owners = [(cell.optimizer, own[name]) for cell, own in zip(cells, named, strict=True)]
             self._optimizer.state[parameter] = _stacked_state(owners)
         self._objectives = StackedObjectives([cell.objective for cell in cells])
-        self._margins = torch.tensor([cell.objective.margin for cell in cells], device=first.encoder.device)
+        self._margins = send(torch.tensor([cell.objective.margin for cell in cells]), first.encoder.device)
         self._counts = TripletHistogram.stack([cell.triplets for cell in cells])
         self.has_stepped = False
         """Whether the last step has begun to change weights. If it fails before, each cell can take it by itself."""

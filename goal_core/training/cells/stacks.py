@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from traceback import clear_frames
 from typing import NamedTuple
 
 import torch
@@ -51,18 +52,22 @@ class Stacks:
         """
         found: dict[str, tuple[StepOutcome, float]] = {}
         for alike in self._alike(cells):
-            began, stack = time.perf_counter(), None
+            began, stack, trouble = time.perf_counter(), None, ""
             try:
                 stack = self._formed(alike)
                 if stack is None:
                     continue
                 outcomes: Sequence[StepOutcome] = stack.step(shared.inputs, shared.captions)
             except Exception as error:
+                clear_frames(error.__traceback__)  # they hold the activations
                 retried = self._shares_gpu and failure_kind(error) == "memory"
                 if not retried and (stack is None or not stack.has_stepped):
-                    self._give_up(cells, error)
-                    return found
+                    trouble = _what(error)
                 outcomes = [error] * len(alike)  # a step that has changed some weights cannot be taken again
+            if trouble:
+                del outcomes, stack  # with the error, before the cells' tensors are copied
+                self._give_up(cells, trouble)
+                return found
             seconds = (time.perf_counter() - began) / len(alike) + shared.seconds / len(cells)
             found |= {cell.key: (outcome, seconds) for cell, outcome in zip(alike, outcomes, strict=True)}
         return found
@@ -78,6 +83,7 @@ class Stacks:
                     continue
                 embedded = stack.embed(split)
             except Exception as error:
+                clear_frames(error.__traceback__)
                 self._embeds = False
                 _log(cells, f"the embeddings of {len(alike)} cells {_what(error)}; each is evaluated by itself")
                 return found
@@ -108,8 +114,8 @@ class Stacks:
                 raise
         return stack
 
-    def _give_up(self, cells: Sequence[CellTrainer], error: Exception) -> None:
-        _log(cells, f"the stacked heads of {len(cells)} cells {_what(error)}; each cell goes on by itself")
+    def _give_up(self, cells: Sequence[CellTrainer], trouble: str) -> None:
+        _log(cells, f"the stacked heads of {len(cells)} cells {trouble}; each cell goes on by itself")
         self._wanted = False
         for stack in self._stacks.values():
             dissolve(stack.cells)

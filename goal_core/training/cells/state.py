@@ -76,7 +76,7 @@ class CellState:
         self._description, self._steps_per_epoch = description, steps_per_epoch
         device = torch.device(unit.device)
         self.encoder = Encoder(heads=heads, backbone=backbone, precision=unit.precision, device=device)
-        self.objective, self._objective_config = plan.objective.build(), plan.objective
+        self.objective, self._objective_config = plan.objective.build(check_finite=False), plan.objective
         groups = parameter_groups(heads, backbone, self.stage)
         self.parameters = [parameter for group in groups for parameter in group.parameters]
         self.optimizer = build_optimizer(groups, self.stage)

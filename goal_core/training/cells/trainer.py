@@ -14,7 +14,9 @@ from goal_core.checkpoints import best_name
 from goal_core.data import Batch
 from goal_core.errors import CollapsedError
 from goal_core.models import Pairs
-from goal_core.objectives import ObjectiveStats
+from goal_core.objectives import NonFiniteError, ObjectiveStats
+from goal_core.objectives.gradient_objective import describe_non_finite
+from goal_core.objectives.stats import named
 from goal_core.training.cells.optim import (
     check_finite,
     clip_gradient,
@@ -71,15 +73,36 @@ class CellTrainer(CellState):
         self.scaler.unscale_(self.optimizer)
         norm = clip_gradient(self.parameters, stage.grad_clip)
         sent = self.heads.take_gradient_norms(self.share)
+        values = self._read(stats, {**extra, **sent, "weight_grad_norm": norm})
         if self.scaler.is_enabled():
-            sent = {name: one / self.scaler.get_scale() for name, one in sent.items() if math.isfinite(one)}
-        if not self.scaler.is_enabled():  # with fp16 the scaler skips the steps that overflow
-            check_finite(norm, f"epoch {self.epoch + 1}, step {self.next_step + 1}")
+            scale_of_loss = self.scaler.get_scale() if sent else 1.0
+            values |= {name: values[name] / scale_of_loss for name in sent}
+            values = {name: value for name, value in values.items() if name not in sent or math.isfinite(value)}
+        else:  # with fp16 the scaler skips the steps that overflow
+            check_finite(values["weight_grad_norm"], f"epoch {self.epoch + 1}, step {self.next_step + 1}")
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.next_step += 1
-        self._record_step(stats, {**extra, **sent, "weight_grad_norm": float(norm)})
+        self._record(values)
+        self.triplets.add(stats)
         self.seconds += time.perf_counter() - began + shared_s
+
+    def _read(self, stats: ObjectiveStats, own: Mapping[str, Tensor]) -> dict[str, float]:
+        """The numbers of a step. This is where the step waits for the device, and it does so once.
+
+        Args:
+            stats: of the objective.
+            own: further numbers, scalars.
+
+        Raises:
+            NonFiniteError: the embeddings are not finite.
+        """
+        names, numbers_K = stats.numbers()
+        others = torch.stack([value.to(numbers_K) for value in (*own.values(), stats.finite)])
+        *values, finite = torch.cat((numbers_K, others)).tolist()
+        if not finite:
+            raise NonFiniteError(describe_non_finite(stats.images, stats.texts))
+        return named(names, values[: len(names)]) | dict(zip(own, values[len(names) :], strict=True))
 
     def _descended(self, image_BD: Tensor, text_BD: Tensor, batch: Batch) -> tuple[Tensor, ObjectiveStats]:
         """The scalar whose gradient the step takes, a sum over the batch, and the objective's statistics."""
@@ -115,6 +138,9 @@ class CellTrainer(CellState):
         with torch.no_grad(), self.encoder.autocast():
             encoded = encode_batch(self._encode, inputs, batch, self.share)
             pairs = self._ranks.gather(replace(encoded, context=None), len(batch))
+        _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
+        if not stats.finite:
+            raise NonFiniteError(describe_non_finite(stats.images, stats.texts))
         own = gradient_norm(lambda image, text: self._descended(image, text, batch)[0] / (2 * len(batch)), pairs)
         return own, gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, batch.ids), pairs)
 
@@ -147,8 +173,7 @@ class CellTrainer(CellState):
         """
         if isinstance(outcome, Exception):
             raise outcome
-        norm = torch.tensor(outcome["weight_grad_norm"])
-        check_finite(norm, f"epoch {self.epoch + 1}, step {self.next_step + 1}")
+        check_finite(outcome["weight_grad_norm"], f"epoch {self.epoch + 1}, step {self.next_step + 1}")
         self.next_step += 1
         self.stacked_steps += 1
         self._record(outcome)
@@ -169,10 +194,6 @@ class CellTrainer(CellState):
         features = self.encoder.features(inputs)
         self.backbone.use_batch_statistics(False)
         return features
-
-    def _record_step(self, stats: ObjectiveStats, extra: dict[str, float]) -> None:
-        self._record({**stats.as_dict(), **extra})
-        self.triplets.add(stats)
 
     def _record(self, values: Mapping[str, float]) -> None:
         for key, value in values.items():

@@ -56,7 +56,8 @@ class FirstRank(Ranks):
         for rank in range(1, self.processes):
             reports, sender = context.Pipe(duplex=False)
             arguments = (body, unit, rank, meeting, os.getpid(), sender)
-            worker = context.Process(target=follow, args=arguments, name=f"goal-sweep rank {rank}", daemon=True)
+            # Not daemons: those may not start the processes that decode images. They end with this one by themselves.
+            worker = context.Process(target=follow, args=arguments, name=f"goal-sweep rank {rank}")
             worker.start()
             sender.close()
             self._workers[worker] = reports
@@ -142,10 +143,10 @@ def join(unit: UnitPlan, rank: int, meeting: Path) -> None:
             os.environ.setdefault(name, "lo")  # they are on one machine, and nobody else should reach them
     cuda = unit.device == "cuda"
     if cuda:
-        torch.cuda.set_device(rank)
+        torch.cuda.set_device(0 if unit.on_one_gpu else rank)
     store = distributed.FileStore(str(meeting), unit.processes)  # type: ignore[attr-defined]  # it is public
     store.set_timeout(_MEETING)
-    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if cuda and not unit.on_one_gpu else "gloo"
     distributed.init_process_group(backend, store=store, rank=rank, world_size=unit.processes, timeout=_PATIENCE)
 
 

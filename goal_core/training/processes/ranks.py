@@ -22,6 +22,7 @@ from torch import Tensor, distributed, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
+from goal_core.devices import send
 from goal_core.errors import CollapsedError, DivergedError, GoalError
 from goal_core.models import Pairs, Share
 from goal_core.objectives import NonFiniteError, gather_batch
@@ -84,8 +85,9 @@ class Ranks:
         most = max(owned)
         # Gathering needs equal shapes.
         kept = torch.cat([torch.arange(count) + rank * most for rank, count in enumerate(owned)])
-        kept = kept.to(pairs.image_BD.device)
-        image, text, _ = gather_batch(_padded(pairs.image_BD, most), _padded(pairs.text_BD, most), reduction="sum")
+        kept = send(kept, pairs.image_BD.device)
+        own = _padded(pairs.image_BD, most), _padded(pairs.text_BD, most)
+        image, text, _ = gather_batch(*own, reduction="sum", check_shapes=False)
         context = [_padded(tensor, most) for tensor in pairs.columns()[2:]]
         everyone = _GatherAndSum.apply(*context) if context else ()
         return pairs.with_columns([tensor[kept] for tensor in (image, text, *everyone)])

@@ -104,9 +104,9 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
             "a.yaml:6: model.backbones: backbones must be distinct, got resnet10t more than once",
         ),
         (
-            "num_train: 20",
-            "image: {size: 64, resize: 72, augment: none, decoder: nvjpeg}",
-            "a.yaml:4: data.image.decoder: nvjpeg decodes on a GPU, but resources.gpus is 0",
+            "    lr: 1e-4",
+            "    lr: 1e-4\nprecision: tf32",
+            "a.yaml:16: precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0",
         ),
         (
             "    lr: 1e-4",
@@ -129,7 +129,7 @@ def test_one_mistake_is_one_line(
     [
         (
             "precision: fp8",
-            "a.yaml:16: precision: must be one of fp32, bf16, fp16; got the text 'fp8' (did you mean 'fp32'?)",
+            "a.yaml:16: precision: must be one of fp32, tf32, bf16, fp16; got the text 'fp8' (did you mean 'fp32'?)",
         ),
         (
             "execution: {sharing: trunk, cells_per_unit: -1}",

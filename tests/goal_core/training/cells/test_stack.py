@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import ReferenceType, ref
 
 import pytest
 import torch
@@ -18,9 +19,10 @@ from goal_core.data.config import PrecompConfig
 from goal_core.models import VseppHeads
 from goal_core.models.config import GruConfig
 from goal_core.models.stacked_gru import stacked_last_states
-from goal_core.objectives import PairWeights, Triplets, pair_weights
+from goal_core.objectives import PairWeights, StackedObjectives, Triplets, pair_weights
 from goal_core.training import UnitPlan, train_unit
 from goal_core.training.cells import stack as cell_stack_module
+from goal_core.training.cells import stacks as cell_stacks_module
 from goal_core.training.cells.stack import CellStack
 from tests.helpers.training_cases import (
     FROZEN,
@@ -302,6 +304,29 @@ def test_a_stack_that_fails_before_it_changes_a_weight_dissolves(
         assert same_weights(folder, alone[key])
         assert folder.numbers() == alone[key].numbers()
         assert said in log_of(folder)
+
+
+def test_a_stack_that_lacks_memory_lets_go_of_its_activations_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cells' tensors are copied only when nothing holds what the failed step has computed."""
+    embeddings: list[ReferenceType[Tensor]] = []
+    held: list[bool] = []
+    forward, dissolve = StackedObjectives.forward_with_stats, cell_stacks_module.dissolve
+
+    def fill(self: StackedObjectives, images: Tensor, *rest: Any) -> Any:
+        embeddings.append(ref(images))
+        forward(self, images, *rest)
+        raise torch.cuda.OutOfMemoryError("as if")
+
+    def note(cells: Any) -> None:
+        held.extend(one() is not None for one in embeddings)
+        dissolve(cells)
+
+    monkeypatch.setattr(StackedObjectives, "forward_with_stats", fill)
+    monkeypatch.setattr(cell_stacks_module, "dissolve", note)
+    trained(heads_unit(*GRID[:3]), tmp_path)
+    assert held == [False]
 
 
 def test_a_step_that_may_have_changed_weights_is_not_taken_again(

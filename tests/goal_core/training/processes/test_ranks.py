@@ -12,11 +12,13 @@ import pytest
 import torch
 
 from goal_core.checkpoints import read_checkpoint, write_checkpoint
+from goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_core.errors import ConfigError, DeviceError
-from goal_core.training import Listener, train_unit
+from goal_core.training import Listener, StageConfig, train_unit
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.encoding import check_splits
 from goal_core.training.processes.ranks import Ranks, RanksLostError, weight_sums
+from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 from tests.helpers.training_cases import (
     DATA,
     FINETUNE,
@@ -47,6 +49,7 @@ CASES = {
 
 
 QUICK = "xvlm in chunks"
+CROPS = ImageConfig(size=32, resize=36, augment="crop_flip")
 
 
 @pytest.mark.slow
@@ -87,6 +90,33 @@ def test_two_processes_train_as_one_and_resume_as_unbroken(tmp_path: Path) -> No
         for ours, theirs in zip(two[key].numbers()[:-1], one[key].numbers()[:-1], strict=True):
             assert ours["train/hinge"] == pytest.approx(theirs["train/hinge"], rel=1e-3)
             assert ours["train/weight_grad_norm"] == pytest.approx(theirs["train/weight_grad_norm"], rel=1e-2)
+        assert killed[key].numbers() == two[key].numbers()
+        assert same_weights(killed[key], two[key])
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [FROZEN, FINETUNE], ids=["frozen", "finetune"])
+def test_processes_with_image_workers_train_as_one_and_resume_as_unbroken(stage: StageConfig, tmp_path: Path) -> None:
+    """Each process decodes its own rows of a batch in workers of its own."""
+    content = tiny_annotations({"train": 6, "val": 3, "test": 3})
+    for image in content["images"]:
+        image["filename"] = f"{image['imgid']}.jpg"
+    root = write_dataset(tmp_path / "data", content)
+    data = KarpathyConfig(name="tiny", root=str(root), image=CROPS, min_word_count=1)
+    stage = replace(stage, epochs=1, warmup_epochs=0, lr_drops=(), batch_size=10, checkpoint_every=1)
+    unit = unit_of("sig/nca", "con/con", stage=stage, data=data, loader_workers=2)
+    one, two, killed = (folders_of(unit, tmp_path / name) for name in ("one", "two", "killed"))
+    train_unit(unit, one)
+    unit = replace(unit, processes=2)
+    assert len(train_unit(unit, two)) == 2
+    with pytest.raises(StoppedError):
+        train_unit(unit, killed, StopAt(2))
+    train_unit(unit, killed)
+    for key in one:
+        (ours, _), (theirs, _) = two[key].numbers(), one[key].numbers()
+        assert ours["train/hinge"] == pytest.approx(theirs["train/hinge"], rel=1e-3)
+        assert ours["train/weight_grad_norm"] == pytest.approx(theirs["train/weight_grad_norm"], rel=1e-2)
         assert killed[key].numbers() == two[key].numbers()
         assert same_weights(killed[key], two[key])
     assert not multiprocessing.active_children()

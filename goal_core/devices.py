@@ -1,0 +1,83 @@
+"""What every part does alike on a device: copy to it without waiting, set its arithmetic, and tell when it is full."""
+
+from __future__ import annotations
+
+import errno
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+_FULL = (
+    "out of memory",  # of CUDA's allocator, its driver ("CUDA error: out of memory") and NCCL
+    "_STATUS_ALLOC_FAILED",  # of cuBLAS, cuDNN, cuSOLVER and cuSPARSE
+    "_STATUS_NOT_INITIALIZED",  # what cuBLAS and cuDNN say where their handle finds no memory
+    "unable to find an engine",  # what torch says where no convolution of cuDNN finds its workspace
+    "DefaultCPUAllocator",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the memory of a device or of the machine is full, whatever library says it."""
+    if isinstance(error, torch.cuda.OutOfMemoryError | MemoryError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _FULL)
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor from the CPU to a device, without waiting for what the device still has to do.
+
+    That needs pinned memory, which is copied to first where the tensor is not in it. A tensor that is on the device
+    already stays as it is.
+    """
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def set_arithmetic(precision: str) -> None:
+    """Set the arithmetic of this process's products and convolutions of float32 numbers on a GPU.
+
+    `tf32` rounds their factors to 10 bits; all other precisions keep the 23 bits of IEEE float32, in cuDNN's
+    convolutions and GRUs too, which torch would round otherwise. (The older of torch's two ways to say so: up to torch
+    2.11, compiled code refuses to run after the newer one.)
+
+    Args:
+        precision: as a sweep has it.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Please use the new API settings", UserWarning)  # torch 2.9 to 2.11
+        _set_products("high" if precision == "tf32" else "highest")
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Products in IEEE float32: neither autocast nor TF32, which would turn near neighbours into ties."""
+    before = torch.get_float32_matmul_precision()
+    _set_products("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        _set_products(before)
+
+
+def _set_products(precision: str) -> None:
+    if torch.get_float32_matmul_precision() != precision:
+        torch.set_float32_matmul_precision(precision)
+
+
+def kind_of(device: torch.device) -> str:
+    """What kind of processor computes: `cpu`, or `cuda` with its compute capability, such as `cuda 9.0`.
+
+    Kernels differ between kinds, and so does the rounding.
+    """
+    if device.type != "cuda":
+        return device.type
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"cuda {major}.{minor}"

@@ -1,0 +1,24 @@
+"""Sequences of different lengths without their padding, made without waiting for the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+from goal_core.devices import send
+
+
+def pack(rows_BL: Tensor, lengths_B: Tensor) -> PackedSequence:
+    """What `pack_padded_sequence` gives with ``batch_first=True, enforce_sorted=False``, bit for bit.
+
+    That function copies the order of the sequences to the device in a way that waits for all that the device has to do.
+
+    Args:
+        rows_BL: padded sequences, (B, L) or (B, L, W).
+        lengths_B: their lengths, (B,) int64 on the CPU, each at least 1.
+    """
+    sorted_B, order_B = torch.sort(lengths_B, descending=True)
+    here, back = send(order_B, rows_BL.device), send(order_B.argsort(), rows_BL.device)
+    packed = pack_padded_sequence(rows_BL.index_select(0, here), sorted_B, batch_first=True)
+    return PackedSequence(packed.data, packed.batch_sizes, here, back)

@@ -1,0 +1,165 @@
+"""Units on a pretended GPU: nothing is left on the CPU, and a step of a cell waits for the device once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from goal_core import devices
+from goal_core.data.config import RegionsConfig
+from goal_core.models import ImageBackbone, packed
+from goal_core.training import Listener, TrainingDone, UnitPlan, train_unit
+from goal_core.training.config import Precision
+from tests.helpers.pretended_gpu import MixedPlacesError, PretendedGpu, pretended_gpu
+from tests.helpers.region_files import write_regions
+from tests.helpers.training_cases import (
+    DATA,
+    FROZEN,
+    GRID,
+    GRID_DATA,
+    REGIONS,
+    SET_FROZEN,
+    TRAINED,
+    XVLM,
+    XVLM_DATA,
+    XVLM_STAGE,
+    folders_of,
+    unit_of,
+)
+
+NAMES = ("con/con", "sig-ms/cir")
+FEW = replace(DATA, num_train=8, num_val=4, num_test=4)
+SHORT = replace(FROZEN, epochs=1, batch_size=16, warmup_epochs=0, lr_drops=())
+TUNED = replace(SHORT, name="finetune")
+SETS = replace(SET_FROZEN, epochs=1, warmup_epochs=0, batch_size=8)
+CROPS = replace(FEW, image=replace(DATA.image, augment="crop_flip"))
+CELLS = replace(FEW, image=GRID_DATA.image)
+PATCHES = replace(FEW, image=XVLM_DATA.image)
+CASES: dict[str, dict[str, Any]] = {
+    "vsepp frozen": {"data": CROPS, "stage": SHORT},
+    "vsepp frozen, features once": {"data": FEW, "stage": replace(SHORT, epochs=2, warmup_epochs=1)},
+    "vsepp frozen, features of views": {"data": CROPS, "stage": replace(SHORT, feature_views=2)},
+    "vsepp frozen in chunks": {"data": CROPS, "stage": replace(SHORT, micro_batch=7)},
+    "vsepp finetune": {"data": CROPS, "stage": TUNED},
+    "vsepp finetune in chunks": {"data": CROPS, "stage": replace(TUNED, micro_batch=7)},
+    "vse_infty frozen": {"data": CELLS, "model": GRID, "stage": SETS},
+    "vse_infty finetune in chunks": {"data": CELLS, "model": GRID, "stage": replace(TRAINED, epochs=1, micro_batch=5)},
+    "vse_infty on regions": {"model": REGIONS, "stage": SETS},
+    "xvlm": {"data": PATCHES, "model": XVLM, "stage": replace(XVLM_STAGE, epochs=1)},
+    "xvlm in chunks": {"data": PATCHES, "model": XVLM, "stage": replace(XVLM_STAGE, epochs=1, micro_batch=5)},
+}
+STACKED = ("vsepp frozen", "vsepp frozen, features once", "vse_infty frozen", "vse_infty on regions")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedGpu]:
+    with pretended_gpu(monkeypatch) as gpu:
+        yield gpu
+
+
+class Steps(Listener):
+    """Notes what every step waited for."""
+
+    def __init__(self, gpu: PretendedGpu) -> None:
+        self._gpu = gpu
+        self.waits: list[list[str]] = []
+
+    def step(self) -> None:
+        self.waits.append(list(self._gpu.waits))
+        self._gpu.waits.clear()
+
+
+def waits_of(unit: UnitPlan, root: Path, gpu: PretendedGpu) -> list[str]:
+    """Train a unit and evaluate its cells. Returns what its second step waited for."""
+    steps, folders = Steps(gpu), folders_of(unit, root)
+    for outcome in train_unit(replace(unit, device="cuda"), folders, steps):
+        assert isinstance(outcome, TrainingDone), outcome.trace
+    return steps.waits[1]
+
+
+def unit_for(case: str, root: Path, *names: str, **changes: Any) -> UnitPlan:
+    settings = CASES[case] | changes
+    if case == "vse_infty on regions":
+        settings["data"] = RegionsConfig(name="tiny", root=str(write_regions(root)), min_word_count=1)
+    return unit_of(*names, **settings)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_of_a_cell_waits_once(case: str, gpu: PretendedGpu, tmp_path: Path) -> None:
+    unit = unit_for(case, tmp_path / "data", *NAMES, sharing="trunk")
+    waits = waits_of(unit, tmp_path, gpu)
+    assert [one.split(" at ")[0] for one in waits] == ["tolist()"] * len(NAMES), waits
+
+
+@pytest.mark.parametrize("case", STACKED)
+def test_a_step_of_a_stack_waits_once(case: str, gpu: PretendedGpu, tmp_path: Path) -> None:
+    waits = waits_of(unit_for(case, tmp_path / "data", *NAMES), tmp_path, gpu)
+    assert [one.split(":")[0] for one in waits] == ["tolist() at stack.py"], waits
+    assert "path heads" in (tmp_path / "con-con" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
+@pytest.mark.parametrize("case", ["vsepp frozen", "vse_infty frozen", "xvlm"])
+def test_every_precision_trains(case: str, precision: Precision, gpu: PretendedGpu, tmp_path: Path) -> None:
+    waits = waits_of(unit_for(case, tmp_path / "data", "sig-ms/cir", precision=precision), tmp_path, gpu)
+    reads_scale = (case, precision) == ("xvlm", "fp16")  # whose gradients' norms are logged
+    assert [one.split(" at ")[0] for one in waits] == ["tolist()", "item()"][: 1 + reads_scale], waits
+
+
+def test_tensors_of_two_memories_do_not_meet(gpu: PretendedGpu) -> None:
+    there = devices.send(torch.ones(3), torch.device("cuda"))
+    assert there.device == torch.device("cuda:0")
+    assert (there + 1).is_cuda
+    assert not gpu.waits
+    with pytest.raises(MixedPlacesError, match=r"aten\.add"):
+        there + torch.ones(3)
+
+
+def test_waits_are_noticed(gpu: PretendedGpu) -> None:
+    there = devices.send(torch.ones(3), torch.device("cuda"))
+    for wait in (
+        lambda: torch.ones(3).to("cuda", non_blocking=True),  # memory that is not pinned
+        lambda: torch.ones(3).pin_memory().to("cuda"),
+        lambda: torch.tensor([1.0], device="cuda"),
+        lambda: there.sum().item(),
+        lambda: there.tolist(),
+        lambda: bool(there.all()),
+        lambda: there.cpu(),
+        lambda: there[there > 0],
+        lambda: there[torch.tensor([1])],
+        lambda: there.nonzero(),
+    ):
+        gpu.waits.clear()
+        wait()
+        assert len(gpu.waits) == 1
+
+
+def test_a_buffer_left_on_the_cpu_fails_the_step(
+    gpu: PretendedGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    move = ImageBackbone.to
+
+    def forgets(self: ImageBackbone, *arguments: Any) -> ImageBackbone:
+        mean = self.mean
+        moved = move(self, *arguments)
+        moved.mean = mean
+        return moved
+
+    monkeypatch.setattr(ImageBackbone, "to", forgets)
+    with pytest.raises(MixedPlacesError, match=r"aten\.sub"):
+        waits_of(unit_for("vsepp frozen", tmp_path, "con/con"), tmp_path, gpu)
+
+
+def test_lengths_that_are_not_pinned_make_the_step_wait(
+    gpu: PretendedGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(packed, "send", lambda tensor, device: tensor.to(device, non_blocking=True))
+    waits = waits_of(unit_for("vsepp frozen", tmp_path, *NAMES), tmp_path, gpu)
+    assert [one.split(":")[0] for one in waits] == ["copy of unpinned memory to the device at packed.py"] * 2 + [
+        "tolist() at stack.py"
+    ]
