@@ -30,13 +30,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
+from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import InitialModel
 from goal_core.data import BatchSource, Dataset, DecodedImages, ImageConfig, KarpathyConfig, Split, open_dataset
 from goal_core.data.dataset import split_of
 from goal_core.data.packs import layout, open_packed, plan_pack, write_pack
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig
-from goal_core.sealed_json import json_bytes
 from goal_core.training import StageConfig, TrainingPlan, UnitPlan
 from goal_core.training.trunk import Trunk
 

@@ -14,8 +14,8 @@ from itertools import product
 from math import prod
 from typing import Any, Protocol, cast
 
-from goal_core.errors import ConfigError
-from goal_core.frameworks import FRAMEWORKS
+from goal_core.basics.errors import ConfigError
+from goal_core.models.frameworks import FRAMEWORKS
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from sweeps.checks import failures, refuse

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Final, Literal, NamedTuple
 
+from goal_core.basics.errors import ConfigError
 from goal_core.data.config import DataConfig
-from goal_core.errors import ConfigError
 from goal_core.models.config import ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig

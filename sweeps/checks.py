@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
-from goal_core.errors import ConfigError, UnknownNameError, nearest
+from goal_core.basics.errors import ConfigError, UnknownNameError, nearest
 from goal_core.models.config import BackboneConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from goal_core.basics.errors import ConfigError
+from goal_core.basics.numerics import NUMERICS_VERSION
 from goal_core.data.config import DataConfig
-from goal_core.errors import ConfigError
-from goal_core.frameworks import framework_of
 from goal_core.models.config import ModelConfig
-from goal_core.numerics import NUMERICS_VERSION
+from goal_core.models.frameworks import framework_of
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 

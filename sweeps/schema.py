@@ -9,9 +9,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from goal_core.basics.errors import ConfigError, nearest
 from goal_core.data.config import DataConfig
-from goal_core.errors import ConfigError, nearest
-from goal_core.frameworks import FRAMEWORKS
 from goal_core.models.config import (
     BackboneConfig,
     BertConfig,
@@ -21,6 +20,7 @@ from goal_core.models.config import (
     VseInftyConfig,
     XvlmConfig,
 )
+from goal_core.models.frameworks import FRAMEWORKS
 from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weights, triplet_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core import atomic
+from goal_core.basics import atomic
 from tests.helpers.once import made_once
 
 

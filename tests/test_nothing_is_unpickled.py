@@ -15,16 +15,16 @@ import pytest
 import torch
 
 from analysis.tracking.training_records import parse_record
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import read_json
 from goal_core.checkpoints.description import read_model
 from goal_core.checkpoints.file import read_checkpoint, read_mapped, read_of_training
 from goal_core.data import RegionsConfig, open_dataset
-from goal_core.errors import GoalError
 from goal_core.models import BackboneConfig, BertConfig
 from goal_core.models.backbones import build_backbone
 from goal_core.models.bert import build_bert
 from goal_core.official.pickles import read_torch_file, read_vocabulary
-from goal_core.sealed_json import read_json
 from runners.store.archive import read_archive
 from runners.store.archive_contents import ContentError, _parse_array
 from runners.store.store import Store

@@ -6,7 +6,7 @@ depend on training.
 
 from typing import TYPE_CHECKING
 
-from goal_core.exports import on_first_use
+from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.checkpoints.description import ModelDescription, TrainedModel, read_model, write_model

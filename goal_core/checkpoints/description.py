@@ -9,10 +9,10 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from torch import Tensor
 
+from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints.file import TRAINING, read_checkpoint, take_prefix, write_checkpoint
 from goal_core.data import DataConfig
 from goal_core.data.text import Tokenizer, tokenizer_from_json
-from goal_core.errors import WeightsError
 from goal_core.models import ModelConfig
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class ModelDescription:
     data_fingerprint: str
     model: ModelConfig
     weights: str
-    """Identity of the initial weights; see :meth:`goal_core.frameworks.Framework.weights_id`."""
+    """Identity of the initial weights; see :meth:`goal_core.models.frameworks.Framework.weights_id`."""
     vocabulary: Tokenizer
 
     def to_json(self) -> dict[str, Any]:

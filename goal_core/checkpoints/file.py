@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
-from goal_core.atomic import DamagedError, perform, read_bytes
-from goal_core.errors import WeightsError
+from goal_core.basics.atomic import DamagedError, perform, read_bytes
+from goal_core.basics.errors import WeightsError
 
 _STATE, _CHECKSUM, _SEALED = "state", "checksum", "sealed"
 TRAINING: Final = "training"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints.description import TrainedModel, read_model
 from goal_core.checkpoints.file import load_module
 from goal_core.checkpoints.initial_weights import existing, init_id
 from goal_core.data import DataConfig, Dataset
 from goal_core.data.text import Tokenizer
-from goal_core.errors import WeightsError
-from goal_core.frameworks import framework_of
 from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features, weights_id
+from goal_core.models.frameworks import framework_of
 
 _WORD_EMBEDDINGS = ("text.embed.weight", "word_embeddings.weight")
 """Ends of the names of word embeddings, which have one row per word."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from goal_core.errors import WeightsError
-from goal_core.frameworks import framework_of
+from goal_core.basics.errors import WeightsError
 from goal_core.models.config import ModelConfig
+from goal_core.models.frameworks import framework_of
 
 _MODEL_PARTS = ("backbone.", "heads.")
 

@@ -6,7 +6,7 @@ Other rooms and packages import from here, or from `config` (the settings in swe
 
 from typing import TYPE_CHECKING
 
-from goal_core.exports import on_first_use
+from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.data.batches import Batch, BatchSource

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from goal_core.basics.errors import ConfigError
+from goal_core.basics.seeding import derive_seed
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Split, num_batches
 from goal_core.data.images import (
@@ -23,8 +25,6 @@ from goal_core.data.images import (
     transform_of,
 )
 from goal_core.data.text import CaptionWords, EncodedCaptions, PairAugment, Tokenizer
-from goal_core.errors import ConfigError
-from goal_core.seeding import derive_seed
 
 
 def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Literal
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 
 SHIPPED = "shipped:"
 """In `data.root`, before the name of a dataset that ships with goal-sweep; the same wherever that is installed."""

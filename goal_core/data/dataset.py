@@ -12,8 +12,8 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from goal_core.basics.errors import DataError
 from goal_core.data.config import ImageConfig
-from goal_core.errors import DataError
 
 SPLIT_NAMES = ("train", "val", "test")
 """Every dataset has exactly these, in this order."""

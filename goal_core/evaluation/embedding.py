@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from goal_core.basics.devices import send
 from goal_core.data import DecodedImages, EncodedCaptions, ImageConfig, Split
 from goal_core.data.text import Tokenizer
-from goal_core.devices import send
 from goal_core.models import Encoder, StackedEncoder
 from goal_core.models.memory import in_halves
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import torch
 
+from goal_core.basics.errors import ConfigError, DataError, WeightsError
 from goal_core.checkpoints import ModelDescription, TrainedModel, load_module, read_model, weights_in
 from goal_core.data import Dataset, Split, open_dataset, tokenize
-from goal_core.errors import ConfigError, DataError, WeightsError
 from goal_core.evaluation.embedding import EvalSplit, embed_split, prepare_split, split_inputs
 from goal_core.evaluation.recalls import all_recalls_of, recalls_between
-from goal_core.frameworks import framework_of
 from goal_core.models import Encoder, num_features
+from goal_core.models.frameworks import framework_of
 
 SplitName = Literal["train", "val", "test"]
 _THREADS = 1

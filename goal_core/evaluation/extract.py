@@ -17,14 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.atomic import remove_leftovers, replace_bytes, storage_errors
+from goal_core.basics.atomic import remove_leftovers, replace_bytes, storage_errors
+from goal_core.basics.errors import DataError, DeviceError
+from goal_core.basics.sealed_json import json_bytes, read_json
 from goal_core.data import Dataset, DecodedImages, ImageConfig, Split, transform_of
 from goal_core.data.formats import DESCRIPTION, FeatureFile, read_region_header, split_files
 from goal_core.data.images import NUM_WINDOWS, window_pixels
-from goal_core.errors import DataError, DeviceError
 from goal_core.evaluation.embedding import CHUNK
 from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
-from goal_core.sealed_json import json_bytes, read_json
 
 Kind = Literal["grid", "windows", "vectors"]
 _AXES: dict[Kind, tuple[str, ...]] = {

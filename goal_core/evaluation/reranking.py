@@ -13,8 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from goal_core.devices import full_precision
-from goal_core.errors import ConfigError
+from goal_core.basics.devices import full_precision
+from goal_core.basics.errors import ConfigError
 from goal_core.evaluation.retrieval import NonFiniteEmbeddingError, RetrievalRanks, retrieval_ranks
 
 Score = Callable[[Tensor, Tensor], Tensor]

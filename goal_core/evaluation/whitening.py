@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.atomic import replace_bytes, replace_with, storage_errors
+from goal_core.basics.atomic import replace_bytes, replace_with, storage_errors
+from goal_core.basics.errors import ConfigError, DataError
+from goal_core.basics.sealed_json import json_bytes, read_json
 from goal_core.data.formats import DESCRIPTION, read_region_header, split_files
-from goal_core.errors import ConfigError, DataError
-from goal_core.sealed_json import json_bytes, read_json
 
 _AXES = ("images", "features")
 

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from goal_core.exports import on_first_use
+from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights

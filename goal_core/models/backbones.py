@@ -12,11 +12,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_core.errors import DataError, WeightsError, first_line
+from goal_core.basics.errors import DataError, WeightsError, first_line
+from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import BackboneConfig
 from goal_core.models.recompute import recompute_blocks
 from goal_core.models.weights import NAMED_WEIGHTS, check_architecture, existing, pretrained_cfg, timm_library
-from goal_core.seeding import derive_seed
 
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Channel means and standard deviations of CLIP's training images (Radford et al. 2021)."""

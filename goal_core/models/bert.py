@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from goal_core.basics.errors import DataError, WeightsError, first_line
 from goal_core.data.text import Wordpieces
-from goal_core.errors import DataError, WeightsError, first_line
 from goal_core.models.config import BertConfig
 
 

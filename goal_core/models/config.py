@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

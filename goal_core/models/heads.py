@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
+from goal_core.basics.devices import send
 from goal_core.data import Split
-from goal_core.devices import send
 from goal_core.models.backbones import ImageBackbone
 from goal_core.models.batch_rows import WHOLE, Share
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from goal_core.models.bert import build_bert
 from goal_core.models.config import BertConfig
 

@@ -9,7 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from goal_core.devices import is_out_of_memory
+from goal_core.basics.devices import is_out_of_memory
 
 _LOG = logging.getLogger(__name__)
 

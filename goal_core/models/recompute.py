@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from goal_core.models.batch_rows import WholeBatchDraws
 
 

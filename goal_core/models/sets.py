@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from goal_core.devices import send
+from goal_core.basics.devices import send
 from goal_core.models.heads import length_mask
 
 ABSENT: Final = -1e4

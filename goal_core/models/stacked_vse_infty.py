@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import batch_norm, linear
 
-from goal_core.devices import send
+from goal_core.basics.devices import send
 from goal_core.models.heads import attention_mask, length_mask
 from goal_core.models.sets import ABSENT, TEMPERATURE, drop_cells, position_codes, sizes_of, unit_vectors
 from goal_core.models.stacked_gru import stacked_states

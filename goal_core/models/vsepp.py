@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 from torch.nn.utils.rnn import PackedSequence
 
+from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import GruConfig
 from goal_core.models.heads import Heads
 from goal_core.models.packed import pack
 from goal_core.models.stacked_vsepp import StackedVsepp
-from goal_core.seeding import derive_seed
 
 
 class ImageHead(nn.Module):

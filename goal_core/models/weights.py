@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from goal_core.errors import WeightsError, nearest
+from goal_core.basics.errors import WeightsError, nearest
 from goal_core.models.config import BackboneConfig, BertConfig
 
 NAMED_WEIGHTS = ("timm", "random", "precomputed")

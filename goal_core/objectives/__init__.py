@@ -15,7 +15,7 @@ Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retr
 
 from typing import TYPE_CHECKING
 
-from goal_core.exports import on_first_use
+from goal_core.basics.exports import on_first_use
 from goal_core.objectives.catalogue import ObjectiveInfo, list_objectives
 from goal_core.objectives.config import ObjectiveConfig
 from goal_core.objectives.pair_weights import PairWeights, pair_weights

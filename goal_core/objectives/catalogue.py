@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from goal_core.numerics import BUILT_IN_CODE
+from goal_core.basics.numerics import BUILT_IN_CODE
 from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.variants import VARIANTS

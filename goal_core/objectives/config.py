@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from goal_core.numerics import BUILT_IN_CODE
+from goal_core.basics.numerics import BUILT_IN_CODE
 from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.triplet_weights import triplet_weights

@@ -8,8 +8,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from goal_core.devices import full_precision
-from goal_core.errors import GoalError
+from goal_core.basics.devices import full_precision
+from goal_core.basics.errors import GoalError
 from goal_core.objectives.mining import mine
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_core.objectives.parameters import Value

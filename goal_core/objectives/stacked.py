@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from goal_core.devices import full_precision, send
-from goal_core.numerics import BUILT_IN_CODE
+from goal_core.basics.devices import full_precision, send
+from goal_core.basics.numerics import BUILT_IN_CODE
+from goal_core.basics.registry import Entry
 from goal_core.objectives.gradient_objective import GradientObjective, ShapeError, check_batch
 from goal_core.objectives.mining import MinedBatch, mine
 from goal_core.objectives.pair_weights import pair_weights
@@ -25,7 +26,6 @@ from goal_core.objectives.sparse_gradient import SparseGradient
 from goal_core.objectives.stats import ObjectiveStats, named, summary, violations
 from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.triplets import Triplets
-from goal_core.registry import Entry
 
 SETS: Final = ("pos_set", "neg_set")
 """Names of the relative sets' sizes among the statistics."""

@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from goal_core.devices import send
+from goal_core.basics.devices import send
 from goal_core.objectives.sparse_gradient import SparseGradient
 
 QUANTILES: Final = (0.1, 0.5, 0.9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from goal_core.errors import ConfigError, nearest
+from goal_core.basics.errors import ConfigError, nearest
 from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.parameters import Value, parameter_problem
 from goal_core.objectives.triplet_weights import triplet_weights

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goal_core.atomic import replace_with
+from goal_core.basics.atomic import replace_with
+from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import ModelDescription, with_prefix, write_model
 from goal_core.data import DataConfig
 from goal_core.data.text import CleanedWordpieces, Tokenizer, Vocabulary, Wordpieces
-from goal_core.errors import WeightsError
-from goal_core.frameworks import framework_of
 from goal_core.models import FrameworkName, ModelConfig, build_backbone, file_sha256
+from goal_core.models.frameworks import framework_of
 from goal_core.objectives import ObjectiveConfig
 from goal_core.official.layouts import (
     VSE_INFTY_LEFTOVERS,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from goal_core.errors import WeightsError
+from goal_core.basics.errors import WeightsError
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
 
 RESNETS = {f"resnet{depth}": f"resnet{depth}.tv_in1k" for depth in (18, 34, 50, 101, 152)}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_core.errors import WeightsError
+from goal_core.basics.errors import WeightsError
 
 _NAMED = 3
 """How many names of each kind a message shows."""

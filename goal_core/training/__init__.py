@@ -6,7 +6,7 @@ other room of goal_core except `official`.
 
 from typing import TYPE_CHECKING
 
-from goal_core.exports import on_first_use
+from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.training.config import Precision, StageConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """Arithmetic of the training steps' forward and backward passes. `fp32`: IEEE float32 everywhere. `tf32`: float32 in

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from goal_core.basics.errors import ConfigError
 from goal_core.data import Batch
-from goal_core.errors import ConfigError
 from goal_core.models import Heads, Pairs, Share
 from goal_core.models.batch_rows import in_chunks
 from goal_core.training.plan import UnitPlan

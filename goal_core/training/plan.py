@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypedDict
 
 import torch
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.devices import is_out_of_memory
+from goal_core.basics.errors import CollapsedError, DivergedError, GoalError, TooLargeError, first_line
 from goal_core.data import DataConfig
-from goal_core.devices import is_out_of_memory
-from goal_core.errors import CollapsedError, DivergedError, GoalError, TooLargeError, first_line
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
 from goal_core.objectives import NonFiniteError, ObjectiveConfig

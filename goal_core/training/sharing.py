@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from goal_core.frameworks import framework_of
 from goal_core.models.config import ModelConfig
+from goal_core.models.frameworks import framework_of
 from goal_core.training.config import Precision, Sharing, StageConfig
 
 if TYPE_CHECKING:

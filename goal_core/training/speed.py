@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import InitialModel
 from goal_core.data import SPLIT_NAMES, Dataset
-from goal_core.errors import GoalError
 from goal_core.training.plan import (
     EpochDone,
     EpochRecord,

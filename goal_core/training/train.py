@@ -10,9 +10,9 @@ from typing import cast
 
 import torch
 
+from goal_core.basics.devices import set_arithmetic
+from goal_core.basics.errors import DataError, DeviceError
 from goal_core.data import Batch, Dataset, open_dataset
-from goal_core.devices import set_arithmetic
-from goal_core.errors import DataError, DeviceError
 from goal_core.training.plan import Listener, SilentListener, TrainingDone, TrainingFailed, TrainingFiles, UnitPlan
 from goal_core.training.processes.peer import FirstRank, NoFiles
 from goal_core.training.processes.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError, weight_sums

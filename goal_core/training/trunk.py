@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_core.atomic import replace_with
+from goal_core.basics.atomic import replace_with
+from goal_core.basics.devices import kind_of, send
+from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
 from goal_core.data import Batch, DecodedImages, ImageConfig, Split, transform_of
 from goal_core.data.batches import view_seed
 from goal_core.data.images import DecodeRequest, ImageDecoder
 from goal_core.data.packs import files_stamp
-from goal_core.devices import kind_of, send
-from goal_core.errors import GoalError
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.models.memory import in_halves

@@ -15,10 +15,10 @@ from traceback import clear_frames
 
 import torch
 
+from goal_core.basics.errors import FencedError
 from goal_core.checkpoints import LAST, InitialModel, ModelDescription
 from goal_core.data import Batch, BatchSource, Dataset
 from goal_core.data.packs import open_packed
-from goal_core.errors import FencedError
 from goal_core.evaluation import EvalSplit, all_recalls_of, prepare_split, recalls_of
 from goal_core.training.cells.scale import BATCHES
 from goal_core.training.cells.stacks import SplitShare, Stacks

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from goal_core.errors import GoalError, UnfinishedError, first_line
+from goal_core.basics.errors import GoalError, UnfinishedError, first_line
 from runners.cli.checkpoints import checkpoints
 from runners.cli.data import data
 from runners.cli.launch import launching

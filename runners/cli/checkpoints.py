@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from runners.cli.options import AsJson, Device, Set, console, local_path
 
 checkpoints = typer.Typer()
@@ -90,7 +90,7 @@ def convert(
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
     from goal_core.data import open_dataset
-    from goal_core.frameworks import framework_of
+    from goal_core.models.frameworks import framework_of
     from goal_core.official import read_published, write_published
     from sweeps import load_sweep
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.progress import Progress
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from runners.cli.options import AsJson, Device, Set, Sweep, SweepArguments, console, local_path, notes
 from runners.cli.pack import pack
 

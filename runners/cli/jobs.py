@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from runners.cli.options import SweepArguments
 
 if TYPE_CHECKING:

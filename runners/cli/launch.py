@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goal_core.errors import ConfigError, GoalError
+from goal_core.basics.errors import ConfigError, GoalError
 from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
 from runners.cli.plan import axes_lines, show_plan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, console, notes
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from analysis import (
 )
 from analysis.blocks import Block, Grid, seeds_text
 from analysis.report import REPORT_LIST
-from goal_core.atomic import replace_bytes
+from goal_core.basics.atomic import replace_bytes
+from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import BEST
-from goal_core.errors import GoalError
 from runners.cli.options import Scale
 from runners.store import LOG, Store, local_root
 from runners.tracking.moved import correct_moved

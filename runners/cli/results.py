@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from goal_core.errors import GoalError, UnfinishedError
+from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArguments, Uri, console, local_path
 
 results = typer.Typer()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goal_core.errors import DataError, GoalError, WeightsError
+from goal_core.basics.errors import DataError, GoalError, WeightsError
 from runners.cli.jobs import Site, chosen, job_name, submissions_of
 from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
 

@@ -17,7 +17,7 @@ from typing import Annotated
 import psutil
 import typer
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
 
 page = typer.Typer()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 
 _SEE_S = 30.0
 """Seconds that a network file system may take to show a new folder."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from runners.store.submissions import Submission
 from sweeps import ClusterConfig, SweepConfig
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from goal_core.atomic import replace_bytes
-from goal_core.errors import ConfigError
+from goal_core.basics.atomic import replace_bytes
+from goal_core.basics.errors import ConfigError
 from runners.cluster.backend import ClusterError, Job, JobState, Phase, RunCommand, run_command, succeed
 from runners.cluster.named import check_named
 from runners.cluster.rayjob import render_manifest

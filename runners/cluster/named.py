@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from runners.cluster.backend import Job
 
 _WITHOUT_DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -15,9 +15,9 @@ from typing import Any
 import goal_core
 import runners
 import sweeps
-from goal_core.atomic import replace_bytes
-from goal_core.errors import ConfigError, GoalError, first_line
-from goal_core.sealed_json import json_bytes
+from goal_core.basics.atomic import replace_bytes
+from goal_core.basics.errors import ConfigError, GoalError, first_line
+from goal_core.basics.sealed_json import json_bytes
 from runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Phase
 from runners.cluster.named import check_named
 from runners.cluster.ray_client import connect, token_source

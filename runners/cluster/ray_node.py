@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from goal_core.errors import GoalError, UnfinishedError
+from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.cluster.arrival import wait_for_folder
 from runners.cluster.ray_process import SAVING, RayNode
 from runners.cluster.ray_session import run_head, wait_for_address

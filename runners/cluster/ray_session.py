@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from goal_core.atomic import replace_bytes
-from goal_core.errors import UnfinishedError
+from goal_core.basics.atomic import replace_bytes
+from goal_core.basics.errors import UnfinishedError
 from runners.cluster.ray_ports import is_free, ports
 from runners.cluster.ray_process import TOKEN, RayNode
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from goal_core.atomic import replace_bytes
-from goal_core.errors import ConfigError
+from goal_core.basics.atomic import replace_bytes
+from goal_core.basics.errors import ConfigError
 from runners.cluster.backend import (
     ClusterError,
     Job,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from runners.cluster.backend import Backend, ClusterError, Job, JobState, NoAnswerError
 from runners.cluster.submission import SubmissionError, backend_of
 from runners.store.submissions import Submission, Submissions

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from ruamel.yaml import YAML
 
-from goal_core.errors import ConfigError, GoalError
+from goal_core.basics.errors import ConfigError, GoalError
 from runners.cluster.backend import Backend, Job, RunCommand, run_command
 from runners.cluster.kubernetes import Kubernetes
 from runners.cluster.ray_jobs import RayJobs

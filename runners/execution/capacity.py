@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from goal_core.errors import DeviceError, UnfinishedError
+from goal_core.basics.errors import DeviceError, UnfinishedError
 
 REPEAT_S = 900.0
 """Seconds after which the user is told again that there is no room."""

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Literal
 import goal_core
 import runners
 import sweeps
-from goal_core.atomic import retried
+from goal_core.basics.atomic import retried
+from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import initial_weights_id
 from goal_core.data import Dataset, open_dataset
-from goal_core.errors import GoalError
 from runners.store import BEST, LAST, Store
 from sweeps import Cell, Unit, cell_id
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from goal_core.errors import GoalError, UnfinishedError
+from goal_core.basics.errors import GoalError, UnfinishedError
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 """Ray's environment variables: whether it asks for a token, the token, and the file with it."""

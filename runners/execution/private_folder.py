@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 
 
 def private_folder(path: Path) -> Path:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 import goal_core
 import runners
 import sweeps
-from goal_core.errors import DeviceError, GoalError, UnfinishedError, first_line
+from goal_core.basics.errors import DeviceError, GoalError, UnfinishedError, first_line
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import Machine, Resources, check_possible, has_autoscaler
 from runners.execution.head_watch import HeadWatch, end_children, end_process

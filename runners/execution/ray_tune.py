@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cached_property
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from runners.execution.capacity import Machine
 from runners.execution.gpu_sharing import Crowding
 from runners.execution.ray_session import AGAIN, HEAD_LOST, RayLostError, RaySession

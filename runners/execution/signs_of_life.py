@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
 from runners.execution.unit_listener import beat_seconds
 from runners.execution.worker import UnitJob
 from runners.store import Attempt, AttemptFolder, Store

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from goal_core.errors import FencedError
+from goal_core.basics.errors import FencedError
 from goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed
 from runners.execution.memory import Chunks, fewer_units, is_full
 from runners.store import LeaseLostError, TrainingFolder

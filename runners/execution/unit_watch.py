@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from goal_core.atomic import DamagedError
-from goal_core.errors import DeviceError, GoalError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import DeviceError, GoalError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import CapacityWatch, Machine, Resources

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
 from goal_core.training import TrainingFailed
 from runners.store import Attempt, Store, TrainingFolder, end_attempt, was_cut_off
 from sweeps import Training

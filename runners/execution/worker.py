@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import FencedError, GoalError
 from goal_core.data import Dataset
-from goal_core.errors import FencedError, GoalError
 from goal_core.models.memory import forget_peak, peak_memory_mb
 from goal_core.training import TrainingEvent, TrainingFailed, UnitPlan, train_unit
 from runners.execution.inputs import (

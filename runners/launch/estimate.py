@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
 from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches, published_counts
 from goal_core.models.config import ModelConfig
 from runners.launch.calibration import NUM_WORDS

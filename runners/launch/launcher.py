@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from goal_core.atomic import DamagedError
-from goal_core.errors import UnfinishedError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import UnfinishedError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.capacity import Resources
 from runners.execution.ray_session import RayLostError

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from goal_core import checkpoints
+from goal_core.basics.errors import ConfigError
 from goal_core.data import Dataset, SplitCounts, check_origin, open_dataset, published_counts
-from goal_core.errors import ConfigError
 from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software
 from runners.launch.checked import check_key, remember, was_checked

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from goal_core.atomic import StorageError
-from goal_core.errors import UnfinishedError
+from goal_core.basics.atomic import StorageError
+from goal_core.basics.errors import UnfinishedError
 from runners.execution.head_watch import end_process
 
 if TYPE_CHECKING:  # a launch handles signals before it spends seconds on loading torch

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from goal_core.atomic import DamagedError, replace_bytes, replace_with, storage_errors
+from goal_core.basics.atomic import DamagedError, replace_bytes, replace_with, storage_errors
+from goal_core.basics.sealed_json import json_bytes
 from goal_core.models import NAMED_WEIGHTS
-from goal_core.sealed_json import json_bytes
 from runners.store.archive_contents import ContentError, check_stated, parse_object
 from runners.store.archive_reading import (
     CARRIED,

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import parse_json
 from goal_core.checkpoints import BEST, TRIPLETS
-from goal_core.errors import GoalError
 from goal_core.evaluation import RetrievalMetrics
-from goal_core.sealed_json import parse_json
 from goal_core.training.cells.triplet_histogram import NUM_BINS
 from runners.store.attempts import Attempt
 from runners.store.result_content import METRICS, RESULT, is_count, is_number, is_time, result_problems

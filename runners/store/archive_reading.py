@@ -18,8 +18,8 @@ from pathlib import Path
 from stat import S_ISLNK, S_ISREG
 from typing import Any, BinaryIO
 
+from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import TRIPLETS
-from goal_core.errors import GoalError
 from runners.store.archive_contents import ContentError, check_training, parse_object
 from runners.store.result_content import METRICS, RESULT, parse_result
 from runners.store.training_files import LOG

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from goal_core.atomic import DamagedError
-from goal_core.errors import ConfigError
-from goal_core.sealed_json import json_bytes
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import ConfigError
+from goal_core.basics.sealed_json import json_bytes
 from runners.store.provenance import Provenance
 from runners.store.result_content import is_count, is_time
 from runners.store.storage import LOCAL, Storage, read_json

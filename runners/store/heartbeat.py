@@ -27,9 +27,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from goal_core.atomic import DamagedError, StorageError
-from goal_core.errors import GoalError
-from goal_core.sealed_json import json_bytes
+from goal_core.basics.atomic import DamagedError, StorageError
+from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import json_bytes
 from runners.store.processes import ProcessIdentity
 from runners.store.result_content import is_count, is_time
 from runners.store.storage import LOCAL, Storage, read_json

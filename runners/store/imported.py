@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from goal_core.atomic import DamagedError, storage_errors
-from goal_core.sealed_json import json_bytes
+from goal_core.basics.atomic import DamagedError, storage_errors
+from goal_core.basics.sealed_json import json_bytes
 from runners.store.storage import LOCAL, Storage, read_json
 
 MARK = "imported.json"

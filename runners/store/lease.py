@@ -16,9 +16,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from goal_core.atomic import DamagedError
-from goal_core.errors import FencedError
-from goal_core.sealed_json import json_bytes
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import FencedError
+from goal_core.basics.sealed_json import json_bytes
 from runners.store.attempts import Attempt, AttemptFolder
 from runners.store.heartbeat import DriverRecords, LeaseHeldError
 from runners.store.provenance import gather

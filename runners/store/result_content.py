@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.sealed_json import parse_json
 from goal_core.checkpoints import BEST, TRIPLETS
-from goal_core.sealed_json import parse_json
 
 RESULT = "result.json"
 METRICS = "metrics.jsonl"

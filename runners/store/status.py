@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from goal_core.atomic import DamagedError, StorageError
+from goal_core.basics.atomic import DamagedError, StorageError
 from runners.store.attempts import Attempt, charged_failures
 from runners.store.heartbeat import DriverRecords, DriverState
 from runners.store.imported import imported_from

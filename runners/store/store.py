@@ -25,8 +25,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from goal_core.atomic import DamagedError, StorageError, perform
-from goal_core.sealed_json import json_bytes
+from goal_core.basics.atomic import DamagedError, StorageError, perform
+from goal_core.basics.sealed_json import json_bytes
 from runners.store.heartbeat import DriverRecords, Heartbeat
 from runners.store.result_content import RESULT
 from runners.store.status import StatusReader, TrainingStatus

@@ -9,10 +9,10 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from goal_core.atomic import DamagedError, perform, storage_errors
+from goal_core.basics.atomic import DamagedError, perform, storage_errors
+from goal_core.basics.errors import WeightsError
+from goal_core.basics.sealed_json import parse_json
 from goal_core.checkpoints import BEST, LAST, TRIPLETS, best_name
-from goal_core.errors import WeightsError
-from goal_core.sealed_json import parse_json
 from runners.store.attempts import AttemptFolder
 from runners.store.imported import imported_from
 from runners.store.result_content import METRICS, RESULT, is_count, is_metric, is_time, parse_result

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from goal_core import atomic
-from goal_core.atomic import DamagedError, StorageError
+from goal_core.basics import atomic
+from goal_core.basics.atomic import DamagedError, StorageError
+from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import LAST
-from goal_core.errors import GoalError
-from goal_core.sealed_json import json_bytes
 from runners.store.attempts import AttemptFolder, Outcome
 from runners.store.heartbeat import DriverRecords
 from runners.store.imported import remove_mark

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goal_core.atomic import DamagedError, StorageError
+from goal_core.basics.atomic import DamagedError, StorageError
+from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import read_mapped
-from goal_core.errors import WeightsError
 from runners.store.store import Store
 from sweeps import Training
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from goal_core.atomic import StorageError, read_bytes
+from goal_core.basics.atomic import StorageError, read_bytes
 from runners.store.storage import LOCAL, Storage
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from runners.tracking import schema as names
 from runners.tracking.moved import correct_addresses
 from runners.tracking.queue import CallQueue, Verdict, one_line

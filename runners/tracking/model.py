@@ -15,8 +15,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from goal_core.basics.errors import WeightsError
 from goal_core.data.text import EncodedCaptions
-from goal_core.errors import WeightsError
 from goal_core.evaluation import OpenedCheckpoint, open_checkpoint
 from goal_core.evaluation.embedding import TEXT_CHUNK
 from runners.store.storage import Place

@@ -14,8 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import TRIPLETS
-from goal_core.errors import GoalError
 from goal_core.training import below_warmup, weak_objective
 from runners.store import BEST, METRICS, Attempt, Store, TrainingFolder, TrainingStatus, digest
 from runners.store.provenance import gather

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 
 _SQLITE = "sqlite:///"
 _MAGIC = b"SQLite format 3\x00"

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
-from goal_core.frameworks import framework_of
+from goal_core.models.frameworks import framework_of
 from runners.store.training_files import LOG
 from runners.tracking import schema as names
 from sweeps import Cell, ResolvedSweep, Training, content_id

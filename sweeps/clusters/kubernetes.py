@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from sweeps.checks import refuse
 from sweeps.clusters.checks import STRICT, VARIABLE, below, check_credentials, check_environment, one_line
 

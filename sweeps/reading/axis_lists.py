@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from math import prod
 from typing import Any, Final, cast, get_origin, get_type_hints
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from sweeps.axes import MAX_CELLS, Axis, AxisValue
 from sweeps.reading.validation import validate

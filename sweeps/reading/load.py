@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from goal_core.errors import GoalError, nearest
+from goal_core.basics.errors import GoalError, nearest
 from goal_core.objectives import pair_weights, triplet_weights
 from sweeps.clusters import ClusterConfig
 from sweeps.reading.axis_lists import take_lists, validate_points

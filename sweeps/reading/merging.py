@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goal_core.errors import nearest
+from goal_core.basics.errors import nearest
 from sweeps.reading.yaml_source import MAX_DEPTH, KeyPath, Node, Problem, Where, parse_yaml
 
 

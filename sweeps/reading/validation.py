@@ -13,7 +13,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from goal_core.errors import nearest
+from goal_core.basics.errors import nearest
 from sweeps.identity import NO_KEY
 from sweeps.reading.yaml_source import MAX_PROBLEMS, KeyPath, Node, Problem, Where
 

@@ -17,7 +17,7 @@ from ruamel.yaml.events import AliasEvent, ScalarEvent
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.nodes import Node as RawNode
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 
 MAX_BYTES = 256 * 1024
 """Size of a sweep file, or of the value of a `--set`. The sweeps that ship with the project have about 2 KiB."""

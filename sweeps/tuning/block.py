@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from sweeps.axes import AxisValue
 from sweeps.checks import check_seeds, failures, refuse
 

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from goal_core.errors import nearest
+from goal_core.basics.errors import nearest
 from goal_core.objectives import accepted_parameters
 from goal_core.objectives.variants import Variant
 from goal_core.training.config import OF_ONE_TRAINING, StageConfig

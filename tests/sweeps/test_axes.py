@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from sweeps import Axis, ExecutionConfig, ResolvedSweep, SweepConfig, Training, load_sweep, pack, pack_chain
 from sweeps.axes import value_text
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from sweeps.clusters import (
     ContainerConfig,
     KubernetesConfig,

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from goal_core.data.text import SPECIAL_PIECES, Vocabulary, Wordpieces
-from goal_core.frameworks import framework_of
 from goal_core.models import Heads, ImageBackbone
 from goal_core.models.config import BertConfig
+from goal_core.models.frameworks import framework_of
 from goal_core.training import StageConfig
 from goal_core.training.cells.optim import loss_scale, lr_at, parameter_groups
 from sweeps import SweepConfig, load_sweep

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from goal_core.data import published_counts
-from goal_core.frameworks import FRAMEWORKS
+from goal_core.models.frameworks import FRAMEWORKS
 from runners.launch.estimate import plan_published
 from sweeps import ResolvedSweep, list_shipped, load_sweep, pack
 from sweeps.identity import content_id, to_mapping

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goal_core.basics.errors import ConfigError
 from goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, ScenesConfig
-from goal_core.errors import ConfigError
 from goal_core.models.config import BackboneConfig, GruConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig

@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 import pytest
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from goal_core.models.config import BackboneConfig, ModelConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from sweeps import STAGE_ORDER, SweepConfig, SweepModel, SweepObjectives, load_sweep

@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
+from goal_core.basics.errors import DataError, MissingDataError
 from goal_core.data.formats.format import dataset_folder
-from goal_core.errors import DataError, MissingDataError
 
 
 def split_files(test_file: Literal["test", "testall"]) -> dict[str, str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import DataError
+from goal_core.basics.sealed_json import read_json
 from goal_core.data.config import DataConfig
 from goal_core.data.formats.caption_files import precomp_folder
 from goal_core.data.formats.format import SHIPPED_FOLDER
-from goal_core.errors import DataError
-from goal_core.sealed_json import read_json
 
 DESCRIPTION = "features.json"
 """Written beside features by `goal-sweep data features` and `data whiten`."""

@@ -11,9 +11,9 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from goal_core.basics.errors import DataError, MissingDataError
 from goal_core.data.config import SHIPPED, DataConfig, IdMappedConfig, PrecompConfig, RegionsConfig
 from goal_core.data.dataset import Dataset, Split
-from goal_core.errors import DataError, MissingDataError
 
 State = Literal["ok", "missing", "wrong"]
 T = TypeVar("T")

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from goal_core.basics.errors import DataError
 from goal_core.data.config import IdMappedConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_core.data.formats import raw_images as raw
 from goal_core.data.formats.caption_files import CaptionFiles, precomp_folder, read_caption_files, split_files
 from goal_core.data.formats.format import DataReport, DatasetFormat, SplitCounts, first_val, published_files
-from goal_core.errors import DataError
 
 
 class IdMapping(DatasetFormat[IdMappedConfig]):

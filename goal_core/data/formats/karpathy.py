@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from goal_core.basics.errors import DataError, MissingDataError, nearest
 from goal_core.data.config import KarpathyConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_core.data.formats import raw_images as raw
@@ -23,7 +24,6 @@ from goal_core.data.formats.format import (
     first_val,
     published_splits,
 )
-from goal_core.errors import DataError, MissingDataError, nearest
 
 SPLIT_OF = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 """The split for each split name in the file; `restval`, the rest of COCO's val2014, is trained on."""

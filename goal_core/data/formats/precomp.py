@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from goal_core.basics.errors import DataError
 from goal_core.data.config import PrecompConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of, split_of
 from goal_core.data.formats import caption_files as texts
 from goal_core.data.formats.format import DataReport, DatasetFormat, SplitCounts, first_val, published_files
 from goal_core.data.formats.region_files import RegionFile, RegionRows, read_region_header
-from goal_core.errors import DataError
 
 _BLOCK = 4096
 """Rows that are read at a time."""

@@ -15,11 +15,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from goal_core.basics.errors import DataError, MissingDataError
 from goal_core.data import images
 from goal_core.data.config import IdMappedConfig, KarpathyConfig, XvlmJsonConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
 from goal_core.data.formats.format import DataReport
-from goal_core.errors import DataError, MissingDataError
 
 WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""

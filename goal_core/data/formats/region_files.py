@@ -21,9 +21,9 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from goal_core.atomic import replace_bytes, storage_errors
-from goal_core.errors import DataError, MissingDataError, first_line
-from goal_core.sealed_json import json_bytes
+from goal_core.basics.atomic import replace_bytes, storage_errors
+from goal_core.basics.errors import DataError, MissingDataError, first_line
+from goal_core.basics.sealed_json import json_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from goal_core.basics.errors import DataError
 from goal_core.data.config import RegionsConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
 from goal_core.data.formats import caption_files as texts
 from goal_core.data.formats.format import DataReport, DatasetFormat, SplitCounts, first_val, published_files
 from goal_core.data.formats.region_files import RegionFile, RegionRows, read_region_header
-from goal_core.errors import DataError
 
 _SAMPLED_ROWS = 32
 """Rows of each file that are read before training; reading all of COCO's would take 33 GB."""

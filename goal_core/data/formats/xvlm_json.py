@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from goal_core.basics.errors import DataError
 from goal_core.data.config import XvlmJsonConfig
 from goal_core.data.dataset import Dataset
 from goal_core.data.formats import raw_images as raw
@@ -21,7 +22,6 @@ from goal_core.data.formats.format import (
     first_val,
     published_splits,
 )
-from goal_core.errors import DataError
 
 _COCO_COUNTS = {
     "train": SplitCounts(images=113_287, captions=566_747),

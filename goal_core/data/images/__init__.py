@@ -6,7 +6,7 @@ Batches, evaluation and the extraction of features read images through :class:`D
 
 from typing import TYPE_CHECKING
 
-from goal_core.exports import on_first_use
+from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.data.images.decoding import DecodeRequest, ImageDecoder

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from goal_core.basics.errors import ConfigError, GoalError
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import PackedReader, Split
 from goal_core.data.images.transforms import transform_of
-from goal_core.errors import ConfigError, GoalError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

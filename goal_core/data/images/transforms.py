@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from goal_core.basics.errors import DataError, first_line
 from goal_core.data.config import ImageConfig
 from goal_core.data.images.rand_augment import rand_augment
-from goal_core.errors import DataError, first_line
 
 CROP_SCALE = (0.08, 1.0)
 """Range of a random crop's share of the image's area."""

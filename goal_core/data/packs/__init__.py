@@ -6,7 +6,7 @@ named by a hash of all that its pixels depend on, so one of other data, settings
 
 from typing import TYPE_CHECKING
 
-from goal_core.exports import on_first_use
+from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.data.packs.layout import PackPlan, files_stamp, plan_pack

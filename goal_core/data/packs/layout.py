@@ -23,10 +23,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from goal_core.basics.errors import DataError
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import DECODE_VERSION, Dataset, RegionReader, Split
 from goal_core.data.images import transform_of
-from goal_core.errors import DataError
 
 LAYOUT_VERSION = 2
 DESCRIPTION = "pack.json"

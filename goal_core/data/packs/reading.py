@@ -17,14 +17,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.atomic import DamagedError, replace_bytes
+from goal_core.basics.atomic import DamagedError, replace_bytes
+from goal_core.basics.errors import DataError
+from goal_core.basics.sealed_json import json_bytes, read_json
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Dataset, ImageReader, RegionReader, Split
 from goal_core.data.images import decode_bytes
 from goal_core.data.packs.layout import DESCRIPTION, ROW, Form, PackPlan, plan_pack, row_check, size_and_times
 from goal_core.data.packs.writing import Progress, index_of, read_file, rows_of
-from goal_core.errors import DataError
-from goal_core.sealed_json import json_bytes, read_json
 
 _MEND = "run `goal-sweep data pack SWEEP --verify`, or remove the folder"
 

@@ -15,7 +15,16 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.atomic import make_folder, read_bytes, remove_leftovers, replace_bytes, replace_with, storage_errors
+from goal_core.basics.atomic import (
+    make_folder,
+    read_bytes,
+    remove_leftovers,
+    replace_bytes,
+    replace_with,
+    storage_errors,
+)
+from goal_core.basics.errors import DataError
+from goal_core.basics.sealed_json import json_bytes, read_json
 from goal_core.data.dataset import Dataset, ImageReader, RegionReader, Split
 from goal_core.data.images import ImageTransform, decode_bytes, encode_jpeg, transform_of
 from goal_core.data.packs.layout import (
@@ -29,8 +38,6 @@ from goal_core.data.packs.layout import (
     row_check,
     size_and_times,
 )
-from goal_core.errors import DataError
-from goal_core.sealed_json import json_bytes, read_json
 
 Progress = Callable[[str, int, int], None]
 """Called with the split's name, the images done and all images of the split."""

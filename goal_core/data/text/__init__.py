@@ -6,7 +6,7 @@ import it; it sees no other room of `data`.
 
 from typing import TYPE_CHECKING
 
-from goal_core.exports import on_first_use
+from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.data.text.pair_augment import CaptionWords, PairAugment

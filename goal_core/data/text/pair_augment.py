@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from goal_core.basics.seeding import derive_seed
 from goal_core.data.text.wordpieces import Wordpieces
-from goal_core.seeding import derive_seed
 
 MASKED, REPLACED = 0.5, 0.6
 """Of the words drawn, half are masked and a tenth replaced; the others are dropped."""

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from goal_core.basics.errors import DataError
 from goal_core.data.text.vocabulary import PAD, Vocabulary
 from goal_core.data.text.wordpieces import CleanedWordpieces, Wordpieces
-from goal_core.errors import DataError
 
 
 class Tokenizer(Protocol):

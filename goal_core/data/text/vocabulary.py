@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
 
-from goal_core.errors import DataError
+from goal_core.basics.errors import DataError
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")

@@ -15,7 +15,7 @@ from typing import ClassVar
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from goal_core.errors import DataError
+from goal_core.basics.errors import DataError
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORDS = 30

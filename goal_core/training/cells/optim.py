@@ -9,8 +9,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from goal_core.devices import full_precision
-from goal_core.errors import DivergedError
+from goal_core.basics.devices import full_precision
+from goal_core.basics.errors import DivergedError
 from goal_core.models import Heads, ImageBackbone, ParameterGroup
 from goal_core.training.config import StageConfig
 

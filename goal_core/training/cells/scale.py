@@ -13,7 +13,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from goal_core.errors import DivergedError
+from goal_core.basics.errors import DivergedError
 from goal_core.models import Pairs
 from goal_core.training.weak import RATIO
 

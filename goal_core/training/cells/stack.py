@@ -13,8 +13,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from goal_core.basics.devices import send
 from goal_core.data import Batch
-from goal_core.devices import send
 from goal_core.evaluation import Embedded, EvalSplit, embed_split
 from goal_core.models import StackedEncoder
 from goal_core.objectives import NonFiniteError, StackedObjectives, StackedStats

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.seeding import derive_seed
 from goal_core.checkpoints import (
     BEST,
     LAST,
@@ -29,7 +30,6 @@ from goal_core.checkpoints import (
 )
 from goal_core.models import Encoder, Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector
-from goal_core.seeding import derive_seed
 from goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_core.training.cells.random_stream import RandomStream
 from goal_core.training.cells.triplet_histogram import TripletHistogram

@@ -10,9 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from goal_core.basics.errors import CollapsedError
 from goal_core.checkpoints import best_name
 from goal_core.data import Batch
-from goal_core.errors import CollapsedError
 from goal_core.models import Pairs
 from goal_core.objectives import NonFiniteError, ObjectiveStats
 from goal_core.objectives.gradient_objective import describe_non_finite

@@ -22,8 +22,8 @@ from torch import Tensor, distributed, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from goal_core.devices import send
-from goal_core.errors import CollapsedError, DivergedError, GoalError
+from goal_core.basics.devices import send
+from goal_core.basics.errors import CollapsedError, DivergedError, GoalError
 from goal_core.models import Pairs, Share
 from goal_core.objectives import NonFiniteError, gather_batch
 

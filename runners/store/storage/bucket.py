@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from goal_core.atomic import DamagedError, StorageError
+from goal_core.basics.atomic import DamagedError, StorageError
 from runners.store.storage.interface import Task, Written
 from runners.store.storage.parts import PART, copy_in_parts, send_in_parts
 from runners.store.storage.requests import FIRST_S, RefusedError, Requests, failure

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from goal_core.sealed_json import parse_json
+from goal_core.basics.sealed_json import parse_json
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -170,6 +170,6 @@ class Storage(Protocol):
 
 
 def read_json(storage: Storage, path: Path) -> dict[str, Any] | None:
-    """As `goal_core.sealed_json.read_json`, from a storage."""
+    """As `goal_core.basics.sealed_json.read_json`, from a storage."""
     content = storage.read(path)
     return None if content is None else parse_json(content, storage.shown(path))

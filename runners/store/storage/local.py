@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-from goal_core import atomic
-from goal_core.atomic import StorageError, make_folder, perform
+from goal_core.basics import atomic
+from goal_core.basics.atomic import StorageError, make_folder, perform
 from runners.store.storage.interface import Storage, Task, Written
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class LocalStorage:
-    """Files in folders. Every write is whole and on the disk, or did not happen; see `goal_core.atomic`."""
+    """Files in folders. Every write is whole and on the disk, or did not happen; see `goal_core.basics.atomic`."""
 
     is_waiting = False
 

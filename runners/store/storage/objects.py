@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from goal_core.atomic import StorageError, perform, read_bytes, replace_with
+from goal_core.basics.atomic import StorageError, perform, read_bytes, replace_with
 from runners.store.storage.bucket import Bucket
 from runners.store.storage.interface import ALIVE, Storage, Task, Written
 from runners.store.storage.requests import RefusedError

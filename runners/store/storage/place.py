@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from goal_core.atomic import StorageError
+from goal_core.basics.atomic import StorageError
 from runners.store.storage.interface import Storage
 from runners.store.storage.local import LOCAL
 

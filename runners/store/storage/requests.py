@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from goal_core.atomic import StorageError
-from goal_core.errors import first_line
+from goal_core.basics.atomic import StorageError
+from goal_core.basics.errors import first_line
 from runners.store.storage.interface import PATIENCE_S
 
 T = TypeVar("T")

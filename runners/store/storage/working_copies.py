@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from goal_core.atomic import StorageError
+from goal_core.basics.atomic import StorageError
 from runners.store.processes import is_taken, machine_identity
 
 _START = "goal-sweep-work"

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import (
     InitialModel,
     check_initial_weights,
@@ -21,7 +22,6 @@ from goal_core.checkpoints import (
     write_checkpoint,
 )
 from goal_core.data import open_dataset
-from goal_core.errors import WeightsError
 from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import BackboneConfig, GruConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goal_core.basics.errors import ConfigError, DataError
 from goal_core.data import (
     Batch,
     BatchSource,
@@ -23,7 +24,6 @@ from goal_core.data import (
 )
 from goal_core.data.batches import batch_indices, epoch_order, sample_seed
 from goal_core.data.text import PairAugment, Wordpieces
-from goal_core.errors import ConfigError, DataError
 from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
 

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
+from goal_core.basics.errors import ConfigError
 from goal_core.data import (
     DataConfig,
     IdMappedConfig,
@@ -16,7 +17,6 @@ from goal_core.data import (
     XvlmJsonConfig,
 )
 from goal_core.data.formats import FORMATS, format_of
-from goal_core.errors import ConfigError
 
 FILES: dict[str, Any] = {"train_files": ("a.json",), "val_file": "b.json", "test_file": "c.json"}
 CONFIGS: tuple[DataConfig, ...] = (

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from goal_core.basics.errors import ConfigError, DataError
 from goal_core.data import open_dataset
-from goal_core.errors import ConfigError, DataError
 from goal_core.evaluation import (
     check_same_queries,
     embed_split,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from goal_core.basics.errors import DataError
 from goal_core.data import ImageConfig, KarpathyConfig, RegionsConfig, open_dataset, transform_of
 from goal_core.data.images import NUM_WINDOWS, window_pixels
-from goal_core.errors import DataError
 from goal_core.evaluation import extract
 from goal_core.evaluation.extract import extract_features
 from goal_core.models import BackboneConfig, build_backbone

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from goal_core.evaluation import EmbeddingError, RetrievalMetrics, retrieval_metrics, retrieval_ranks
 from tests.helpers.retrieval_oracle import oracle_metrics, oracle_ranks
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from goal_core.models import BackboneConfig, build_backbone
 from goal_core.models.recompute import blocks_of, recompute_blocks
 from goal_core.models.weights import timm_library

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from goal_core.errors import WeightsError
+from goal_core.basics.errors import WeightsError
 from goal_core.models import BackboneConfig, GruConfig, VseppHeads, build_backbone, check_weights, weights_id
 from goal_core.models.vsepp import last_states
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from goal_core.errors import ConfigError, UnknownNameError
+from goal_core.basics.errors import ConfigError, UnknownNameError
 from goal_core.objectives import (
     GradientObjective,
     ObjectiveConfig,

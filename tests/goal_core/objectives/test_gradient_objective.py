@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from goal_core.objectives import VARIANTS, GradientObjective, NonFiniteError, ShapeError, pair_weights, triplet_weights
 from goal_core.objectives import similarity as similarity_module
 from goal_core.objectives.relative_sets import MaskedPositiveSet, PositiveSet

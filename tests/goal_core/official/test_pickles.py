@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 
+from goal_core.basics.errors import DataError, WeightsError
 from goal_core.data import Vocabulary
-from goal_core.errors import DataError, WeightsError
 from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 from goal_core.official.tensors import rename_tensors
 from tests.helpers.python2_pickle import save_python2_pickle, save_python2_torch

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torchvision.models import resnet18, resnet152
 
+from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import load_module, read_checkpoint, read_model
 from goal_core.data import Vocabulary, open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
-from goal_core.errors import WeightsError
 from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import BackboneConfig, VseppHeads, build_backbone
 from goal_core.official import read_published, read_vocabulary, read_vsepp, write_published

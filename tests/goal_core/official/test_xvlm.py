@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, gelu, layer_norm
 
+from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import check_initial_weights
 from goal_core.data import open_dataset
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.data.text import SPECIAL_PIECES, Wordpieces
-from goal_core.errors import WeightsError
 from goal_core.evaluation import open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, XvlmHeads, build_backbone
 from goal_core.models.config import XvlmConfig

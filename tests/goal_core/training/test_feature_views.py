@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from goal_core.basics.errors import ConfigError, GoalError
 from goal_core.checkpoints import InitialModel
 from goal_core.data import BatchSource, open_dataset, transform_of
 from goal_core.data.batches import sample_seed, view_seed
-from goal_core.errors import ConfigError, GoalError
 from goal_core.training import StageConfig, train_unit
 from goal_core.training.trunk import Trunk
 from sweeps import load_sweep

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from goal_core import devices
+from goal_core.basics import devices
 from goal_core.data.config import RegionsConfig
 from goal_core.models import ImageBackbone, packed
 from goal_core.training import Listener, TrainingDone, UnitPlan, train_unit

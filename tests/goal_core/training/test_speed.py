@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from goal_core.basics.errors import GoalError
 from goal_core.data import open_dataset
-from goal_core.errors import GoalError
 from goal_core.training import measure_speed
 from tests.helpers.training_cases import DATA, FROZEN, unit_of
 

@@ -1,6 +1,6 @@
 """The trainer: a failure stays alone, the best epoch is selected, events come once, and what cannot train is refused.
 
-What holds for every framework is in tests/goal_core/frameworks/test_contract.py.
+What holds for every framework is in tests/goal_core/models/frameworks/test_contract.py.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from goal_core.atomic import DamagedError, StorageError
+from goal_core.basics.atomic import DamagedError, StorageError
+from goal_core.basics.errors import CollapsedError, ConfigError, DeviceError, FencedError, WeightsError
 from goal_core.data import BatchSource
-from goal_core.errors import CollapsedError, ConfigError, DeviceError, FencedError, WeightsError
 from goal_core.evaluation import NonFiniteEmbeddingError, evaluate_checkpoint
 from goal_core.models import BackboneConfig
 from goal_core.training import (

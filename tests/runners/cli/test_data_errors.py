@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from goal_core.basics.errors import DataError
 from goal_core.data.config import ImageConfig, KarpathyConfig
-from goal_core.errors import DataError
 from goal_core.training import train_unit
 from runners.cli.app import run
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset

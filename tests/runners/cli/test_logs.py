@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from runners.cli.launch import show_logs
 from runners.launch.opened_sweep import OpenedSweep
 from tests.helpers.sweep_cases import opened_in

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from typer.main import get_command
 
-from goal_core.errors import GoalError, UnfinishedError
+from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.cli import launch, reports
 from runners.cli.app import app, run
 from runners.execution import ray_session

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from runners.cluster.backend import ClusterError, Completed, Job
 from runners.cluster.kubernetes import Kubernetes, stream_command
 from tests.helpers.cluster_cases import Commands, job, refusal, submission

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from runners.cluster.backend import ClusterError, Job
 from runners.cluster.ray_jobs import RayJobs
 from runners.execution.inputs import code_digest, source_hash

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from goal_core.errors import GoalError, UnfinishedError
+from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.cluster import arrival, ray_node, ray_ports, ray_process, ray_session
 from runners.cluster.ray_ports import is_free, ports
 from runners.cluster.ray_process import RayNode, start_command

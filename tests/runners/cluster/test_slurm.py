@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from runners.cluster import slurm
 from runners.cluster.backend import ClusterError, NoAnswerError
 from runners.cluster.sbatch import render_sbatch

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from goal_core.errors import DeviceError
+from goal_core.basics.errors import DeviceError
 from runners.execution.capacity import (
     BUSY_S,
     REPEAT_S,

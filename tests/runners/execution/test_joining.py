@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.errors import GoalError, UnfinishedError
+from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.execution import joining
 from runners.execution.joining import MODE, TOKEN, TOKEN_PATH, reach
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 from runners.execution.private_folder import private_folder
 
 

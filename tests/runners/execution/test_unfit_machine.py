@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.errors import MissingDataError
+from goal_core.basics.errors import MissingDataError
 from goal_core.training import TrainingFailed
 from runners.execution import inputs, worker
 from runners.execution.inputs import InputsDifferError, UnfitMachineError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goal_core.errors import DeviceError
+from goal_core.basics.errors import DeviceError
 from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.capacity import Machine, Resources
 from runners.execution.memory import SMALLEST

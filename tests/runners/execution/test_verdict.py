@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.atomic import StorageError
+from goal_core.basics.atomic import StorageError
 from runners.execution.verdict import DIED
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import TrainingFolder, charged_failures

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.atomic import StorageError
+from goal_core.basics.atomic import StorageError
 from goal_core.training import TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution import unit_listener, worker
 from runners.execution.unit_listener import DEVICE_LOST, HUNG, UnitListener

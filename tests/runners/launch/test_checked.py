@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from goal_core import checkpoints
-from goal_core.errors import WeightsError
+from goal_core.basics.errors import WeightsError
 from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store.storage.place import CACHE

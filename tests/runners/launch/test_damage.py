@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from goal_core import atomic
+from goal_core.basics import atomic
 from goal_core.checkpoints import BEST
 from runners.cli.app import run
 from runners.execution.worker import run_unit

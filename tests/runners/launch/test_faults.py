@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from goal_core import atomic
-from goal_core.errors import GoalError
+from goal_core.basics import atomic
+from goal_core.basics.errors import GoalError
 from runners.launch.opened_sweep import OpenedSweep
 from tests.helpers.in_process import launch, results, sweep_in
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core import atomic
+from goal_core.basics import atomic
 from goal_core.data import Dataset, open_dataset
 from goal_core.objectives import triplet_weights
 from runners.execution import inputs

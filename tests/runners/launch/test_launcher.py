@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from goal_core.atomic import StorageError
-from goal_core.errors import GoalError
+from goal_core.basics.atomic import StorageError
+from goal_core.basics.errors import GoalError
 from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.unit_listener import UnitListener
 from runners.execution.worker import UnitJob

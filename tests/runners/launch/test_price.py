@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from goal_core.data import DataConfig, published_counts
-from goal_core.frameworks import framework_of
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig, build_backbone
+from goal_core.models.frameworks import framework_of
 from runners.launch.calibration import BACKBONES
 from runners.launch.estimate import StagePlan, plan_published
 from runners.launch.price import HeadSize, head_size

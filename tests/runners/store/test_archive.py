@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.atomic import StorageError
-from goal_core.sealed_json import json_bytes
+from goal_core.basics.atomic import StorageError
+from goal_core.basics.sealed_json import json_bytes
 from runners.cli.reports import report_targets
 from runners.cli.results import import_archive
 from runners.launch.opened_sweep import OpenedSweep

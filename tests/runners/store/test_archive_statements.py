@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST
-from goal_core.sealed_json import json_bytes
 from runners.cli.app import run
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.store.archive import ArchiveError, export_results, read_archive

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
 from runners.store import Store, end_attempt
 from runners.store.attempts import Attempt, AttemptFolder
 from runners.store.provenance import gather

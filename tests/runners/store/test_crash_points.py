@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import replace
 
-from goal_core import atomic
+from goal_core.basics import atomic
 from runners.store import BEST, Store, digest
 from runners.store.heartbeat import ProcessIdentity
 from tests.helpers.store_cases import named, train

@@ -15,8 +15,8 @@ from dataclasses import asdict, replace
 import psutil
 import pytest
 
-from goal_core import atomic
-from goal_core.sealed_json import json_bytes
+from goal_core.basics import atomic
+from goal_core.basics.sealed_json import json_bytes
 from runners.store.heartbeat import DriverRecords, Heartbeat, LeaseHeldError, ProcessIdentity
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import named, train

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.sealed_json import read_json
+from goal_core.basics.sealed_json import read_json
 from runners.store.attempts import AttemptFolder
 from runners.store.lease import LeaseLostError
 from runners.store.training_folder import AlreadyDoneError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goal_core.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError
 from runners.store import Store, TrainingFolder
 from tests.helpers.store_cases import named, npz, train
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from goal_core.atomic import StorageError
+from goal_core.basics.atomic import StorageError
 from runners.store import Store
 from runners.store.lease import LeaseLostError
 from tests.helpers.store_cases import named, record, result, train

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from goal_core.atomic import StorageError
-from goal_core.sealed_json import read_json
+from goal_core.basics.atomic import StorageError
+from goal_core.basics.sealed_json import read_json
 from runners.store import Store
 from tests.helpers.store_cases import named, train
 

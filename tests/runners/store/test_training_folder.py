@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.atomic import DamagedError, StorageError
+from goal_core.basics.atomic import DamagedError, StorageError
 from runners.store import AlreadyDoneError, end_attempt
 from runners.store.lease import LeaseLostError
 from tests.helpers.store_cases import named, record, result, train, write_weights

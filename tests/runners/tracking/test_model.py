@@ -13,8 +13,8 @@ import torch
 from mlflow import MlflowClient
 
 from analysis import publish_models
+from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import BEST
-from goal_core.errors import WeightsError
 from goal_core.evaluation import embed_split, open_checkpoint
 from runners.tracking.moved import correct_addresses
 from tests.helpers.analysis_cases import SweepWriter

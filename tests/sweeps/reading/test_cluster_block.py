@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from sweeps import SweepError, load_for_cluster, load_sweep
 from sweeps.clusters import KubernetesConfig, RayConfig
 

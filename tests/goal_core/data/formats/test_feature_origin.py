@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from goal_core.basics.errors import DataError
 from goal_core.data import KarpathyConfig, PrecompConfig, check_origin
-from goal_core.errors import DataError
 
 
 def origin(root: Path | str, *names: str) -> None:

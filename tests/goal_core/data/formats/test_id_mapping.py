@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from goal_core.basics.errors import DataError
 from goal_core.data import Dataset, IdMappedConfig, open_dataset
-from goal_core.errors import DataError
 from tests.helpers.region_files import write_id_mapped
 
 

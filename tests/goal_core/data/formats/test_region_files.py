@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal_core.atomic import StorageError
+from goal_core.basics.atomic import StorageError
+from goal_core.basics.errors import DataError
 from goal_core.data.formats import FeatureFile, read_region_header
-from goal_core.errors import DataError
 
 ROWS = np.arange(5 * 2 * 3, dtype=np.float32).reshape(5, 2, 3)
 

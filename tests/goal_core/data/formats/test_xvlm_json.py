@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from goal_core.basics.errors import ConfigError, DataError
 from goal_core.data import XvlmJsonConfig, check_data, open_dataset
-from goal_core.errors import ConfigError, DataError
 
 TRAIN = [
     {"image": "a/0.png", "caption": "a red thing", "image_id": 7},

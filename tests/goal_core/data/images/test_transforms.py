@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision import transforms
 
+from goal_core.basics.errors import DataError
 from goal_core.data import ImageConfig, transform_of
 from goal_core.data.images import NUM_WINDOWS, decode_bytes, decode_image
 from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box, window_boxes
-from goal_core.errors import DataError
 from tests.helpers.paths import ROOT
 
 CONFIG = ImageConfig(size=24, resize=32)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from goal_core.basics.errors import DataError
+from goal_core.basics.sealed_json import json_bytes, read_json
 from goal_core.data import open_dataset
 from goal_core.data.config import ScenesConfig
 from goal_core.data.packs import (
@@ -21,8 +23,6 @@ from goal_core.data.packs import (
     write_pack,
     writing,
 )
-from goal_core.errors import DataError
-from goal_core.sealed_json import json_bytes, read_json
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.packs import CROPS, IMAGES, SMALL, KilledError, opened, packed, same, seen
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from goal_core import atomic
+from goal_core.basics import atomic
+from goal_core.basics.errors import DataError
 from goal_core.data.packs import (
     BrokenImagesError,
     estimate_bytes,
@@ -19,7 +20,6 @@ from goal_core.data.packs import (
     write_pack,
     writing,
 )
-from goal_core.errors import DataError
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.packs import CROPS, SMALL, KilledError, opened, packed, same, seen
 

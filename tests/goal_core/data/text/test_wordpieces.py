@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from goal_core.basics.errors import DataError
 from goal_core.data.text import SPECIAL_PIECES, CleanedWordpieces, Wordpieces, clean_caption, tokenizer_from_json
-from goal_core.errors import DataError
 
 PIECES = Wordpieces((*SPECIAL_PIECES, "red", "car", "##s", "a", "small", "."))
 CAPTION = "A small red CARS zebra."

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 from goal_core.models import ImageBackbone
 from goal_core.models.batch_rows import Rows, Share, WholeBatchDraws, in_chunks
 from goal_core.training import StageConfig, train_unit

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from goal_core.basics.errors import DivergedError
 from goal_core.checkpoints import InitialModel
 from goal_core.data import BatchSource, open_dataset
-from goal_core.errors import DivergedError
 from goal_core.models import Pairs
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training import UnitPlan, train_unit

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from goal_core.basics.errors import ConfigError, DeviceError
 from goal_core.checkpoints import read_checkpoint, write_checkpoint
 from goal_core.data.config import ImageConfig, KarpathyConfig
-from goal_core.errors import ConfigError, DeviceError
 from goal_core.training import Listener, StageConfig, train_unit
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.encoding import check_splits

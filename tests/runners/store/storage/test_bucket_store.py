@@ -10,8 +10,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST, LAST
-from goal_core.sealed_json import json_bytes
 from runners.execution.signs_of_life import SignsOfLife
 from runners.store import LeaseHeldError, LeaseLostError, Store
 from runners.store.archive import export_results, read_archive

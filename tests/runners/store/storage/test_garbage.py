@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from goal_core import atomic
+from goal_core.basics import atomic
 from goal_core.checkpoints import LAST
 from runners.store import LeaseHeldError, Store
 from runners.store.garbage import find_garbage, remove_garbage

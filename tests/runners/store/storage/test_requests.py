@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("moto", reason="moto[server] is not installed")
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 
-from goal_core.atomic import DamagedError, StorageError
+from goal_core.basics.atomic import DamagedError, StorageError
 from runners.store import Store
 from runners.store.storage import parts, requests
 from runners.store.storage.bucket import Bucket

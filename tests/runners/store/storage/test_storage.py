@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from goal_core.atomic import StorageError
+from goal_core.basics.atomic import StorageError
 from runners.store.storage import Storage
 
 

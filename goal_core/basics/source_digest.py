@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from goal_core.errors import ConfigError
+from goal_core.basics.errors import ConfigError
 
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 

@@ -6,7 +6,7 @@ import errno
 import os
 import time
 
-from goal_core import atomic
+from goal_core.basics import atomic
 
 
 def test_create_is_exclusive_without_hard_links_too(tmp_path, monkeypatch):

@@ -15,15 +15,15 @@ from types import ModuleType
 
 import pytest
 
-from goal_core.errors import ConfigError
-from goal_core.numerics import BUILT_IN_CODE, NUMERICS_VERSION
+from goal_core.basics.errors import ConfigError
+from goal_core.basics.numerics import BUILT_IN_CODE, NUMERICS_VERSION
+from goal_core.basics.source_digest import source_digest
 from goal_core.objectives import ObjectiveConfig, pair_weights, triplet_weights
-from goal_core.source_digest import source_digest
 from tests.helpers.paths import ROOT
 
 WEIGHT = """
 from goal_core.objectives import Triplets
-from goal_core.registry import Registry
+from goal_core.basics.registry import Registry
 
 weights = Registry("triplet weight")
 SLOPE = 2.0
@@ -62,7 +62,7 @@ def module_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 def test_the_code_of_the_built_in_weights_is_the_recorded_one(weights) -> None:
     for name in weights:
         assert weights[name].digest in BUILT_IN_CODE, (
-            f"{weights.kind} {name!r} has other code than goal_core.numerics records: raise NUMERICS_VERSION "
+            f"{weights.kind} {name!r} has other code than goal_core.basics.numerics records: raise NUMERICS_VERSION "
             f"({NUMERICS_VERSION}) if that can move a number, and record {weights[name].digest}"
         )
     assert len(BUILT_IN_CODE) == len(pair_weights) + len(triplet_weights)
@@ -75,7 +75,7 @@ def test_a_built_in_objective_says_nothing_of_its_code() -> None:
 ADDED = """
 import json
 from goal_core.objectives import ObjectiveConfig, triplet_weights
-from goal_core.source_digest import source_digest
+from goal_core.basics.source_digest import source_digest
 
 @triplet_weights.register("soft", source="a test")
 def soft(triplets, *, width: float = 0.2):
@@ -277,7 +277,7 @@ def test_a_digest_is_the_same_in_every_process(module_of: Callable[[str], Module
 import sys
 sys.path.insert(0, {str(Path(str(module.__file__)).parent)!r})
 import {module.__name__} as module
-from goal_core.source_digest import source_digest
+from goal_core.basics.source_digest import source_digest
 inner = eval("lambda x: [y for y in x]")
 print(*map(source_digest, (module.with_nested, module.with_names, inner)))
 """

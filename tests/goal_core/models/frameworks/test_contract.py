@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from goal_core.basics.errors import ConfigError
 from goal_core.data.config import DataConfig, ImageConfig, PrecompConfig, RegionsConfig
-from goal_core.errors import ConfigError
 from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
 from goal_core.models import ModelConfig
 from goal_core.training import StageConfig, UnitPlan, train_unit

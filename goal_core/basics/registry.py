@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from goal_core.errors import UnknownNameError
-from goal_core.source_digest import source_digest
+from goal_core.basics.errors import UnknownNameError
+from goal_core.basics.source_digest import source_digest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,7 +25,7 @@ class Entry(Generic[F]):
 
     @property
     def digest(self) -> str:
-        """Hash of the function's code; see :func:`goal_core.source_digest.source_digest`."""
+        """Hash of the function's code; see :func:`goal_core.basics.source_digest.source_digest`."""
         return source_digest(self.function)
 
 

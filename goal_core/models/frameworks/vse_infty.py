@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goal_core import models
+from goal_core.basics.errors import ConfigError
 from goal_core.data import PrecompConfig, text
-from goal_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from goal_core.data import DataConfig
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class VseInfty:
-    """VSE-infinity; :class:`~goal_core.frameworks.framework.Framework` documents the methods."""
+    """VSE-infinity; :class:`~goal_core.models.frameworks.framework.Framework` documents the methods."""
 
     name = "vse_infty"
     uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})

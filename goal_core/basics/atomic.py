@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from goal_core.errors import GoalError
+from goal_core.basics.errors import GoalError
 
 _HOST = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
 _serial = itertools.count()

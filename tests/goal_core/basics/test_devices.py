@@ -7,7 +7,7 @@ import errno
 import pytest
 import torch
 
-from goal_core.devices import full_precision, is_out_of_memory, kind_of, set_arithmetic
+from goal_core.basics.devices import full_precision, is_out_of_memory, kind_of, set_arithmetic
 from goal_core.training.plan import failure_kind
 
 FULL: list[Exception] = [

@@ -3,11 +3,11 @@
 `sweeps` and the command line list them; `checkpoints` and the rooms above it build models with them.
 """
 
-from goal_core.frameworks.framework import Framework
-from goal_core.frameworks.vse_infty import VseInfty
-from goal_core.frameworks.vsepp import Vsepp
-from goal_core.frameworks.xvlm import Xvlm
 from goal_core.models.config import ModelConfig
+from goal_core.models.frameworks.framework import Framework
+from goal_core.models.frameworks.vse_infty import VseInfty
+from goal_core.models.frameworks.vsepp import Vsepp
+from goal_core.models.frameworks.xvlm import Xvlm
 
 FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (Vsepp(), VseInfty(), Xvlm())}
 """By the name in sweep files."""

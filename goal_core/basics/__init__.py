@@ -1,0 +1,1 @@
+"""What every room stands on: files that appear whole, errors, devices, random streams, and registries."""
