@@ -68,12 +68,6 @@ BENCHMARKS = {
         cuda=None,
     ),
     "verification": Benchmark(what="what checksums cost", quick="--steps 2 --batch 8 --embed-dim 8 --word-dim 8"),
-    "packing": Benchmark(
-        what="a simulated launch on 1 to 512 devices",
-        quick="--devices 1 8 --backbones 1",
-        cuda=None,
-        needs=SWEEPS,
-    ),
     "orchestration": Benchmark(
         what="what the driver of a launch costs per event",
         quick="--trainings 15 --machines 4",

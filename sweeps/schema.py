@@ -169,10 +169,8 @@ class ExecutionConfig:
     cells_per_unit: int | Literal["auto"] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
     earliest on the devices at hand (docs/planning.md). A number above 1 needs another sharing than `none`."""
-    units_per_gpu: int | Literal["auto"] = "auto"
-    """How many units share a GPU where `resources.gpus` is 1. `auto`: for each stage, the number with which the sweep
-    ends earliest and that fits into the GPU's memory; 1 where that is not known (docs/sharing_gpus.md). Set 1 where
-    others use the same GPUs."""
+    units_per_gpu: int = 1
+    """How many units share a GPU where `resources.gpus` is 1 (docs/sharing.md)."""
     memory_format: MemoryFormat = "auto"
     """Layout of images and filters in memory. `auto`: `channels_last` for convolutional backbones on a GPU with `bf16`
     or `fp16`, elsewhere `channels_first` (docs/fine_tuning.md). Numbers change by rounding alone."""
@@ -188,14 +186,14 @@ class ExecutionConfig:
         """The largest number of a stage's cells in a unit: its own setting, or else this one."""
         return self.cells_per_unit if stage.cells_per_unit == "inherit" else stage.cells_per_unit
 
-    def units_per_gpu_of(self, stage: StageConfig) -> int | Literal["auto"]:
+    def units_per_gpu_of(self, stage: StageConfig) -> int:
         """How many of a stage's units share a GPU: its own setting, or else this one."""
         return self.units_per_gpu if stage.units_per_gpu == "inherit" else stage.units_per_gpu
 
     def __post_init__(self) -> None:
         """Check the numbers, and that sharing is on where a limit is set."""
-        if isinstance(self.units_per_gpu, int) and self.units_per_gpu < 1:
-            raise ConfigError(f"units_per_gpu must be 1 or more, or auto, got {self.units_per_gpu}")
+        if self.units_per_gpu < 1:
+            raise ConfigError(f"units_per_gpu must be 1 or more, got {self.units_per_gpu}")
         if self.cells_per_unit == "auto":
             return
         if self.cells_per_unit < 0:
@@ -355,7 +353,7 @@ class SweepConfig:
         if self.execution.sharing_of(stage) == "none" and isinstance(limit, int) and limit > 1:
             problems.append(f"{key}.cells_per_unit: {limit} needs another sharing than none")
         units = self.execution.units_per_gpu_of(stage)
-        if isinstance(units, int) and units > 1 and self.resources.gpus != 1:
+        if units > 1 and self.resources.gpus != 1:
             where = "execution" if stage.units_per_gpu == "inherit" else key
             problems.append(f"{where}.units_per_gpu: {units} needs resources.gpus 1, got {self.resources.gpus:g}")
         splits = [f"micro_batch {stage.micro_batch}"] * bool(stage.micro_batch)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from itertools import pairwise
 
+from goal_core.models.config import ModelConfig
 from goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from sweeps.cells import Training
 from sweeps.schema import ExecutionConfig
@@ -26,6 +27,25 @@ class Unit:
     def stage(self) -> StageConfig:
         """The stage's settings, of the first training; the others may differ in `OF_ONE_TRAINING`."""
         return self.trainings[0].stage
+
+    @property
+    def kind(self) -> tuple[ModelConfig, str]:
+        """The model, and the name of the stage."""
+        return self.trainings[0].cell.model, self.stage.name
+
+    @property
+    def features(self) -> str:
+        """What the cached features of its backbone depend on within a sweep; empty where none are cached.
+
+        Features that are the same in every epoch are computed once and kept. Pretrained weights are the same for every
+        seed, and so are their features (`goal_core.training.trunk`).
+        """
+        cell = self.trainings[0].cell
+        image, backbone = cell.data.image, cell.model.backbone
+        if not self.stage.shares_backbone or image is None or (image.augments and not self.stage.feature_views):
+            return ""
+        seed = f" seed {cell.seed}" if backbone.weights == "random" else ""
+        return f"{backbone.name} {backbone.weights} {cell.model.init_from}{seed}"
 
     @property
     def label(self) -> str:

@@ -99,7 +99,7 @@ class StageConfig:
     a result only by the rounding of stacked heads."""
     cells_per_unit: int | Literal["auto", "inherit"] = "inherit"
     """Largest number of this stage's cells in a unit, as `execution.cells_per_unit`."""
-    units_per_gpu: int | Literal["auto", "inherit"] = "inherit"
+    units_per_gpu: int | Literal["inherit"] = "inherit"
     """How many of this stage's units share a GPU, as `execution.units_per_gpu`."""
 
     @property
@@ -128,7 +128,7 @@ class StageConfig:
         if isinstance(self.cells_per_unit, int) and self.cells_per_unit < 0:
             problems.append(f"cells_per_unit must be 0 (no limit) or more, got {self.cells_per_unit}")
         if isinstance(self.units_per_gpu, int) and self.units_per_gpu < 1:
-            problems.append(f"units_per_gpu must be 1 or more, or auto, got {self.units_per_gpu}")
+            problems.append(f"units_per_gpu must be 1 or more, got {self.units_per_gpu}")
         if not self.lr > 0:
             problems.append(f"lr must be above 0, got {self.lr}")
         if self.feature_views and not self.shares_backbone:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import InitialModel
-from goal_core.data import SPLIT_NAMES, Dataset
+from goal_core.data import SPLIT_NAMES, Dataset, num_batches
+from goal_core.training.config import StageConfig
 from goal_core.training.plan import (
     EpochDone,
     EpochRecord,
@@ -42,6 +46,15 @@ class UnitSpeed:
     """One image's pass through the shared frozen backbone; 0 where training does not compute features beforehand."""
     epoch_s: float
     """Closing an epoch in every cell, without evaluation: above all saving its state and its best weights."""
+    memory_mb: float | None
+    """Most megabytes that this process has had: reserved by torch on a GPU, else resident. None if it is not known."""
+
+    def unit_s(self, stage: StageConfig, epochs: int, dataset: Dataset) -> float:
+        """Seconds of a whole unit that trains so many epochs of a stage."""
+        splits, warm = dataset.splits, stage.warmup_epochs / stage.epochs
+        steps = num_batches(splits["train"].num_captions, stage.batch_size, stage.drop_last)
+        epoch_s = steps * (warm * self.warm_step_s + (1 - warm) * self.step_s) + self.epoch_s
+        return epochs * epoch_s + (epochs * splits["val"].num_images + splits["test"].num_images) * self.eval_image_s
 
 
 def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSpeed:
@@ -82,7 +95,18 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
         eval_image_s=last.eval_s / small.splits["val"].num_images,
         feature_image_s=feature_image_s,
         epoch_s=max(0.0, last.closed - last.steps[-1] - last.eval_s),
+        memory_mb=_peak_mb(unit.device),
     )
+
+
+def _peak_mb(device: str) -> float | None:
+    if device == "cuda":
+        return torch.cuda.max_memory_reserved() / 1e6
+    with suppress(OSError):  # Linux alone tells
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    return None
 
 
 def _beginning(dataset: Dataset, num_captions: int) -> Dataset:

@@ -15,7 +15,7 @@ import typer
 from goal_core.basics.errors import ConfigError, GoalError
 from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
-from runners.cli.plan import axes_lines, show_plan
+from runners.cli.plan import show_plan
 
 if TYPE_CHECKING:
     from runners.launch.launch import LaunchOutcome
@@ -167,6 +167,8 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
 
     Example: goal-sweep validate my_sweep.yaml
     """
+    from sweeps.overview import describe_size
+
     opened = SweepArguments(sweep, set_).open()
     opened.check_trainable()
     if unlike := opened.unlike_published():
@@ -174,9 +176,8 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
     splits = ", ".join(
         f"{s.name} {s.num_images} images {s.num_captions} captions" for s in opened.dataset.splits.values()
     )
-    cells = sum(cell.tested for cell in opened.cells)
-    console.print(f"{opened.config.name}: valid. {cells} cells. {opened.dataset.name}: {splits}", soft_wrap=True)
-    for line in axes_lines(opened.config):
+    console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {splits}", soft_wrap=True)
+    for line in describe_size(opened):
         console.print(line, soft_wrap=True)
     if opened.search is not None:
         console.print(opened.progress().phase, soft_wrap=True)

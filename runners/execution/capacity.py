@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from goal_core.basics.errors import DeviceError, UnfinishedError
+from sweeps import ResourceConfig
 
 REPEAT_S = 900.0
 """Seconds after which the user is told again that there is no room."""
@@ -28,6 +29,11 @@ class Resources:
     gpus: float
     accelerator: str = ""
     """Kind of GPU as Ray names it, such as `A100`; empty for any."""
+
+    @classmethod
+    def of(cls, config: ResourceConfig) -> Resources:
+        """As a sweep asks for them."""
+        return cls(cpus=config.cpus, gpus=config.gpus, accelerator=config.accelerator)
 
     @property
     def bundle(self) -> dict[str, float]:

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from goal_core.training import TrainingEvent, TrainingFailed, UnitPlan
+from goal_core.training.config import StageConfig
 from runners.store import Attempt
+
+if TYPE_CHECKING:
+    from goal_core.training import TrainingEvent, UnitPlan
 
 SMALLEST = 4
 """Fewest pairs to encode at a time. What does not fit then is not the batch."""
@@ -24,6 +28,8 @@ def fewer_units(units: int) -> int:
 
 def is_full(event: TrainingEvent) -> bool:
     """Whether a training failed because the memory of its device was full."""
+    from goal_core.training import TrainingFailed  # with torch, which a plan does without
+
     return isinstance(event, TrainingFailed) and event.kind in ("memory", "too_large")
 
 
@@ -42,11 +48,14 @@ class Chunks:
 
     @classmethod
     def of(cls, plan: UnitPlan) -> Chunks:
-        """As the sweep asks for. Models that normalise by the statistics of the whole batch must have it whole."""
-        stage = plan.stage
-        can_split = not stage.needs_whole_batches(plan.data.format)
-        rows = -(-stage.batch_size // plan.processes)
-        return cls(rows, stage.micro_batch if stage.micro_batch < rows else 0, can_split, plan.processes)
+        """As the sweep asks for."""
+        return cls.of_stage(plan.stage, plan.data.format, plan.processes)
+
+    @classmethod
+    def of_stage(cls, stage: StageConfig, data_format: str, processes: int) -> Chunks:
+        """As a stage asks for. Models that normalise by the statistics of the whole batch must have it whole."""
+        rows, can_split = -(-stage.batch_size // processes), not stage.needs_whole_batches(data_format)
+        return cls(rows, stage.micro_batch if stage.micro_batch < rows else 0, can_split, processes)
 
     @property
     def smaller(self) -> Chunks | None:

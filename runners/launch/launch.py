@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rich.console import Console
 
 from runners.execution.joining import reach
 from runners.launch.ending import DONE, SOME_FAILED, exit_status, finish
-from runners.launch.estimate import sweep_prices
 from runners.launch.kept_ray import KeptRay
 from runners.launch.launcher import Launcher
 from runners.launch.live import Judge, LiveView
@@ -23,6 +23,9 @@ from runners.launch.progress import SweepProgress
 from runners.launch.sharing import Untracked, start_waiting
 from runners.launch.stopping import StopSignals
 from runners.launch.tuning import trail_of
+from runners.planning.cards import choose_card
+from runners.planning.devices import Devices
+from runners.planning.prices import DataSize, Prices, finished
 from runners.tracking.sync import SweepTracking
 
 
@@ -115,7 +118,7 @@ def _launch(
                 start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
                 tracking.tell_of_edits(todo, view.note)
                 tracking.sync_all()
-                prices = sweep_prices(sweep)
+                prices = partial(_prices, sweep)
                 status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()
         else:
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
@@ -128,3 +131,9 @@ def _launch(
         stopped=signals.received is not None,
         is_tracked=not tracking.trouble,
     )
+
+
+def _prices(sweep: OpenedSweep, devices: Devices) -> Prices:
+    """What the units of a sweep cost on some devices."""
+    prices = Prices(config=sweep.config, size=DataSize.of_dataset(sweep.dataset), card=choose_card(devices)[0])
+    return replace(prices, known=finished(prices, sweep.store, sweep.statuses()))

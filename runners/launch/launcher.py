@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,16 +15,16 @@ from runners.execution.ray_session import RayLostError
 from runners.execution.ray_tune import RayUnits
 from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
 from runners.execution.worker import UnitJob
-from runners.launch.devices import of_ray
 from runners.launch.ending import exit_status, finish
 from runners.launch.kept_ray import KeptRay
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
-from runners.launch.prices import Prices
 from runners.launch.sharing import Others, Untracked
 from runners.launch.stopping import StopSignals, WindDown
 from runners.launch.supply import Supply
+from runners.planning.devices import Devices, of_machines
+from runners.planning.prices import Prices
 from runners.store import end_attempt
 from runners.tracking.sync import SweepTracking
 from sweeps import Training
@@ -46,7 +46,7 @@ class Launcher:
         tracking: writes the progress to MLflow.
         launch_id: the id that claims the attempts of this launch.
         signals: handles the signals that stop the launch; it must be entered already.
-        prices: what units cost; None packs as many cells into a unit as can share one.
+        prices: what units cost on the devices at hand; None packs as many cells into a unit as can share one.
         ray: keeps Ray for further parts of the launch; None where there are none.
     """
 
@@ -59,7 +59,7 @@ class Launcher:
         tracking: SweepTracking | Untracked,
         launch_id: str,
         signals: StopSignals | None = None,
-        prices: Prices | None = None,
+        prices: Callable[[Devices], Prices] | None = None,
         ray: KeptRay | None = None,
     ) -> None:
         self._prices, self._ray = prices, ray or KeptRay()
@@ -131,8 +131,7 @@ class Launcher:
                         self._refused(training, error)
 
     def _train(self) -> None:
-        resources = self._sweep.config.resources
-        needs = Resources(cpus=resources.cpus, gpus=resources.gpus, accelerator=resources.accelerator)
+        needs = Resources.of(self._sweep.config.resources)
         kept, bury = self._ray, self._sweep.store.drivers.bury
         kept.launch_id = self._launch_id
         wait = None if self._options.wait is None else 60 * self._options.wait
@@ -152,9 +151,9 @@ class Launcher:
                     "folders that end in .replaced-N. To continue after a stop, launch without --force"
                 )
             if self._prices is not None:
-                is_cluster = self._options.address is not None
-                devices = of_ray(ray.machines(), needs, grows=ray.grows, is_cluster=is_cluster)
-                self._supply.fit_to(devices, self._prices)
+                here = self._options.address is None
+                devices = of_machines(ray.machines(), needs, grows=ray.grows, here=here)
+                self._supply.fit_to(devices, self._prices(devices))
             while not self._is_over() and (jobs := self._supply.round()):
                 with self._signals.gentle():
                     ray.run(jobs, self)

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from runners.planning.estimate import Packing
+from sweeps import ResolvedSweep, pack
+
 
 class TimeLeft(NamedTuple):
     """What is left of a launch."""
@@ -71,3 +74,13 @@ class Pace:
         if share == 1.0 or not known:
             return TimeLeft(measured, priced=False)
         return TimeLeft(share * measured + (1 - share) * work / self.lanes, priced=True)
+
+
+def epoch_prices(sweep: ResolvedSweep, packing: Packing) -> dict[str, float]:
+    """Device seconds of an epoch of one cell, by stage. Stages without a price are left out."""
+    prices: dict[str, float] = {}
+    for trainings in sweep.by_stage:
+        seconds = packing.prices.total_s(pack(trainings, sweep.config.execution, packing.limits))
+        if seconds is not None:
+            prices[trainings[0].stage.name] = seconds / sum(one.num_epochs for one in trainings)
+    return prices

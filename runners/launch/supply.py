@@ -10,16 +10,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from runners.execution.worker import UnitJob
-from runners.launch.devices import Devices
-from runners.launch.estimate import epoch_prices
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.order import ranks, remaining_s
-from runners.launch.pace import Pace
-from runners.launch.packing import choose
+from runners.launch.pace import Pace, epoch_prices
 from runners.launch.plan import LaunchPlan
-from runners.launch.price import features_of
-from runners.launch.prices import Prices
 from runners.launch.sharing import Others, turned
+from runners.planning.devices import Devices
+from runners.planning.estimate import fit
+from runners.planning.prices import Prices
 from sweeps import Training, Unit, pack, pack_chain
 
 
@@ -52,42 +49,32 @@ class Supply:
         self._of_cell: dict[str, list[Training]] = {}
         for training in sweep.trainings:
             self._of_cell.setdefault(training.cell.id, []).append(training)
-        self._later: dict[Training, list[Training]] = {}
-        for training in sweep.trainings:
-            if training.before is not None:
-                self._later.setdefault(training.before, []).append(training)
         self._auto: Mapping[str, int] = {}
         """The number of cells in a unit that was chosen for each stage where the user leaves it to us."""
-        self._per_gpu: Mapping[str, int] = {}
-        """How many units share a GPU, by stage; 1 where there is none."""
         self._prices: Prices | None = None
-        self._made: set[str] | None = None
-        """The cached features that units of this launch compute first; None where no unit comes first for them."""
+        self._made: set[str] = set()
+        """The cached features that units of this launch compute."""
         self._attempts: dict[Training, int] = {}
         """The trainings whose units wait or run, with the number of attempts before."""
 
     def fit_to(self, devices: Devices, prices: Prices) -> None:
-        """Choose how many cells a unit gets and how many units a GPU, and tell the user why.
+        """Choose how many cells a unit gets, and tell the user why.
 
-        Without this, as many cells share a unit as can, and each unit has its GPU for itself.
+        Without this, as many cells share a unit as can.
 
         Args:
             devices: the devices of this launch.
             prices: what units cost.
         """
-        todo, config = self._plan.startable(self._sweep.trainings, ahead=True), self._sweep.config
-        if not todo:
+        if not (todo := self._plan.startable(self._sweep.trainings, ahead=True)):
             return
         if self._share is not None:
             devices = replace(devices, count=devices.count * self._share[1])  # the other launches have as many
-        choice = choose(todo, config, prices, devices)
-        self._prices, self._auto, self._per_gpu = choice.prices, choice.packing.limits, choice.packing.per_gpu
-        # Launches that share a sweep keep their own orders.
-        self._made = set() if choice.packing.features_first and self._share is None else None
-        for line in choice.lines(config):
+        packing = fit(todo, prices, devices)
+        self._prices, self._auto = packing.prices, packing.limits
+        for line in (*packing.lines, *filter(None, [devices.idle])):
             self._note(line)
-        lanes = min(devices.count * max(self._per_gpu.values(), default=1), len(choice.packing.units))
-        self._plan.progress.pace = Pace(epoch_prices(self._sweep, prices, self._auto), lanes)
+        self._plan.progress.pace = Pace(epoch_prices(self._sweep, packing), packing.lanes)
 
     @property
     def under_way(self) -> list[Training]:
@@ -152,28 +139,33 @@ class Supply:
         return pack(trainings, self._sweep.config.execution, self._auto)
 
     def _jobs(self, units: Sequence[Unit]) -> list[UnitJob]:
-        shares, jobs = self._others is not None, []
-        stages = [self._number[unit.stage.name] for unit in units]
-        remaining = [self._remaining(unit, place) for place, unit in enumerate(units)]
-        order = ranks(stages, remaining, [self._features(unit) for unit in units], self._made)
-        for unit, rank in zip(units, order, strict=True):
-            share = self._per_gpu.get(unit.stage.name, 1)
+        shares, execution, jobs = self._others is not None, self._sweep.config.execution, []
+        for unit, rank in zip(units, self._ranks(units), strict=True):
+            together = execution.units_per_gpu_of(unit.stage)
             job = self._sweep.job(
-                unit, self._launch_id, self._plan.forgiven, rank=rank, units_per_gpu=share, shares=shares
+                unit, self._launch_id, self._plan.forgiven, rank=rank, units_per_gpu=together, shares=shares
             )
             jobs.append(job)
             self._attempts |= {training: self._num_attempts(training) for training in unit.trainings}
         return jobs
 
-    def _remaining(self, unit: Unit, place: int) -> float:
-        """The work of a unit and of what follows it. Launches that share a sweep keep their own orders."""
-        if self._prices is None or self._share is not None:
-            return -float(place)
-        return remaining_s(unit, self._later, self._sweep.config, self._auto, self._prices)
+    def _ranks(self, units: Sequence[Unit]) -> list[tuple[int, float]]:
+        """The order in which units start, the lowest first: earlier stages, and of these the longest units.
 
-    def _features(self, unit: Unit) -> str:
-        """The cached features that a unit needs; empty where it computes none."""
-        return "" if self._prices is None or not self._prices.once_s(unit) else features_of(unit)
+        Before all others of its stage comes one that computes cached features, so that the others find them there.
+        Launches that share a sweep keep their own orders.
+        """
+        stages = [self._number[unit.stage.name] for unit in units]
+        if self._prices is None or self._share is not None:
+            return [(2 * stage, float(place)) for place, stage in enumerate(stages)]
+        ranks: dict[int, tuple[int, float]] = {}
+        lengths = [self._prices.seconds(unit) or self._prices.time_shape(unit) for unit in units]
+        for place in sorted(range(len(units)), key=lambda place: -lengths[place]):
+            features = units[place].features
+            is_first = bool(features) and features not in self._made
+            self._made.add(features)
+            ranks[place] = (2 * stages[place] + (not is_first), -lengths[place])
+        return [ranks[place] for place in range(len(units))]
 
     def _num_attempts(self, training: Training) -> int:
         try:

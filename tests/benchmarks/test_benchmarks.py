@@ -44,9 +44,9 @@ def test_what_is_missing_is_said_in_one_line(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pydantic", None)
-    assert entry.main(["packing", "--quick"]) == 0
+    assert entry.main(["orchestration", "--quick"]) == 0
     title, line = capfd.readouterr().out.strip().splitlines()
-    assert title == "== packing: a simulated launch on 1 to 512 devices"
+    assert title.startswith("== orchestration: ")
     assert line == "left out: pydantic not installed"
 
 
@@ -56,7 +56,7 @@ def test_growth_and_the_gpu_are_asked_for() -> None:
     on_gpu = " ".join(entry.words(sharing, "cuda", quick=False))
     assert on_gpu.startswith("--cells 1 2 4 8 15 45 --device cuda --backbone resnet152 --size 224")
     assert "32768" in entry.words(entry.BENCHMARKS["objectives"], "cuda", quick=False)
-    assert "--device" not in entry.words(entry.BENCHMARKS["packing"], "cuda", quick=False)
+    assert "--device" not in entry.words(entry.BENCHMARKS["orchestration"], "cuda", quick=False)
 
 
 @pytest.mark.parametrize("name", ["objectives", "recall", "epochs", "verification"])
@@ -90,6 +90,6 @@ def test_all_benchmarks_run_without_what_goal_core_does_not_need(tmp_path: Path)
     done = bare(tmp_path, "-m", "benchmarks", "--quick", timeout=850.0)
     assert done.returncode == 0, done.stdout + done.stderr
     ran = re.findall(r"^== (\w+)", done.stdout, re.MULTILINE)
-    assert set(ran) >= {*CORE, "packing", "orchestration", "report"}
+    assert set(ran) >= {*CORE, "orchestration", "report"}
     assert done.stdout.count("left out: ") == 3
     assert done.stdout.count("machine: ") >= len(CORE) - 1

@@ -13,9 +13,9 @@ import pytest
 
 from goal_core.data import published_counts
 from goal_core.models.frameworks import FRAMEWORKS
-from runners.launch.estimate import plan_published
 from sweeps import ResolvedSweep, list_shipped, load_sweep, pack
 from sweeps.identity import content_id, to_mapping
+from tests.helpers.planning_cases import published_prices, rows_of
 
 GOLDEN = Path(__file__).parent / "golden"
 PLACES = {"GOAL_DATA": "/data", "GOAL_COCO": "/coco", "GOAL_F30K": "/f30k", "GOAL_WEIGHTS": "/weights.safetensors"}
@@ -31,7 +31,7 @@ def plan_of(name: str, *overrides: str) -> dict[str, Any]:
     sweep = to_mapping(config)
     parts = FRAMEWORKS[config.model.framework].uses | {"backbones", "init_from"}  # others do not matter
     sweep["model"] = {key: value for key, value in sweep["model"].items() if key in parts}
-    planned = plan_published(config, splits) if "train" in splits else []
+    planned = rows_of(published_prices(name, "store=/store", *overrides, environ=PLACES)) if "train" in splits else []
     return {
         "sweep": sweep,
         "cells": len(cells),
@@ -41,7 +41,7 @@ def plan_of(name: str, *overrides: str) -> dict[str, Any]:
             stage.name: [len(unit.trainings) for unit in pack(trainings, config.execution)]
             for stage, trainings in zip(config.stages, stages, strict=True)
         },
-        "steps": {stage.name: [stage.steps_per_epoch, stage.steps] for stage in planned},
+        "steps": {row["stage"]: [row["steps_per_epoch"], row["steps"]] for row in planned},
     }
 
 

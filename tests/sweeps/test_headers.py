@@ -10,10 +10,9 @@ import timm
 import torch
 from torch import nn
 
-from goal_core.data import published_counts
 from goal_core.objectives.parameters import Value
-from runners.launch.estimate import plan_published
 from sweeps import SweepConfig, find_sweep, list_shipped, load_sweep
+from tests.helpers.planning_cases import published_prices, rows_of
 
 PLACES = {"GOAL_DATA": "/data", "GOAL_WEIGHTS": "/weights.safetensors"}
 GPU_SWEEPS = [name for name in list_shipped() if load_sweep(name, environ=PLACES).resources.gpus]
@@ -102,9 +101,9 @@ def test_images_are_decoded_beside_the_training(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in GPU_SWEEPS if name != "precomp_vsepp"])
 def test_the_memory_that_the_header_states_is_what_is_counted(name: str) -> None:
-    config = load_sweep(name, ["execution.cells_per_unit=1"], environ=PLACES)
     stated = dict(re.findall(r"(frozen|finetune) (\d+) GB", re.sub(r"\n# +", " ", header(name))))
-    counted = {stage.name: stage.memory_mb for stage in plan_published(config, published_counts(config.data))}
+    rows = rows_of(published_prices(name, "execution.cells_per_unit=1", environ=PLACES))
+    counted = {row["stage"]: row["memory_mb"] for row in rows}
     assert stated.keys() == counted.keys()
     for stage, memory in counted.items():
         assert float(stated[stage]) == pytest.approx(memory / 1000, rel=0.1, abs=0.5)

@@ -5,7 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goal_core.objectives import pair_weights, triplet_weights
-from sweeps import ResolvedSweep, Training, pack
+from sweeps import ResolvedSweep, Training, load_sweep, pack
+from sweeps.overview import unopened
 from sweeps.schema import ExecutionConfig
 
 NONE = ExecutionConfig(sharing="none")
@@ -73,3 +74,29 @@ def test_every_training_is_in_exactly_one_unit(frozen: list[Training], data: st.
     for unit in units:
         assert 1 <= len(unit.trainings) <= (limit or NUM_OBJECTIVES)
         assert len({(one.cell.model, one.cell.seed) for one in unit.trainings}) == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "features"),
+    [
+        (["data.image.augment=none"], ["resnet152 timm ", "resnet152 timm "]),
+        (["stages.frozen.feature_views=2"], ["resnet152 timm ", "resnet152 timm "]),
+        (["data.image.augment=none", "stages.frozen.bn_mode=legacy_quirk"], ["", ""]),
+        ([], ["", ""]),
+    ],
+)
+def test_features_that_are_the_same_in_every_epoch_are_those_of_the_weights(
+    overrides: list[str], features: list[str]
+) -> None:
+    weights = "model.backbones=[{name: resnet152, weights: %s}]"
+    for source in ("timm", "random"):
+        config = load_sweep("coco_vsepp", [*overrides, weights % source, "seeds=[1, 2]"], environ={})
+        frozen, finetune = unopened(config).by_stage
+        units = pack(frozen, config.execution)
+        seeds = [f"seed {seed}" if source == "random" and any(features) else "" for seed in (1, 2)]
+        named = [name.replace("timm", source).strip() for name in features]
+        assert [unit.features.split() for unit in units] == [
+            f"{name} {seed}".split() for name, seed in zip(named, seeds, strict=True)
+        ]
+        assert not any(unit.features for unit in pack(finetune, config.execution))
+        assert units[0].kind == (config.model.models[0], "frozen")

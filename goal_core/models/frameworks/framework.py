@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from goal_core.data import DataConfig
     from goal_core.data.text import PairAugment, Tokenizer
     from goal_core.models import Heads, ImageBackbone, ModelConfig
+    from goal_core.models.frameworks.sizes import HeadSize
 
 
 class Framework(Protocol):
@@ -67,6 +68,16 @@ class Framework(Protocol):
             num_features: width of the backbone's features, or of the precomputed ones.
             tokenizer: of the captions.
             seed: draws the initial weights that no file contains.
+        """
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        """The size of the text encoder and heads, counted as matrix products: without biases and norms.
+
+        Args:
+            model: the model.
+            data: the data's settings.
+            width: numbers that the backbone gives for an image or a region.
+            words: words of the vocabulary.
         """
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:

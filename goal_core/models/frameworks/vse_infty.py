@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from goal_core import models
 from goal_core.basics.errors import ConfigError
 from goal_core.data import PrecompConfig, text
+from goal_core.models.frameworks.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
 
 if TYPE_CHECKING:
     from goal_core.data import DataConfig
@@ -60,6 +61,15 @@ class VseInfty:
             regions=model.backbone.weights == "precomputed",
             seed=seed,
         )
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        bert, params = bert_size(model, words)
+        dim, layers, regions = model.embed_dim, 12 * bert.layers * bert.width**2, num_regions(data)
+        mlp = (width + dim) * dim // 2 if model.backbone.weights == "precomputed" else 0
+        params += layers + (width + bert.width) * dim + mlp
+        image, caption = regions * (width * dim + mlp), CAPTION_LENGTH * (layers + bert.width * dim)
+        word_width = model.bert.width * model.bert.layers
+        return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width, is_sorted=True)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
         assert isinstance(tokenizer, text.Wordpieces)

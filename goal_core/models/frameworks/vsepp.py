@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from goal_core import models
 from goal_core.basics.errors import ConfigError
 from goal_core.data import PrecompConfig, text
+from goal_core.models.frameworks.sizes import CAPTION_LENGTH, HeadSize
 
 if TYPE_CHECKING:
     from goal_core.data import DataConfig
@@ -58,6 +59,12 @@ class Vsepp:
             embed_dim=model.embed_dim,
             seed=seed,
         )
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        dim, word_dim = model.embed_dim, model.text.word_dim
+        gru = 3 * dim * (word_dim + dim)
+        params = width * dim + words * word_dim + gru + 7 * dim
+        return HeadSize(params, width * dim / 1e9, CAPTION_LENGTH * gru / 1e9)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> None:
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from goal_core import models
 from goal_core.basics.errors import ConfigError
 from goal_core.data import text
+from goal_core.models.frameworks.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
 
 if TYPE_CHECKING:
     from goal_core.data import DataConfig
@@ -59,6 +60,16 @@ class Xvlm:
 
     def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> XvlmHeads:
         return models.XvlmHeads(model, num_features=num_features, vocab_size=len(tokenizer), seed=seed)
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        bert, params = bert_size(model, words)
+        dim, inner, layer, regions = model.embed_dim, bert.width, 12 * bert.width**2, num_regions(data)
+        lower, upper = model.xvlm.fusion_layer, bert.layers - model.xvlm.fusion_layer
+        params += bert.layers * layer + (width + inner) * dim + upper * 2 * inner * (inner + width) + 2 * inner**2
+        caption = CAPTION_LENGTH * lower * layer / 1e9
+        pair = upper * (CAPTION_LENGTH * (layer + 2 * inner**2) + regions * 2 * width * inner) / 1e9
+        word_width = model.bert.width * model.bert.layers
+        return HeadSize(params, width * dim / 1e9, caption, pair, regions, word_width)
 
     def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
         return None  # only the images are augmented, when they are loaded

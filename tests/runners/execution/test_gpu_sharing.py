@@ -18,7 +18,6 @@ from runners.execution.gpu_sharing import Crowding, with_units
 from runners.execution.memory import is_full
 from runners.execution.unit_watch import UnitWatch
 from runners.execution.worker import UnitJob, run_unit
-from runners.launch.estimate import sweep_prices
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import charged_failures
 from sweeps import pack
@@ -197,6 +196,5 @@ def test_on_a_gpu_attempts_record_the_memory_that_they_reserved(
         attempts = [one for training in sweep.trainings for one in sweep.store.folder(training).attempts.all()]
         assert {one.units_per_gpu for one in attempts} == {units}
         assert all(0 < one.memory_mb < 4000 for one in attempts)
-        assert all(sweep_prices(sweep).peaks.values())
         found[units] = results(sweep)
     assert found[1] == found[2]

@@ -124,6 +124,6 @@ def test_long_lists_of_keys_continue_in_further_tags_which_go_with_the_axes() ->
 
 def test_plan_and_validate_name_the_axes(planned: Callable[..., str]) -> None:
     shown = planned("coco_vsepp", "--set", "objectives.params={tau: [10, 1]}", "--set", "stages.frozen.lr=[2e-4,1e-3]")
-    assert "150 cells = 1 backbone x 3 seeds x 15 objectives x points of the axes" in shown
+    assert "75 cells = 1 backbone x 3 seeds x 25 settings of 15 objectives" in shown
     assert "axes: tau 10, 1; lr 0.0002, 0.001" in shown
-    assert "4 points; what a value does not change is trained once" in shown
+    assert "frozen: 150 trainings = 75 cells x 2" in shown

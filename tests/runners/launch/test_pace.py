@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from goal_core.data import published_counts
-from runners.launch.estimate import epoch_prices, published_prices, sweep_prices, unopened
-from runners.launch.pace import Pace
-from sweeps import Unit, load_sweep, pack
+from runners.launch.launch import _prices
+from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.pace import Pace, epoch_prices
+from runners.planning.estimate import fit
 from tests.helpers.in_process import launch, sweep_in
+from tests.helpers.planning_cases import devices_of
 
 
 @pytest.fixture
@@ -61,30 +61,24 @@ def test_units_that_start_show_how_many_train_at_once() -> None:
     assert pace.left({"frozen": 10}, cells={"frozen": 3}) == (10.0, True)
 
 
+def priced(sweep: OpenedSweep) -> dict[str, float]:
+    devices = devices_of(sweep.config)
+    return epoch_prices(sweep, fit(sweep.trainings, _prices(sweep, devices), devices))
+
+
 @pytest.mark.slow
 def test_the_price_comes_from_the_store_or_else_from_the_calibration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = sweep_in(tmp_path)
-    calibrated = epoch_prices(sweep, sweep_prices(sweep), {})
+    calibrated = priced(sweep)
     assert set(calibrated) == {"frozen", "finetune"}
     assert all(price > 0 for price in calibrated.values())
     outcome = launch(sweep, monkeypatch)
     assert outcome.progress.pace.prices == calibrated
-    measured = epoch_prices(sweep, sweep_prices(sweep), {})
+    measured = priced(sweep)
     attempts = [sweep.store.folder(one).attempts.all() for one in sweep.by_stage[0]]
     taken = [(one.ended - one.started) / one.shared_by for (one,) in attempts if one.ended is not None]
-    assert measured["frozen"] == pytest.approx(sum(taken) / len(taken) / 3)
+    start = 3.0 / (2 * 3)  # of a process that trains two cells for three epochs
+    assert measured["frozen"] == pytest.approx(sum(taken) / len(taken) / 3 + start)
     assert measured != calibrated
-
-
-def test_what_finished_with_other_neighbours_prices_any_number_of_cells() -> None:
-    config = load_sweep("coco_vsepp", environ={})
-    calibrated = published_prices(config, published_counts(config.data))
-    unit, *_ = pack(unopened(config).trainings, config.execution)
-    one = Unit(trainings=unit.trainings[:1])
-    finished = replace(calibrated, scale={(unit.trainings[0].cell.model, "frozen"): 2.0})
-    assert [finished.basis(unit), calibrated.basis(unit)] == ["finished", "calibration"]
-    for either in (unit, one):
-        assert finished.seconds(either) == 2 * calibrated.seconds(either)
-    assert calibrated.seconds(unit) < 5 * calibrated.seconds(one)

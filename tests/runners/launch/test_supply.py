@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -12,17 +12,16 @@ from rich.console import Console
 from goal_core.data import SplitCounts
 from goal_core.training import TrainingFailed
 from runners.execution.worker import UnitJob
-from runners.launch.devices import Devices
-from runners.launch.estimate import published_prices
 from runners.launch.launcher import Launcher
 from runners.launch.live import LiveView
-from runners.launch.order import planned
-from runners.launch.packing import choose
 from runners.launch.plan import LaunchOptions, LaunchPlan
-from runners.launch.simulation import simulate
+from runners.launch.supply import Supply
+from runners.planning.cards import choose_card
+from runners.planning.prices import DataSize, Known, Prices
 from runners.store import BEST, charged_failures
 from sweeps import Training
 from tests.helpers.in_process import NoTracking
+from tests.helpers.planning_cases import devices_of
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
 
@@ -35,9 +34,16 @@ class Launch:
         self.sweep = opened_in(folder / "store", objectives, "execution={sharing: trunk, cells_per_unit: 2}", *settings)
         self.options = options or LaunchOptions()
         self.plan = LaunchPlan(self.sweep, self.options)
-        view = LiveView(self.plan.progress, "s", Console(quiet=True), lambda *words: " ".join(words))
+        self._said = StringIO()
+        console = Console(file=self._said, width=1000)
+        view = LiveView(self.plan.progress, "s", console, lambda *words: " ".join(words))
         self.launcher = Launcher(self.sweep, self.options, self.plan, view, NoTracking(), "L")  # type: ignore[arg-type]
         self.first = self.launcher._supply.round()
+
+    @property
+    def said(self) -> str:
+        """What the user was told."""
+        return self._said.getvalue()
 
     def ends(self, job: UnitJob, fails: Training | None = None, kind: str = "error") -> list[UnitJob]:
         """A worker trains a unit, and one of its trainings may fail. Returns the units that follow."""
@@ -140,63 +146,67 @@ def test_a_launch_continues_both_stages_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Devices] = []
-
-    def noted(todo: object, config: object, prices: object, devices: Devices) -> object:
-        seen.append(devices)
-        limits = {"frozen": 1, "finetune": 3}
-        schedule = SimpleNamespace(end_s=1.0, work_s=1.0)
-        packing = SimpleNamespace(limits=limits, units=[1] * 9, schedule=schedule, per_gpu={}, features_first=False)
-        return SimpleNamespace(packing=packing, prices=prices, lines=lambda config: ["why"])
-
-    monkeypatch.setattr("runners.launch.supply.choose", noted)
-    monkeypatch.setattr("runners.launch.supply.epoch_prices", lambda *arguments: {})
-    prices: Any = SimpleNamespace(
-        seconds=lambda unit: float("ci" in unit.trainings[0].cell.objective.name),
-        start_s=lambda unit: 1.0,
-        once_s=lambda unit: 0.0,
-    )
-    for share, count in ((None, 5), ((1, 4), 20)):
-        settings = "execution={sharing: trunk, cells_per_unit: auto}"
-        launch = Launch(tmp_path / str(count), settings, options=LaunchOptions(share=share))
-        supply = launch.launcher._supply
-        for training in supply.under_way:
-            supply.take_back(training)
-        assert names(launch.first) == [("frozen", ["con/con", "lin/nca", "sig/cir", "sig-ms/cir"])]
-        supply.fit_to(Devices(count=5, kind="core"), prices)
-        assert seen[-1].count == count
-        assert launch.plan.progress.pace.lanes == min(count, 9)
-        jobs = supply.round()
-        assert [len(job.unit.trainings) for job in jobs] == [1] * 4
-        first = min(jobs, key=lambda job: job.rank)
-        # What takes longest starts first, but launches that share keep to their own parts.
-        assert names([first]) == [("frozen", ["con/con" if share else "sig/cir"])]
-
-
-def test_a_launch_starts_units_in_the_order_that_was_simulated_features_first(tmp_path: Path) -> None:
-    settings = ["seeds=[1, 2]", "execution={sharing: trunk, cells_per_unit: 1}", "data.image.augment=none"]
-    launch = Launch(tmp_path, *settings)
+def supply_of(launch: Launch) -> Supply:
+    """Its supply, with nothing under way."""
     supply = launch.launcher._supply
     for training in supply.under_way:
         supply.take_back(training)
-    size = SplitCounts(images=10_000, captions=50_000)
-    prices = published_prices(launch.sweep.config, {"train": size, "val": size})
-    devices = Devices(count=2, kind="core")
-    choice = choose(launch.sweep.trainings, launch.sweep.config, prices, devices)
-    assert choice.packing.features_first
-    units = [unit for unit, _ in choice.packing.units if unit.stage.name == "frozen"]
-    simulated = sorted(range(len(units)), key=lambda place: choice.packing.schedule.starts[place])
-    supply.fit_to(devices, prices)
+    return supply
+
+
+def prices_of(launch: Launch, **known: float) -> Prices:
+    """Prices by which each stage takes so many times as long as counted."""
+    size = DataSize(captions=50_000, images=20_000, val=SplitCounts(images=100, captions=500), words=100)
+    config = launch.sweep.config
+    prices = Prices(config=config, size=size, card=choose_card(devices_of(config))[0])
+    (model,) = config.model.models
+    return replace(prices, known={(model, stage): Known("finished", time) for stage, time in known.items()})
+
+
+@pytest.mark.parametrize(("share", "sizes"), [(None, [2, 2]), ((1, 4), [1, 1, 1, 1])])
+def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
+    tmp_path: Path, share: tuple[int, int] | None, sizes: list[int]
+) -> None:
+    settings = "execution={sharing: trunk, cells_per_unit: auto}"
+    launch = Launch(tmp_path, settings, options=LaunchOptions(share=share))
+    assert names(launch.first) == [("frozen", ["con/con", "lin/nca", "sig/cir", "sig-ms/cir"])]
+    supply = supply_of(launch)
+    supply.fit_to(devices_of(launch.sweep.config, 2, idle="7 of 8"), prices_of(launch))
+    assert sorted(len(job.unit.trainings) for job in supply.round()) == sizes
+    assert launch.plan.progress.pace.lanes == (2 if share is None else 8)
+    assert set(launch.plan.progress.pace.prices) == {"frozen", "finetune"}
+    assert "7 of 8" in launch.said
+
+
+def test_the_longest_units_start_first_and_launches_that_share_keep_their_own_order(tmp_path: Path) -> None:
+    for share in (None, (1, 2)):
+        settings = ("objectives={only: [con/con, sig/cir, lin/nca]}", "data.image.augment=crop_flip")
+        launch = Launch(tmp_path / str(share), *settings, options=LaunchOptions(share=share))
+        supply = supply_of(launch)
+        supply.fit_to(devices_of(launch.sweep.config), prices_of(launch))
+        jobs = supply.round()
+        assert {len(job.unit.trainings) for job in jobs} == {1, 2}
+        first = min(jobs, key=lambda job: job.rank)
+        assert first == (jobs[0] if share else max(jobs, key=lambda job: len(job.unit.trainings)))
+
+
+def test_a_unit_that_computes_features_comes_before_others_that_need_them(tmp_path: Path) -> None:
+    settings = ["seeds=[1, 2]", "execution={sharing: trunk, cells_per_unit: 1}", "data.image.augment=none"]
+    launch = Launch(tmp_path, *settings)
+    supply = supply_of(launch)
+    supply.fit_to(devices_of(launch.sweep.config, 2), prices_of(launch))
     jobs = sorted(supply.round(), key=lambda job: job.rank)
     # Random backbones have features of their own for each seed: two devices compute those of both at the same time.
     assert [job.unit.trainings[0].cell.seed for job in jobs[:2]] == [1, 2]
-    assert [job.unit for job in jobs] == [units[place] for place in simulated]
-    plain = simulate(planned(choice.packing.units, launch.sweep.config, prices), devices.count)
-    assert plain.work_s == pytest.approx(choice.packing.schedule.work_s + 2 * prices.once_s(units[0]))
     # The features are there now: what is tried again does not come before other units for them.
     (again, *_) = launch.ends(jobs[0], jobs[0].unit.trainings[0])
     assert again.unit == jobs[0].unit
     assert again.rank > jobs[1].rank
+
+
+def test_units_share_a_gpu_as_the_sweep_asks(tmp_path: Path) -> None:
+    settings = ["resources.gpus=1", "execution={sharing: trunk, cells_per_unit: 1, units_per_gpu: 3}"]
+    launch = Launch(tmp_path, *settings, "stages.finetune.units_per_gpu=1")
+    assert {job.units_per_gpu for job in launch.first} == {3}
+    (after,) = launch.ends(launch.first[0])
+    assert (after.units_per_gpu, after.plan.whole_device) == (1, True)

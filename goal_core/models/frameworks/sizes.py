@@ -1,0 +1,95 @@
+"""The sizes of models, which are the same on every device. Nothing is built for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from goal_core.models.config import BertConfig, ModelConfig
+
+if TYPE_CHECKING:
+    from goal_core.data import DataConfig
+
+CAPTION_LENGTH: Final = 14
+"""Words or word pieces of a caption, the special ones included: COCO's mean."""
+NUM_REGIONS: Final = (36, 2048)
+"""Precomputed regions of an image, and numbers of each: the published ones."""
+_BERT_PIECES: Final = 30_522
+"""Word pieces of `bert-base-uncased`."""
+
+
+class HeadSize(NamedTuple):
+    """The size of everything of a model but the backbone; multiply-adds in 1e9, of a forward pass."""
+
+    params: int
+    image_gmac: float
+    caption_gmac: float
+    pair_gmac: float = 0.0
+    """Of one image with one caption in a cross encoder."""
+    regions: int = 1
+    """Regions of an image, or cells of the grid into which a backbone divides it, as far as the heads take them apart.
+    """
+    word_width: int = 0
+    """Numbers that all layers of a text encoder give for a word."""
+    is_sorted: bool = False
+    """Whether the heads sort the values of an image's regions."""
+
+
+def bert_size(model: ModelConfig, words: int) -> tuple[BertConfig, int]:
+    """A model's BERT, and the numbers of its weights without those of its layers.
+
+    Args:
+        model: the model.
+        words: words of the captions; one that is not drawn at random has word pieces of its own.
+    """
+    is_random = model.bert.weights == "random"
+    bert = model.bert if is_random else BertConfig()
+    return bert, ((words if is_random else _BERT_PIECES) + 512) * bert.width
+
+
+def num_regions(data: DataConfig) -> int:
+    """Regions of an image, or cells of the grid into which a backbone divides it."""
+    return NUM_REGIONS[0] if data.image is None else (data.image.size // 32) ** 2
+
+
+class BackboneSize(NamedTuple):
+    """A backbone as timm has it, without the classifier. Megabytes are those of fp32, for one image of this size."""
+
+    image_size: int
+    """Pixels per side."""
+    params_m: float
+    """Weights, in millions."""
+    width: int
+    """Numbers that it gives for an image or for a region."""
+    kept_mb: float
+    """What autograd keeps of the forward pass until the backward pass, as its hooks for saved tensors see it."""
+    passing_mb: float
+    """The largest input and output of a layer."""
+
+
+_BACKBONES: Final = {
+    "resnet18": BackboneSize(224, 11.18, 512, 22.18, 6.42),
+    "resnet50": BackboneSize(224, 23.51, 2048, 85.9, 6.42),
+    "resnet101": BackboneSize(224, 42.50, 2048, 126.84, 6.42),
+    "resnet152": BackboneSize(224, 58.14, 2048, 177.42, 6.42),
+    "resnext101_32x8d": BackboneSize(224, 86.74, 2048, 246.67, 12.85),
+    "vit_small_patch16_224": BackboneSize(224, 21.67, 384, 59.1, 2.42),
+    "vit_base_patch16_224": BackboneSize(224, 85.80, 768, 117.56, 4.84),
+    "swin_base_patch4_window7_224": BackboneSize(224, 86.74, 1024, 226.2, 12.85),
+    "swin_base_patch4_window12_384": BackboneSize(384, 86.88, 1024, 773.31, 42.47),
+    "tf_efficientnet_lite0": BackboneSize(224, 3.37, 1280, 79.48, 9.63),
+    "test_byobnet": BackboneSize(160, 0.20, 256, 3.9, 1.23),
+    "test_resnet": BackboneSize(160, 0.37, 96, 5.96, 1.64),
+    "test_vit": BackboneSize(160, 0.31, 64, 2.52, 0.33),
+    "swin_mini_patch8_window4": BackboneSize(64, 0.14, 64, 0.49, 0.07),
+}
+_PRECOMPUTED: Final = BackboneSize(1, 0.0, NUM_REGIONS[1], 0.0, 0.0)
+
+
+def backbone_name(model: ModelConfig) -> str:
+    """The name by which tables know a model's backbone: timm's, without the tag of the weights."""
+    return model.backbone.name.split(".")[0]
+
+
+def backbone_size(model: ModelConfig) -> BackboneSize | None:
+    """The size of a model's backbone; None where the table lacks it."""
+    return _PRECOMPUTED if model.backbone.weights == "precomputed" else _BACKBONES.get(backbone_name(model))

@@ -1,0 +1,59 @@
+"""What a search will train, before it runs. The earlier candidates are taken for the better ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from runners.launch.tuning.replay import Ended, Read, replay
+from sweeps import Candidate, ResolvedSweep, Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The rest of a search, and what follows it."""
+
+    rounds: tuple[tuple[Training, ...], ...]
+    """All trainings of candidates. Those of a round wait for the scores of the round before."""
+    candidates: tuple[int, int]
+    """Candidates of the objective that has the fewest, because its settings have no more values, and of that with most.
+    """
+    grid: tuple[Training, ...]
+    """The trainings that report: those of the sweep's own settings, and of others that the search may choose."""
+
+
+def foresee(sweep: ResolvedSweep, read: Read) -> Forecast:
+    """Foresee the search of a sweep that has a `tune` block.
+
+    Args:
+        sweep: the sweep.
+        read: reads how trainings ended.
+    """
+    tune, last = sweep.config.tune, sweep.config.stages[-1].name
+    assert tune is not None
+    bare, metric = replace(sweep, candidates=(), chosen=()), tune.metric
+
+    def foreseen(trainings: Sequence[Training]) -> Mapping[Training, Ended]:
+        return {
+            one: end or {"metrics": {metric: -float(one.number or 0)}, "epochs": one.epochs}
+            for one, end in read(trainings).items()
+        }
+
+    candidates = replay(bare, foreseen).candidates
+    rounds: dict[tuple[int, int], list[Training]] = {}
+    for one in replace(bare, candidates=candidates).trainings:
+        if one.number is not None:
+            batch = one.number // tune.batch if tune.search == "tpe" else 0
+            rounds.setdefault((batch, one.begins if one.stage.name == last else 0), []).append(one)
+    counts = Counter(one.study for one in candidates).values()
+    # The choice is not known: the last candidate of each objective stands for it, because the first has the sweep's own
+    # settings, and then no cell would be added.
+    chosen: tuple[Candidate, ...] = sweep.chosen or tuple(
+        {one.study: replace(one, until=0) for one in candidates}.values()
+    )
+    return Forecast(
+        rounds=tuple(tuple(rounds[key]) for key in sorted(rounds)),
+        candidates=(min(counts), max(counts)),
+        grid=tuple(replace(bare, chosen=chosen).trainings),
+    )

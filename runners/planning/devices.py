@@ -1,0 +1,129 @@
+"""The devices at hand for a sweep: how many units can train at the same time, and how much memory each has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from runners.execution.capacity import Machine, Resources
+
+_GPU_GB: Final[Mapping[str, float]] = {
+    **{"T4": 16, "P100": 16, "V100": 16, "A10G": 24, "L4": 24, "L40S": 48, "A100": 40, "A100-40G": 40, "A100-80G": 80},
+    **{"H100": 80, "H200": 141, "B200": 180},
+}
+"""Memory of a GPU in gigabytes, by the kind that Ray reports; of a kind that is sold with several sizes the smallest.
+Source: the data sheets of the maker."""
+_KIND: Final = "accelerator_type:"
+MIB: Final = 1.048576
+"""Megabytes in a mebibyte, in which drivers tell memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """Equal devices. What `resources.gpus` asks for counts as one: a GPU, a part of one, or several; else the cores."""
+
+    count: int
+    """How many units that share nothing can train at the same time; at least 1."""
+    need: Resources
+    """What a unit takes."""
+    gpu: str = ""
+    """The name of the GPUs, as the driver of this machine or Ray says it; empty if it is not known."""
+    memory_mb: float | None = None
+    """Memory of each in megabytes, of several GPUs that of one; None if it is not known."""
+    grows: bool = False
+    """Whether machines come as long as units wait."""
+    units_each: int = 1
+    """How many units the cores beside a GPU leave room for on it; 1 where a unit does not ask for one whole GPU."""
+    idle: str = ""
+    """Why GPUs stay idle for want of CPUs, and how many CPUs would do; empty if none do."""
+    missing: str = ""
+    """Why there are no such devices, where a plan is made for them nevertheless; empty if there are."""
+
+    def __str__(self) -> str:
+        several = "s" if self.count > 1 else ""
+        if self.need.gpus > 1:
+            name = f"group{several} of {self.need.gpus:g} GPUs"
+        elif self.need.gpus:
+            name = f"{'' if self.need.gpus == 1 else f'{self.need.gpus:g} '}GPU{several}"
+        else:
+            name = f"core{several}" if self.need.cpus == 1 else f"group{several} of {self.need.cpus} cores"
+        return f"{self.count} {name}{' and what joins them' if self.grows else ''}"
+
+    def slots(self, units_per_gpu: int) -> int:
+        """How many units train at the same time where so many are to share a GPU."""
+        return self.count * min(units_per_gpu, self.units_each)
+
+
+def of_machines(machines: Sequence[Machine], need: Resources, *, grows: bool = False, here: bool = False) -> Devices:
+    """The devices of a cluster or of this machine, whoever uses them now.
+
+    Args:
+        machines: the machines alive.
+        need: the resources of a unit.
+        grows: whether the cluster adds machines by itself.
+        here: whether there is only this machine, whose driver tells the GPUs.
+    """
+    fitting = [machine.resources for machine in machines if machine.fits(need)]
+    kinds = [key.removeprefix(_KIND) for has in fitting for key in has if key.startswith(_KIND)]
+    memory = [gb * 1000 for gb in map(_GPU_GB.get, kinds) if gb is not None]
+    if not need.gpus:
+        memory = [has["memory"] / 1e6 / _at_once(has, need) for has in fitting if "memory" in has]
+    elif here:
+        memory = [float(mib) * MIB for mib in _ask_driver("memory.total") if mib.isdigit()] or memory
+        kinds = _ask_driver("name") or kinds
+    per_gpu = [int(has["CPU"] / (need.cpus * has["GPU"]) + 1e-6) for has in fitting if need.gpus == 1]
+    return Devices(
+        count=max(1, sum(_at_once(has, need) for has in fitting)),
+        need=need,
+        gpu=kinds[0] if kinds and need.gpus else "",
+        memory_mb=min(memory) * min(1.0, need.gpus or 1.0) if memory else None,
+        grows=grows,
+        units_each=max(1, min(per_gpu, default=1)),
+        idle=_idle(machines, need) if need.gpus else "",
+    )
+
+
+def to_plan_for(need: Resources, count: int | None) -> Devices:
+    """The devices of this machine, or a number of them that the user names; one where it has too little for a unit."""
+    gpus = len(_ask_driver("memory.total")) if need.gpus else 0
+    ram = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    has = {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus), "memory": ram}
+    here = Machine(id="", host="", address="", resources=has)
+    devices = replace(of_machines([here], replace(need, accelerator=""), here=True), need=need)
+    if count is not None:
+        return replace(devices, count=count, idle="")
+    if here.fits(replace(need, accelerator="")):
+        return devices
+    return replace(devices, idle="", missing=f"a unit needs {need}, this machine has {here.describe()}")
+
+
+def _idle(machines: Sequence[Machine], need: Resources) -> str:
+    """Why GPUs stay idle for want of CPUs, and what would do; empty if none do."""
+    having = [machine.resources for machine in machines if machine.fits(replace(need, cpus=0))]
+    room = [int(has["GPU"] / need.gpus + 1e-6) for has in having]
+    now, most, cpus = sum(_at_once(has, need) for has in having), sum(room), sum(has.get("CPU", 0.0) for has in having)
+    if now == most:
+        return ""
+    each = min(int(has.get("CPU", 0.0) / units) for has, units in zip(having, room, strict=True))
+    less = f", or resources.cpus={each}" if each else ""
+    return (
+        f"{now} of the {most} units for which there are GPUs can train at a time, because each takes {need.cpus} of "
+        f"{cpus:g} CPUs (resources.cpus); {most * need.cpus} CPUs{less} would use every GPU"
+    )
+
+
+def _at_once(has: Mapping[str, float], need: Resources) -> int:
+    wanted = {"CPU": need.cpus} | ({"GPU": need.gpus} if need.gpus else {})
+    return int(min(has.get(name, 0.0) / amount + 1e-6 for name, amount in wanted.items()))
+
+
+def _ask_driver(what: str) -> list[str]:
+    """A property of each GPU of this machine; empty where there is no driver."""
+    query = ("nvidia-smi", "--format=csv,noheader,nounits", f"--query-gpu={what}")
+    try:
+        return subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return []

@@ -1,0 +1,45 @@
+"""Prices and devices of sweeps whose data is not on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from goal_core.data import SplitCounts, published_counts
+from runners.execution.capacity import Machine, Resources
+from runners.planning.cards import choose_card
+from runners.planning.devices import Devices
+from runners.planning.estimate import plan_rows
+from runners.planning.prices import DataSize, Prices
+from sweeps import SweepConfig, load_sweep
+from sweeps.overview import unopened
+
+
+def devices_of(config: SweepConfig, count: int = 1, **more: Any) -> Devices:
+    """So many devices for a sweep, of whose GPUs nothing is known."""
+    return Devices(count=count, need=Resources.of(config.resources), **more)
+
+
+def published_prices(
+    name: str,
+    *overrides: str,
+    splits: Mapping[str, SplitCounts] | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> Prices:
+    """The prices of a shipped sweep with its published data, or with some of other sizes."""
+    config = load_sweep(name, overrides, environ=environ)
+    size = DataSize.of(splits or published_counts(config.data))
+    return Prices(config=config, size=size, card=choose_card(devices_of(config))[0])
+
+
+def rows_of(prices: Prices, count: int = 1, **more: Any) -> list[dict[str, Any]]:
+    """The rows of a plan of everything that a sweep trains."""
+    trainings = unopened(prices.config).trainings
+    return plan_rows([("", trainings)], prices, devices_of(prices.config, count, **more), set(trainings))[0]
+
+
+def machine(**resources: float) -> Machine:
+    """A machine as Ray describes it; `accelerator_type__H100=1` says what its GPUs are."""
+    named = {name.replace("__", ":"): amount for name, amount in resources.items()}
+    return Machine(id="1", host="a", address="b", resources=named)

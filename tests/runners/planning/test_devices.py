@@ -1,0 +1,110 @@
+"""The devices at hand: what Ray and this machine have, and what keeps GPUs idle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from runners.execution.capacity import Resources
+from runners.planning import devices as devices_module
+from runners.planning.devices import of_machines, to_plan_for
+from tests.helpers.planning_cases import machine
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What the driver of this machine says of its GPUs; it has 16 cores."""
+    said: dict[str, list[str]] = {"name": [], "memory.total": []}
+
+    def run(command: Sequence[str], **options: object) -> Any:
+        (what,) = (word.partition("=")[2] for word in command if word.startswith("--query-gpu="))
+        if not said[what]:
+            raise FileNotFoundError(command[0])
+        return type("Done", (), {"stdout": "\n".join(said[what]) + "\n"})
+
+    monkeypatch.setattr(devices_module.subprocess, "run", run)
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    return said
+
+
+def test_devices_are_what_ray_reports_and_fits() -> None:
+    large = machine(CPU=32, GPU=4, accelerator_type__H100=1)
+    found = of_machines([large, machine(CPU=4, GPU=1), machine(CPU=64)], Resources(cpus=8, gpus=0.5))
+    assert (found.count, str(found), found.memory_mb, found.gpu) == (4, "4 0.5 GPUs", 40_000, "H100")
+    assert of_machines([], Resources(cpus=8, gpus=1), grows=True).count == 1
+    several = of_machines([large, machine(CPU=64, GPU=8, accelerator_type__H100=1)], Resources(cpus=8, gpus=4))
+    assert (several.count, str(several), several.memory_mb) == (3, "3 groups of 4 GPUs", 80_000)
+    cores = of_machines([machine(CPU=4, memory=8e9)], Resources(cpus=2, gpus=0))
+    assert (cores.count, cores.memory_mb, str(cores)) == (2, 4000, "2 groups of 2 cores")
+
+
+def test_the_smallest_gpu_and_the_fewest_cores_beside_one_count() -> None:
+    large, small = machine(CPU=64, GPU=4, accelerator_type__H100=1), machine(CPU=16, GPU=2, accelerator_type__T4=1)
+    found = of_machines([large, small], Resources(cpus=4, gpus=1))
+    assert (found.count, found.memory_mb, found.units_each) == (6, 16_000, 2)
+    assert (found.slots(1), found.slots(2), found.slots(8)) == (6, 12, 12)
+    assert of_machines([large], Resources(cpus=4, gpus=0.5)).units_each == 1
+    assert of_machines([large], Resources(cpus=32, gpus=1)).units_each == 1
+
+
+@pytest.mark.parametrize(
+    ("cpus", "machines", "count", "numbers"),
+    [
+        (8, [(8, 8)], 1, ("1 of the 8 units", "8 of 8 CPUs", "64 CPUs", "resources.cpus=1 ")),
+        (8, [(64, 8)], 8, ()),
+        (8, [(16, 8), (64, 8)], 10, ("10 of the 16 units", "8 of 80 CPUs", "128 CPUs", "resources.cpus=2 ")),
+        (2, [(4, 8)], 2, ("2 of the 8 units", "2 of 4 CPUs", "16 CPUs")),
+        (1, [(64, 0)], 1, ()),
+    ],
+)
+def test_gpus_that_idle_for_want_of_cpus_are_named_with_the_cpus_that_would_do(
+    cpus: int, machines: list[tuple[int, int]], count: int, numbers: tuple[str, ...]
+) -> None:
+    found = of_machines([machine(CPU=has, GPU=gpus) for has, gpus in machines], Resources(cpus=cpus, gpus=1))
+    assert found.count == count
+    assert bool(found.idle) == bool(numbers)
+    assert all(number in found.idle for number in numbers)
+    assert ("resources.cpus=" in found.idle) == any("resources.cpus=" in number for number in numbers)
+
+
+def test_a_plan_and_a_launch_on_this_machine_see_the_same_gpus(driver: dict[str, list[str]]) -> None:
+    driver |= {"name": ["NVIDIA H100"] * 2, "memory.total": ["81559"] * 2}
+    need = Resources(cpus=2, gpus=1)
+    ray = [machine(CPU=16, GPU=2, accelerator_type__H100=1, memory=8e9)]
+    planned = to_plan_for(need, None)
+    assert planned == of_machines(ray, need, here=True)
+    assert (planned.count, planned.units_each, planned.gpu) == (2, 4, "NVIDIA H100")
+    assert planned.memory_mb == pytest.approx(85_520.8, abs=0.1)
+    cluster = of_machines(ray, need)
+    assert (cluster.memory_mb, cluster.gpu) == (80_000, "H100")  # nobody asks its machines
+    driver["memory.total"] = ["[N/A]"]
+    assert (to_plan_for(need, None).count, to_plan_for(need, None).memory_mb) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "has", "count", "missing"),
+    [
+        (16, 2, 2, None, ""),
+        (16, 0, 0, None, ""),
+        (32, 16, 0, 2, ""),
+        (4, 0.5, 0, None, "a unit needs 4 CPU and 0.5 GPU, this machine has 16 CPU and 0 GPU"),
+        (4, 16, 8, None, "a unit needs 4 CPU and 16 GPU, this machine has 16 CPU and 8 GPU"),
+        (32, 0, 0, None, "a unit needs 32 CPU and 0 GPU, this machine has 16 CPU and 0 GPU"),
+    ],
+)
+def test_a_plan_says_which_devices_this_machine_does_not_have(
+    driver: dict[str, list[str]], cpus: int, gpus: float, has: int, count: int | None, missing: str
+) -> None:
+    driver["memory.total"] = ["80000"] * has
+    found = to_plan_for(Resources(cpus=cpus, gpus=gpus), count)
+    assert found.missing == missing
+    assert found.count == (count or 1)
+    assert not found.idle
+
+
+def test_a_plan_for_another_kind_of_gpu_counts_those_of_this_machine(driver: dict[str, list[str]]) -> None:
+    driver["memory.total"] = ["80000"] * 4
+    found = to_plan_for(Resources(cpus=4, gpus=1, accelerator="H200"), None)
+    assert (found.count, found.need.accelerator, found.missing) == (4, "H200", "")

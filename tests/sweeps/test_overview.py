@@ -1,0 +1,40 @@
+"""The numbers of cells and trainings are the products that are printed."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+import pytest
+
+from sweeps import list_shipped, load_sweep
+from sweeps.overview import describe_size, factors, unopened
+
+PLACES = {"GOAL_DATA": "/data", "GOAL_WEIGHTS": "/weights.safetensors"}
+AXES = ("objectives.params.tau=[5, 10]", "stages.frozen.lr=[1e-3, 4e-3]", "seeds=[1, 2]")
+
+
+@pytest.mark.parametrize("name", list_shipped())
+def test_the_cells_of_every_shipped_sweep_are_the_product(name: str) -> None:
+    sweep = unopened(load_sweep(name, environ=PLACES))
+    found = factors(sweep)
+    assert found["cells"] == prod(found[key] for key in ("backbones", "seeds", "objectives"))
+    first, *_ = describe_size(sweep)
+    cells, *numbers = [int(number) for number in re.findall(r"(?:^|[=x] )(\d+)", first)]
+    assert cells == prod(numbers)
+
+
+def test_axes_of_objectives_multiply_cells_and_axes_of_stages_trainings() -> None:
+    sweep = unopened(load_sweep("coco_vsepp", AXES, environ={}))
+    assert factors(sweep) == {"cells": 50, "backbones": 1, "seeds": 2, "objectives": 25}  # 10 of 15 have a tau
+    first, axes, *stages = describe_size(sweep)
+    assert first == "50 cells = 1 backbone x 2 seeds x 25 settings of 15 objectives"
+    assert "tau 5, 10; lr 0.001, 0.004" in axes
+    assert [len(trainings) for trainings in sweep.by_stage] == [100, 100]
+    assert [re.findall(r"\d+", line) for line in stages] == [["100", "50", "2"]] * 2
+
+
+def test_a_sweep_without_axes_is_one_line() -> None:
+    assert list(describe_size(unopened(load_sweep("coco_vsepp", environ={})))) == [
+        "45 cells = 1 backbone x 3 seeds x 15 objectives"
+    ]
