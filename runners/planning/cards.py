@@ -13,9 +13,9 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from goal_core.basics.errors import ConfigError
+from goal_core.training.config import Precision
 from runners.planning.devices import Devices
 
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 _Positive = Annotated[float, Field(gt=0)]
 _Forward = Mapping[Precision | Literal["image_size"], _Positive]
 _FOLDER: Final = Path(__file__).with_name("cards")
