@@ -1,8 +1,8 @@
 """How many cells a unit gets where `cells_per_unit` is `auto`: as many as let its stage end earliest.
 
 The cells of a unit have a part c of their work in common, so a unit of k cells takes as long as c + k (1 - c) cells by
-themselves, and a stage takes that for each turn of its units on the devices. The parts are constants, so that a plan
-and a launch choose alike, whatever has been measured.
+themselves, and a stage takes that for each turn of its units on the devices, the longest first. The parts are
+constants, so that a plan and a launch choose alike, whatever has been measured.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def choose(
         for limit in {-(-largest // parts) for parts in range(1, largest + 1)}:
             chain = pack_chain(trainings, config.execution, {**limits, stage: limit})
             times = [solo_times(unit) for unit, _ in chain if unit.stage.name == stage]
-            costs[limit] = sum(times) if grows else -(-len(times) // slots[stage]) * max(times), len(times)
+            turns = sorted(times, reverse=True)[:: slots[stage]]
+            costs[limit] = sum(times if grows else turns), len(times)
         least = TIE * min(cost for cost, _ in costs.values())
         alike = {limit: units for limit, (cost, units) in costs.items() if cost <= least}
         limits[stage] = max(alike, key=lambda limit: (alike[limit] if grows else -alike[limit], -limit))

@@ -144,7 +144,6 @@ def test_force_moves_nothing_before_ray_and_tracking_are_ready(tmp_path: Path, m
     sweep = opened_in(tmp_path / "store")
     finish(sweep, sweep.trainings)
     monkeypatch.setattr(OpenedSweep, "check_trainable", lambda self: None)
-    monkeypatch.setattr("runners.launch.launch.sweep_prices", lambda sweep: None)
 
     class NoRay(NoTracking):
         def __init__(self, *arguments: object, **options: object) -> None:
