@@ -97,19 +97,16 @@ def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, mea
     config, opened = sweep.config, sweep if isinstance(sweep, OpenedSweep) else None
     devices = to_plan_for(Resources.of(config.resources), count)
     card, lacks = choose_card(devices, card_name)
-    if card_name and card.memory_mb:
-        devices = replace(devices, gpu=card.card, memory_mb=card.memory_mb * MIB * min(1.0, devices.need.gpus))
-    notes = [lacks, f"{devices.missing}: planned as if there were {devices}" * bool(devices.missing), devices.idle]
-    if count and devices.need.gpus:
-        notes.append(f"{devices} take {count * devices.need.cpus} CPUs, {devices.need.cpus} for each (resources.cpus)")
-    parts, search = [("", tuple(replace(sweep, candidates=()).trainings))], dict[str, int]()
+    if card_name and devices.need.gpus:
+        memory_mb = card.memory_mb and card.memory_mb * MIB * min(1.0, devices.need.gpus)
+        devices = replace(devices, gpu=card.card, memory_mb=memory_mb)
+    parts, search = [("", tuple(replace(sweep, candidates=()).trainings))], dict[str, int | tuple[int, int]]()
     if config.tune is not None:
         coming = foresee(sweep, partial(opened.ends, retried=False) if opened else dict.fromkeys)
         parts = [*(("search: ", trainings) for trainings in coming.rounds), ("", coming.grid)]
-        search = {"rounds": len(coming.rounds), "fewest": coming.candidates[0], "most": coming.candidates[1]}
+        search = {"rounds": len(coming.rounds), "candidates": coming.candidates}
     splits = {} if opened else published_counts(config.data)
-    size = DataSize.of_dataset(opened.dataset) if opened else DataSize.of(splits)
-    prices = Prices(config=config, size=size, card=card)
+    prices = Prices(config, DataSize.of_dataset(opened.dataset) if opened else DataSize.of(splits), card)
     left = list(dict.fromkeys(training for _, trainings in parts for training in trainings))
     if opened is not None:
         statuses = opened.store.status(left, max_attempts=config.resources.max_attempts)
@@ -130,7 +127,7 @@ def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, mea
         "card": {"name": card.card, "source": card.source, "assumed": card.assumed, "scaled": card.scaled},
         "end_s": sum(ends) if len(ends) == len(packings) else None,
         "packing": list(packings[-1].lines) if packings else [],
-        "notes": [note for note in notes if note],
+        "notes": [note for note in (lacks, devices.missing, devices.cpus) if note],
     }
 
 
@@ -143,14 +140,8 @@ def _table(plan: dict[str, Any]) -> Table:
     for row in plan["stages"]:
         counts = [f"{row[key]:,}" for key in ("trainings", "done", "units", "steps_per_epoch", "steps")]
         disk, memory = _estimate(row["disk_mb"], "calibration", 0), _estimate(row["memory_mb"], row["memory_from"], 0)
-        table.add_row(
-            row["stage"],
-            row["backbone"].split(".")[0],
-            *counts,
-            disk,
-            memory,
-            _estimate(row[hours], row["hours_from"], 2),
-        )
+        texts = [*counts, disk, memory, _estimate(row[hours], row["hours_from"], 2)]
+        table.add_row(row["stage"], row["backbone"].split(".")[0], *texts)
     return table
 
 
@@ -158,11 +149,10 @@ def _search_lines(sweep: ResolvedSweep, plan: dict[str, Any]) -> Iterator[str]:
     """What a sweep's search is; nothing without `tune`."""
     if (tune := sweep.config.tune) is None:
         return
-    fewest, most, rounds = plan["search"]["fewest"], plan["search"]["most"], plan["search"]["rounds"]
+    (fewest, most), rounds = plan["search"]["candidates"], plan["search"]["rounds"]
     alone = [row["alone_hours"] for row in plan["stages"] if row["stage"].startswith("search")]
     apart = "" if None in alone else f"; each training by itself, they take {sum(alone):.2f} device hours"
-    seeds = ", ".join(map(str, tune.seeds))
-    yield f"search {tune.search}: {fewest} to {most} candidates per objective, seeds {seeds}, rounds {rounds}{apart}"
+    yield f"search {tune.search}: {fewest} to {most} candidates per objective, rounds {rounds}{apart}"
     yield "  then the sweep's own cells, and at most as many again with the settings that the search chooses"
 
 

@@ -72,7 +72,7 @@ class Supply:
             devices = replace(devices, count=devices.count * self._share[1])  # the other launches have as many
         packing = fit(todo, prices, devices)
         self._prices, self._auto = packing.prices, packing.limits
-        for line in (*packing.lines, *filter(None, [devices.idle])):
+        for line in (*packing.lines, *filter(None, [devices.cpus])):
             self._note(line)
         self._plan.progress.pace = Pace(epoch_prices(self._sweep, packing), packing.lanes)
 

@@ -37,10 +37,10 @@ class Devices:
     """Whether machines come as long as units wait."""
     units_each: int = 1
     """How many units the cores beside a GPU leave room for on it; 1 where a unit does not ask for one whole GPU."""
-    idle: str = ""
-    """Why GPUs stay idle for want of CPUs, and how many CPUs would do; empty if none do."""
+    cpus: str = ""
+    """What the user should know of CPUs: that too few leave GPUs idle, or how many a number of devices takes."""
     missing: str = ""
-    """Why there are no such devices, where a plan is made for them nevertheless; empty if there are."""
+    """That this machine has no such devices, where a plan is made for them nevertheless."""
 
     def __str__(self) -> str:
         several = "s" if self.count > 1 else ""
@@ -82,7 +82,7 @@ def of_machines(machines: Sequence[Machine], need: Resources, *, grows: bool = F
         memory_mb=min(memory) * min(1.0, need.gpus or 1.0) if memory else None,
         grows=grows,
         units_each=max(1, min(per_gpu, default=1)),
-        idle=_idle(machines, need) if need.gpus else "",
+        cpus=_idle(machines, need) if need.gpus else "",
     )
 
 
@@ -94,10 +94,13 @@ def to_plan_for(need: Resources, count: int | None) -> Devices:
     here = Machine(id="", host="", address="", resources=has)
     devices = replace(of_machines([here], replace(need, accelerator=""), here=True), need=need)
     if count is not None:
-        return replace(devices, count=count, idle="")
+        named = replace(devices, count=count, cpus="")
+        cpus = f"{named} take {count * need.cpus} CPUs, {need.cpus} for each (resources.cpus)"
+        return replace(named, cpus=cpus) if need.gpus else named
     if here.fits(replace(need, accelerator="")):
         return devices
-    return replace(devices, idle="", missing=f"a unit needs {need}, this machine has {here.describe()}")
+    missing = f"a unit needs {need}, this machine has {here.describe()}: planned as if there were {devices}"
+    return replace(devices, cpus="", missing=missing)
 
 
 def _idle(machines: Sequence[Machine], need: Resources) -> str:

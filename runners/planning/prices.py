@@ -99,7 +99,7 @@ class Memory(NamedTuple):
     basis: Basis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Prices:
     """Prices of the units of a sweep. What is not known is None."""
 

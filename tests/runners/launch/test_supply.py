@@ -171,7 +171,7 @@ def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
     launch = Launch(tmp_path, settings, options=LaunchOptions(share=share))
     assert names(launch.first) == [("frozen", ["con/con", "lin/nca", "sig/cir", "sig-ms/cir"])]
     supply = supply_of(launch)
-    supply.fit_to(devices_of(launch.sweep.config, 2, idle="7 of 8"), prices_of(launch))
+    supply.fit_to(devices_of(launch.sweep.config, 2, cpus="7 of 8"), prices_of(launch))
     assert sorted(len(job.unit.trainings) for job in supply.round()) == sizes
     assert launch.plan.progress.pace.lanes == (2 if share is None else 8)
     assert set(launch.plan.progress.pace.prices) == {"frozen", "finetune"}

@@ -151,7 +151,7 @@ def test_the_search_of_a_tuned_sweep_is_in_the_table_and_in_the_end(as_json: Cal
     found = as_json("tuned", "--devices", "1", "--store", "none")
     search, grid = found["stages"]
     assert (search["stage"], search["trainings"], search["done"]) == ("search: frozen", 240, 0)
-    assert found["search"] == {"rounds": 1, "fewest": 16, "most": 16}
+    assert found["search"] == {"rounds": 1, "candidates": [16, 16]}
     assert grid["trainings"] == 90  # the sweep's own, and as many as the search may choose
     assert found["cells"] == 45
     assert found["end_s"] == pytest.approx(3600 * (search["hours"] + grid["hours"]), rel=0.01)
