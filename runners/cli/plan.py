@@ -85,13 +85,14 @@ def show_plan(
 def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, measured: bool) -> dict[str, Any]:
     """Everything that a plan says."""
     from goal_core.data import published_counts
+    from goal_core.models.frameworks.sizes import DataSize
     from runners.execution.capacity import Resources
     from runners.launch.opened_sweep import OpenedSweep
     from runners.launch.tuning.forecast import foresee
     from runners.planning.cards import choose_card
     from runners.planning.devices import MIB, to_plan_for
     from runners.planning.estimate import fit, plan_rows
-    from runners.planning.prices import DataSize, Prices, finished
+    from runners.planning.prices import Prices, finished
     from sweeps.overview import factors
 
     config, opened = sweep.config, sweep if isinstance(sweep, OpenedSweep) else None

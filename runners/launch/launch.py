@@ -12,6 +12,7 @@ from functools import partial
 
 from rich.console import Console
 
+from goal_core.models.frameworks.sizes import DataSize
 from runners.execution.joining import reach
 from runners.launch.ending import DONE, SOME_FAILED, exit_status, finish
 from runners.launch.kept_ray import KeptRay
@@ -25,7 +26,7 @@ from runners.launch.stopping import StopSignals
 from runners.launch.tuning import trail_of
 from runners.planning.cards import choose_card
 from runners.planning.devices import Devices
-from runners.planning.prices import DataSize, Prices, finished
+from runners.planning.prices import Prices, finished
 from runners.tracking.sync import SweepTracking
 
 

@@ -48,7 +48,7 @@ class Card:
     step_s: _Positive = 0.0
     """Seconds of a step of one cell besides the arithmetic: the objective, the optimiser, starting kernels."""
     precision_factor: Mapping[Precision, _Positive] = field(default_factory=dict)
-    """Time in each precision divided by that in bf16."""
+    """Time in each precision divided by that in one of them."""
     assumed: tuple[str, ...] = ()
     """The numbers here that nobody has measured."""
     scaled: tuple[str, ...] = ()
@@ -123,7 +123,9 @@ def _read(path: Path) -> Card:
 
 def _complete(card: Card, reference: Card) -> Card:
     """Take what a card lacks from the reference, and scale it where it is arithmetic."""
-    card = replace(card, precision_factor={**reference.precision_factor, **card.precision_factor})
+    known, factors = card.precision_factor, reference.precision_factor
+    base = known.get(card.measured_in, 1.0) / factors[card.measured_in]
+    card = replace(card, precision_factor={**{key: base * factor for key, factor in factors.items()}, **known})
     own, other = (one.forward_s(*_COMPARED, card.measured_in) for one in (card, reference))
     if own is None or other is None:
         raise ValueError(f"forward_ms: {_COMPARED[0]} is missing, by which other cards are compared with it")
@@ -131,7 +133,7 @@ def _complete(card: Card, reference: Card) -> Card:
     for name, row in reference.forward_ms.items():
         seconds = reference.forward_s(name, int(row["image_size"]), card.measured_in)
         rows[name] = {"image_size": row["image_size"], card.measured_in: 1000 * (seconds or 0.0) * own / other}
-    factors = {"train_factor": 1.0, "step_s": 1.0, "gmac_s": reference.slower(card.measured_in) * own / other}
-    numbers = {key: getattr(reference, key) * factor for key, factor in factors.items() if not getattr(card, key)}
+    scales = {"train_factor": 1.0, "step_s": 1.0, "gmac_s": reference.slower(card.measured_in) * own / other}
+    numbers = {key: getattr(reference, key) * scale for key, scale in scales.items() if not getattr(card, key)}
     scaled = (*(name for name in rows if name not in card.forward_ms), *numbers)
     return replace(card, forward_ms={**rows, **card.forward_ms}, scaled=scaled, **numbers)

@@ -72,7 +72,7 @@ def of_machines(machines: Sequence[Machine], need: Resources, *, grows: bool = F
     if not need.gpus:
         memory = [has["memory"] / 1e6 / _at_once(has, need) for has in fitting if "memory" in has]
     elif here:
-        memory = [float(mib) * MIB for mib in _ask_driver("memory.total") if mib.isdigit()] or memory
+        memory = [float(mib) * MIB for mib in _ask_driver("memory.total") if mib.strip().isdigit()] or memory
         kinds = _ask_driver("name") or kinds
     per_gpu = [int(has["CPU"] / (need.cpus * has["GPU"]) + 1e-6) for has in fitting if need.gpus == 1]
     return Devices(
@@ -93,6 +93,9 @@ def to_plan_for(need: Resources, count: int | None) -> Devices:
     has = {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus), "memory": ram}
     here = Machine(id="", host="", address="", resources=has)
     devices = replace(of_machines([here], replace(need, accelerator=""), here=True), need=need)
+    if need.accelerator.casefold() not in devices.gpu.casefold():  # the sweep will run on other GPUs
+        gb = _GPU_GB.get(need.accelerator)
+        devices = replace(devices, gpu=need.accelerator, memory_mb=gb and 1000 * gb * min(1.0, need.gpus))
     if count is not None:
         named = replace(devices, count=count, cpus="")
         cpus = f"{named} take {count * need.cpus} CPUs, {need.cpus} for each (resources.cpus)"

@@ -6,15 +6,11 @@ import multiprocessing
 import statistics
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Final
 
 from goal_core.data import Dataset, open_dataset
 from goal_core.training import UnitPlan, UnitSpeed, measure_speed
 from runners.planning.prices import BASE_MB, Kind, Known, Prices, largest
 from sweeps import Unit
-
-STEPS: Final = 12
-"""Steps that each unit trains, the first of which is not counted."""
 
 
 def measure(
@@ -52,4 +48,4 @@ def measure(
 
 
 def _measure(plan: UnitPlan) -> UnitSpeed:
-    return measure_speed(plan, open_dataset(plan.data), steps=STEPS)
+    return measure_speed(plan, open_dataset(plan.data), steps=12)

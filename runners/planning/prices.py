@@ -13,10 +13,17 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from goal_core.basics.atomic import DamagedError
-from goal_core.data import Dataset, SplitCounts, Vocabulary, num_batches
+from goal_core.data import num_batches
 from goal_core.models.config import ModelConfig
 from goal_core.models.frameworks import framework_of
-from goal_core.models.frameworks.sizes import CAPTION_LENGTH, BackboneSize, HeadSize, backbone_name, backbone_size
+from goal_core.models.frameworks.sizes import (
+    CAPTION_LENGTH,
+    BackboneSize,
+    DataSize,
+    HeadSize,
+    backbone_name,
+    backbone_size,
+)
 from goal_core.training.sharing import path_of
 from runners.execution.memory import Chunks
 from runners.planning.cards import Card
@@ -48,36 +55,8 @@ _SIMILARITIES: Final = 1.5
 """Copies of a batch's similarities that the objective holds in fp32; measured at 4,096 pairs."""
 _EVALUATED: Final = 64
 """Images that are embedded at a time in evaluation."""
-_NUM_WORDS: Final = 12_000
-"""Words of a vocabulary that is not counted: VSE++'s on COCO has 11,755."""
-_COUNTED: Final = 50_000
-"""Captions of which the words are counted."""
 _LOOKED_AT: Final = 64
 """Finished trainings of a kind whose attempts are read, because a store may hold thousands."""
-
-
-class DataSize(NamedTuple):
-    """How much there is to train on and to evaluate: captions of train, images of all splits, words of captions."""
-
-    captions: int
-    images: int
-    val: SplitCounts
-    words: int
-
-    @classmethod
-    def of(cls, splits: Mapping[str, SplitCounts], words: int = _NUM_WORDS) -> DataSize:
-        """From the sizes of the splits; at least that of `train`."""
-        val = splits.get("val", SplitCounts(images=0, captions=0))
-        return cls(splits["train"].captions, sum(split.images for split in splits.values()), val, words)
-
-    @classmethod
-    def of_dataset(cls, dataset: Dataset) -> DataSize:
-        """Of data that is at hand."""
-        splits, captions = dataset.splits.items(), dataset.vocabulary_captions
-        words = len(Vocabulary.build(captions, 1)) if len(captions) <= _COUNTED else _NUM_WORDS
-        return cls.of(
-            {name: SplitCounts(images=one.num_images, captions=one.num_captions) for name, one in splits}, words
-        )
 
 
 class Known(NamedTuple):

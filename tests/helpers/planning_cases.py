@@ -7,11 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 from goal_core.data import SplitCounts, published_counts
+from goal_core.models.frameworks.sizes import DataSize
 from runners.execution.capacity import Machine, Resources
 from runners.planning.cards import choose_card
 from runners.planning.devices import Devices
 from runners.planning.estimate import plan_rows
-from runners.planning.prices import DataSize, Prices
+from runners.planning.prices import Prices
 from sweeps import SweepConfig, load_sweep
 from sweeps.overview import unopened
 

@@ -1,13 +1,15 @@
-"""The sizes of models, which are the same on every device. Nothing is built for them."""
+"""The sizes of models and data, from which their cost on a device follows. Nothing is built for them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from goal_core.data import SplitCounts, Vocabulary
 from goal_core.models.config import BertConfig, ModelConfig
 
 if TYPE_CHECKING:
-    from goal_core.data import DataConfig
+    from goal_core.data import DataConfig, Dataset
 
 CAPTION_LENGTH: Final = 14
 """Words or word pieces of a caption, the special ones included: COCO's mean."""
@@ -15,6 +17,36 @@ NUM_REGIONS: Final = (36, 2048)
 """Precomputed regions of an image, and numbers of each: the published ones."""
 _BERT_PIECES: Final = 30_522
 """Word pieces of `bert-base-uncased`."""
+
+
+_NUM_WORDS: Final = 12_000
+"""Words of a vocabulary that is not counted: VSE++'s on COCO has 11,755."""
+_COUNTED: Final = 50_000
+"""Captions of which the words are counted."""
+
+
+class DataSize(NamedTuple):
+    """How much there is to train on and to evaluate: captions of train, images of all splits, words of captions."""
+
+    captions: int
+    images: int
+    val: SplitCounts
+    words: int
+
+    @classmethod
+    def of(cls, splits: Mapping[str, SplitCounts], words: int = _NUM_WORDS) -> DataSize:
+        """From the sizes of the splits; at least that of `train`."""
+        val = splits.get("val", SplitCounts(images=0, captions=0))
+        return cls(splits["train"].captions, sum(split.images for split in splits.values()), val, words)
+
+    @classmethod
+    def of_dataset(cls, dataset: Dataset) -> DataSize:
+        """Of data that is at hand."""
+        splits, captions = dataset.splits.items(), dataset.vocabulary_captions
+        words = len(Vocabulary.build(captions, 1)) if len(captions) <= _COUNTED else _NUM_WORDS
+        return cls.of(
+            {name: SplitCounts(images=one.num_images, captions=one.num_captions) for name, one in splits}, words
+        )
 
 
 class HeadSize(NamedTuple):

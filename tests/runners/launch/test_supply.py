@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from goal_core.data import SplitCounts
+from goal_core.models.frameworks.sizes import DataSize
 from goal_core.training import TrainingFailed
 from runners.execution.worker import UnitJob
 from runners.launch.launcher import Launcher
@@ -17,7 +18,7 @@ from runners.launch.live import LiveView
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.supply import Supply
 from runners.planning.cards import choose_card
-from runners.planning.prices import DataSize, Known, Prices
+from runners.planning.prices import Known, Prices
 from runners.store import BEST, charged_failures
 from sweeps import Training
 from tests.helpers.in_process import NoTracking

@@ -85,6 +85,15 @@ def test_what_a_card_lacks_is_scaled_from_the_reference(tmp_path: Path) -> None:
     assert not {"gmac_s", "step_s", "train_factor"} & set(own.scaled)
 
 
+def test_precisions_that_a_card_lacks_follow_those_that_it_has(tmp_path: Path) -> None:
+    forward = {"resnet152": {"image_size": 224, "tf32": 1.0}}
+    own = {"measured_in": "tf32", "forward_ms": forward, "precision_factor": {"tf32": 1.0, "fp32": 3.0}}
+    card, _ = choose_card(GPU, written(tmp_path, **own))
+    assert card.precision_factor == {"tf32": 1.0, "fp32": 3.0, "bf16": 0.5, "fp16": 0.5}  # half of tf32's in 3090s
+    assert card.forward_s("resnet152", 224, "fp16") == pytest.approx(0.5e-3)
+    assert choose_card(GPU, written(tmp_path, precision_factor=None))[0].precision_factor["fp32"] == 2.0
+
+
 @pytest.mark.parametrize(
     ("changes", "place"),
     [

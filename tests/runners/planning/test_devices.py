@@ -104,7 +104,14 @@ def test_a_plan_says_which_devices_this_machine_does_not_have(
     assert ("CPUs" in found.cpus) == (count is not None)
 
 
-def test_a_plan_for_another_kind_of_gpu_counts_those_of_this_machine(driver: dict[str, list[str]]) -> None:
-    driver["memory.total"] = ["80000"] * 4
-    found = to_plan_for(Resources(cpus=4, gpus=1, accelerator="H200"), None)
-    assert (found.count, found.need.accelerator, found.missing) == (4, "H200", "")
+@pytest.mark.parametrize(
+    ("accelerator", "gpu", "memory_mb"),
+    [("H200", "H200", 141_000), ("X1", "X1", None), ("RTX 3090", "NVIDIA GeForce RTX 3090", 25_769.8)],
+)
+def test_a_plan_for_another_kind_of_gpu_has_its_memory_and_counts_those_of_this_machine(
+    driver: dict[str, list[str]], accelerator: str, gpu: str, memory_mb: float | None
+) -> None:
+    driver |= {"name": ["NVIDIA GeForce RTX 3090"] * 4, "memory.total": ["24576"] * 4}
+    found = to_plan_for(Resources(cpus=4, gpus=1, accelerator=accelerator), None)
+    assert (found.count, found.gpu, found.missing) == (4, gpu, "")
+    assert found.memory_mb == (None if memory_mb is None else pytest.approx(memory_mb, rel=1e-5))

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from goal_core.models.frameworks.sizes import DataSize
 from runners.launch.opened_sweep import open_sweep
 from runners.planning import measuring
 from runners.planning.cards import choose_card
 from runners.planning.estimate import fit
-from runners.planning.prices import BASE_MB, DataSize, Known, Prices
+from runners.planning.prices import BASE_MB, Known, Prices
 from sweeps import Unit, pack
 from sweeps.overview import unopened
 from tests.helpers.planning_cases import devices_of, published_prices

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runners.cli.app import run
-from sweeps import find_sweep, list_shipped, load_sweep
+from runners.planning.prices import Kind, Known, Prices
+from sweeps import Unit, find_sweep, list_shipped, load_sweep
 from tests.helpers.planning_cases import published_prices, rows_of
 
 PUBLISHED = sorted(name for name in list_shipped() if name.startswith(("coco_", "f30k_")))
@@ -166,6 +167,36 @@ def test_rounds_of_a_search_wait_for_each_other(as_json: Callable[..., dict[str,
     assert found["search"]["rounds"] == 3
     one = as_json("tuned", "--devices", "64", "--store", "none", "--set", "tune.budget=2")
     assert found["end_s"] > one["end_s"]
+
+
+def test_the_text_of_a_tuned_sweep_names_its_search(planned: Callable[..., str]) -> None:
+    shown = planned("tuned", "--devices", "1", "--store", "none")
+    search, *_ = [line for line in shown.splitlines() if line.startswith("search random: ")]
+    assert "16 to 16 candidates" in search
+    assert re.search(r"0\.6\d device hours", search)  # each by itself; in shared units 0.48
+    assert re.search(r"search: frozen .* ~0\.48", shown)
+    assert "ends after 40 min on 1 core" in shown
+
+
+def test_measured_prices_come_before_those_of_the_card(
+    as_json: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def measure(units: Sequence[Unit], prices: Prices, at_once: int, *more: object) -> dict[Kind, Known]:
+        seen.append((sorted(len(unit.trainings) for unit in units), at_once))
+        return {unit.kind: Known("measured", 2.0, memory=1.0) for unit in units if unit.stage.name == "frozen"}
+
+    monkeypatch.setattr("runners.planning.measuring.measure", measure)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    given = ("scenes", "--store", "none", "--devices", "3", "--set", "seeds=[1]")
+    before, found = as_json(*given)["stages"], as_json(*given, "--measure")["stages"]
+    assert seen == [([5] * 6, 2)]  # as planned for three devices, and as many at a time as this machine has
+    assert [row["hours_from"] for row in found] == ["measured", "calibration"]
+    assert [row["memory_from"] for row in found] == ["measured", "calibration"]
+    starts = 3 * 3.0 / 3600
+    assert found[0]["hours"] - starts == pytest.approx(2 * (before[0]["hours"] - starts), rel=0.02)
+    assert found[1]["hours"] == before[1]["hours"]
 
 
 def test_data_that_is_there_and_wrong_is_no_plan(
