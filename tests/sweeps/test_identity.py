@@ -130,6 +130,7 @@ def test_numerics_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_place_of_the_weights_does_not_count() -> None:
     elsewhere = replace(MODEL, backbone=BackboneConfig(name="resnet18", weights="/other/b.safetensors"))
     assert make_id(model=elsewhere) == make_id()
+    assert make_id(model=replace(MODEL, init_from="/other/best.safetensors")) == make_id()
 
 
 def test_a_default_written_out_does_not_count() -> None:

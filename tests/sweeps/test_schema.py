@@ -151,6 +151,18 @@ def test_batches_whose_statistics_count_are_not_split() -> None:
     assert load_sweep("coco_vsepp", settings, environ={}).stages[0].micro_batch == 32
 
 
+def test_the_legacy_normalisation_is_vsepps_alone() -> None:
+    with pytest.raises(SweepError, match=r"vsepp.*legacy_quirk|legacy_quirk.*vsepp"):
+        load_sweep("coco_vse_infty_wsl", ["stages.finetune.bn_mode=legacy_quirk"], environ={})
+
+
+def test_feature_views_need_augmented_images() -> None:
+    with pytest.raises(SweepError, match="do not augment them"):
+        load_sweep("scenes", ["stages.frozen.feature_views=2"])
+    with pytest.raises(SweepError, match="have no images"):
+        load_sweep("quickstart", ["stages.frozen.feature_views=2"])
+
+
 def test_what_cannot_be_compiled_or_computed_again_is_refused(small: SweepConfig) -> None:
     frozen, finetune = small.stages
     compiled = ExecutionConfig(compile=True)

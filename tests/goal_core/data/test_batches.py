@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from goal_core.basics.errors import ConfigError, DataError
 from goal_core.data import (
@@ -26,6 +24,7 @@ from goal_core.data.batches import batch_indices, epoch_order, sample_seed
 from goal_core.data.text import PairAugment, Wordpieces
 from tests.helpers.counting_reader import counted
 from tests.helpers.karpathy_fixture import tiny_annotations, write_dataset
+from tests.helpers.properties import given, st
 
 # Python 3.12 warns when a process with threads forks, which torch's worker processes do.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")

@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from goal_core.basics.errors import GoalError
 from goal_core.evaluation import EmbeddingError, RetrievalMetrics, retrieval_metrics, retrieval_ranks
+from tests.helpers.properties import given, settings, st
 from tests.helpers.retrieval_oracle import oracle_metrics, oracle_ranks
 
 IMAGES = torch.eye(4)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from goal_core.objectives import GradientObjective, pair_weights, triplet_weights
 from tests.helpers import objective_oracle as oracle
 from tests.helpers.dense_gradient import dense
+from tests.helpers.properties import given, settings, st
 
 combinations = st.fixed_dictionaries(
     {

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from goal_core.basics.errors import ConfigError, GoalError
+from goal_core.basics.errors import ConfigError
 from goal_core.checkpoints import InitialModel
 from goal_core.data import BatchSource, open_dataset, transform_of
 from goal_core.data.batches import sample_seed, view_seed
 from goal_core.training import StageConfig, train_unit
 from goal_core.training.trunk import Trunk
-from sweeps import load_sweep
-from sweeps.identity import stage_key
 from tests.helpers.training_cases import DATA, FROZEN, folders_of, same_weights, train_killed, unit_of
 
 CROPS = replace(DATA, image=replace(DATA.image, augment="crop_flip"))
@@ -69,17 +67,8 @@ def test_views_belong_to_a_seed_and_a_number_of_views(tmp_path: Path) -> None:
     assert len(names) == 3
 
 
-def test_views_enter_the_stage_key_and_none_change_none() -> None:
-    keys = {stage_key("c", [replace(FROZEN, feature_views=views)], "fp32") for views in (0, 3, 4)}
-    assert len(keys) == 3
-
-
 def test_what_has_no_views_is_refused() -> None:
     with pytest.raises(ConfigError, match="feature_views needs stage frozen"):
         StageConfig(name="finetune", epochs=1, lr=0.1, feature_views=2)
     with pytest.raises(ConfigError, match="feature_views must not be negative"):
         StageConfig(name="frozen", epochs=1, lr=0.1, feature_views=-1)
-    with pytest.raises(GoalError, match="do not augment them"):
-        load_sweep("scenes", ["stages.frozen.feature_views=2"])
-    with pytest.raises(GoalError, match="have no images"):
-        load_sweep("quickstart", ["stages.frozen.feature_views=2"])

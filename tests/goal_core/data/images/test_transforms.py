@@ -10,8 +10,6 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 from torchvision import transforms
 
@@ -20,6 +18,7 @@ from goal_core.data import ImageConfig, transform_of
 from goal_core.data.images import NUM_WINDOWS, decode_bytes, decode_image
 from goal_core.data.images.transforms import CROP_RATIO, CROP_SCALE, random_crop_box, window_boxes
 from tests.helpers.paths import ROOT
+from tests.helpers.properties import given, settings, st
 
 CONFIG = ImageConfig(size=24, resize=32)
 

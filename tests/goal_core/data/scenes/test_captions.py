@@ -3,11 +3,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from goal_core.data.scenes.captions import COLOUR_WORDS, SHAPE_WORDS, scene_captions
 from goal_core.data.scenes.scene import PATTERNS, TINTS, Draws, Scene, random_scene
+from tests.helpers.properties import given, settings, st
 from tests.helpers.two_objects import two_objects
 
 

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from goal_core.data.scenes.scene import COLOURS, SHAPES, SIZES, Draws, random_scene, similar_scene
+from tests.helpers.properties import given, settings, st
 
 
 @settings(deadline=None, max_examples=100)

@@ -4,12 +4,11 @@ import json
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from goal_core.basics.errors import DataError
 from goal_core.data import Vocabulary, tokenize
 from goal_core.data.text import tokenizer_from_json
+from tests.helpers.properties import given, st
 
 CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]
 

@@ -19,8 +19,6 @@ from goal_core.training.cells import optim
 from goal_core.training.cells import trainer as cell_trainer
 from goal_core.training.cells.optim import loss_scale, sum_hinge
 from goal_core.training.cells.trainer import CellTrainer
-from sweeps import load_sweep
-from sweeps.reading.yaml_source import SweepError
 from tests.helpers.training_cases import (
     FROZEN,
     GRID,
@@ -69,11 +67,6 @@ def test_frozen_statistics_move_and_weights_stay(tmp_path: Path, monkeypatch: py
     assert changed == {name for name in before if "running" in name or name.endswith("num_batches_tracked")}
     result = evaluate_checkpoint(moved["con-con"].path("best.safetensors"))
     assert result["metrics"]["test/rsum"] == moved["con-con"].numbers()[-1]["test/rsum"]
-
-
-def test_the_legacy_mode_is_vsepps_alone() -> None:
-    with pytest.raises(SweepError, match=r"vsepp.*legacy_quirk|legacy_quirk.*vsepp"):
-        load_sweep("coco_vse_infty_wsl", ["stages.finetune.bn_mode=legacy_quirk"], environ={})
 
 
 def test_the_backbone_waits_then_the_loss_ramps_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
