@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench chaos faults cluster-test clean
+.PHONY: demo test lint bench gpu chaos faults cluster-test clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,9 +40,20 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# All benchmarks on this machine, an hour or more. BENCH="--device cuda" or BENCH="--quick recall sharing" changes that.
-bench: $(STAMP)
-	$(BIN)/python -m benchmarks $(BENCH)
+# The Python that has torch: $(PYTHON), or else that of the environment.
+HAS_TORCH := from importlib.util import find_spec; exit(find_spec("torch") is None)
+WITH_TORCH = $$($(PYTHON) -c '$(HAS_TORCH)' && echo $(PYTHON) || echo $(BIN)/python)
+
+# All benchmarks on this machine, an hour or more. BENCH="--device cuda" or BENCH="--quick ratios sharing" changes that.
+# Installs only where no Python has torch.
+bench:
+	@$(WITH_TORCH) -c '$(HAS_TORCH)' || $(MAKE) $(STAMP)
+	$(WITH_TORCH) -m benchmarks $(BENCH)
+
+# Proves a GPU within ten minutes, and leaves gpu.json and gpu.md in OUT. Needs goal_core's dependencies alone.
+OUT ?= gpu-proof
+gpu:
+	$(WITH_TORCH) -m benchmarks.gpu --out $(OUT) $(GPU)
 
 clean:
 	rm -rf $(VENV) goal-sweep-store

@@ -1,133 +1,188 @@
 """All benchmarks, or those that are named, one after the other, each in a process of its own.
 
-    python -m benchmarks [--device cuda] [--quick] [NAME ...]
-    python -m benchmarks.NAME --help
+    python -m benchmarks [--device cuda] [--quick] [--out DIR] [NAME ...]
+    python -m benchmarks.steps --help
 
-Those of goal_core need its dependencies alone. The others say in one line what is missing, and are left out. `--quick`
-only shows that they run: its figures mean nothing.
+Those of goal_core need its dependencies alone. The others say what is missing, and are left out. `--quick` only shows
+that they run: its figures mean nothing. `python -m benchmarks.gpu` proves a GPU within ten minutes.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from math import inf
 from pathlib import Path
+from typing import Any
 
-SWEEPS = ("pydantic", "ruamel.yaml")
-"""What the packages `sweeps` and `runners` import beside goal_core's dependencies."""
+import torch
+
+from benchmarks.program import ROOT, machine, markdown_head, markdown_row
+
+LEAST_S, CPU_PATIENCE = 10.0, 4
+"""A step is left out where less time is left. Limits are a GPU's; a CPU gets so many times as much."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Benchmark:
-    """One program."""
+@dataclass(frozen=True)
+class Step:
+    """A program with its arguments."""
 
+    name: str
     what: str
-    quick: str
+    module: str
+    quick: str = ""
     """Arguments with which it takes seconds."""
     full: str = ""
-    """Arguments of a whole run, beside its defaults."""
-    cuda: str | None = ""
-    """Further arguments on a GPU; None if it uses no device."""
+    cuda: str = ""
+    """Further arguments of a whole run on a GPU."""
+    limit: float = inf
+    """Seconds."""
     needs: tuple[str, ...] = ()
     """Modules beside goal_core's dependencies."""
 
 
-BENCHMARKS = {
-    "objectives": Benchmark(
-        what="an objective, alone and stacked, against its one product and autograd losses",
-        quick="--batch 16 --dim 8 --rounds 1",
-        cuda="--batch 128 1024 4096 32768",
-    ),
-    "recall": Benchmark(
-        what="recall 5K and 5 x 1K against the one product and numpy", quick="--images 50 --dims 8 --repeats 1"
-    ),
-    "sharing": Benchmark(
-        what="1 to 45 cells in a unit, in each mode of sharing, against a process for each cell",
-        quick="--cells 1 2 --steps 2 --batch 4 --size 32 --embed-dim 8 --word-dim 8",
-        full="--cells 1 2 4 8 15 45",
-        cuda="--backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --precision bf16 --steps 30",
-    ),
-    "micro_batch": Benchmark(
-        what="memory and time of a batch in chunks, and batches of 64 to 4,096 pairs",
-        quick="--backbone test_resnet --size 32 --batch 8 --parts 2 --largest 64",
-        cuda="--backbone resnet50 --size 224 --batch 256",
-    ),
-    "finetune": Benchmark(
-        what="a fine-tuning step and its options against the device's matrix products",
-        quick="--backbone test_resnet --size 32 --batch 4 --steps 2 --product 64 --rounds 1 --only usual recompute",
-        cuda="--backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --precision bf16 --steps 20 --product 8192",
-    ),
-    "epochs": Benchmark(what="memory after each of many epochs, which should stay flat", quick="--epochs 3 --cells 1"),
-    "data_path": Benchmark(
-        what="images from the disk to the model",
-        quick="--images 32 --size 32 --backbone test_resnet --backbone-size 32 --largest 10000",
-        cuda=None,
-    ),
-    "verification": Benchmark(what="what checksums cost", quick="--steps 2 --batch 8 --embed-dim 8 --word-dim 8"),
-    "orchestration": Benchmark(
-        what="what the driver of a launch costs per event",
-        quick="--trainings 15 --machines 4",
-        cuda=None,
-        needs=(*SWEEPS, "ray", "mlflow", "rich"),
-    ),
-    "report": Benchmark(
-        what="reading and reporting ten thousand runs",
-        quick="--runs 30 --blocks 1 --epochs 1",
-        cuda=None,
-        needs=("mlflow", "matplotlib", "jinja2", "scipy"),
-    ),
-}
+TINY = "--images 60 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 2"
+# The workers have 16 batches in advance, which must be used up before waiting for data is what it stays.
+RESNET152 = "--backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --threads 8 --workers 8 --warm 18 --steps 20"
+STEPS = (
+    Step("sharing", "15 cells in a unit, sharing and stacked, against one and the usual tools", "steps",
+         f"{TINY} --cells 2 --rows one heads usual", "--rows one trunk heads usual", RESNET152),
+    Step("finetune", "a fine-tuning step, in chunks and with each option", "steps",
+         f"{TINY} --rows finetune 4-chunks --apart",
+         "--rows finetune usual-finetune channels_last compiled recompute 2-chunks 4-chunks 8-chunks --apart "
+         "--sources kept --backbone resnet18 --size 112 --embed-dim 256 --batch 64 --steps 5",
+         f"{RESNET152} --precisions bf16"),
+    Step("ratios", "objectives and recall against one product", "ratios", "--batch 16 --dim 8 --images 50 --rounds 1"),
+    Step("data_path", "images from the disk to the model, and checksums", "data_path", TINY, "--backbone resnet18",
+         "--images 400 --backbone resnet152 --workers 8"),
+    Step("orchestration", "what the driver of a launch costs per event", "orchestration", "--trainings 15",
+         needs=("pydantic", "ruamel", "ray", "mlflow", "rich")),
+    Step("report", "reading and reporting ten thousand runs", "report", "--runs 30 --blocks 1 --epochs 1",
+         needs=("mlflow", "matplotlib", "jinja2", "scipy")),
+)  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmarks and return the number of those that failed."""
-    names = [name for name in BENCHMARKS if Path(__file__).with_name(f"{name}.py").exists()]
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="\n".join(f"{name:14} {BENCHMARKS[name].what}" for name in names),
-    )
+def _drive(steps: Sequence[tuple[Step, bool]], given: argparse.Namespace) -> int:
+    """Run the steps that are wanted, and write `gpu.json` and `gpu.md` anew after each of them."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the step that runs is ended, too
+    end, outcomes = time.monotonic() + given.deadline, dict[str, dict[str, Any]]()
+    found: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": machine(given.device)}
+    found |= {"quick": given.quick, "steps": outcomes}
+    with tempfile.TemporaryDirectory(prefix="goal-sweep-bench-") as scratch:
+        for step, wanted in steps:
+            if not wanted:
+                outcomes[step.name] = _left_out("not asked for")
+                continue
+            print(f"\n== {step.name}: {step.what}", flush=True)
+            arguments = step.quick if given.quick else f"{step.full} {step.cuda if given.device == 'cuda' else ''}"
+            outcome = _run(step, f"--device {given.device} {arguments}", Path(scratch), end - time.monotonic())
+            print(f"{step.name}: {outcome['status']} {outcome['reason']}", flush=True)
+            found |= {"prices": outcome.pop("prices")} if "prices" in outcome else {}
+            outcomes[step.name] = outcome
+            if given.out:
+                Path(given.out).mkdir(parents=True, exist_ok=True)
+                Path(given.out, "gpu.json").write_text(json.dumps(found, indent=1))
+                Path(given.out, "gpu.md").write_text("\n".join(_page(found)) + "\n")
+    signal.signal(signal.SIGTERM, before)
+    return int(any(outcome["status"] in ("failed", "late") for outcome in outcomes.values()))
+
+
+def _left_out(reason: str) -> dict[str, Any]:
+    return {"status": "left out", "reason": reason, "seconds": 0.0}
+
+
+def _run(step: Step, arguments: str, scratch: Path, left: float) -> dict[str, Any]:
+    """Run a step in a process of its own, for at most its limit and the seconds that are left."""
+    if missing := [module for module in step.needs if find_spec(module) is None]:
+        return _left_out(f"{', '.join(missing)} not installed")
+    if left < LEAST_S:
+        return _left_out(f"{max(0.0, left):.0f} s were left of the deadline")
+    saved, began = scratch / f"{step.name}.json", time.monotonic()
+    limit = min(left, step.limit * (1 if "--device cuda" in arguments else CPU_PATIENCE))
+    command = f"-m benchmarks.{step.module} {arguments.format(data=scratch / 'photographs')}"
+    status, reason = "done", ""
+    with (scratch / "errors").open("w+") as errors:
+        process = subprocess.Popen([sys.executable, *command.split(), "--json", str(saved)], cwd=ROOT, stderr=errors,
+                                   start_new_session=True)  # fmt: skip
+        try:
+            if process.wait(None if limit == inf else limit):
+                errors.seek(0)
+                said = [line for line in errors.read().splitlines() if line.strip()]
+                status, reason = "failed", "; ".join([f"exit status {process.returncode}", *said[-1:]])
+        except subprocess.TimeoutExpired:
+            status, reason = (
+                "late",
+                f"ended after {limit:.0f} s, {'its limit' if limit == step.limit else 'the deadline'}",
+            )
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+            process.wait()
+    content = json.loads(saved.read_text()) if saved.exists() else {}
+    if content.get("failed"):
+        reason = "; ".join([reason] * (status == "late") + [f"{row}: {why}" for row, why in content["failed"].items()])
+    return {"status": status, "reason": reason, "seconds": time.monotonic() - began, "command": command, **content}
+
+
+def _page(found: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of the page: the machine, the steps with what they did not measure, and every table."""
+    about, steps = found["machine"], found["steps"]
+    yield f"## {about.get('card', about['processor'])}, {found['date']}\n"
+    yield ", ".join(f"{key} {value}" for key, value in about.items()) + ".\n"
+    if found["quick"]:
+        yield "A quick run, which only shows that everything runs: its figures mean nothing.\n"
+    yield markdown_head({"status": "", "seconds": "", "not measured, and why": ""})
+    for name, step in steps.items():
+        missing = [step["reason"], *(f"{what}: {why}" for what, why in step.get("not_measured", {}).items())]
+        yield markdown_row(
+            name, {"1": step["status"], "2": step["seconds"], "3": "; ".join(filter(None, missing)) or "-"}
+        )
+    for name, step in steps.items():
+        for table, rows in step.get("tables", {}).items():
+            columns = dict.fromkeys((column for row in rows.values() for column in row), "")
+            yield f"\n**{name}**: {table}\n\n{markdown_head(columns)}"
+            yield from (markdown_row(label, {**columns, **row}) for label, row in rows.items())
+
+
+def main(
+    arguments: Sequence[str] | None = None, *, steps: Sequence[Step] = STEPS, doc: str | None = __doc__,
+    device: str = "cpu", deadline: float = inf,
+) -> int:  # fmt: skip
+    """Run benchmarks; 1 if one failed or was late.
+
+    Args:
+        arguments: the command line.
+        steps: all that there are, in their order.
+        doc: the help.
+        device: the default.
+        deadline: seconds in which all must end, by default.
+    """
+    listed = "\n".join(f"{step.name:14} {step.what}" for step in steps)
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter, epilog=listed)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="the same")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default=device)
     parser.add_argument("--quick", action="store_true", help="only show that they run")
+    parser.add_argument("--out", default="", required=deadline < inf, help="folder for gpu.json and gpu.md")
+    parser.add_argument("--deadline", type=float, default=deadline, help="seconds of the whole run")
     given = parser.parse_args(arguments)
-    if unknown := [name for name in given.names if name not in names]:
-        parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(names)}")
-    failed = [name for name in given.names or names if not run(name, given.device, quick=given.quick)]
-    if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return len(failed)
-
-
-def run(name: str, device: str, *, quick: bool) -> bool:
-    """Run one benchmark, or say why not. Returns whether nothing failed."""
-    benchmark = BENCHMARKS[name]
-    print(f"\n== {name}: {benchmark.what}", flush=True)
-    if missing := [module for module in benchmark.needs if not _is_there(module)]:
-        print(f"left out: {', '.join(missing)} not installed")
-        return True
-    done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *words(benchmark, device, quick)], check=False)
-    return done.returncode == 0
-
-
-def words(benchmark: Benchmark, device: str, quick: bool) -> list[str]:
-    """The arguments of one benchmark."""
-    chosen = benchmark.quick.split() if quick else benchmark.full.split()
-    if benchmark.cuda is not None and device == "cuda":
-        chosen += ["--device", "cuda", *([] if quick else benchmark.cuda.split())]
-    return chosen
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+    names = [*given.names, *given.only]
+    if unknown := [name for name in names if name not in {step.name for step in steps}]:
+        parser.error(f"there is no benchmark {', '.join(unknown)}; there are:\n{listed}")
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("torch finds no CUDA device; --device cpu --quick shows that everything else works")
+    return _drive([(step, not names or step.name in names) for step in steps], given)
 
 
 if __name__ == "__main__":

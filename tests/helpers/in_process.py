@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from rich.console import Console
 from safetensors.torch import save_file
 
@@ -23,6 +22,9 @@ from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.opened_sweep import OpenedSweep, open_sweep
 from runners.launch.plan import LaunchOptions
 from runners.store import digest
+
+if TYPE_CHECKING:
+    import pytest
 
 SWEEP = """
 name: tiny

@@ -1,0 +1,177 @@
+"""What every benchmark shares: its options, its rows of figures, and how the machine tells time and memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Row = Mapping[str, float | str]
+"""Figures by the name of their column."""
+Measure = Callable[[argparse.Namespace, "Report"], None]
+ROOT = Path(__file__).parents[1]
+MIB = 2**20
+
+
+class Report:
+    """Rows of figures, printed and saved as they come, so that a benchmark that is stopped leaves what it has.
+
+    Args:
+        path: JSON file to write after every row; empty: none.
+    """
+
+    def __init__(self, path: str = "") -> None:
+        self.tables: dict[str, dict[str, Row]] = {}
+        self.not_measured: dict[str, str] = {}
+        """What was left out, and why."""
+        self.failed: dict[str, str] = {}
+        self.extra: dict[str, Any] = {}
+        """Saved beside the tables, not printed."""
+        self._path, self._header = path, ("", [""])
+
+    def row(self, table: str, name: str, measure: Callable[[], Row]) -> Row:
+        """Measure a row and add it; where measuring raises, the row is empty and recorded as failed."""
+        try:
+            figures = measure()
+        except Exception as error:
+            traceback.print_exc()
+            self.failed[f"{table}, {name}"] = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            self.save()
+            return {}
+        self.add(table, name, figures)
+        return figures
+
+    def add(self, table: str, name: str, row: Row) -> None:
+        """Print a row and save it."""
+        self.tables.setdefault(table, {})[name] = row
+        if (table, [*row]) != self._header:
+            self._header = table, [*row]
+            print(f"\n{table}\n\n{markdown_head(row)}")
+        print(markdown_row(name, row), flush=True)
+        self.save()
+
+    def leave_out(self, what: str, why: str) -> None:
+        """Record what is not measured here."""
+        self.not_measured[what] = why
+        print(f"not measured: {what}: {why}", flush=True)
+        self.save()
+
+    def save(self) -> None:
+        """Write the file, where there is one."""
+        if self._path:
+            content = {"tables": self.tables, "not_measured": self.not_measured, "failed": self.failed, **self.extra}
+            new = Path(f"{self._path}.new")
+            new.write_text(json.dumps(content, indent=1))
+            new.replace(self._path)
+
+
+def markdown_head(row: Row) -> str:
+    """The head of a Markdown table with the columns of a row."""
+    return f"| | {' | '.join(row)} |\n| --- |{' ---: |' * len(row)}"
+
+
+def markdown_row(name: str, row: Row) -> str:
+    """A row of a Markdown table."""
+
+    def text(value: float | str) -> str:
+        if isinstance(value, str):
+            return value.replace("|", "/")
+        return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 100 else f"{value:.3g}"
+
+    return f"| {name} | {' | '.join(map(text, row.values()))} |"
+
+
+def parse(doc: str | None, defaults: Mapping[str, Any], arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read a command line whose options are the keys of ``defaults``, of the types of their values."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in {"device": "cpu", "json": "", **defaults}.items():
+        flag, many = f"--{name.replace('_', '-')}", isinstance(default, tuple)
+        if isinstance(default, bool):
+            parser.add_argument(flag, action="store_true")
+        else:
+            kind, count = type(default[0] if many else default), "+" if many else None
+            parser.add_argument(flag, type=kind, nargs=count, default=default, help=f"default: {default}")
+    return parser.parse_args(arguments)
+
+
+def run(doc: str | None, defaults: Mapping[str, Any], measure: Measure, arguments: Sequence[str] | None = None) -> int:
+    """A benchmark's program: measure, and return 1 if a row failed."""
+    given = parse(doc, defaults, arguments)
+    print(f"machine: {', '.join(f'{key} {value}' for key, value in machine(given.device).items())}", flush=True)
+    report = Report(given.json)
+    measure(given, report)
+    return int(bool(report.failed))
+
+
+def own_process(call: Callable[..., Any], *arguments: object) -> Any:
+    """What a function returns in a process of its own."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(call, *arguments).result()
+
+
+def machine(device: str) -> dict[str, str | int]:
+    """The processor, its load, the versions, and the card where the device is one."""
+    about: dict[str, str | int] = {"processor": platform.processor() or platform.machine()}
+    with suppress(OSError, IndexError):
+        about["processor"] = Path("/proc/cpuinfo").read_text().split("model name")[1].splitlines()[0].strip("\t :")
+    about |= {"cores": os.cpu_count() or 1, "load": f"{os.getloadavg()[0]:.1f}", "Python": platform.python_version()}
+    for package in ("torch", "timm", "transformers", "numpy", "pillow"):
+        with suppress(PackageNotFoundError):
+            about[package] = version(package)
+    if device != "cpu":
+        card = torch.cuda.get_device_properties(0)
+        about |= {"card": card.name, "capability": f"{card.major}.{card.minor}", "cards": torch.cuda.device_count()}
+        about |= {"memory_mb": card.total_memory // MIB, "CUDA": str(torch.version.cuda)}
+        query = ["nvidia-smi", "--query-gpu=memory.total,driver_version", "--format=csv,noheader,nounits", "--id=0"]
+        with suppress(OSError, subprocess.SubprocessError, ValueError):
+            memory, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split(",")
+            about |= {"memory_mb": int(memory), "driver": driver.strip()}
+    return about
+
+
+def wait_for(device: torch.device | str) -> None:
+    """Return when the device has nothing left to do."""
+    if torch.device(device).type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def clock_of(device: str, threads: int) -> Callable[[], float]:
+    """The clock of a device: the processor's seconds for one CPU thread, so that other work counts little."""
+    return time.process_time if (device, threads) == ("cpu", 1) else time.perf_counter
+
+
+def seconds(call: Callable[[], object], device: str = "cpu", threads: int = 1) -> float:
+    """Seconds of a call, with nothing left to do on the device before and after."""
+    clock = clock_of(device, threads)
+    wait_for(device)
+    began = clock()
+    call()
+    wait_for(device)
+    return clock() - began
+
+
+def peak_memory(device: str, *, anew: bool = False) -> int:
+    """The most bytes that this process has held: allocated on the GPU, or resident, which needs Linux.
+
+    With ``anew`` the peak starts again at what is held now, and that is returned.
+    """
+    if device != "cpu":
+        if anew:
+            torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.max_memory_allocated()
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024

@@ -1,0 +1,101 @@
+r"""A unit's steps: its cells alone, sharing a backbone, or stacked; fine-tuned in every way; and with the usual tools.
+
+    python -m benchmarks.steps --rows one trunk heads usual --backbone test_resnet --size 64
+    python -m benchmarks.steps --rows finetune recompute 4-chunks --apart --backbone resnet18 --size 112
+    python -m benchmarks.steps --device cuda --backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --workers 8 \
+        --images 2000 --precisions bf16 fp32 --sources files pack
+
+Sources: `files` and `pack` are photographs that are augmented, so that a frozen backbone runs in every step. Those that
+are `kept` are not: they are decoded once, and a frozen backbone sees each once, so that the heads alone are measured.
+`speed-up` compares the steps that all cells take in a second with the first row of the same stage. On a CPU with one
+thread and no workers times are the processor's own, so that other work counts little. `--apart` gives every row a
+process of its own; on a CPU memory needs that. `--profiled 10` shows what so many further steps consist of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from functools import cache, partial
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from benchmarks.program import Report, Row, own_process, run
+from benchmarks.units import UNIT, data_of, photographs, precisions, timed, unit_of
+from benchmarks.usual import usual_steps
+from goal_core.data import open_dataset
+from goal_core.data.packs import plan_pack, write_pack
+
+TUNED = {"stage": "finetune"}
+ROWS: Mapping[str, Mapping[str, Any]] = {
+    "one": {}, "trunk": {"sharing": "trunk"}, "heads": {"sharing": "heads"}, "usual": {},
+    "finetune": TUNED, "usual-finetune": TUNED, "channels_last": {**TUNED, "memory_format": "channels_last"},
+    "compiled": {**TUNED, "compiled": True}, "recompute": {**TUNED, "stage_settings": {"recompute": True}},
+    **{f"{count}-chunks": {**TUNED, "chunks": count} for count in (2, 4, 8)},
+}  # fmt: skip
+"""What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.usual`."""
+OPTIONS = {
+    **UNIT, "cells": 15, "rows": ("one", "trunk", "heads"), "sources": ("files",), "precisions": ("fp32",),
+    "profiled": 0, "apart": False,
+}  # fmt: skip
+_opened = cache(open_dataset)
+
+
+def measure(given: argparse.Namespace, report: Report) -> None:
+    """Measure each row with each source and precision."""
+    with photographs(given, given.batch * (given.warm + given.steps + given.profiled + 4)) as root:
+        for precision in precisions(report, *given.precisions):
+            for source in given.sources:
+                table = f"{given.backbone} at {given.size} px, batch {given.batch}, {precision}, images from {source}"
+                firsts: dict[str, Row] = {}
+                for name in given.rows:
+                    profile: dict[str, dict[str, Row]] = {}
+                    stage = ROWS[name].get("stage", "frozen")
+                    row = partial(_row, given, root, source, precision, name, firsts.get(stage), profile)
+                    firsts.setdefault(stage, report.row(table, name, row))
+                    for what, rows in profile.items():
+                        for label, figures in rows.items():
+                            report.add(f"{what} of {name}, {precision}", label, figures)
+
+
+def _row(
+    given: argparse.Namespace, root: Path, source: str, precision: Any, name: str, first: Row | None,
+    profile: dict[str, dict[str, Row]],
+) -> Row:  # fmt: skip
+    """A row, and its ratios to the first of its stage; fills ``profile``."""
+    row: dict[str, float]
+    if name.startswith("usual"):
+        row = own_process(usual_steps, given, root, precision, "stage" in ROWS[name])
+    elif given.apart:
+        row, _ = own_process(_measured, given, root, source, precision, name)
+    else:
+        row, tables = _measured(given, root, source, precision, name)
+        profile |= tables
+        if given.device == "cpu":
+            del row["MiB"]
+    compared = {"/ first": "ms a step", "speed-up": "cell steps/s", "MiB / first": "MiB"}
+    base = row if first is None else first
+    return row | {ratio: row[key] / float(base.get(key, nan)) for ratio, key in compared.items() if key in row}
+
+
+def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> Any:
+    """The figures of a row, and the tables of its profile."""
+    changes = dict(ROWS[name])
+    if count := changes.pop("chunks", 0):
+        changes["stage_settings"] = {"micro_batch": given.batch // count}
+    data = data_of(root, given.size, "none" if source == "kept" else "crop_flip")
+    dataset, packs = _opened(data), root / "packs" if source == "pack" else None
+    if packs:
+        write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
+    cells = given.cells if "sharing" in changes else 1
+    row, trace = timed(
+        given, unit_of(given, data, cells=cells, precision=precision, packs=packs, **changes), dataset, given.profiled
+    )
+    return row, trace.tables() if given.profiled else {}
+
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__, OPTIONS, measure))

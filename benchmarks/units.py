@@ -1,0 +1,200 @@
+"""Units of real training for benchmarks: made-up photographs, and the time and memory of a unit's steps."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, get_args
+from unittest import mock
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.program import MIB, Report, clock_of, peak_memory, wait_for
+from benchmarks.trace import Trace
+from goal_core import training
+from goal_core.data import Dataset
+from goal_core.data.config import ImageConfig, KarpathyConfig
+from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig
+from goal_core.objectives import ObjectiveConfig, list_objectives
+from goal_core.training import TrainingPlan, UnitPlan, unit_trainer
+from goal_core.training.data_wait import DataWait
+
+UNIT: Mapping[str, Any] = {
+    "data": "", "images": 64, "backbone": "test_resnet", "size": 64, "batch": 32, "embed_dim": 64, "word_dim": 300,
+    "framework": "vsepp", "threads": 1, "workers": 0, "warm": 2, "steps": 10,
+}  # fmt: skip
+"""Options of a benchmark that trains. `data`: folder of the photographs, made where there are none."""
+CAPTIONS, WORDS, VOCABULARY = 5, 12, 12_000
+"""Of an image; of a caption, COCO's mean; and of all captions, about COCO's."""
+
+
+@contextmanager
+def photographs(given: argparse.Namespace, pairs: int = 0) -> Iterator[Path]:
+    """A folder of ``given.images`` made-up photographs, or more for so many training pairs, in Karpathy's layout.
+
+    They are 640 x 480, have about the detail of photographs, and five captions each.
+    """
+    held_out = max(8, given.images // 50)
+    images = max(given.images, -(-pairs // CAPTIONS) + 2 * held_out)
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(given.data or scratch)
+        root.mkdir(exist_ok=True)
+
+        def make(number: int) -> dict[str, object]:
+            noise = np.random.default_rng(number)
+            coarse = Image.fromarray(noise.integers(0, 256, (24, 32, 3), dtype=np.uint8))
+            smooth = np.asarray(coarse.resize((640, 480), Image.Resampling.BICUBIC), dtype=np.float32)
+            pixels = (smooth + 9 * noise.standard_normal(smooth.shape, dtype=np.float32)).clip(0, 255)
+            Image.fromarray(pixels.astype(np.uint8)).save(root / f"{number}.jpg", quality=90)
+            drawn = noise.integers(0, VOCABULARY, (CAPTIONS, WORDS)).tolist()
+            sentences = [{"raw": " ".join(f"word{word}" for word in caption)} for caption in drawn]
+            split = ("val", "test", "train")[min(2, number // held_out)]
+            return {"filename": f"{number}.jpg", "split": split, "sentences": sentences}
+
+        if not (listed := root / "dataset_made.json").exists():
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                listed.write_text(json.dumps({"images": list(threads.map(make, range(images)))}))
+        yield root
+
+
+def data_of(root: Path, size: int, augment: Literal["crop_flip", "none"] = "crop_flip") -> KarpathyConfig:
+    """The settings of the photographs. Without augmentation a frozen backbone sees each image once."""
+    image = ImageConfig(size=size, resize=size * 8 // 7, augment=augment)
+    return KarpathyConfig(name="made", root=str(root), image=image, min_word_count=1)
+
+
+def precisions(report: Report, *wanted: str) -> list[Any]:
+    """Those of the wanted precisions that goal_core has."""
+    known = get_args(training.Precision)
+    for name in set(wanted) - set(known):
+        report.leave_out(f"precision {name}", "goal_core has no such precision")
+    return [name for name in wanted if name in known]
+
+
+def unit_of(
+    given: argparse.Namespace, data: KarpathyConfig, *, stage: Literal["frozen", "finetune"] = "frozen", cells: int = 1,
+    stage_settings: Mapping[str, Any] | None = None, **settings: Any,
+) -> UnitPlan:  # fmt: skip
+    """A unit of the model and batch in ``given``, with so many cells, which have the 15 objectives in turn."""
+    model = ModelConfig(
+        framework=given.framework, embed_dim=given.embed_dim, text=GruConfig(word_dim=given.word_dim),
+        backbone=BackboneConfig(name=given.backbone, weights="random"),
+        bert=BertConfig(weights="random", layers=2, width=128, heads=4),
+    )  # fmt: skip
+    grid = [ObjectiveConfig(pair=one.pair, triplet=one.triplet) for one in list_objectives()]
+    plans = (
+        TrainingPlan(key=f"{cell}", cell_id=f"{cell}", objective=grid[cell % 15], init=None) for cell in range(cells)
+    )
+    own: dict[str, Any] = {"lr": 1e-5, "drop_last": True, "collapse_patience": 0, **(stage_settings or {})}
+    config = training.StageConfig(name=stage, epochs=1, batch_size=given.batch, **own)
+    settings = {"threads": given.threads, "loader_workers": given.workers, "device": given.device, **settings}
+    return UnitPlan(trainings=tuple(plans), data=data, model=model, seed=1, stage=config, **settings)
+
+
+class Enough(BaseException):
+    """Ends a training after a step, as a kill would."""
+
+
+class _Nowhere(training.ScratchFiles):
+    """Files that take nothing."""
+
+    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
+        """Write nothing."""
+
+
+class _SmallFirst(DataWait):
+    """Makes the first batch tiny: after it the optimiser's state is there, and no memory of a step is left over."""
+
+    def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
+        for number, (step, batch) in enumerate(super().watch(batches)):
+            parts = {} if number else {item.name: getattr(batch, item.name) for item in fields(batch)}
+            yield step, replace(batch, **{name: part[:2] for name, part in parts.items() if part is not None})
+
+
+class _Clock(training.SilentListener):
+    """Times the steps of a unit after those that warm up, then profiles some, then ends the training."""
+
+    def __init__(self, unit: UnitPlan, warm: int, steps: int, profiled: int, profiler: profile) -> None:
+        self._device, self._cells, self._profiler = unit.device, len(unit.trainings), profiler
+        self._warm, self._end, self._profiled = warm, warm + steps, profiled
+        self._now = clock_of(unit.device, unit.threads + unit.loader_workers)
+        self._done, self._held, self._began = 0, 0, (0.0, 0.0, 0.0)
+        self.wait = _SmallFirst() if unit.device == "cpu" else DataWait()
+        self.row, self.reason = dict[str, float](), ""
+
+    def step(self) -> None:
+        self._done += 1
+        if self._done == (1 if self._device == "cpu" else self._warm):
+            self._held = peak_memory(self._device, anew=True)
+        if self._done not in (self._warm, self._end, self._end + self._profiled):
+            return
+        wait_for(self._device)
+        stamp = self._now(), perf_counter(), self.wait.waited
+        if self._done == self._warm:
+            self._began = stamp
+        elif self._done == self._end:
+            took, passed, waited = (now - then for now, then in zip(stamp, self._began, strict=True))
+            ms = 1000 * took / (self._end - self._warm)
+            self.row = {"ms a step": ms, "cell steps/s": 1000 * self._cells / ms, "data wait %": 100 * waited / passed}
+            self.row["MiB"] = (peak_memory(self._device) - (self._held if self._device == "cpu" else 0)) / MIB
+            if self._device != "cpu":
+                self.row["MiB reserved"] = torch.cuda.max_memory_reserved() / MIB
+            if self._profiled:
+                self._profiler.start()
+        else:
+            self._profiler.stop()
+        if self._done == self._end + self._profiled:
+            raise Enough
+
+    def events(self, events: Sequence[training.TrainingEvent]) -> None:
+        for event in events:
+            self.reason = event.reason if isinstance(event, training.TrainingFailed) else self.reason
+
+
+def timed(
+    given: argparse.Namespace, unit: UnitPlan, dataset: Dataset, profiled: int = 0
+) -> tuple[dict[str, float], Trace]:
+    """Train a unit for some steps, and keep nothing.
+
+    Args:
+        given: `warm` steps that do not count, at least 1, and `steps` that do.
+        unit: the unit, with an epoch of at least all these steps.
+        dataset: its data.
+        profiled: further steps under torch's profiler; on a GPU 3 of its kernels alone, where none are given.
+
+    Returns:
+        Time, share of data wait and peak memory of the steps; on a CPU the memory that a step adds, right for the first
+        unit of a process. On a GPU also the share of the time in which it worked: the time of the kernels of a profiled
+        step, divided by that of a step without the profiler. Then the profiled steps.
+    """
+    if (needed := given.warm + given.steps + max(3, profiled)) > dataset.splits["train"].num_captions // given.batch:
+        raise ValueError(f"the data are too small for {needed} steps of {given.batch} pairs")
+    gc.collect()
+    activities = [ProfilerActivity.CPU] * (profiled > 0 or unit.device == "cpu")
+    if unit.device == "cuda":
+        torch.cuda.empty_cache()
+        activities, profiled = [*activities, ProfilerActivity.CUDA], profiled or 3
+    profiler = profile(activities=activities)
+    clock = _Clock(unit, given.warm, given.steps, profiled, profiler)
+    watched = mock.patch.object(unit_trainer, "DataWait", return_value=clock.wait)
+    with tempfile.TemporaryDirectory() as scratch, watched:
+        files = {plan.key: _Nowhere(Path(scratch, plan.key)) for plan in unit.trainings}
+        try:
+            training.train_unit(unit, files, clock, dataset)
+        except Enough:
+            trace = Trace.of(profiler, profiled) if profiled else Trace()
+            busy = {"GPU busy %": 100 * trace.busy_ms() / clock.row["ms a step"]} if unit.device == "cuda" else {}
+            return clock.row | busy, trace
+    raise RuntimeError(clock.reason)

@@ -1,0 +1,163 @@
+"""One run proves a GPU: steps in processes of their own, of which none hides another."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import __main__ as index
+from benchmarks import gpu
+from benchmarks.__main__ import Step, main
+from tests.helpers.bare import bare_environ
+
+ROOT = Path(index.__file__).parents[1]
+SLEEPER = """
+import argparse, json, signal, subprocess, sys
+from pathlib import Path
+parser = argparse.ArgumentParser()
+for name in ("device", "json", "children"):
+    parser.add_argument(f"--{name}")
+given = parser.parse_args()
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+Path(given.children).write_text(f"{child.pid}")
+Path(given.json).write_text(json.dumps({"tables": {"rows": {"first": {"ms": 1.5}}}}))
+signal.pause()
+"""
+FAILING = """
+from benchmarks.program import Report, parse
+report = Report(parse(None, {}).json)
+report.add("rows", "good", {"ms": 2.5})
+report.row("rows", "bad", lambda: {"ms": 1 / 0})
+report.leave_out("tf32", "no such precision")
+raise SystemExit(1)
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs that steps can run as benchmarks."""
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    for name, code in (("sleeper", SLEEPER), ("failing", FAILING)):
+        (folder / f"{name}.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{tmp_path}")  # a namespace package has parts in both
+    return folder
+
+
+def run_steps(out: Path, *steps: Step, deadline: float = 1000.0) -> tuple[int, dict[str, Any]]:
+    status = main(["--out", str(out), "--device", "cpu"], steps=steps, deadline=deadline)
+    return status, json.loads((out / "gpu.json").read_text())
+
+
+def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
+    good = Step("good", "a good one", "ratios", full="--batch 16 --dim 8 --images 50 --rounds 1")
+    status, found = run_steps(tmp_path / "out", Step("bad", "a bad one", "failing"), good)
+    assert status == 1
+    bad = found["steps"]["bad"]
+    assert (bad["status"], bad["tables"]) == ("failed", {"rows": {"good": {"ms": 2.5}}})
+    assert bad["reason"] == "rows, bad: ZeroDivisionError: division by zero"
+    assert bad["not_measured"] == {"tf32": "no such precision"}
+    assert found["steps"]["good"]["status"] == "done"
+    page = (tmp_path / "out/gpu.md").read_text()
+    assert "ZeroDivisionError: division by zero; tf32: no such precision |" in page
+    assert "| good | 2.5 |" in page
+
+
+def test_a_crash_is_told_by_its_last_line(programs: Path, tmp_path: Path) -> None:
+    (programs / "failing.py").write_text("raise MemoryError('no room')")
+    status, found = run_steps(tmp_path / "out", Step("bad", "a bad one", "failing"))
+    assert status == 1
+    assert found["steps"]["bad"]["reason"] == "exit status 1; MemoryError: no room"
+
+
+def test_a_late_step_ends_with_all_that_it_started(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "CPU_PATIENCE", 1)
+    children = tmp_path / "children"
+    sleeper = Step("late", "a late one", "sleeper", full=f"--children {children}", limit=15)
+    status, found = run_steps(tmp_path / "out", sleeper, Step("bad", "a bad one", "failing"))
+    assert status == 1
+    late = found["steps"]["late"]
+    assert (late["status"], late["reason"]) == ("late", "ended after 15 s, its limit")
+    assert late["tables"] == {"rows": {"first": {"ms": 1.5}}}
+    child = Path("/proc", children.read_text())
+    assert not child.exists() or "Z (zombie)" in (child / "status").read_text()
+    assert found["steps"]["bad"]["tables"]  # the next one ran
+
+
+def test_the_deadline_shortens_a_step_and_leaves_out_the_next(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "LEAST_S", 1.0)
+    sleeper = Step("late", "a late one", "sleeper", full=f"--children {tmp_path / 'children'}")
+    _, found = run_steps(tmp_path / "out", sleeper, Step("bad", "a bad one", "failing"), deadline=1.5)
+    assert found["steps"]["late"]["reason"].endswith("the deadline")
+    assert found["steps"]["bad"] == {"status": "left out", "reason": "0 s were left of the deadline", "seconds": 0.0}
+
+
+def test_without_a_gpu_it_says_what_can_be_done(capsys: pytest.CaptureFixture[str]) -> None:
+    if index.torch.cuda.is_available():
+        pytest.skip("needs a machine without a CUDA device")
+    with pytest.raises(SystemExit) as ended:
+        main(["--out", "x", "--only", "tests"], steps=gpu.STEPS, device="cuda", deadline=570.0)
+    assert ended.value.code == 2
+    assert "torch finds no CUDA device; --device cpu --quick" in capsys.readouterr().err
+
+
+def test_limits_fit_a_lease() -> None:
+    names = [step.name for step in gpu.STEPS]
+    assert names == ["tests", "flagship", "prices", "equality", "ratios", "packs", "profile", "ranks"]
+    assert sum(step.limit for step in gpu.STEPS[:4]) < 570
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("needs a git checkout")
+    checkout, out = tmp_path / "checkout", tmp_path / "out"
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, checkout / name)
+    environ = {**bare_environ(tmp_path, checkout, "hypothesis", "pytest_timeout"), "OMP_NUM_THREADS": "1"}
+    options = "GPU=--device cpu --quick --deadline 850"
+    command = ["make", "gpu", f"PYTHON={sys.executable}", f"OUT={out}", options]
+    done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    found = json.loads((out / "gpu.json").read_text())
+    assert {name: step["status"] for name, step in found["steps"].items()} == {step.name: "done" for step in gpu.STEPS}
+    assert "GPU tests" in " ".join(found["steps"]["tests"]["not_measured"])
+    tables = found["steps"]["flagship"]["tables"]
+    assert [list(rows) for rows in tables.values()] == [["one", "heads", "trunk", "finetune"]] * 2  # files, pack
+    assert all(row["ms a step"] > 0 for rows in tables.values() for row in rows.values())
+    ways = found["steps"]["equality"]["tables"]["way / other"]
+    assert {row["equal"] for row in ways.values()} == {"yes"}
+    assert ways["heads resumed / unbroken"]["bit for bit"] == "yes"
+    assert len(found["steps"]["ranks"]["tables"]["way / other"]) == 2
+    prices = found["prices"]
+    assert {
+        "card",
+        "kind",
+        "source",
+        "measured_in",
+        "forward_ms",
+        "train_factor",
+        "step_s",
+        "precision_factor",
+    } <= prices.keys()
+    assert prices["kind"] == prices["measured_in"].replace("fp32", "cpu")
+    assert set(prices["forward_ms"]["test_resnet"]) == {"image_size", "fp32"}
+    page = (out / "gpu.md").read_text()
+    assert page.startswith(f"## {prices['card']}, ")
+    assert all(f"| {step.name} | done |" in page for step in gpu.STEPS)

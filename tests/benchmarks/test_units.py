@@ -1,0 +1,80 @@
+"""Steps that are timed are steps of real training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import steps
+from benchmarks.program import Report, parse
+from benchmarks.units import data_of, photographs, precisions, timed, unit_of
+from goal_core.data import open_dataset
+from goal_core.training.cells.trainer import CellTrainer
+
+WORDS = "--images 40 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 3".split()
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    with photographs(parse(None, steps.OPTIONS, WORDS)) as folder:
+        yield folder
+
+
+def test_photographs_are_those_of_a_dataset(root: Path) -> None:
+    splits = open_dataset(data_of(root, 32)).splits
+    assert {name: split.num_images for name, split in splits.items()} == {"train": 24, "val": 8, "test": 8}
+    assert splits["train"].num_captions == 120
+    assert splits["train"].load_image(0).shape == (480, 640, 3)
+
+
+def test_a_unit_is_timed_and_leaves_nothing(root: Path) -> None:
+    given = parse(None, steps.OPTIONS, WORDS)
+    unit = unit_of(given, data_of(root, 32), cells=2, sharing="heads")
+    row, trace = timed(given, unit, open_dataset(unit.data), profiled=2)
+    assert row["cell steps/s"] == pytest.approx(2000 / row["ms a step"])
+    assert 0 <= row["data wait %"] < 100
+    assert trace.busy_ms() > 0
+
+
+def test_too_few_data_are_an_error(root: Path) -> None:
+    given = parse(None, steps.OPTIONS, [*WORDS, "--steps", "50"])
+    unit = unit_of(given, data_of(root, 32))
+    with pytest.raises(ValueError, match="too small for 55 steps of 8 pairs"):
+        timed(given, unit, open_dataset(unit.data))
+
+
+def test_a_cell_that_fails_is_an_error_with_its_reason(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **named: object) -> None:
+        raise ArithmeticError("no step")
+
+    monkeypatch.setattr(CellTrainer, "step", fail)
+    given = parse(None, steps.OPTIONS, WORDS)
+    unit = unit_of(given, data_of(root, 32))
+    with pytest.raises(RuntimeError, match=r"^ArithmeticError: no step$"):
+        timed(given, unit, open_dataset(unit.data))
+
+
+def test_precisions_that_goal_core_lacks_are_said() -> None:
+    report = Report()
+    assert precisions(report, "bf16", "fp32", "fp4") == ["bf16", "fp32"]
+    assert list(report.not_measured) == ["precision fp4"]
+
+
+def test_a_row_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    measured = steps._measured
+
+    def fail(*arguments: object) -> object:
+        if arguments[-1] == "trunk":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return measured(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(steps, "_measured", fail)
+    report = Report()
+    steps.measure(parse(None, steps.OPTIONS, [*WORDS, "--cells", "2", "--data", str(root)]), report)
+    ((table, rows),) = report.tables.items()
+    assert list(rows) == ["one", "heads"]
+    assert rows["heads"]["speed-up"] == pytest.approx(rows["heads"]["cell steps/s"] / rows["one"]["cell steps/s"])
+    assert report.failed == {f"{table}, trunk": "OutOfMemoryError: CUDA out of memory"}
