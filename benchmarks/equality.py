@@ -34,6 +34,7 @@ TOLERANCE = 1e-3
 STOP = 3
 """The step after which a training that is resumed stops."""
 
+
 class _Kept(ScratchFiles):
     """Files that stay."""
 
@@ -120,7 +121,7 @@ def measure(given: argparse.Namespace, report: Report) -> None:
         }
         if given.ranks:
             stages = {"frozen": alone, "finetune": tuned}
-            two = {"processes": 2, "on_one_gpu": torch.cuda.device_count() < 2}
+            two: dict[str, Any] = {"processes": 2, "on_one_gpu": torch.cuda.device_count() < 2}
             ways = {f"{name}, two processes / one": (replace(one, **two), one, 0) for name, one in stages.items()}
         for name, way in ways.items():
             if report.row("way / other", name, partial(_compared, *way)).get("equal") == "NO":

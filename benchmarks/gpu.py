@@ -24,7 +24,7 @@ LARGE, SMALL, MEDIUM = (
 STEPS = (
     Step("tests", "every GPU test of goal_core", "gpu_tests", limit=150),
     Step("flagship", "ResNet-152 on photographs: cells alone, sharing and stacked, and fine-tuning", "steps",
-         f"{SMALL} --rows one heads trunk finetune --precisions fp32 tf32 --sources files pack --cells 3",
+         f"{SMALL} --rows one heads trunk finetune --sources files pack --cells 3",
          f"{LARGE} --rows one heads trunk finetune --precisions fp32 bf16 tf32 --sources files pack", limit=260),
     Step("prices", "what planning needs of the card", "prices",
          f"{SMALL} --backbones test_resnet --forward-size 32 --forward-batch 2 --rounds 1",

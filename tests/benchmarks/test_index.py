@@ -15,12 +15,13 @@ from benchmarks.program import parse
 from tests.helpers.bare import bare_environ
 
 ROOT = Path(index.__file__).parents[1]
+pytestmark = pytest.mark.timeout(1200)  # each step imports torch anew, which takes long on busy cores
 CORE = [step for step in index.STEPS if not step.needs]
 
 
 def run_bare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run Python where only goal_core's dependencies are."""
-    environ = {**bare_environ(folder, ROOT), "OMP_NUM_THREADS": "1"}
+    environ = bare_environ(folder, ROOT)
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=environ, cwd=ROOT)
 
 

@@ -30,4 +30,4 @@ def bare_environ(folder: Path, root: Path, *missing: str) -> dict[str, str]:
     """
     (folder / "sitecustomize.py").write_text(_HIDING.format(missing={*MISSING, *missing}))
     path = f"{folder}{os.pathsep}{root}"
-    return {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
