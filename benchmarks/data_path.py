@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from math import nan
 from pathlib import Path
 
 import torch
@@ -73,9 +72,10 @@ def _rate(
 
 def _decoded(given: argparse.Namespace, dataset: Dataset, image: ImageConfig, words: Vocabulary, base: Row) -> Row:
     train = dataset.splits["train"]
-    with closing(BatchSource(train, words, image, batch_size=given.batch, seed=1, num_workers=given.workers)) as source:
+    with closing(BatchSource(train, words, image, batch_size=given.batch, seed=1, num_workers=given.workers,
+                             device=torch.device(given.device))) as source:  # fmt: skip
         rate = _rate(given, train.num_captions, lambda epoch: (batch.images for batch in source.batches(epoch)))
-    return rate | {"/ torchvision": rate["images/s"] / float(base.get("images/s", nan))}
+    return rate | ({"/ torchvision": rate["images/s"] / float(base["images/s"])} if base else {})
 
 
 def _pack(dataset: Dataset, image: ImageConfig, packs: Path) -> Row:

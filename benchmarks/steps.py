@@ -19,7 +19,6 @@ import os
 import sys
 from collections.abc import Mapping
 from functools import cache, partial
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,8 @@ def _row(
             del row["MiB"]
     compared = {"/ first": "ms a step", "speed-up": "cell steps/s", "MiB / first": "MiB"}
     base = row if first is None else first
-    return row | {ratio: row[key] / float(base.get(key, nan)) for ratio, key in compared.items() if key in row}
+    both = row.keys() & base.keys()
+    return row | {ratio: row[key] / float(base[key]) for ratio, key in compared.items() if key in both}
 
 
 def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> Any:
