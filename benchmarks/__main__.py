@@ -110,29 +110,30 @@ def _run(step: Step, arguments: str, scratch: Path, left: float) -> dict[str, An
         return _left_out(f"{max(0.0, left):.0f} s were left of the deadline")
     saved, began = scratch / f"{step.name}.json", time.monotonic()
     limit = min(left, step.limit * (1 if "--device cuda" in arguments else CPU_PATIENCE))
-    command = f"-m benchmarks.{step.module} {arguments.format(data=scratch / 'photographs')}"
+    command = f"python -m benchmarks.{step.module} {arguments.format(data=scratch / 'photographs')}"
     status, reason = "done", ""
+    python = [sys.executable, "-X", "faulthandler", *command.split()[1:], "--json", str(saved)]
     with (scratch / "errors").open("w+") as errors:
-        process = subprocess.Popen([sys.executable, *command.split(), "--json", str(saved)], cwd=ROOT, stderr=errors,
-                                   start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(python, cwd=ROOT, stderr=errors, start_new_session=True)
         try:
             if process.wait(None if limit == inf else limit):
-                errors.seek(0)
-                said = [line for line in errors.read().splitlines() if line.strip()]
-                status, reason = "failed", "; ".join([f"exit status {process.returncode}", *said[-1:]])
+                status, reason = "failed", f"exit status {process.returncode}"
         except subprocess.TimeoutExpired:
-            status, reason = (
-                "late",
-                f"ended after {limit:.0f} s, {'its limit' if limit == step.limit else 'the deadline'}",
-            )
+            status, reason = "late", f"ended after {limit:.0f} s, {'the deadline' if limit == left else 'its limit'}"
+            process.send_signal(signal.SIGABRT)  # faulthandler then says where it was
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
             process.wait()
+        errors.seek(0)
+        said = [line for line in errors.read().splitlines() if line.strip()][-50:]
     content = json.loads(saved.read_text()) if saved.exists() else {}
-    if content.get("failed"):
-        reason = "; ".join([reason] * (status == "late") + [f"{row}: {why}" for row, why in content["failed"].items()])
-    return {"status": status, "reason": reason, "seconds": time.monotonic() - began, "command": command, **content}
+    reasons = [reason] * (status == "late") + [f"{row}: {why}" for row, why in content.get("failed", {}).items()]
+    if status != "done":
+        content |= {"errors": said, "reason": "; ".join(reasons or [reason, *said[-1:]])}
+    return {"status": status, "reason": "", "seconds": time.monotonic() - began, "command": command, **content}
 
 
 def _page(found: Mapping[str, Any]) -> Iterator[str]:
@@ -145,9 +146,8 @@ def _page(found: Mapping[str, Any]) -> Iterator[str]:
     yield markdown_head({"status": "", "seconds": "", "not measured, and why": ""})
     for name, step in steps.items():
         missing = [step["reason"], *(f"{what}: {why}" for what, why in step.get("not_measured", {}).items())]
-        yield markdown_row(
-            name, {"1": step["status"], "2": step["seconds"], "3": "; ".join(filter(None, missing)) or "-"}
-        )
+        why = "; ".join(filter(None, missing)) or "-"
+        yield markdown_row(name, {"status": step["status"], "seconds": step["seconds"], "why": why})
     for name, step in steps.items():
         for table, rows in step.get("tables", {}).items():
             columns = dict.fromkeys((column for row in rows.values() for column in row), "")

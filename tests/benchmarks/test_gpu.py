@@ -63,6 +63,7 @@ def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
     bad = found["steps"]["bad"]
     assert (bad["status"], bad["tables"]) == ("failed", {"rows": {"good": {"ms": 2.5}}})
     assert bad["reason"] == "rows, bad: ZeroDivisionError: division by zero"
+    assert bad["errors"][-1] == "ZeroDivisionError: division by zero"
     assert bad["not_measured"] == {"tf32": "no such precision"}
     assert found["steps"]["good"]["status"] == "done"
     page = (tmp_path / "out/gpu.md").read_text()
@@ -88,6 +89,7 @@ def test_a_late_step_ends_with_all_that_it_started(
     late = found["steps"]["late"]
     assert (late["status"], late["reason"]) == ("late", "ended after 15 s, its limit")
     assert late["tables"] == {"rows": {"first": {"ms": 1.5}}}
+    assert any("sleeper.py" in line for line in late["errors"])  # where it was
     child = Path("/proc", children.read_text())
     assert not child.exists() or "Z (zombie)" in (child / "status").read_text()
     assert found["steps"]["bad"]["tables"]  # the next one ran
