@@ -33,7 +33,10 @@ LARGEST_STACKED = 1024
 
 
 def measure(given: argparse.Namespace, report: Report) -> None:
-    """Measure objectives at each batch size, then recall."""
+    """Measure recall, whose memory must be the first that is taken, and the objectives at each batch size."""
+    torch.set_num_threads(given.threads)
+    table = f"recall of {given.images:,} images and {5 * given.images:,} captions, D {given.dim}, fp32"
+    report.row(table, "all and five folds", partial(_recall, given))
     for batch in given.batch:
         torch.set_num_threads(given.threads)
         _objectives(given, report, batch)
@@ -42,9 +45,6 @@ def measure(given: argparse.Namespace, report: Report) -> None:
             report.row(
                 f"15 objectives with statistics, D {given.dim}", f"batch {batch}", partial(_stacked, given, batch)
             )
-    torch.set_num_threads(given.threads)
-    table = f"recall of {given.images:,} images and {5 * given.images:,} captions, D {given.dim}, fp32"
-    report.row(table, "all and five folds", partial(_recall, given))
 
 
 def _pairs(given: argparse.Namespace, *shape: int) -> tuple[Tensor, Tensor]:
