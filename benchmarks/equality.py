@@ -121,6 +121,8 @@ def measure(given: argparse.Namespace, report: Report) -> None:
         }
         if given.ranks:
             stages = {"frozen": alone, "finetune": tuned}
+            if torch.cuda.device_count() < 2:
+                report.leave_out("NCCL", "there are no two GPUs; the processes meet by gloo")
             two: dict[str, Any] = {"processes": 2, "on_one_gpu": torch.cuda.device_count() < 2}
             ways = {f"{name}, two processes / one": (replace(one, **two), one, 0) for name, one in stages.items()}
         for name, way in ways.items():

@@ -38,6 +38,8 @@ def measure(given: argparse.Namespace, report: Report) -> None:
     """Measure, and keep what is known so far as the block `prices`."""
     about, forward = machine(given.device), dict[str, dict[str, Any]]()
     names = precisions(report, *(("bf16", "tf32", "fp32", "fp16") if given.device == "cuda" else ("fp32",)))
+    if given.device == "cpu":
+        report.leave_out("capability, memory and other precisions", "there is no GPU")
     source = f"python -m benchmarks.gpu, torch {torch.__version__}, {datetime.now(UTC):%Y-%m-%d}"
     prices: dict[str, Any] = {
         "card": about.get("card", about["processor"]), "kind": given.device,

@@ -45,6 +45,8 @@ _opened = cache(open_dataset)
 
 def measure(given: argparse.Namespace, report: Report) -> None:
     """Measure each row with each source and precision."""
+    if given.device == "cpu":
+        report.leave_out("how busy the GPU is, its memory, its kernels", "there is no GPU; operators stand for kernels")
     with photographs(given, given.batch * (given.warm + given.steps + given.profiled + 4)) as root:
         for precision in precisions(report, *given.precisions):
             for source in given.sources:
