@@ -90,7 +90,7 @@ class _Sweep(Protocol):
     def stages(self) -> Sequence[StageConfig]: ...
 
     @property
-    def seeds(self) -> Sequence[int]: ...
+    def num_cells(self) -> int: ...
 
     @property
     def model(self) -> Any: ...
@@ -129,17 +129,23 @@ def check_axes(config: _Sweep) -> None:
         for axis in axes
         if axis.stage and (why := idle(config, axis.stage, axis.setting))
     ]
-    counts = len(config.model.backbones), len(config.seeds), len(config.objectives.names)
-    if (count := prod(counts) * prod(len(axis.values) for axis in axes)) > MAX_CELLS:
-        problems.append(
-            f"the lists make {prod(len(axis.values) for axis in axes):,} points of {prod(counts):,} cells each, "
-            f"{count:,} cells in all; a sweep may have {MAX_CELLS:,}"
-        )
+    if why := too_many_cells(prod(len(axis.values) for axis in axes), config.num_cells):
+        problems.append(why)
     refuse(problems)
     names = axis_names(axes)
     for values in product(*(axis.values for axis in axes)):
         wrong = failures(partial(_point, config, values))
         refuse([f"{label(zip(names, values, strict=True))}: {text}" for text in wrong])
+
+
+def too_many_cells(points: int, cells: int) -> str:
+    """Why a sweep may not have so many points of so many cells each; empty if it may."""
+    if points * cells <= MAX_CELLS:
+        return ""
+    return (
+        f"the lists make {points:,} points of {cells:,} cells each, {points * cells:,} cells in all; a sweep may have "
+        f"{MAX_CELLS:,}"
+    )
 
 
 def idle(config: _Sweep, stage: str, setting: str) -> str:

@@ -17,12 +17,12 @@ STAGE_ORDER: tuple[str, ...] = get_args(get_type_hints(StageConfig)["name"])
 
 _MAX_NAME = 200
 """A file system takes 255; a report's files add to the name."""
-_SECRET_WORDS = ("password", "passwd", "pwd", "token", "secret", "access_key", "api_key", "apikey")
+_SECRET = re.compile(r"passw(or)?d|pwd|token(?!iz)|secret|access_key|api_?key")
 
 
 def looks_secret(name: str) -> bool:
     """Whether a variable or a setting is named like a secret."""
-    return any(word in name.lower() for word in _SECRET_WORDS)
+    return name not in ("PWD", "OLDPWD") and _SECRET.search(name.lower()) is not None
 
 
 def check_name(name: str) -> str:

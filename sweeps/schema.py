@@ -297,6 +297,11 @@ class SweepConfig:
         check_tune(self)
 
     @property
+    def num_cells(self) -> int:
+        """Cells of one point of the axes."""
+        return len(self.model.backbones) * len(self.seeds) * len(self.objectives.names)
+
+    @property
     def points(self) -> tuple[Point, ...]:
         """Every combination of the values of the axes; one without axes."""
         return points_of(self)

@@ -11,7 +11,7 @@ from sweeps.reading.load import (
     load_for_cluster,
     load_sweep,
 )
-from sweeps.reading.yaml_source import Problem, SweepError
+from sweeps.reading.tree import Problem, SweepError
 
 __all__ = [
     "ClusterSweep",

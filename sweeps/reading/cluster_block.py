@@ -10,9 +10,9 @@ from pathlib import Path
 from sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
 from sweeps.reading.merging import merge
 from sweeps.reading.paths import expand_environment
+from sweeps.reading.tree import Node, Problem, Where
 from sweeps.reading.validation import validate
 from sweeps.reading.yaml_file import read_mapping
-from sweeps.reading.yaml_source import Node, Problem, Where
 
 BLOCK = "cluster"
 _SETTINGS: dict[str, type[SlurmConfig | RayConfig | KubernetesConfig]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from sweeps.reading.axis_lists import take_lists, validate_points
 from sweeps.reading.cluster_block import read_cluster, split
 from sweeps.reading.merging import apply_override, as_named, merge
 from sweeps.reading.paths import expand_environment, make_absolute
+from sweeps.reading.tree import Node, Problem, SweepError
 from sweeps.reading.yaml_file import read_mapping
-from sweeps.reading.yaml_source import Node, Problem, SweepError
 from sweeps.schema import SweepConfig
 
 _FOLDER = Path(__file__).parent.parent
@@ -71,11 +71,11 @@ def load_for_cluster(
     """Read and check a sweep as `load_sweep` does, with its `cluster` block over a site file.
 
     Args:
-        path_or_name: as of `load_sweep`.
-        overrides: as of `load_sweep`; `cluster.slurm.time=1:00:00` sets a setting of a cluster.
+        path_or_name: as in `load_sweep`.
+        overrides: as in `load_sweep`; `cluster.slurm.time=1:00:00` sets a setting of a cluster.
         site: the site file, a `cluster` block without its name.
         kind: the kind of cluster whose `environment` the sweep's `${VAR}` see before `environ`; empty for any.
-        environ: as of `load_sweep`.
+        environ: as in `load_sweep`.
 
     Raises:
         SweepNotFoundError: there is no such sweep.
@@ -155,63 +155,52 @@ def _read(path: Path, above: tuple[Path, ...], problems: list[Problem], sources:
     root = read_mapping(path, "a sweep file", problems, sources)
     if root is None:
         return None
-    assert isinstance(root.value, dict)
-    own = {key: child for key, child in root.value.items() if key != "extends"}
-    if "extends" not in root.value:
-        return Node(own, root.where)
-    base = _read_base(root.value["extends"], path, above, problems, sources)
-    return None if base is None else merge(base, Node(own, root.where))
+    extends, own = root.child("extends"), root.put(("extends",), None)
+    if extends is None:
+        return own
+    base = _read_base(extends, path, above, problems, sources)
+    return None if base is None else merge(base, own)
 
 
 def _read_base(
     extends: Node, path: Path, above: tuple[Path, ...], problems: list[Problem], sources: list[str]
 ) -> Node | None:
     chain = (*above, path.resolve())
-    if not isinstance(extends.value, str):
-        problems.append(Problem(extends.where, "extends", "must be a file's path or the name of a shipped sweep"))
-        return None
     try:
-        base = find_sweep(extends.value, path.parent)
+        return _read(_base(extends.value, path.parent, chain), chain, problems, sources)
     except SweepNotFoundError as error:
         problems.append(Problem(extends.where, "extends", str(error)))
         return None
+
+
+def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
+    """The file that an `extends` names.
+
+    Raises:
+        SweepNotFoundError: there is none, or it may not be read.
+    """
+    if not isinstance(named, str):
+        raise SweepNotFoundError("must be a file's path or the name of a shipped sweep")
+    base = find_sweep(named, folder)
     if len(chain) > _MAX_CHAIN:
-        message = f"more than {_MAX_CHAIN} files extend each other in a row"
-        problems.append(Problem(extends.where, "extends", message))
-        return None
-    if not any(base.resolve().is_relative_to(folder.resolve()) for folder in (chain[0].parent, Path.cwd(), _FOLDER)):
-        problems.append(Problem(extends.where, "extends", f"{base} {_OUTSIDE}"))
-        return None
+        raise SweepNotFoundError(f"more than {_MAX_CHAIN} files extend each other in a row")
+    if not any(base.resolve().is_relative_to(place.resolve()) for place in (chain[0].parent, Path.cwd(), _FOLDER)):
+        raise SweepNotFoundError(f"{base} {_OUTSIDE}")
     if base.resolve() in chain:
-        circle = chain[chain.index(base.resolve()) :]
-        names = " -> ".join(item.name for item in (*circle, base))
-        problems.append(Problem(extends.where, "extends", f"the files extend each other in a circle: {names}"))
-        return None
-    return _read(base, chain, problems, sources)
+        names = " -> ".join(item.name for item in (*chain[chain.index(base.resolve()) :], base))
+        raise SweepNotFoundError(f"the files extend each other in a circle: {names}")
+    return base
 
 
 def _spell_out(root: Node) -> Node:
     """Expand abbreviations: a backbone's plain name becomes a mapping, `all` becomes the list of weights."""
-    root = _edit(root, ("model", "backbones"), _named_items)
-    root = _edit(root, ("objectives", "pair"), lambda node: _all_of(node, list(pair_weights)))
-    return _edit(root, ("objectives", "triplet"), lambda node: _all_of(node, list(triplet_weights)))
-
-
-def _named_items(node: Node) -> Node:
-    return Node([as_named(item) for item in node.value], node.where) if isinstance(node.value, list) else node
-
-
-def _all_of(node: Node, names: Sequence[str]) -> Node:
-    if node.plain() not in ("all", ["all"]):
-        return node
-    return Node([Node(name, node.where) for name in names], node.where)
-
-
-def _edit(node: Node, path: Sequence[str], change: Callable[[Node], Node]) -> Node:
-    """Change the node at `path`; return the tree unchanged when there is none."""
-    if not path:
-        return change(node)
-    if not isinstance(node.value, dict) or path[0] not in node.value:
-        return node
-    children = {**node.value, path[0]: _edit(node.value[path[0]], path[1:], change)}
-    return Node(children, node.where)
+    backbones = root.at(("model", "backbones"))
+    if backbones is not None and isinstance(backbones.value, list):
+        items = [as_named(item) for item in backbones.value]
+        root = root.put(("model", "backbones"), Node(items, backbones.where))
+    for key, names in (("pair", pair_weights), ("triplet", triplet_weights)):
+        node = root.at(("objectives", key))
+        if node is not None and node.plain() in ("all", ["all"]):
+            every = [Node(name, node.where) for name in names]
+            root = root.put(("objectives", key), Node(every, node.where))
+    return root

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from goal_core.basics.errors import nearest
-from sweeps.reading.yaml_source import MAX_DEPTH, KeyPath, Node, Problem, Where, parse_yaml
+from sweeps.reading.tree import KeyPath, Node, Problem, Where
+from sweeps.reading.yaml_file import MAX_DEPTH, parse_yaml
 
 
 def merge(base: Node, over: Node, path: KeyPath = ()) -> Node:
@@ -88,47 +89,42 @@ def apply_override(root: Node, text: str, problems: list[Problem]) -> Node:
     if key == "extends":
         problems.append(Problem(where, "", "only a file can extend another; write `extends` into a sweep file instead"))
         return root
-    found: list[Problem] = []
-    value = parse_yaml(raw, where.source, found, at=where) or Node(None, where)
-    problems.extend(found)
-    if found:
-        return root
-    return _put(root, key.split("."), [], Node(value.value, where), problems)
+    already = len(problems)
+    value = parse_yaml(raw, where.source, problems, at=where) or Node(None, where)
+    path = _address(root, key.split("."), where, problems)
+    return root if path is None or len(problems) > already else root.put(path, Node(value.value, where))
 
 
-def _put(node: Node, parts: list[str], above: list[str], value: Node, problems: list[Problem]) -> Node:
-    """Put `value` at `parts` below `node`; where there is no such place, report it and return `node` unchanged."""
-    if not parts:
-        return value
-    if isinstance(node.value, dict) or node.value is None:
-        children = dict(node.value or {})
-        head, rest = parts[0], parts[1:]
-        child = children.get(head, Node({} if rest else None, value.where))
-        children[head] = _put(child, rest, [*above, head], value, problems)
-        return Node(children, node.where)
-    if isinstance(node.value, list):
-        index, used = _find_item(node.value, parts)
-        if used:
-            items = list(node.value)
-            items[index] = _put(items[index], parts[used:], [*above, *parts[:used]], value, problems)
-            return Node(items, node.where)
-        names = [item.item_name for item in node.value if item.item_name]
-        known = names or [str(position) for position in range(len(node.value))]
-        message = f"{'.'.join(above)} has no item {parts[0]!r}{nearest(parts[0], known)}; it has {', '.join(known)}"
-        problems.append(Problem(value.where, "", message))
-        return node
-    problems.append(Problem(value.where, "", f"{'.'.join(above)} is a single value, there is nothing below it"))
-    return node
+def _address(root: Node, words: list[str], where: Where, problems: list[Problem]) -> KeyPath | None:
+    """The path that the words of a dotted key stand for; None, and a problem, where there is no such place."""
+    path: KeyPath = ()
+    node: Node | None = root
+    while words:
+        part: str | int = words[0]
+        used = 1
+        if node is not None and isinstance(node.value, list):
+            part, used = _find_item(node.value, words)
+            if not used:
+                names = [item.item_name for item in node.value if item.item_name]
+                known = names or [str(index) for index in range(len(node.value))]
+                hint = f"{nearest(words[0], known)}; it has {', '.join(known)}"
+                problems.append(Problem(where, "", f"{root.shown(path)} has no item {words[0]!r}{hint}"))
+                return None
+        elif node is not None and node.value is not None and not isinstance(node.value, dict):
+            problems.append(Problem(where, "", f"{root.shown(path)} is a single value, there is nothing below it"))
+            return None
+        path, words = (*path, part), words[used:]
+        node = node.child(part) if node is not None else None
+    return path
 
 
-def _find_item(items: list[Node], parts: list[str]) -> tuple[int, int]:
-    """Find the addressed item: its position and how many parts address it; (0, 0) when there is none."""
-    # A name may contain dots (`resnet50.a1_in1k`), so the longest run of parts that is a name counts.
-    for used in range(len(parts), 0, -1):
-        name = ".".join(parts[:used])
+def _find_item(items: list[Node], words: list[str]) -> tuple[int, int]:
+    """Find the addressed item: its index and how many words address it; (0, 0) when there is none."""
+    # A name may contain dots (`resnet50.a1_in1k`), so the longest run of words that is a name counts.
+    for used in range(len(words), 0, -1):
         for index, item in enumerate(items):
-            if item.item_name == name:
+            if item.item_name == ".".join(words[:used]):
                 return index, used
-    if parts[0].isdecimal() and int(parts[0]) < len(items):
-        return int(parts[0]), 1
+    if words[0].isdecimal() and int(words[0]) < len(items):
+        return int(words[0]), 1
     return 0, 0

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from goal_core.data.config import SHIPPED
 from goal_core.models.config import BackboneConfig, BertConfig
 from goal_core.models.weights import NAMED_WEIGHTS
-from sweeps.reading.yaml_source import KeyPath, Node, Problem
+from sweeps.checks import looks_secret
+from sweeps.reading.tree import Node, Problem
 from sweeps.schema import SweepConfig
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLACES = re.compile(r"data\.(root|annotations)|model\.backbones\.\d+\.weights|store|tracking")
+_URI = re.compile(r"(?!sqlite:///|file:///)[A-Za-z][A-Za-z0-9+.-]+:/")
+"""The beginning of an address that may lie on another machine."""
 _MAX_PATH = 4096
 _PLACES_IN_WORDS = "data.root, data.annotations, weights of a backbone, store and tracking"
 
@@ -33,53 +36,43 @@ def expand_environment(
     allowed: Callable[[str], bool] = is_place,
     strict: bool = True,
 ) -> Node:
-    """Replace `${VAR}` and `${VAR:-default}` in the path-like values of the tree.
+    """Replace `${VAR}` and `${VAR:-default}` in the values of the tree that are paths.
 
-    All other values must be the same on every machine, or a cell's id would depend on where it is computed.
+    All other values must be the same on every machine, or a cell's id would depend on where it is computed. No variable
+    becomes part of an address, because a sweep file from elsewhere could send its value there.
 
     Args:
         root: the sweep file, after `extends` and `--set` (the variable of an overridden value need not be set).
         environ: the environment; an empty variable counts as unset.
-        problems: receives unset variables, and variables in places where none is allowed.
+        problems: receives unset variables, and those in places where they are not allowed.
         allowed: whether the value at a key path may hold variables.
-        strict: report variables where none is allowed; otherwise they stay as they are.
+        strict: for a file from elsewhere: report variables where none is allowed, such as are named like a secret, and
+            such as make an address. Otherwise variables that are not allowed stay as they are.
 
     Returns:
         The new tree.
     """
-
-    def expand(node: Node, path: KeyPath, shown: str) -> Node:
-        if isinstance(node.value, dict):
-            return Node(
-                {key: expand(child, (*path, key), f"{shown}.{key}".lstrip(".")) for key, child in node.value.items()},
-                node.where,
-            )
-        if isinstance(node.value, list):
-            return Node(
-                [
-                    expand(child, (*path, index), f"{shown}.{child.item_name or index}")
-                    for index, child in enumerate(node.value)
-                ],
-                node.where,
-            )
-        if not isinstance(node.value, str) or "${" not in node.value:
-            return node
+    for path, leaf in list(root.leaves()):
+        if not isinstance(leaf.value, str) or "${" not in leaf.value:
+            continue
+        already, shown = len(problems), root.shown(path)
         if allowed(".".join(map(str, path))):
-            return Node(_substitute(node, shown, environ, problems), node.where)
-        if strict:
-            problems.append(Problem(node.where, shown, f"environment variables are allowed only in {_PLACES_IN_WORDS}"))
-        return node
+            text = _substitute(leaf.value, leaf, shown, environ, problems)
+            if strict and len(problems) == already:
+                problems += [Problem(leaf.where, shown, why) for why in _secrets(leaf.value, text, shown)]
+            if len(problems) == already:  # else no further message can repeat the value
+                root = root.put(path, Node(text, leaf.where))
+        elif strict:
+            problems.append(Problem(leaf.where, shown, f"environment variables are allowed only in {_PLACES_IN_WORDS}"))
+    return root
 
-    return expand(root, (), "")
 
-
-def _substitute(node: Node, shown: str, environ: Mapping[str, str], problems: list[Problem]) -> str:
-    text = str(node.value)
+def _substitute(text: str, leaf: Node, shown: str, environ: Mapping[str, str], problems: list[Problem]) -> str:
     if len(text) > _MAX_PATH:
-        problems.append(Problem(node.where, shown, f"is longer than {_MAX_PATH} characters"))
+        problems.append(Problem(leaf.where, shown, f"is longer than {_MAX_PATH} characters"))
         return text
     if "${" in _VARIABLE.sub("", text):
-        problems.append(Problem(node.where, shown, "write an environment variable as ${NAME} or ${NAME:-default}"))
+        problems.append(Problem(leaf.where, shown, "write an environment variable as ${NAME} or ${NAME:-default}"))
         return text
 
     def value_of(match: re.Match[str]) -> str:
@@ -87,11 +80,24 @@ def _substitute(node: Node, shown: str, environ: Mapping[str, str], problems: li
         value = environ.get(name) or default
         if value is None:
             message = f"the environment variable {name} is not set; set it, or give the value with --set {shown}=..."
-            problems.append(Problem(node.where, shown, message))
+            problems.append(Problem(leaf.where, shown, message))
             return match.group()
         return value
 
     return _VARIABLE.sub(value_of, text)
+
+
+def _secrets(written: str, text: str, key: str) -> Iterator[str]:
+    """How a value with variables could show or send what nobody wants to. The message never repeats the value."""
+    names = [str(match.group(1)) for match in _VARIABLE.finditer(written)]
+    if hidden := [name for name in names if looks_secret(name)]:
+        yield f"the environment variable {hidden[0]} is named like a secret, and a path is stored and shown"
+    is_path = "/" in text or text.startswith((".", "~"))
+    if _URI.match(text) or (key == "tracking" and not is_path):
+        yield (
+            f"the environment variable {names[0]} may be part of a path, but not of an address, to which its value "
+            f"would be sent; write the address out, or give it with --set {key}=..."
+        )
 
 
 def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from goal_core.basics.errors import nearest
 from sweeps.identity import NO_KEY
-from sweeps.reading.yaml_source import MAX_PROBLEMS, KeyPath, Node, Problem, Where
+from sweeps.reading.tree import MAX_PROBLEMS, KeyPath, Node, Problem
 
 T = TypeVar("T")
 
@@ -31,11 +31,9 @@ _KINDS = {
     "dict_type": "a mapping",
     "dataclass_type": "a mapping",
 }
-
-
+"""Kinds of values, by the error that pydantic reports where another kind stands."""
 _ITEM = {tuple: 0, Mapping: 1}
 """Where the type of an item stands among the arguments of a container's type."""
-_UNIONS = (Union, UnionType)
 
 
 def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
@@ -59,14 +57,14 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
         try:
             built = adapter.validate_json(json.dumps(root.plain()), strict=True)
         except ValidationError as failure:
-            found = _translate(failure, root, kind, left_out)
+            found = list(_Failure(root, kind, left_out).problems(failure.errors()[: MAX_PROBLEMS + 1]))
             problems.extend(problem for _, problem in found)
-            if failure.error_count() > MAX_PROBLEMS:
-                return None
-            gone = {_to_key(path): _stand_in(kind, root, _to_key(path)) for path, _ in found if path}
-            pruned = _without(root, (), gone)
-            left_out |= gone.keys()
-            if pruned == root:
+            pruned = root
+            for path in dict.fromkeys(_to_key(path) for path, _ in found if path):
+                left_out.add(path)
+                if pruned.at(path) is not None:
+                    pruned = pruned.put(path, _stand_in(kind, root, path))
+            if pruned == root or failure.error_count() > MAX_PROBLEMS:
                 return None
             root = pruned
         else:
@@ -79,153 +77,121 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _translate(
-    failure: ValidationError, root: Node, kind: type[Any], left_out: set[KeyPath]
-) -> list[tuple[KeyPath, Problem]]:
-    """Turn each error into (key path to leave out, problem); the path is empty where there is nothing to leave out."""
-    wrong_type: dict[KeyPath, list[str]] = {}
-    found: list[tuple[KeyPath, Problem]] = []
-    for error in failure.errors()[: MAX_PROBLEMS + 1]:
-        path = _path_in(root, error)
-        node = _at(root, path)
-        if error["type"] == "missing":
-            if (*path, error["loc"][-1]) not in left_out:
-                found.append(((), _problem(root, (*path, error["loc"][-1]), node.where, "this key is missing")))
-        elif error["type"] == "union_tag_not_found" and (*path, "format") not in left_out:
-            found.append(((), _problem(root, (*path, "format"), node.where, "this key is missing")))
-        elif error["type"] == "unexpected_keyword_argument":
-            found.append((path, _problem(root, path, node.where, _unknown_key(kind, root, path))))
-        elif error["type"] in _KINDS:
-            wrong_type.setdefault(path, []).append(_KINDS[error["type"]])
-        elif error["type"] == "value_error":
-            found.extend(_value_problems(error, root, kind, path, left_out))
-        elif error["type"] == "union_tag_invalid":
-            target = (*path, "format")
-            found.append((target, _problem(root, target, _at(root, target).where, _message(error, _at(root, target)))))
-        elif error["type"] != "union_tag_not_found":
-            found.append((path, _problem(root, path, node.where, _message(error, node))))
-    for path, kinds in wrong_type.items():
-        node = _at(root, path)
-        expected = " or ".join(dict.fromkeys(kinds))
-        found.append((path, _problem(root, path, node.where, f"must be {expected}, got {_describe(node)}")))
-    return found
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A tree that could not be read, and how its problems are told."""
 
+    root: Node
+    kind: type[Any]
+    left_out: set[KeyPath]
+    """Keys that the tree has not, or with another value, because they were reported already."""
 
-def _value_problems(
-    error: ErrorDetails, root: Node, kind: type[Any], path: KeyPath, left_out: set[KeyPath]
-) -> list[tuple[KeyPath, Problem]]:
-    """Split the message of a check of a whole value into its parts, and place each at the key that it names first."""
-    keys = _keys_at(kind, root, path)
-    text = str(error["ctx"]["error"])
-    parts = re.split(rf"; (?=(?:{'|'.join(map(re.escape, keys))})\b)", text) if keys else [text]
-    below = [key for key in left_out if key[: len(path)] == path and len(key) > len(path)]
-    if below and not _at(root, path).value:
-        return []  # all that was written is named as faulty already
-    gone = [str(key[len(path)]) for key in below if path or len(key) == 1]
-    found = []
-    for part in parts:
-        if any(re.search(rf"\b{re.escape(key)}\b", part) for key in gone):
-            continue  # this part is about a value that was left out, so the check saw its default
-        target, message = _target(root, path, part, keys)
-        if target in left_out:
-            continue  # the check saw a stand-in, which nobody wrote
-        found.append((target, _problem(root, target, _at(root, target).where, message)))
-    return found
+    def problems(self, errors: Sequence[ErrorDetails]) -> Iterator[tuple[KeyPath, Problem]]:
+        """Each problem with the path to leave out, which is empty where a key is missing."""
+        wrong_kind: dict[KeyPath, list[str]] = {}
+        for error in errors:
+            path, sort = self._path(error), error["type"]
+            if sort == "missing" or sort == "union_tag_not_found":
+                key = error["loc"][-1] if sort == "missing" else "format"
+                if (*path, key) not in self.left_out:
+                    where = _at(self.root, path).where
+                    yield (), Problem(where, self.root.shown((*path, key)), "this key is missing")
+            elif sort == "unexpected_keyword_argument":
+                yield self._problem(path, self._unknown_key(path))
+            elif sort in _KINDS:
+                wrong_kind.setdefault(path, []).append(_KINDS[sort])
+            elif sort == "value_error":
+                yield from self._refused(str(error["ctx"]["error"]), path)
+            elif sort == "union_tag_invalid":
+                yield self._problem((*path, "format"), self._not_listed(error["ctx"]["expected_tags"], path, "format"))
+            elif sort == "literal_error":
+                yield self._problem(path, self._not_listed(error["ctx"]["expected"], path))
+            else:
+                yield self._problem(path, error["msg"])
+        for path, kinds in wrong_kind.items():
+            expected = " or ".join(dict.fromkeys(kinds))
+            yield self._problem(path, f"must be {expected}, got {_describe(_at(self.root, path))}")
 
+    def _problem(self, path: KeyPath, message: str) -> tuple[KeyPath, Problem]:
+        return path, Problem(_at(self.root, path).where, self.root.shown(path), message)
 
-def _target(root: Node, path: KeyPath, text: str, keys: Sequence[str]) -> tuple[KeyPath, str]:
-    """Find the key that a message is about: `a.b: text` names it, otherwise it is the first key mentioned.
+    def _path(self, error: ErrorDetails) -> KeyPath:
+        """The longest part of the error's key path that exists in the tree, without the names of union members."""
+        path: KeyPath = ()
+        node, tag = self.root, None
+        for part in error["loc"]:
+            child = node.child(part)
+            if part == tag or child is None:
+                tag = None
+                continue
+            path, node = (*path, part), child
+            tag = member.value if (member := node.child("format")) is not None else None
+        return path
 
-    Returns:
-        The key's path, and the message without that prefix.
-    """
-    prefix, colon, rest = text.partition(": ")
-    if colon and path and prefix == path[-1]:
-        return path, rest
-    outright = bool(colon) and prefix.split(".")[0] in keys
-    named = prefix.split(".") if outright else [word for word in re.findall(r"\w+", text) if word in keys][:1]
-    for number, part in enumerate(named):
-        node = _at(root, path)
-        key = int(part) if isinstance(node.value, list) and part.isdecimal() else part
-        if _child(node, key) is None and _child(node, ".".join(named[number:])) is not None:  # a key with dots
-            return (*path, ".".join(named[number:])), rest
-        if _child(node, key) is None:  # a default
-            return path, ".".join(named[number:]) + f": {rest}" if outright else text
-        path = (*path, key)
-    return path, rest if outright else text
+    def _refused(self, text: str, path: KeyPath) -> Iterator[tuple[KeyPath, Problem]]:
+        """Split the message of a check of a whole value into its parts, and place each at the key it names first."""
+        keys = _keys_at(self.kind, self.root, path)
+        below = [key for key in self.left_out if key[: len(path)] == path and len(key) > len(path)]
+        if below and not _at(self.root, path).value:
+            return  # all that was written is named as faulty already
+        gone = [str(key[len(path)]) for key in below if path or len(key) == 1]
+        for part in re.split(rf"; (?=(?:{'|'.join(map(re.escape, keys))})\b)", text) if keys else [text]:
+            if any(re.search(rf"\b{re.escape(key)}\b", part) for key in gone):
+                continue  # this part is about a value that was left out, so the check saw its default
+            target, message = self._target(path, part, keys)
+            if target not in self.left_out:  # else the check saw a stand-in, which nobody wrote
+                yield self._problem(target, message)
 
+    def _target(self, path: KeyPath, text: str, keys: Sequence[str]) -> tuple[KeyPath, str]:
+        """Find the key that a message is about: `a.b: text` names it, otherwise it is the first key mentioned.
 
-def _message(error: ErrorDetails, node: Node) -> str:
-    if error["type"] in ("literal_error", "union_tag_invalid"):
-        key = "expected" if error["type"] == "literal_error" else "expected_tags"
-        options = re.findall(r"'([^']*)'", error["ctx"][key])
+        Returns:
+            The key's path, and the message without that prefix.
+        """
+        prefix, colon, rest = text.partition(": ")
+        if colon and path and prefix == path[-1]:
+            return path, rest
+        outright = bool(colon) and prefix.split(".")[0] in keys
+        named = prefix.split(".") if outright else [word for word in re.findall(r"\w+", text) if word in keys][:1]
+        for number, part in enumerate(named):
+            node, dotted = _at(self.root, path), ".".join(named[number:])
+            key = int(part) if isinstance(node.value, list) and part.isdecimal() else part
+            if node.child(key) is None:
+                if node.child(dotted) is not None:  # a key with dots
+                    return (*path, dotted), rest
+                return path, f"{dotted}: {rest}" if outright else text  # of a default
+            path = (*path, key)
+        return path, rest if outright else text
+
+    def _not_listed(self, listed: str, path: KeyPath, key: str = "") -> str:
+        """Say that a value is none of those that pydantic lists in quotes."""
+        node, options = _at(self.root, (*path, key) if key else path), re.findall(r"'([^']*)'", listed)
         hint = nearest(node.value, options) if isinstance(node.value, str) else ""
         return f"must be one of {', '.join(options)}; got {_describe(node)}{hint}"
-    return error["msg"]
+
+    def _unknown_key(self, path: KeyPath) -> str:
+        keys = [*_keys_at(self.kind, self.root, path[:-1])]
+        keys += getattr(self.kind, "FILE_KEYS", ()) if len(path) == 1 else ()
+        if len(path) > 1 and get_origin(_type_at(self.kind, self.root, path[:-2])) is Mapping:
+            if dotted := list(_dotted(_at(self.root, path), ".".join(map(str, path[-2:])), keys)):
+                return f"write {' and '.join(dotted)} as one key{' each' if len(dotted) > 1 else ''}"
+        return f"unknown key{nearest(str(path[-1]), keys)}; valid here: {', '.join(keys)}"
 
 
-def _unknown_key(kind: type[Any], root: Node, path: KeyPath) -> str:
-    keys = [*_keys_at(kind, root, path[:-1]), *(getattr(kind, "FILE_KEYS", ()) if len(path) == 1 else ())]
-    in_mapping = len(path) > 1 and get_origin(_type_at(kind, root, path[:-2])) is Mapping
-    if in_mapping and (nested := list(_nested(_at(root, path), ".".join(map(str, path[-2:])), keys))):
-        return f"write {' and '.join(nested)} as one key{' each' if len(nested) > 1 else ''}"
-    return f"unknown key{nearest(str(path[-1]), keys)}; valid here: {', '.join(keys)}"
-
-
-def _nested(node: Node, name: str, keys: Sequence[str]) -> Iterator[str]:
+def _dotted(node: Node, name: str, keys: Sequence[str]) -> Iterator[str]:
     """The dotted names of all mappings, from `node` down, that have one of some keys."""
     if isinstance(node.value, dict):
         if not node.value.keys().isdisjoint(keys):
             yield name
             return
         for key, child in node.value.items():
-            yield from _nested(child, f"{name}.{key}", keys)
-
-
-def _problem(root: Node, path: KeyPath, where: Where, message: str) -> Problem:
-    return Problem(where, _show(root, path), message)
-
-
-def _show(root: Node, path: KeyPath) -> str:
-    """The dotted path in the form that `--set` takes, with named list items by name."""
-    shown: list[str] = []
-    node: Node | None = root
-    for part in path:
-        node = _child(node, part) if node is not None else None
-        name = node.item_name if node is not None and isinstance(part, int) else None
-        shown.append(name or str(part))
-    return ".".join(shown)
-
-
-def _child(node: Node, part: str | int) -> Node | None:
-    if isinstance(node.value, dict) and isinstance(part, str):
-        return node.value.get(part)
-    if isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
-        return node.value[part]
-    return None
+            yield from _dotted(child, f"{name}.{key}", keys)
 
 
 def _at(root: Node, path: KeyPath) -> Node:
-    for part in path:
-        child = _child(root, part)
-        assert child is not None, path
-        root = child
-    return root
-
-
-def _path_in(root: Node, error: ErrorDetails) -> KeyPath:
-    """The longest part of the error's key path that exists in the tree, without the names of union members."""
-    path: list[str | int] = []
-    tag: object = None
-    for part in error["loc"]:
-        child = _child(root, part)
-        if part == tag or child is None:
-            tag = None
-            continue
-        path.append(part)
-        root = child
-        tag = root.value["format"].value if isinstance(root.value, dict) and "format" in root.value else None
-    return tuple(path)
+    node = root.at(path)
+    assert node is not None, path
+    return node
 
 
 def _to_key(path: KeyPath) -> KeyPath:
@@ -238,29 +204,10 @@ def _to_key(path: KeyPath) -> KeyPath:
 def _stand_in(kind: type[Any], root: Node, path: KeyPath) -> Node | None:
     """A number in place of a faulty one that its dataclass requires, so that the other fields can be checked."""
     owner = _type_at(kind, root, path[:-1])
-    required = {
-        item.name
-        for item in (fields(owner) if is_dataclass(owner) else ())
-        if item.default is MISSING and item.default_factory is MISSING
-    }
-    if path[-1] in required and get_type_hints(owner)[path[-1]] in (int, float):
-        return Node(1, _at(root, path).where)
+    for item in fields(owner) if is_dataclass(owner) else ():
+        if item.name == path[-1] and item.default is MISSING and item.default_factory is MISSING:
+            return Node(1, _at(root, path).where) if get_type_hints(owner)[item.name] in (int, float) else None
     return None
-
-
-def _without(node: Node, path: KeyPath, gone: Mapping[KeyPath, Node | None]) -> Node:
-    """Copy the tree without some keys, or with stand-ins for them."""
-    if isinstance(node.value, dict):
-        kept: dict[str, Node] = {}
-        for key, child in node.value.items():
-            new = gone[(*path, key)] if (*path, key) in gone else _without(child, (*path, key), gone)
-            if new is not None:
-                kept[key] = new
-        return Node(kept, node.where)
-    if isinstance(node.value, list):
-        items = [_without(child, (*path, index), gone) for index, child in enumerate(node.value)]
-        return Node(items, node.where)
-    return node
 
 
 def _keys_at(kind: type[Any], root: Node, path: KeyPath) -> Sequence[str]:
@@ -289,12 +236,12 @@ def _choose(kind: Any, node: Node) -> Any:
     Other types are left unchanged.
     """
     members = [member for member in get_args(kind) if is_dataclass(member)]
-    if len(members) == 1 and get_origin(kind) in _UNIONS and isinstance(node.value, dict):
+    if len(members) == 1 and get_origin(kind) in (Union, UnionType) and isinstance(node.value, dict):
         return members[0]
-    if get_origin(kind) in _ITEM or not members or not isinstance(node.value, dict) or "format" not in node.value:
+    tag = node.child("format")
+    if get_origin(kind) in _ITEM or not members or tag is None:
         return kind
-    tag = node.value["format"].value
-    return next((member for member in members if tag in get_args(get_type_hints(member)["format"])), kind)
+    return next((member for member in members if tag.value in get_args(get_type_hints(member)["format"])), kind)
 
 
 def _describe(node: Node) -> str:

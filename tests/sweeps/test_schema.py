@@ -8,8 +8,7 @@ import pytest
 from goal_core.basics.errors import ConfigError
 from goal_core.models.config import BackboneConfig, ModelConfig
 from goal_core.objectives import pair_weights, triplet_weights
-from sweeps import STAGE_ORDER, SweepConfig, SweepModel, SweepObjectives, load_sweep
-from sweeps.reading.yaml_source import SweepError
+from sweeps import STAGE_ORDER, SweepConfig, SweepError, SweepModel, SweepObjectives, load_sweep
 from sweeps.schema import ExecutionConfig, ResourceConfig
 
 PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)

@@ -11,6 +11,7 @@ from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from sweeps import ResolvedSweep, SweepError, SweepNotFoundError, expand, find_sweep, list_shipped, load_sweep
+from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]
 Errors = Callable[..., list[str]]
@@ -42,157 +43,121 @@ def test_whole_number_stands_for_a_float(write: Write) -> None:
 
 def test_misspelt_key_names_the_nearest(write: Write, errors_of: Errors, small_text: str) -> None:
     path = write("a.yaml", small_text.replace("epochs: 3", "epoch: 3").replace("  num_train", "  num_trian"))
-    lines = errors_of(path)
-    assert lines[0].startswith("a.yaml:4: data.num_trian: unknown key (did you mean 'num_train'?); valid here: format")
-    assert lines[1] == "a.yaml:10: stages.frozen.epochs: this key is missing"
-    assert lines[2].startswith("a.yaml:11: stages.frozen.epoch: unknown key (did you mean 'epochs'?)")
-    assert len(lines) == 3
+    check_mistakes(
+        errors_of(path),
+        "a.yaml:4 | data.num_trian | 'num_train' | format",
+        "a.yaml:10 | stages.frozen.epochs | missing",
+        "a.yaml:11 | stages.frozen.epoch | 'epochs'",
+    )
 
 
 def test_misspelt_top_level_key(write: Write, errors_of: Errors, small_text: str) -> None:
-    (line,) = errors_of(write("a.yaml", "extend: x\n" + small_text))
-    assert line.startswith("a.yaml:1: extend: unknown key (did you mean 'extends'?); valid here: name, data, model")
+    lines = errors_of(write("a.yaml", "extend: x\n" + small_text))
+    check_mistakes(lines, "a.yaml:1 | extend | 'extends' | name, data, model")
 
 
 def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None:
-    assert errors_of(write("a.yaml", small_text + "seeds: [3]\n")) == [
-        "a.yaml:16: seeds: duplicate key, first given at a.yaml:8"
-    ]
+    check_mistakes(errors_of(write("a.yaml", small_text + "seeds: [3]\n")), "a.yaml:16 | seeds | a.yaml:8")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line"),
+    ("old", "new", "told"),
     [
-        ("num_train: 20", "num_train: '20'", "a.yaml:4: data.num_train: must be a whole number, got the text '20'"),
-        ("num_train: 20", "num_train: 2.5", "a.yaml:4: data.num_train: must be a whole number, got 2.5"),
-        ("num_train: 20", "num_train: true", "a.yaml:4: data.num_train: must be a whole number, got true"),
-        ("num_train: 20", "num_train:", "a.yaml:4: data.num_train: must be a whole number, got nothing"),
-        ("lr: 1e-3", "lr: fast", "a.yaml:12: stages.frozen.lr: must be a number, got the text 'fast'"),
-        ("lr: 1e-3", "lr: .nan", "a.yaml:12: stages.frozen.lr: must be a finite number, got nan"),
-        ("name: small", "name: 3", "a.yaml:1: name: must be text, got 3"),
-        (
-            "name: small",
-            "name: Sm all",
-            "a.yaml:1: name: name may contain only a-z, 0-9, '_', '-' and '.', and not start with '.', got 'Sm all'",
-        ),
-        ("seeds: [1, 2]", "seeds: 3", "a.yaml:8: seeds: must be a list, got 3"),
-        ("seeds: [1, 2]", "seeds: [1, 1]", "a.yaml:8: seeds: seeds must be distinct, got 1 more than once"),
-        ("seeds: [1, 2]", "seeds: [1, -2]", "a.yaml:8: seeds: seeds must not be negative, got -2"),
-        ("seeds: [1, 2]", "seeds: []", "a.yaml:8: seeds: seeds must contain at least one seed"),
-        ("seeds: [1, 2]", "seeds: [1, two]", "a.yaml:8: seeds.1: must be a whole number, got the text 'two'"),
+        ("num_train: 20", "num_train: '20'", "a.yaml:4 | data.num_train | whole number | '20'"),
+        ("num_train: 20", "num_train: 2.5", "a.yaml:4 | data.num_train | whole number | 2.5"),
+        ("num_train: 20", "num_train: true", "a.yaml:4 | data.num_train | whole number | true"),
+        ("num_train: 20", "num_train:", "a.yaml:4 | data.num_train | whole number | nothing"),
+        ("lr: 1e-3", "lr: fast", "a.yaml:12 | stages.frozen.lr | number | 'fast'"),
+        ("lr: 1e-3", "lr: .nan", "a.yaml:12 | stages.frozen.lr | finite | nan"),
+        ("name: small", "name: 3", "a.yaml:1 | name | text | 3"),
+        ("name: small", "name: Sm all", "a.yaml:1 | name | a-z | 'Sm all'"),
+        ("seeds: [1, 2]", "seeds: 3", "a.yaml:8 | seeds | a list | 3"),
+        ("seeds: [1, 2]", "seeds: [1, 1]", "a.yaml:8 | seeds | distinct | 1"),
+        ("seeds: [1, 2]", "seeds: [1, -2]", "a.yaml:8 | seeds | negative | -2"),
+        ("seeds: [1, 2]", "seeds: []", "a.yaml:8 | seeds | at least one"),
+        ("seeds: [1, 2]", "seeds: [1, two]", "a.yaml:8 | seeds.1 | whole number | 'two'"),
         (
             "format: scenes",
             "format: scene",
-            "a.yaml:3: data.format: must be one of karpathy, id_mapping, xvlm_json, scenes, regions, precomp; "
-            "got the text 'scene' (did you mean 'scenes'?)",
+            "a.yaml:3 | data.format | karpathy, id_mapping, xvlm_json, scenes, regions, precomp | 'scene' | 'scenes'",
         ),
-        ("  format: scenes\n", "", "a.yaml:2: data.format: this key is missing"),
-        (
-            "name: frozen",
-            "name: finetune",
-            "a.yaml:9: stages: stages must be distinct, got finetune more than once",
-        ),
-        ("epochs: 3", "epochs: 0", "a.yaml:11: stages.frozen.epochs: epochs must be at least 1, got 0"),
-        (
-            "epochs: 3",
-            "epochs: 3\n    drop_last: no",
-            "a.yaml:12: stages.frozen.drop_last: must be true or false, got the text 'no'",
-        ),
-        (
-            "resnet18]",
-            "{name: resnet10t}]",
-            "a.yaml:6: model.backbones: backbones must be distinct, got resnet10t more than once",
-        ),
-        (
-            "    lr: 1e-4",
-            "    lr: 1e-4\nprecision: tf32",
-            "a.yaml:16: precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0",
-        ),
+        ("  format: scenes\n", "", "a.yaml:2 | data.format | missing"),
+        ("name: frozen", "name: finetune", "a.yaml:9 | stages | distinct | finetune"),
+        ("epochs: 3", "epochs: 0", "a.yaml:11 | stages.frozen.epochs | at least 1 | 0"),
+        ("epochs: 3", "epochs: 3\n    drop_last: no", "a.yaml:12 | stages.frozen.drop_last | true or false | 'no'"),
+        ("resnet18]", "{name: resnet10t}]", "a.yaml:6 | model.backbones | distinct | resnet10t"),
+        ("    lr: 1e-4", "    lr: 1e-4\nprecision: tf32", "a.yaml:16 | precision | tf32 | resources.gpus"),
         (
             "    lr: 1e-4",
             "    lr: 1e-4\n    cells_per_unit: 3\nexecution: {sharing: none}",
-            "a.yaml:16: stages.finetune.cells_per_unit: 3 needs another sharing than none",
+            "a.yaml:16 | stages.finetune.cells_per_unit | 3 | none",
         ),
-        ("embed_dim: 64", "embed_dim: 0", "a.yaml:7: model.embed_dim: embed_dim must be at least 1, got 0"),
-        ("embed_dim: 64", "text: {word_dim: 0}", "a.yaml:7: model.text.word_dim: word_dim must be at least 1, got 0"),
+        ("embed_dim: 64", "embed_dim: 0", "a.yaml:7 | model.embed_dim | at least 1 | 0"),
+        ("embed_dim: 64", "text: {word_dim: 0}", "a.yaml:7 | model.text.word_dim | at least 1 | 0"),
     ],
 )
 def test_one_mistake_is_one_line(
-    write: Write, errors_of: Errors, small_text: str, old: str, new: str, line: str
+    write: Write, errors_of: Errors, small_text: str, old: str, new: str, told: str
 ) -> None:
     assert old in small_text
-    assert errors_of(write("a.yaml", small_text.replace(old, new))) == [line]
+    check_mistakes(errors_of(write("a.yaml", small_text.replace(old, new))), told)
 
 
 @pytest.mark.parametrize(
-    ("section", "line"),
+    ("section", "told"),
     [
-        (
-            "precision: fp8",
-            "a.yaml:16: precision: must be one of fp32, tf32, bf16, fp16; got the text 'fp8' (did you mean 'fp32'?)",
-        ),
-        (
-            "execution: {sharing: trunk, cells_per_unit: -1}",
-            "a.yaml:16: execution.cells_per_unit: cells_per_unit must be 0 (no limit) or more, or auto, got -1",
-        ),
-        (
-            "execution: {sharing: none, cells_per_unit: 8}",
-            "a.yaml:16: execution.cells_per_unit: cells_per_unit=8 needs another sharing than none, with which a unit "
-            "is one cell",
-        ),
-        (
-            "resources:\n  gpus: 2.5",
-            "a.yaml:17: resources.gpus: gpus above 1 must be a whole number, got 2.5",
-        ),
-        (
-            "objectives: {pair: [lni]}",
-            "a.yaml:16: objectives.pair: unknown pair weight 'lni' (did you mean 'lin'?); known: "
-            f"{', '.join(pair_weights)}, all",
-        ),
-        ("objectives: {triplet: con}", "a.yaml:16: objectives.triplet: must be a list, got the text 'con'"),
+        ("precision: fp8", "a.yaml:16 | precision | fp32, tf32, bf16, fp16 | 'fp8' | 'fp32'"),
+        ("execution: {sharing: trunk, cells_per_unit: -1}", "a.yaml:16 | execution.cells_per_unit | auto | -1"),
+        ("execution: {sharing: none, cells_per_unit: 8}", "a.yaml:16 | execution.cells_per_unit | 8 | none"),
+        ("resources:\n  gpus: 2.5", "a.yaml:17 | resources.gpus | whole number | 2.5"),
+        ("objectives: {pair: [lni]}", f"a.yaml:16 | objectives.pair | 'lni' | 'lin' | {', '.join(pair_weights)}, all"),
+        ("objectives: {triplet: con}", "a.yaml:16 | objectives.triplet | a list | 'con'"),
         (
             "objectives:\n  only: [con/ncb]",
-            "a.yaml:17: objectives.only: unknown objective 'con/ncb' (did you mean "
-            f"'con/nca'?); write pair/triplet, such as {list(pair_weights)[-1]}/{list(triplet_weights)[-1]}",
+            "a.yaml:17 | objectives.only | 'con/ncb' | 'con/nca' | sig-ms/cir",
         ),
         (
             "objectives:\n  pair: [lin]\n  only: [con/con]",
-            "a.yaml:18: objectives.only: none of con/con is in the grid of pair lin x triplet "
-            f"{', '.join(triplet_weights)}",
+            f"a.yaml:18 | objectives.only | con/con | pair lin | {', '.join(triplet_weights)}",
         ),
-        ("objectives:\n  params:\n    tau: -1", "a.yaml:18: objectives.params.tau: tau must be above 0, got -1.0"),
+        ("objectives:\n  params:\n    tau: -1", "a.yaml:18 | objectives.params.tau | above 0 | -1.0"),
         (
             "objectives:\n  pair: [con]\n  triplet: [con, nca, cir]\n  params: {alpha: 3, tau: 4}",
-            "a.yaml:19: objectives.params.alpha: no objective of "
-            "this sweep has this parameter; known: margin, gate, tau, cir_shift",
+            "a.yaml:19 | objectives.params.alpha | margin, gate, tau, cir_shift",
         ),
         (
             "objectives:\n  params: {tau: {a: 1}}",
-            "a.yaml:17: objectives.params.tau: must be a number or true or false or text, got a mapping",
+            "a.yaml:17 | objectives.params.tau | a number or true or false or text | a mapping",
         ),
-        ("tracking: http://me:pw@host", None),
-        ("tracking: https://token@host/x", None),
-        ("tracking: postgresql://host/db?password=pw", None),
-        ("store: s3://key:pw@bucket", None),
     ],
 )
 def test_one_mistake_in_an_optional_section(
-    write: Write, errors_of: Errors, small_text: str, section: str, line: str | None
+    write: Write, errors_of: Errors, small_text: str, section: str, told: str
 ) -> None:
-    lines = errors_of(write("a.yaml", small_text + section + "\n"))
-    if line is None:  # a secret
-        key = section.partition(":")[0]
-        assert lines[0].startswith(f"a.yaml:16: {key}: {key} must not carry credentials")
-        assert "pw" not in lines[0].replace("pwd", "")
-        assert "token@" not in lines[0]
-    else:
-        assert lines == [line]
+    check_mistakes(errors_of(write("a.yaml", small_text + section + "\n")), told)
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("tracking", "http://me:hunter2@host"),
+        ("tracking", "https://hunter2@host/x"),
+        ("tracking", "postgresql://host/db?password=hunter2"),
+        ("store", "s3://key:hunter2@bucket"),
+    ],
+)
+def test_credentials_are_refused_and_not_repeated(
+    write: Write, errors_of: Errors, small_text: str, key: str, place: str
+) -> None:
+    lines = errors_of(write("a.yaml", small_text + f"{key}: {place}\n"))
+    check_mistakes(lines, f"a.yaml:16 | {key} | credentials")
+    assert "hunter2" not in lines[0]
 
 
 @pytest.mark.parametrize("store", ["gs://bucket/x", "s3:/bucket/x", "s3:///x"])
 def test_stores_elsewhere_are_refused(write: Write, errors_of: Errors, small_text: str, store: str) -> None:
-    (line,) = errors_of(write("a.yaml", small_text + f"store: {store}\n"))
-    assert line == f"a.yaml:16: store: store must be a folder or s3://bucket/prefix, got {store!r}"
+    lines = errors_of(write("a.yaml", small_text + f"store: {store}\n"))
+    check_mistakes(lines, f"a.yaml:16 | store | s3://bucket/prefix | {store!r}")
 
 
 def test_of_a_store_in_a_bucket_each_machine_chooses_the_folder_of_tracking(write: Write, small_text: str) -> None:
@@ -262,26 +227,26 @@ def test_many_mistakes_are_reported_together_in_the_order_of_the_lines(write: Wr
 def test_mistake_does_not_cause_others(write: Write, errors_of: Errors, small_text: str) -> None:
     # Without its faulty value, `size` defaults to 64, which exceeds the resize of 32. That is not the user's mistake.
     path = write("a.yaml", small_text.replace("num_train: 20", "image: {size: '32', resize: 32}"))
-    assert errors_of(path) == ["a.yaml:4: data.image.size: must be a whole number, got the text '32'"]
+    check_mistakes(errors_of(path), "a.yaml:4 | data.image.size | '32'")
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "told"),
     [
-        ("", "a.yaml: the file is empty"),
-        ("# only a comment\n", "a.yaml: the file is empty"),
-        ("- name: x\n", "a.yaml:1: a sweep file is a mapping of keys to values"),
-        ("name: x\n\tdata: y\n", "a.yaml:2: not valid YAML: indented with a tab; use spaces"),
+        ("", "a.yaml |  | empty"),
+        ("# only a comment\n", "a.yaml |  | empty"),
+        ("- name: x\n", "a.yaml:1 |  | a mapping"),
+        ("name: x\n\tdata: y\n", "a.yaml:2 |  | not valid YAML | tab"),
     ],
 )
-def test_file_that_is_no_sweep(write: Write, errors_of: Errors, text: str, line: str) -> None:
+def test_file_that_is_no_sweep(write: Write, errors_of: Errors, text: str, told: str) -> None:
     Path(write("a.yaml")).write_text(text)
-    assert errors_of("a.yaml") == [line]
+    check_mistakes(errors_of("a.yaml"), told)
 
 
 def test_file_that_is_no_text(write: Write, errors_of: Errors) -> None:
     write("a.yaml").write_bytes(b"name: \xff\xfe\n")
-    assert errors_of("a.yaml") == ["a.yaml: cannot be read: it is not UTF-8 text"]
+    check_mistakes(errors_of("a.yaml"), "a.yaml |  | UTF-8")
 
 
 def test_byte_order_mark_is_ignored(write: Write, small_text: str) -> None:
@@ -303,7 +268,6 @@ def test_not_found_lists_the_shipped_sweeps(write: Write) -> None:
     assert "\n" not in str(caught.value)
 
 
-Write = Callable[..., Path]
 ENVIRON = {"GOAL_DATA": "/data/emoji", "GOAL_WEIGHTS": "/weights/lite0.safetensors"}
 
 
@@ -390,33 +354,34 @@ def test_a_huge_file_is_refused_unread_wherever_it_is_named(write: Write, errors
     with huge.open("r+b") as file:
         file.truncate(100_000_000)
     write("small.yaml", "extends: huge.yaml\n")
-    assert errors_of(huge) == ["huge.yaml: is larger than 256 KiB"]
-    assert errors_of(Path("small.yaml")) == ["huge.yaml: is larger than 256 KiB"]
+    check_mistakes(errors_of(huge), "huge.yaml |  | 256 KiB")
+    check_mistakes(errors_of(Path("small.yaml")), "huge.yaml |  | 256 KiB")
 
 
 def test_an_extended_file_and_a_set_are_limited_too(write: Write, errors_of: Errors) -> None:
-    levels = [f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
-    bomb = f"[&a0 [1], {', '.join(levels)}]"
-    write("base.yaml", f"name: x\nseeds: {bomb}\n")
-    said = "holds more than 10000 values; an alias counts as all that it stands for"
-    assert errors_of(write("a.yaml", "extends: base.yaml\n")) == [f"base.yaml:2: {said}"]
-    assert errors_of(write(), f"seeds={bomb}") == [f"--set seeds: {said}"]
-    assert errors_of(write(), "seeds=" + "[" * 20_000) == ["--set seeds: is nested deeper than 32 levels"]
+    many = f"[{', '.join(['1'] * 10_001)}]"
+    write("base.yaml", f"name: x\nseeds: {many}\n")
+    check_mistakes(errors_of(write("a.yaml", "extends: base.yaml\n")), "base.yaml:2 |  | 10000 values")
+    check_mistakes(errors_of(write(), f"seeds={many}"), "--set seeds |  | 10000 values")
+    check_mistakes(errors_of(write(), "seeds=[&a 1, *a]"), "--set seeds |  | aliases")
+    check_mistakes(errors_of(write(), "seeds=" + "[" * 20_000), "--set seeds |  | 32 levels")
     (line,) = errors_of(write(), ".".join("a" * 20_000) + "=1")
-    assert line.endswith("...: is nested deeper than 32 levels")
+    assert line.startswith("--set a.a.a.")
+    assert line.endswith("32 levels")
+    assert len(line) < 100
 
 
 def test_a_long_chain_of_files_is_refused(write: Write, errors_of: Errors, small_text: str) -> None:
     for number in range(1000):
         write(f"{number}.yaml", f"extends: {number + 1}.yaml\n")
     write("1000.yaml", small_text)
-    assert errors_of(Path("0.yaml")) == ["16.yaml:1: extends: more than 16 files extend each other in a row"]
+    check_mistakes(errors_of(Path("0.yaml")), "16.yaml:1 | extends | 16 files")
     assert load_sweep(Path("990.yaml")).name == "small"
 
 
 def test_a_name_that_no_file_can_have_is_one_line(write: Write, errors_of: Errors) -> None:
-    (line,) = errors_of(write("a.yaml", f"extends: {'n' * 5000}\n"))
-    assert line.endswith("cannot be read: File name too long")
+    lines = errors_of(write("a.yaml", f"extends: {'n' * 5000}\n"))
+    check_mistakes(lines, "a.yaml:1 | extends | File name too long")
 
 
 def test_thousands_of_mistakes_are_listed_up_to_a_hundred(write: Write, small_text: str) -> None:
@@ -425,5 +390,5 @@ def test_thousands_of_mistakes_are_listed_up_to_a_hundred(write: Write, small_te
         load_sweep(write("a.yaml", small_text.replace("  num_train: 20\n", data)))
     lines = str(caught.value).splitlines()
     assert len(lines) == 101
-    assert lines[0].startswith("a.yaml:4: data.kye0: unknown key")
-    assert lines[-1] == "and further problems"
+    check_mistakes(lines[:1], "a.yaml:4 | data.kye0 | unknown")
+    assert ":" not in lines[-1]  # one line for all that are left out

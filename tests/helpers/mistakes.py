@@ -1,0 +1,22 @@
+"""Compare the problems that are reported of a sweep with what they must say, whatever the wording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def check_mistakes(lines: Sequence[str], *expected: str) -> None:
+    """Check the lines of an error, in their order.
+
+    Args:
+        lines: what was reported.
+        expected: of each line its place, its key (may be empty), and facts that its message must have: values, names,
+            the nearest key; as in ``a.yaml:4 | data.num_trian | 'num_train'``.
+    """
+    assert len(lines) == len(expected), "\n".join(lines)
+    for line, stated in zip(lines, expected, strict=True):
+        place, key, *facts = stated.split(" | ")
+        head = f"{place}: {key}: " if key else f"{place}: "
+        assert line.startswith(head), f"{line}\nis not about\n{head}"
+        for fact in facts:
+            assert fact in line.removeprefix(head), f"{line}\nlacks {fact}"
