@@ -7,7 +7,7 @@ from sweeps.axes import Axis
 from sweeps.cells import Block, Cell, ResolvedSweep, Training, expand
 from sweeps.checks import STAGE_ORDER
 from sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
-from sweeps.identity import cell_id, content_id, from_mapping, to_mapping
+from sweeps.identity import content_id, from_mapping, to_mapping
 from sweeps.reading import (
     ClusterSweep,
     Problem,
@@ -47,7 +47,6 @@ __all__ = [
     "Training",
     "TuneConfig",
     "Unit",
-    "cell_id",
     "content_id",
     "expand",
     "find_sweep",

@@ -14,7 +14,7 @@ from goal_core.models.config import ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 from sweeps.axes import Labels, Point, label, needed
-from sweeps.identity import cell_id, stage_key, to_mapping
+from sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
 from sweeps.schema import SweepConfig
 from sweeps.tuning import Candidate, Space
 
@@ -61,12 +61,22 @@ class Cell:
         """Objective, backbone and seed: `sig-ms/cir resnet152 seed 1`."""
         return f"{self.objective.name} {self.model.backbone.name} seed {self.seed}"
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What its id hashes."""
+        return cell_settings(
+            data=self.data,
+            data_fingerprint=self.data_fingerprint,
+            model=self.model,
+            weights_id=self.weights_id,
+            objective=self.objective,
+            seed=self.seed,
+            tested=self.tested,
+        )
+
     def describe(self) -> dict[str, Any]:
         """The content of ``cell.json``."""
-        described = {"label": self.label, "data_fingerprint": self.data_fingerprint, "weights": self.weights_id}
-        own = {"id": self.id, "data": self.data, "model": self.model, "objective": self.objective, "seed": self.seed}
-        own |= {} if self.tested else {"candidate": True}
-        return described | {name: to_mapping(value) for name, value in own.items()}
+        return {"label": self.label, **to_mapping(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,6 +153,14 @@ class Training:
         return tuple(Block(*own, point) for point in self.points)
 
     @property
+    def settings(self) -> dict[str, str]:
+        """The settings that its key hashes and its framework reads, as text by name, such as `stages.frozen.lr`."""
+        hashed = self.cell.settings | stage_settings(self.stages, self.precision)
+        named = {key: value for key, value in hashed.items() if key not in ("data_fingerprint", "tested", "until")}
+        has_bert = "bert" in named["model"]
+        return {name: text for name, text in flat_text(named) if has_bert or not name.endswith(".bert_lr_scale")}
+
+    @property
     def stages(self) -> tuple[StageConfig, ...]:
         """The stages up to and including this one, in order."""
         if self.before is None or self.continues:
@@ -205,7 +223,15 @@ class ResolvedSweep:
         for grid, one, seed in asked:
             objective, point = self.spaces[one.pair, one.triplet].at(one.values)
             model, weights_id, tested = models[one.backbone], self.weights[one.backbone], grid == TUNED
-            cell = _cell(self.config.data, self.data_fingerprint, model, weights_id, objective, seed, tested=tested)
+            cell = _cell(
+                data=self.config.data,
+                data_fingerprint=self.data_fingerprint,
+                model=model,
+                weights_id=weights_id,
+                objective=objective,
+                seed=seed,
+                tested=tested,
+            )
             found.append(_Place(cells.setdefault(cell.id, cell), point, grid, one))
         return found
 
@@ -307,37 +333,19 @@ def _place(config: SweepConfig, data_fingerprint: str, weights: Mapping[str, str
         for point, objective in ((point, one) for point, configs in objectives for one in configs):
             if objective not in of_objective:
                 weights_id = weights[model.backbone.name]
-                cell = _cell(config.data, data_fingerprint, model, weights_id, objective, seed)
+                cell = _cell(
+                    data=config.data,
+                    data_fingerprint=data_fingerprint,
+                    model=model,
+                    weights_id=weights_id,
+                    objective=objective,
+                    seed=seed,
+                    tested=True,
+                )
                 of_objective[objective] = of_id.setdefault(cell.id, cell)
             yield of_objective[objective], point
 
 
-def _cell(
-    data: DataConfig,
-    data_fingerprint: str,
-    model: ModelConfig,
-    weights_id: str,
-    objective: ObjectiveConfig,
-    seed: int,
-    *,
-    tested: bool = True,
-) -> Cell:
-    identity = cell_id(
-        data=data,
-        data_fingerprint=data_fingerprint,
-        model=model,
-        weights_id=weights_id,
-        objective=objective,
-        seed=seed,
-        tested=tested,
-    )
-    return Cell(
-        id=identity,
-        data=data,
-        model=model,
-        objective=objective,
-        seed=seed,
-        data_fingerprint=data_fingerprint,
-        weights_id=weights_id,
-        tested=tested,
-    )
+def _cell(**what: Any) -> Cell:
+    """The cell that has these fields, with its id."""
+    return Cell(id=content_id(cell_settings(**what)), **what)

@@ -1,6 +1,7 @@
-"""Which settings identify a trained model, and the hashes of these settings.
+"""Which settings make a trained model, and the ids that hash them.
 
-The lists below are the only ones: cell ids, stage keys, and the parameters and settings keys in MLflow follow them.
+The id of a cell is the `content_id` of its `cell_settings`; a stage key hashes this id and `stage_settings`. Every
+setting counts as it is, except those that are listed here.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,12 +25,10 @@ from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 
 T = TypeVar("T")
-UNLESS_EMPTY = "unless_empty"
-"""A field with this in its metadata is written only where it is not empty."""
+reader_of: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+"""What reads a class from JSON: to build one takes longer than to read a hundred mappings with it."""
 NO_KEY = "no_key"
 """A field with this in its metadata has no key in a sweep file."""
-_ADAPTERS: dict[type, TypeAdapter[Any]] = {}
-"""The reader of each class read so far: to build one takes longer than to read a hundred mappings with it."""
 
 _NOT_OF_THE_DATA = frozenset(
     {
@@ -38,11 +38,12 @@ _NOT_OF_THE_DATA = frozenset(
         *("num_train", "num_val", "num_test", "data_seed"),
     }
 )
-"""Data settings that are not hashed, because the data fingerprint covers what they select. All others count."""
-
+"""Data settings that are not hashed, because the data fingerprint covers what they select."""
+_NOT_OF_THE_MODEL = frozenset({"backbone", "init_from"})
+"""Model settings that are not hashed, because the name of the backbone and the content of all weights are."""
 _NOT_OF_THE_STAGE = frozenset(
     {
-        *("checkpoint_every", "collapse_patience", "sharing", "cells_per_unit", "units_per_gpu"),
+        *("name", "checkpoint_every", "collapse_patience", "sharing", "cells_per_unit", "units_per_gpu"),
         *("recompute", "micro_batch"),
     }
 )
@@ -51,20 +52,8 @@ change a result. `micro_batch`, and `sharing` and `cells_per_unit` where heads a
 additions, like the number of threads and the device, which do not count either; and `micro_batch` falls by itself when
 memory runs out, which must not make another model of a cell."""
 
-_NEUTRAL = {
-    **{"bert_lr_scale": 1.0, "backbone_lr_scale": 1.0, "frozen_epochs": 0, "ramp_epochs": 0},
-    **{"beta2": 0.999, "schedule": "drops", "lr_warmup": 0.0},
-    **{"select_on": "val", "bn_mode": "frozen_eval", "vocabulary": "train_val", "feature_views": 0},
-}
-"""Settings added after the first results, each with the value at which it changes nothing. Hashes leave out a setting
-that has this value, so that earlier results stay valid."""
 
-UNTRACKED_DEFAULTS = {key: _NEUTRAL[key] for key in ("select_on", "bn_mode", "vocabulary", "feature_views")}
-"""Settings that were also added after the first MLflow runs, with their neutral values. Runs do not show them at these
-values, because the parameters of a run cannot change."""
-
-
-def cell_id(
+def cell_settings(
     *,
     data: DataConfig,
     data_fingerprint: str,
@@ -73,101 +62,67 @@ def cell_id(
     objective: ObjectiveConfig,
     seed: int,
     tested: bool = True,
-) -> str:
-    """Hash everything that determines a cell's model, except how its stages train it.
-
-    Args:
-        data: the dataset; only settings that change what the model sees count.
-        data_fingerprint: hash of the images and captions.
-        model: framework, backbone, text encoder, embedding; paths of weights and of `init_from` do not count.
-        weights_id: content id of the initial weights (`goal_core.checkpoints.initial_weights_id`).
-        objective: counts with all its parameters, so writing out a default changes nothing.
-        seed: the cell's seed.
-        tested: whether its results have numbers of the test split; those of a candidate have not.
-    """
-    model_settings = _model_settings(model)
-    used = {key: value for key, value in model_settings.items() if key in framework_of(model).uses}
-    used["backbone"]["weights"] = weights_id
-    return content_id(
-        {
-            "numerics": NUMERICS_VERSION,
-            "data_fingerprint": data_fingerprint,
-            "data": _without_neutral(_data_settings(data)),
-            "model": used,
-            "objective": objective.resolved(),
-            "seed": seed,
-            **({} if tested else {"candidate": True}),
-        }
-    )
-
-
-def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision, until: int = 0) -> str:
-    """Hash a training. The key names its result in the store.
-
-    Args:
-        cell: the cell's id.
-        stages: the settings of the training's stage and of the stages before it, in order.
-        precision: the arithmetic of the training steps.
-        until: the epoch after which it ends, if that is not the last of its stage.
-    """
-    settings = [_without_neutral(_stage_settings(stage)) for stage in stages]
-    ends = {"until": until} if until else {}
-    return content_id({"cell": cell, "precision": precision, "stages": settings, **ends})
-
-
-def tracked_settings(
-    data: DataConfig, model: ModelConfig, stages: Sequence[StageConfig], precision: Precision
 ) -> dict[str, Any]:
-    """The hashed settings in readable form: what MLflow shows of a training besides its objective.
+    """Everything that determines a cell's model, except how its stages train it.
 
     Args:
         data: the dataset.
-        model: framework, backbone, text encoder, embedding.
-        stages: the settings of the training's stage and of the stages before it, in order.
-        precision: the arithmetic of the training steps.
-
-    Returns:
-        Settings by name. The data, the model and each stage have a dict of their own.
+        data_fingerprint: hash of the images and captions.
+        model: framework, backbone, text encoder, embedding; parts that the framework does not use are left out.
+        weights_id: content id of the initial weights (`goal_core.checkpoints.initial_weights_id`).
+        objective: stands here with all its parameters, so writing out a default changes nothing.
+        seed: the cell's seed.
+        tested: whether its results have numbers of the test split; those of a candidate have not.
     """
-    shown = {key: value for key, value in _model_settings(model).items() if key != "backbone"}
-    if "xvlm" not in framework_of(model).uses:
-        shown["xvlm"]["objective_scale"] = 10.0  # the default of the time when the keys of these frameworks were made
-    of_stages = {stage.name: _tracked(_stage_settings(stage)) for stage in stages}
+    used = framework_of(model).uses - _NOT_OF_THE_MODEL
+    of_model: dict[str, Any] = {key: value for key, value in to_mapping(model).items() if key in used}
+    if "bert" in of_model:
+        del of_model["bert"]["weights"]
     return {
         "numerics": NUMERICS_VERSION,
-        "data": _tracked(_data_settings(data)),
-        "model": {**shown, "backbone": model.backbone.name},
-        "precision": precision,
-        "stages": {name: {k: v for k, v in stage.items() if k != "name"} for name, stage in of_stages.items()},
+        "data_fingerprint": data_fingerprint,
+        "data": {key: value for key, value in to_mapping(data).items() if key not in _NOT_OF_THE_DATA},
+        "model": {**of_model, "backbone": model.backbone.name, "backbone_weights": weights_id},
+        "objective": objective.resolved(),
+        "seed": seed,
+        "tested": tested,
     }
 
 
-def _data_settings(data: DataConfig) -> dict[str, Any]:
-    settings = {key: value for key, value in to_mapping(data).items() if key not in _NOT_OF_THE_DATA}
-    return settings | ({"image": data.image.settings} if data.image is not None else {})
+def stage_settings(stages: Sequence[StageConfig], precision: Precision, until: int = 0) -> dict[str, Any]:
+    """Everything that determines how a model is trained.
+
+    Args:
+        stages: the settings of the training's stage and of the stages before it, in order.
+        precision: the arithmetic of the training steps.
+        until: the epoch after which the training ends; 0: the last of its stage.
+    """
+    of_stages = {
+        str(stage.name): {key: value for key, value in to_mapping(stage).items() if key not in _NOT_OF_THE_STAGE}
+        for stage in stages
+    }
+    return {"precision": precision, "stages": of_stages, "until": until}
 
 
-def _model_settings(model: ModelConfig) -> dict[str, Any]:
-    """A model's settings without the paths of its weights, because the content of the weights has its own id."""
-    settings: dict[str, Any] = to_mapping(model)
-    del settings["init_from"], settings["backbone"]["weights"], settings["bert"]["weights"]
-    return settings
+def stage_key(cell: str, stages: Sequence[StageConfig], precision: Precision, until: int = 0) -> str:
+    """The key of a training, which names its result in the store.
+
+    Args:
+        cell: the cell's id.
+        stages: as in `stage_settings`, like all below.
+        precision: the arithmetic of the training steps.
+        until: the epoch after which the training ends.
+    """
+    return content_id({"cell": cell, **stage_settings(stages, precision, until)})
 
 
-def _stage_settings(stage: StageConfig) -> dict[str, Any]:
-    return {key: value for key, value in to_mapping(stage).items() if key not in _NOT_OF_THE_STAGE}
-
-
-def _without_neutral(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if not _is_neutral(key, value)}
-
-
-def _tracked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if UNTRACKED_DEFAULTS.get(key) != value}
-
-
-def _is_neutral(key: str, value: Any) -> bool:
-    return key in _NEUTRAL and value == _NEUTRAL[key]
+def flat_text(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Settings by dotted name, such as `stages.frozen.lr`, each as text; equal values are equal text."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat_text(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", str(_by_value(value))
 
 
 def content_id(value: Any) -> str:
@@ -198,13 +153,9 @@ def _by_value(value: Any) -> Any:
 
 
 def to_mapping(value: object) -> Any:
-    """Convert a dataclass and everything in it to dicts, lists, text, numbers and booleans, in field order.
-
-    A field marked `UNLESS_EMPTY` is left out where it is empty, so that what has none is written as it always was.
-    """
+    """Convert a dataclass and everything in it to dicts, lists, text, numbers and booleans, in field order."""
     if is_dataclass(value) and not isinstance(value, type):
-        found = {item: getattr(value, item.name) for item in fields(value)}
-        return {item.name: to_mapping(one) for item, one in found.items() if one or UNLESS_EMPTY not in item.metadata}
+        return {item.name: to_mapping(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_mapping(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -218,10 +169,8 @@ def from_mapping(kind: type[T], mapping: Mapping[str, Any]) -> T:
     Raises:
         ConfigError: a key is missing or unknown, or a value has the wrong type or is out of range.
     """
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
     try:
-        rebuilt: T = _ADAPTERS[kind].validate_json(json.dumps(mapping), strict=True)
+        rebuilt: T = reader_of(kind).validate_json(json.dumps(mapping), strict=True)
     except ValidationError as failure:
         first = failure.errors()[0]
         place = ".".join(map(str, first["loc"]))

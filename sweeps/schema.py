@@ -39,7 +39,7 @@ from sweeps.checks import (
     failures,
     refuse,
 )
-from sweeps.identity import NO_KEY, UNLESS_EMPTY
+from sweeps.identity import NO_KEY
 from sweeps.tuning import TuneConfig
 from sweeps.tuning.checks import check_tune
 
@@ -267,9 +267,9 @@ class SweepConfig:
     store: Annotated[str, AfterValidator(check_store)] = "./goal-sweep-store"
     """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`; `{here}` is replaced by the folder
     of the sweep file."""
-    tune: TuneConfig | None = field(default=None, metadata={UNLESS_EMPTY: True})
+    tune: TuneConfig | None = None
     """How each objective's constants are searched first; None trains with the sweep's own alone."""
-    axes: tuple[Axis, ...] = field(default=(), metadata={UNLESS_EMPTY: True, NO_KEY: True})
+    axes: tuple[Axis, ...] = field(default=(), metadata={NO_KEY: True})
     """The settings with several values. No key of a sweep file, where they stand as lists in their places."""
 
     def __post_init__(self) -> None:
@@ -385,9 +385,5 @@ def unused(model: SweepModel, uses: frozenset[str]) -> list[str]:
         for item in fields(ModelConfig)
         if item.name not in uses
         and item.default_factory is not MISSING
-        and getattr(model, item.name) not in (item.default_factory(), _EARLIER_DEFAULTS.get(item.name))
+        and getattr(model, item.name) != item.default_factory()
     ]
-
-
-_EARLIER_DEFAULTS = {"xvlm": XvlmConfig(objective_scale=10.0)}
-"""Parts of a model as sweeps have them that were stored when this was the default."""

@@ -25,7 +25,7 @@ from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import initial_weights_id
 from goal_core.data import Dataset, open_dataset
 from runners.store import BEST, LAST, Store
-from sweeps import Cell, Unit, cell_id
+from sweeps import Unit, content_id
 
 if TYPE_CHECKING:
     from goal_core.training import TrainingPlan, UnitPlan
@@ -205,22 +205,10 @@ def check_inputs(unit: Unit, dataset: Dataset) -> None:
             what = f"the data ({dataset.fingerprint}, not {cell.data_fingerprint})"
         elif weights_id != cell.weights_id:
             what = f"the first weights ({weights_id}, not {cell.weights_id})"
-        elif _id_here(cell) != cell.id:
+        elif content_id(cell.settings) != cell.id:
             what = f"the code of {cell.objective.name}"
         else:
             continue
         raise InputsDifferError(
             f"{what} on {socket.gethostname()} differ from those of the launch; nothing was trained with them"
         )
-
-
-def _id_here(cell: Cell) -> str:
-    return cell_id(
-        data=cell.data,
-        data_fingerprint=cell.data_fingerprint,
-        model=cell.model,
-        weights_id=cell.weights_id,
-        objective=cell.objective,
-        seed=cell.seed,
-        tested=cell.tested,
-    )

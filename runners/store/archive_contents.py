@@ -103,7 +103,7 @@ def _require(is_right: bool, name: str, problem: str) -> None:
 
 def _check_cell(training: Training, name: str, content: bytes) -> None:
     described, cell = parse_object(name, content), training.cell
-    own = {"id": cell.id, "seed": cell.seed, "data_fingerprint": cell.data_fingerprint, "weights": cell.weights_id}
+    own = {"id": cell.id, "seed": cell.seed, "data_fingerprint": cell.data_fingerprint, "weights_id": cell.weights_id}
     for key, value in own.items():
         _require(described.get(key) == value, name, f"has another {key} than the sweep's cell")
     objective = described.get("objective")

@@ -10,7 +10,6 @@ from runners.tracking.runs import TrackedRun
 from runners.tracking.values import training_params, training_tags
 from sweeps import Training
 from sweeps.cells import DEFAULT
-from sweeps.identity import UNTRACKED_DEFAULTS
 
 _PLACE = (names.STAGE, names.PAIR, names.TRIPLET, names.SEED, names.BACKBONE, names.FRAMEWORK, names.POINT)
 """Tags that a training shares with the earlier training that it replaces."""
@@ -64,7 +63,7 @@ def _differences(training: Training, tags: Mapping[str, str], earlier: TrackedRu
         yield f"stages {', '.join(stages_then)} -> {', '.join(stages_now)}"
     for name in sorted(now.keys() | then.keys()):
         values = [params.get(name, _default(name)) for params in (then, now)]
-        # A name that only one of them has was added or removed by a version of goal-sweep.
+        # Of a name that only one of them has nothing can be said.
         if None not in values and values[0] != values[1]:
             yield f"{name} {values[0]} -> {values[1]}"
     fingerprint = names.DATA_FINGERPRINT
@@ -78,10 +77,7 @@ def _stages(params: Mapping[str, str]) -> list[str]:
 
 def _default(name: str) -> str | None:
     """What a parameter that a run lacks stands for, if that is known."""
-    if name.endswith("_code"):
-        return "as shipped"
-    value = UNTRACKED_DEFAULTS.get(name.rpartition(".")[2])
-    return None if value is None else str(value)
+    return "as shipped" if name.endswith("_code") else None
 
 
 def _text(differences: Iterator[str]) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
-from goal_core.models.frameworks import framework_of
 from runners.store.training_files import LOG
 from runners.tracking import schema as names
 from sweeps import Cell, ResolvedSweep, Training, content_id
 from sweeps.axes import axis_names, value_text
-from sweeps.identity import tracked_settings
 
 _MAX_TEXT = 4000
 _MAX_KEYS = 300
@@ -101,22 +99,8 @@ def training_path(training: Training) -> str:
 
 
 def training_params(training: Training) -> dict[str, str]:
-    """Parameters of a training's run: the settings that its key hashes, which never change. Names are dotted paths.
-
-    Settings that the training's framework does not read are left out.
-    """
-    own = {"objective": training.cell.objective.resolved(), "seed": training.cell.seed}
-    params, uses = dict(_flat(own, "")) | _shared_params(training), framework_of(training.cell.model).uses
-    return {name: text for name, text in params.items() if _read_by(uses, name)}
-
-
-def _read_by(uses: Collection[str], name: str) -> bool:
-    """Whether a framework that reads these fields of the model reads a parameter."""
-    group, _, rest = name.partition(".")
-    if group == "model":
-        part = rest.partition(".")[0]
-        return part in uses or part == "backbone_weights"
-    return "bert" in uses or not name.endswith(".bert_lr_scale")
+    """Parameters of a training's run: the settings that its key hashes, which never change. Names are dotted paths."""
+    return {name: text[:_MAX_TEXT] for name, text in training.settings.items()}
 
 
 def training_dataset(training: Training) -> DatasetInput:
@@ -134,7 +118,8 @@ def objective_key(cell: Cell) -> str:
 
 def settings_key(training: Training) -> str:
     """Hash of all that a result depends on, except the data's content, the objective and the seed: 16 hex digits."""
-    return content_id(_shared_params(training))
+    params = training_params(training).items()
+    return content_id({name: text for name, text in params if name != "seed" and not name.startswith("objective.")})
 
 
 def _by_cell(sweep: ResolvedSweep) -> Iterator[Training]:
@@ -143,24 +128,3 @@ def _by_cell(sweep: ResolvedSweep) -> Iterator[Training]:
         of_cell.setdefault(training.cell.id, []).append(training)
     for trainings in of_cell.values():
         yield from trainings
-
-
-def _shared_params(training: Training) -> dict[str, str]:
-    cell = training.cell
-    settings = tracked_settings(cell.data, cell.model, training.stages, training.precision)
-    return {**dict(_flat(settings, "")), "model.backbone_weights": cell.weights_id}
-
-
-def _flat(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", _text(value)
-
-
-def _text(value: Any) -> str:
-    """Write equal settings as equal text: `1` and `1.0` are the same number."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)[:_MAX_TEXT]

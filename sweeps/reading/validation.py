@@ -6,15 +6,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from goal_core.basics.errors import nearest
-from sweeps.identity import NO_KEY
+from sweeps.identity import NO_KEY, reader_of
 from sweeps.reading.tree import MAX_PROBLEMS, KeyPath, Node, Problem
 
 T = TypeVar("T")
@@ -51,11 +50,10 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
     Returns:
         The instance, or None when anything is wrong.
     """
-    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]  # a class can be hashed
     left_out: set[KeyPath] = set()
     while True:
         try:
-            built = adapter.validate_json(json.dumps(root.plain()), strict=True)
+            built: T = reader_of(kind).validate_json(json.dumps(root.plain()), strict=True)
         except ValidationError as failure:
             found = list(_Failure(root, kind, left_out).problems(failure.errors()[: MAX_PROBLEMS + 1]))
             problems.extend(problem for _, problem in found)
@@ -69,12 +67,6 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
             root = pruned
         else:
             return None if left_out else built
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """The reader of a class: to build one takes longer than to read a sweep with it."""
-    return TypeAdapter(kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from ruamel.yaml import YAML
 
 import sweeps.identity
 from goal_core.data.config import ImageConfig, KarpathyConfig, ScenesConfig
-from goal_core.models.config import BackboneConfig, GruConfig, ModelConfig
+from goal_core.models.config import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
 from goal_core.objectives import ObjectiveConfig, triplet_weights
 from goal_core.training.config import StageConfig
 from sweeps import ResolvedSweep, SweepConfig, load_sweep
-from sweeps.identity import canonical_json, cell_id, stage_key
+from sweeps.identity import canonical_json, cell_settings, content_id, stage_key
 
 KARPATHY = KarpathyConfig(name="coco", root="/data/coco")
 SCENES = ScenesConfig()
@@ -37,7 +37,7 @@ def make_id(**changes: Any) -> str:
         "objective": OBJECTIVE,
         "seed": 1,
     }
-    return cell_id(**(given_ | changes))
+    return content_id(cell_settings(**(given_ | changes)))
 
 
 def another(value: Any) -> Any:
@@ -96,7 +96,7 @@ def test_scenes_setting_counts_unless_the_fingerprint_has_it(field: str) -> None
     assert (changed == make_id(data=SCENES)) == (field in ("name", "num_train", "num_val", "num_test", "data_seed"))
 
 
-@pytest.mark.parametrize("change", [{"size": 100}, {"resize": 300}, {"augment": "none"}])
+@pytest.mark.parametrize("change", [{"size": 100}, {"resize": 300}, {"augment": "none"}, {"shrink": 256}, {"jpeg": 90}])
 def test_image_setting_counts(change: dict[str, Any]) -> None:
     assert make_id(data=replace(KARPATHY, image=replace(ImageConfig(), **change))) != make_id()
 
@@ -107,6 +107,8 @@ def test_image_setting_counts(change: dict[str, Any]) -> None:
         {"data_fingerprint": "f1"},
         {"weights_id": "random"},
         {"seed": 2},
+        {"tested": False},
+        {"model": replace(MODEL, framework="vse_infty")},
         {"model": replace(MODEL, embed_dim=512)},
         {"model": replace(MODEL, text=GruConfig(word_dim=200))},
         {"model": replace(MODEL, backbone=BackboneConfig(name="resnet50", weights="/w/a.safetensors"))},
@@ -131,6 +133,15 @@ def test_place_of_the_weights_does_not_count() -> None:
     elsewhere = replace(MODEL, backbone=BackboneConfig(name="resnet18", weights="/other/b.safetensors"))
     assert make_id(model=elsewhere) == make_id()
     assert make_id(model=replace(MODEL, init_from="/other/best.safetensors")) == make_id()
+    bert = replace(MODEL, framework="vse_infty", bert=BertConfig(weights="/a/bert"))
+    assert make_id(model=bert) == make_id(model=replace(bert, bert=BertConfig(weights="/b/bert")))
+
+
+def test_parts_that_the_framework_does_not_use_do_not_count() -> None:
+    assert make_id(model=replace(MODEL, bert=BertConfig(layers=2), xvlm=XvlmConfig(rerank_top=7))) == make_id()
+    vse_infty = replace(MODEL, framework="vse_infty")
+    assert make_id(model=replace(vse_infty, bert=BertConfig(layers=2))) != make_id(model=vse_infty)
+    assert make_id(model=replace(vse_infty, text=GruConfig(word_dim=7))) == make_id(model=vse_infty)
 
 
 def test_a_default_written_out_does_not_count() -> None:
@@ -165,8 +176,20 @@ def test_stage_key_counts_cell_precision_and_the_stages_before() -> None:
         stage_key("c", [replace(FROZEN, epochs=9), FINETUNE], "fp32"),
         stage_key("c", [FINETUNE], "fp32"),
         stage_key("c", [FROZEN], "fp32"),
+        stage_key("c", [FROZEN, FINETUNE], "fp32", until=2),
     ]
-    assert len({key, *others}) == 6
+    assert len({key, *others}) == 7
+
+
+def test_a_training_tells_the_settings_that_its_key_hashes(small: SweepConfig) -> None:
+    weights = {backbone.name: "w" for backbone in small.model.backbones}
+    training = ResolvedSweep(config=small, data_fingerprint="f", weights=weights).by_stage[1][-1]
+    assert training.settings["stages.frozen.lr"] == "0.001"
+    assert training.settings["stages.finetune.epochs"] == "2"
+    assert training.settings["objective.tau"] == "10"  # a whole number, however it is written
+    assert training.settings["model.backbone_weights"] == "w"
+    assert (training.settings["seed"], training.settings["precision"]) == ("2", "fp32")
+    assert not {"stages.frozen.micro_batch", "stages.frozen.name", "data.root", "until"} & training.settings.keys()
 
 
 def test_all_settings_are_plain_data() -> None:
