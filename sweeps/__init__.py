@@ -4,7 +4,7 @@ Only `runners` imports this package, which sees `goal_core` alone.
 """
 
 from sweeps.axes import Axis
-from sweeps.cells import Block, Cell, ResolvedSweep, Training, expand
+from sweeps.cells import Block, Cell, ResolvedSweep, Training
 from sweeps.checks import STAGE_ORDER
 from sweeps.clusters import ClusterConfig, KubernetesConfig, RayConfig, SlurmConfig
 from sweeps.identity import content_id, from_mapping, to_mapping
@@ -19,7 +19,7 @@ from sweeps.reading import (
     load_sweep,
 )
 from sweeps.schema import ExecutionConfig, ResourceConfig, SweepConfig, SweepModel, SweepObjectives
-from sweeps.tuning import Candidate, Space, StopEarly, TuneConfig
+from sweeps.tuning import Candidate, Space, StopEarly, Trail, TuneConfig
 from sweeps.units import Unit, pack, pack_chain
 
 __all__ = [
@@ -44,11 +44,11 @@ __all__ = [
     "SweepModel",
     "SweepNotFoundError",
     "SweepObjectives",
+    "Trail",
     "Training",
     "TuneConfig",
     "Unit",
     "content_id",
-    "expand",
     "find_sweep",
     "from_mapping",
     "list_shipped",

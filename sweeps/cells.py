@@ -16,7 +16,7 @@ from goal_core.training.config import Precision, StageConfig
 from sweeps.axes import Labels, Point, label, needed
 from sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
 from sweeps.schema import SweepConfig
-from sweeps.tuning import Candidate, Space
+from sweeps.tuning import Candidate, Space, Trail
 
 DEFAULT: Final = "default"
 TUNED: Final = "tuned"
@@ -174,8 +174,10 @@ class _Place(NamedTuple):
     cell: Cell
     point: Point
     """Its settings."""
-    grid: _Role
-    candidate: Candidate | None
+    grid: _Role = DEFAULT
+    space: Space | None = None
+    candidate: Candidate | None = None
+    """What a search tries or chose; like its space, None for the sweep's own settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,15 +189,30 @@ class ResolvedSweep:
     """Hash of the dataset's images and captions."""
     weights: Mapping[str, str]
     """Content id of each backbone's initial weights, by the backbone's name."""
-    candidates: tuple[Candidate, ...] = ()
-    """The candidates that the sweep's search has proposed by now."""
-    chosen: tuple[Candidate, ...] = ()
-    """Those that were chosen, once the search is over: at most one for each backbone and objective."""
+    trails: tuple[Trail, ...] = ()
+    """The sweep's search by now: by backbone, then by objective. Empty without `tune`, or if nobody looked."""
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether candidates of its search are still to be trained, before anything that reports."""
+        return not all(trail.is_over for trail in self.trails)
+
+    @property
+    def has_chosen(self) -> bool:
+        """Whether its search is over and has chosen for any objective."""
+        return any(trail.choice is not None for trail in self.trails)
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """All cells; see `expand`. Those of candidates come after the others."""
-        return list({one.cell.id: one.cell for one in self._placed}.values())
+        """All cells: backbones x seeds x points of the axes x objectives, the objective changing fastest.
+
+        A cell that is the same at several points comes once. Backbones and seeds follow the sweep file; objectives
+        follow the table, row by row (each pair weight with every triplet weight). Then come the cells of a search.
+
+        Raises:
+            ConfigError: `weights` lacks a backbone.
+        """
+        return list({place.cell.id: place.cell for place in self._placed}.values())
 
     @cached_property
     def reporting(self) -> list[Training]:
@@ -212,28 +229,45 @@ class ResolvedSweep:
     @cached_property
     def _placed(self) -> list[_Place]:
         """Each cell wherever the sweep asks for it."""
-        own = _place(self.config, self.data_fingerprint, self.weights)
-        found = [_Place(cell, point, DEFAULT, None) for cell, point in own]
-        cells = {place.cell.id: place.cell for place in found}
+        if lacking := [item.name for item in self.config.model.backbones if item.name not in self.weights]:
+            raise ConfigError(f"the initial weights of {', '.join(lacking)} are not known")
+        placed = list(self._own())
+        cells = {place.cell.id: place.cell for place in placed}
         models = {model.backbone.name: model for model in self.config.model.models}
         searched = self.config.tune.seeds if self.config.tune else ()
-        asked: list[tuple[_Role, Candidate, int]]
-        asked = [(TUNED, one, seed) for one, seed in product(self.chosen, self.config.seeds)]
-        asked += [(CANDIDATES, one, seed) for one, seed in product(self.candidates, searched)]
-        for grid, one, seed in asked:
-            objective, point = self.spaces[one.pair, one.triplet].at(one.values)
-            model, weights_id, tested = models[one.backbone], self.weights[one.backbone], grid == TUNED
-            cell = _cell(
-                data=self.config.data,
-                data_fingerprint=self.data_fingerprint,
-                model=model,
-                weights_id=weights_id,
-                objective=objective,
-                seed=seed,
-                tested=tested,
-            )
-            found.append(_Place(cells.setdefault(cell.id, cell), point, grid, one))
-        return found
+        asked: list[tuple[_Role, Trail, Candidate, int]]
+        asked = [
+            (TUNED, trail, trail.choice, seed) for trail in self.trails if trail.choice for seed in self.config.seeds
+        ]
+        asked += [
+            (CANDIDATES, trail, candidate, seed)
+            for trail in self.trails
+            for candidate in trail.candidates
+            for seed in searched
+        ]
+        for grid, trail, candidate, seed in asked:
+            space = self.spaces[trail.objective]
+            objective, point = space.at(candidate.values)
+            cell = self._cell(models[trail.backbone], objective, seed, tested=grid == TUNED)
+            placed.append(_Place(cells.setdefault(cell.id, cell), point, grid, space, candidate))
+        return placed
+
+    def _own(self) -> Iterator[_Place]:
+        """Each cell of the sweep's own settings at each point: one object for what is the same at several."""
+        objectives = [(point, point.objectives.configs) for point in self.config.points]
+        for model, seed in product(self.config.model.models, self.config.seeds):
+            of_objective: dict[ObjectiveConfig, Cell] = {}
+            of_id: dict[str, Cell] = {}
+            for point, objective in ((point, objective) for point, configs in objectives for objective in configs):
+                if objective not in of_objective:
+                    cell = self._cell(model, objective, seed, tested=True)
+                    of_objective[objective] = of_id.setdefault(cell.id, cell)
+                yield _Place(of_objective[objective], point)
+
+    def _cell(self, model: ModelConfig, objective: ObjectiveConfig, seed: int, *, tested: bool) -> Cell:
+        what: dict[str, Any] = {"data": self.config.data, "data_fingerprint": self.data_fingerprint, "model": model}
+        what |= {"weights_id": self.weights[model.backbone.name], "objective": objective, "seed": seed}
+        return Cell(id=content_id(cell_settings(**what, tested=tested)), **what, tested=tested)
 
     @cached_property
     def trainings(self) -> list[Training]:
@@ -243,9 +277,9 @@ class ResolvedSweep:
     @cached_property
     def by_stage(self) -> list[list[Training]]:
         """The trainings of each stage, in the order of the cells. What is the same at several points is one."""
-        found: list[dict[str, Training]] = []
+        stages: list[dict[str, Training]] = []
         for index in range(len(self.config.stages)):
-            names = Labels(self.config.axes, [one.name for one in self.config.stages[: index + 1]])
+            names = Labels(self.config.axes, [stage.name for stage in self.config.stages[: index + 1]])
             at: dict[tuple[str, int], list[_Place]] = {}
             for place in self._placed:
                 for until in self._ends(place, index):
@@ -253,20 +287,19 @@ class ResolvedSweep:
             here: dict[str, Training] = {}
             for (key, until), places in at.items():
                 rungs = self._ends(places[0], index)
-                part = rungs.index(until)
-                before = found[-1][self._key(places[0], index - 1)] if found else None
-                if part:
-                    before = here[self._key(places[0], index, rungs[part - 1])]
+                if part := rungs.index(until):
+                    before: Training | None = here[self._key(places[0], index, rungs[part - 1])]
+                else:
+                    before = stages[-1][self._key(places[0], index - 1)] if stages else None
                 here[key] = self._training(key, index, places, until, before, names)
-            found.append(here)
-        return [list(here.values()) for here in found]
+            stages.append(here)
+        return [list(here.values()) for here in stages]
 
     def _training(
         self, key: str, index: int, places: Sequence[_Place], until: int, before: Training | None, names: Labels
     ) -> Training:
         points, first = [place.point for place in places if place.candidate is None], places[0]
-        tables = [one.grid for one in places if one.grid != DEFAULT]
-        grids = [one.grid for one in places if one.grid != CANDIDATES] if self.config.tune is not None else []
+        grids = dict.fromkeys(place.grid for place in places)
         return Training(
             cell=first.cell,
             stage=first.point.stages[index],
@@ -274,21 +307,20 @@ class ResolvedSweep:
             precision=self.config.precision,
             before=before,
             place=names.shared(points) if points else "",
-            points=tuple(dict.fromkeys((*map(names.of_point, points), *tables))),
+            points=(*dict.fromkeys(map(names.of_point, points)), *(grid for grid in grids if grid != DEFAULT)),
             values="" if points else self._values(first, index),
             number=first.candidate.number if first.grid == CANDIDATES and first.candidate else None,
-            grids=tuple(dict.fromkeys(grids)),
+            grids=tuple(grid for grid in grids if grid != CANDIDATES) if self.config.tune is not None else (),
             until=until,
         )
 
     def _values(self, place: _Place, index: int) -> str:
-        """What a candidate's training is called by: the values that its stages up to one have."""
-        if place.candidate is None:
+        """What a training of a search is called by: the values that its stages up to one have."""
+        if place.candidate is None or place.space is None:
             return ""
-        space = self.spaces[place.candidate.pair, place.candidate.triplet]
         stages = ("", *(stage.name for stage in self.config.stages[: index + 1]))
-        values = zip(space.dimensions, space.shown(place.candidate.values).items(), strict=True)
-        return label(shown for dimension, shown in values if dimension.stage in stages)
+        dimensions = place.space.dimensions
+        return label(item for item in place.candidate.values.items() if dimensions[item[0]].stage in stages)
 
     def _ends(self, place: _Place, index: int) -> tuple[int, ...]:
         """The epochs at which the parts of a stage end, one after the other; the last is 0 if that is its own end."""
@@ -300,52 +332,3 @@ class ResolvedSweep:
 
     def _key(self, place: _Place, index: int, until: int = 0) -> str:
         return stage_key(place.cell.id, place.point.stages[: index + 1], self.config.precision, until)
-
-
-def expand(config: SweepConfig, data_fingerprint: str, weights: Mapping[str, str]) -> list[Cell]:
-    """List all cells of a sweep.
-
-    Args:
-        config: the sweep.
-        data_fingerprint: hash of the dataset's images and captions.
-        weights: content id of each backbone's initial weights, by the backbone's name.
-
-    Returns:
-        backbones x seeds x points of the axes x objectives, the objective changing fastest; a cell that is the same at
-        several points comes once. Backbones and seeds follow the sweep file; objectives follow the table, row by row
-        (each pair weight with every triplet weight).
-
-    Raises:
-        ConfigError: `weights` lacks a backbone.
-    """
-    return ResolvedSweep(config=config, data_fingerprint=data_fingerprint, weights=weights).cells
-
-
-def _place(config: SweepConfig, data_fingerprint: str, weights: Mapping[str, str]) -> Iterator[tuple[Cell, Point]]:
-    """Each cell at each point of the axes: one object for what is the same cell at several."""
-    lacking = [item.name for item in config.model.backbones if item.name not in weights]
-    if lacking:
-        raise ConfigError(f"the initial weights of {', '.join(lacking)} are not known")
-    objectives = [(point, point.objectives.configs) for point in config.points]
-    for model, seed in product(config.model.models, config.seeds):
-        of_objective: dict[ObjectiveConfig, Cell] = {}
-        of_id: dict[str, Cell] = {}
-        for point, objective in ((point, one) for point, configs in objectives for one in configs):
-            if objective not in of_objective:
-                weights_id = weights[model.backbone.name]
-                cell = _cell(
-                    data=config.data,
-                    data_fingerprint=data_fingerprint,
-                    model=model,
-                    weights_id=weights_id,
-                    objective=objective,
-                    seed=seed,
-                    tested=True,
-                )
-                of_objective[objective] = of_id.setdefault(cell.id, cell)
-            yield of_objective[objective], point
-
-
-def _cell(**what: Any) -> Cell:
-    """The cell that has these fields, with its id."""
-    return Cell(id=content_id(cell_settings(**what)), **what)

@@ -43,7 +43,7 @@ def unopened(config: SweepConfig) -> ResolvedSweep:
 
 
 def _own(sweep: ResolvedSweep) -> ResolvedSweep:
-    return replace(sweep, candidates=(), chosen=())
+    return replace(sweep, trails=())
 
 
 def _count(number: int, noun: str) -> str:

@@ -179,7 +179,7 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
     console.print(f"{opened.config.name}: valid. {opened.dataset.name}: {splits}", soft_wrap=True)
     for line in describe_size(opened):
         console.print(line, soft_wrap=True)
-    if opened.search is not None:
+    if opened.trails:
         console.print(opened.progress().phase, soft_wrap=True)
 
 

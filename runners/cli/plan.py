@@ -101,7 +101,7 @@ def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, mea
     if card_name and devices.need.gpus:
         memory_mb = card.memory_mb and card.memory_mb * MIB * min(1.0, devices.need.gpus)
         devices = replace(devices, gpu=card.card, memory_mb=memory_mb)
-    parts, search = [("", tuple(replace(sweep, candidates=()).trainings))], dict[str, int | tuple[int, int]]()
+    parts, search = [("", tuple(sweep.reporting))], dict[str, int | tuple[int, int]]()
     if config.tune is not None:
         coming = foresee(sweep, partial(opened.ends, retried=False) if opened else dict.fromkeys)
         parts = [*(("search: ", trainings) for trainings in coming.rounds), ("", coming.grid)]

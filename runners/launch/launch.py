@@ -72,11 +72,11 @@ def launch_sweep(
         sweep = sweep.searched(retried=True)
     with KeptRay() as ray:
         first = outcome = _launch(sweep, options, console, command, signals, judge, ray)
-        while outcome.status in (DONE, SOME_FAILED) and sweep.search is not None and not outcome.stopped:
+        while outcome.status in (DONE, SOME_FAILED) and sweep.trails and not outcome.stopped:
             if options.failed == "only" or (outcome.status == SOME_FAILED and options.fail_fast):
                 break
             later = sweep.searched()
-            if later.search == sweep.search:  # nothing new follows from what was trained
+            if later.trails == sweep.trails:  # nothing new follows from what was trained
                 break
             sweep, options = later, replace(options, failed="keep", force=False)
             outcome = _launch(sweep, options, console, command, signals, judge, ray)
@@ -96,10 +96,10 @@ def _launch(
     plan = LaunchPlan(sweep, options)
     view = LiveView(plan.progress, sweep.config.name, console, command, judge)
     todo = plan.startable(sweep.trainings, ahead=True)
-    if sweep.search is not None:
+    if sweep.trails:
         view.note(plan.progress.phase)
-        if sweep.search.is_over:
-            sweep.store.write_trail(sweep.config.name, trail_of(sweep, sweep.search))
+        if not sweep.is_searching:
+            sweep.store.write_trail(sweep.config.name, trail_of(sweep))
     if todo:
         sweep.check_trainable()
         if options.address:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,7 @@ from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software
 from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.progress import SweepProgress
-from runners.launch.tuning import Search, describe, with_search
-from runners.launch.tuning.replay import Ended
+from runners.launch.tuning import Ended, describe, replay
 from runners.store import BEST, LAST, Store, TrainingStatus
 from runners.tracking.uri import resolve_uri
 from sweeps import ResolvedSweep, SweepConfig, Training, Unit, load_sweep
@@ -31,8 +30,6 @@ class OpenedSweep(ResolvedSweep):
 
     dataset: Dataset
     store: Store
-    search: Search | None = None
-    """The state of its search when it was opened; None without `tune`."""
 
     def searched(self, *, retried: bool = False) -> OpenedSweep:
         """This sweep with what its search has proposed and chosen by now, as the store tells.
@@ -42,8 +39,7 @@ class OpenedSweep(ResolvedSweep):
         """
         if self.config.tune is None:
             return self
-        found, search = with_search(self, partial(self.ends, retried=retried))
-        return replace(found, search=search)
+        return replay(self, partial(self.ends, retried=retried))
 
     def ends(self, trainings: Sequence[Training], *, retried: bool) -> dict[Training, Ended | None]:
         """How trainings ended; None for those that have not.
@@ -61,11 +57,6 @@ class OpenedSweep(ResolvedSweep):
                 ends[training] = status.reason or "it failed"
         return ends
 
-    @property
-    def is_searching(self) -> bool:
-        """Whether candidates of its search are still to be trained, before anything that reports."""
-        return self.search is not None and not self.search.is_over
-
     def statuses(self, *, thorough: bool = False) -> dict[Training, TrainingStatus]:
         """The status of every training, read from the store.
 
@@ -77,7 +68,7 @@ class OpenedSweep(ResolvedSweep):
     def progress(self) -> SweepProgress:
         """The progress of the sweep, read from the store."""
         progress = SweepProgress(self.trainings)
-        progress.phase = describe(self, self.search) if self.search else ""
+        progress.phase = describe(self) if self.trails else ""
         for training, status in self.statuses().items():
             if status.state == "done":
                 progress.done(training, status.result, status.imported)

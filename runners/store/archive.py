@@ -100,12 +100,10 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
         "sweep": to_mapping(shared.config),
         "data_fingerprint": sweep.data_fingerprint,
         "weights": dict(sweep.weights),
-        **(
-            {"candidates": to_mapping(sweep.candidates), "chosen": to_mapping(sweep.chosen)} if sweep.candidates else {}
-        ),
+        "trails": to_mapping(sweep.trails),
     }
     files = {SWEEP: json_bytes(description)}
-    if sweep.chosen and (trail := store.read_trail(sweep.config.name)) is not None:
+    if sweep.has_chosen and (trail := store.read_trail(sweep.config.name)) is not None:
         files[TRAIL] = trail
     statuses = store.status(sweep.trainings)
     done = [training for training in shared.trainings if statuses[training].state == "done"]

@@ -23,7 +23,7 @@ from goal_core.checkpoints import TRIPLETS
 from runners.store.archive_contents import ContentError, check_training, parse_object
 from runners.store.result_content import METRICS, RESULT, parse_result
 from runners.store.training_files import LOG
-from sweeps import Candidate, ResolvedSweep, SweepConfig, Training, from_mapping
+from sweeps import ResolvedSweep, SweepConfig, Trail, Training, from_mapping
 
 VERSION = 1
 MANIFEST, SWEEP, TRAIL = "manifest.json", "sweep.json", "tuning.json"
@@ -219,29 +219,30 @@ def _resolve(name: str, sha256: str, files: Mapping[str, bytes]) -> Archive:
     archive = Archive(
         config=config, data_fingerprint=fingerprint, weights=dict(weights), files=files, name=name, sha256=sha256
     )
-    candidates, chosen = (tuple(_candidates(described.get(key, []), archive)) for key in ("candidates", "chosen"))
-    return replace(archive, candidates=candidates, chosen=chosen)
+    return replace(archive, trails=tuple(_trails(described["trails"], archive)))
 
 
-def _candidates(described: list[dict[str, Any]], archive: Archive) -> Iterator[Candidate]:
-    """The candidates of a sweep's search, as an export describes them."""
+def _trails(described: list[dict[str, Any]], archive: Archive) -> Iterator[Trail]:
+    """A sweep's search, as an export describes it."""
     tune, names = archive.config.tune, {backbone.name for backbone in archive.config.model.backbones}
-    if len(described) * (len(tune.seeds) if tune else 0) > _MAX_CELLS:
+    if sum(len(one["candidates"]) for one in described) * (len(tune.seeds) if tune else 0) > _MAX_CELLS:
         raise ContentError(f"{SWEEP} has more than {_MAX_CELLS} candidates")
     for one in described:
         try:
-            candidate = from_mapping(Candidate, one)
-            if tune is None or candidate.backbone not in names or not candidate.values.keys() <= tune.space.keys():
-                raise ContentError(f"{SWEEP} has a candidate that its search cannot propose")
-            archive.spaces[candidate.pair, candidate.triplet].at(candidate.values)
+            trail = from_mapping(Trail, one)
+            space = archive.spaces[trail.objective]
+            for candidate in trail.candidates:
+                space.at(candidate.values)
+            if trail.backbone not in names or trail.chosen not in (None, *range(len(trail.candidates))):
+                raise ContentError(f"{SWEEP} has a search of something else")
         except (GoalError, KeyError) as error:
             raise ContentError(f"{SWEEP} has a candidate that is none: {error}") from error
-        yield candidate
+        yield trail
 
 
 def _check_contents(archive: Archive) -> None:
     """Check that every file belongs to a finished training of the sweep, and what it says."""
-    expected = {SWEEP, TRAIL} if archive.chosen else {SWEEP}
+    expected = {SWEEP, TRAIL} if archive.has_chosen else {SWEEP}
     if TRAIL in archive.files:
         parse_object(TRAIL, archive.files[TRAIL])
     for training in archive.finished:

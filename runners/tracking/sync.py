@@ -213,7 +213,7 @@ class SweepTracking:
         A failing artifact store must not keep numbers out of MLflow, so the failure is only reported.
         """
         runs.leave_grids(self._sweep.trainings)
-        trail = self._store.read_trail(self._sweep.config.name) if self._sweep.chosen else None
+        trail = self._store.read_trail(self._sweep.config.name) if self._sweep.has_chosen else None
         if trail is None:
             return
         try:

@@ -1,9 +1,10 @@
-"""The search for each objective's constants: the `tune` block of a sweep file, and the candidates that it asks for.
+"""The search for each objective's constants: the `tune` block of a sweep file, its candidates, and how they ended.
 
-Nothing here trains or knows a score. `runners.launch.tuning` carries the search out.
+Nothing here trains. `runners.launch.tuning` carries the search out.
 """
 
 from sweeps.tuning.block import Domain, StopEarly, TuneConfig
-from sweeps.tuning.space import Candidate, Dimension, Space
+from sweeps.tuning.space import Dimension, Space, dimensions_of
+from sweeps.tuning.trail import Candidate, Trail
 
-__all__ = ["Candidate", "Dimension", "Domain", "Space", "StopEarly", "TuneConfig"]
+__all__ = ["Candidate", "Dimension", "Domain", "Space", "StopEarly", "Trail", "TuneConfig", "dimensions_of"]

@@ -40,8 +40,8 @@ class Domain:
             words = ", ".join(item.name for item in fields(self))
             raise ConfigError(f"needs one of {words} with its values, got {' and '.join(given) or 'none'}")
         if self.kind in ("choice", "grid"):
-            told = [(isinstance(value, bool), value) for value in self.values]  # 1 equals 1.0, but is not true
-            if twice := dict.fromkeys(one for one in told if told.count(one) > 1):
+            values = [(isinstance(value, bool), value) for value in self.values]  # 1 equals 1.0, but is not true
+            if twice := dict.fromkeys(value for value in values if values.count(value) > 1):
                 raise ConfigError(f"{self.kind} has {', '.join(repr(value) for _, value in twice)} more than once")
             return
         bounds = self.uniform or self.loguniform
@@ -67,6 +67,11 @@ class Domain:
         low, high = self.uniform or self.loguniform
         return low, high
 
+    @property
+    def ends(self) -> tuple[AxisValue, ...]:
+        """The values of `choice` or `grid`, or the bounds of a range: what is checked."""
+        return self.values or self.bounds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopEarly:
@@ -89,11 +94,10 @@ class StopEarly:
 
     def rungs(self, epochs: int) -> tuple[int, ...]:
         """The epochs after which candidates are compared, all before the last of so many."""
-        rung, found = self.first, []
-        while rung < epochs:
-            found.append(rung)
-            rung *= self.factor
-        return tuple(found)
+        rungs = [self.first]
+        while rungs[-1] * self.factor < epochs:
+            rungs.append(rungs[-1] * self.factor)
+        return tuple(rung for rung in rungs if rung < epochs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,15 @@
-"""The space of a search: which settings an objective knows, and the candidates of random and grid search."""
+"""The space of a search: which settings an objective knows, and the candidates of random and grid search.
+
+Draws are hashes of the search's seed, the setting and a number, so that the n-th draw of a setting is the same in every
+objective, on every machine and with every version of every library.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count, islice, product
@@ -14,9 +18,8 @@ from typing import Any
 from goal_core.objectives import ObjectiveConfig, accepted_parameters
 from sweeps.axes import PARAMETER, VARIANT, AxisValue, Point, Setting, axis_names, settings_at
 from sweeps.tuning.block import Domain, TuneConfig
+from sweeps.tuning.trail import Values
 
-Values = Mapping[str, AxisValue]
-"""Values of some settings, by key. Settings that are not there have the sweep's own."""
 _MAX_LISTED = 20_000
 """Combinations of listed values that are shuffled as a whole; of more, each is drawn by itself."""
 _MAX_REPEATS = 1_000
@@ -46,24 +49,10 @@ class Dimension(Setting):
         return min(max(float(f"{value:.{_DIGITS}g}"), low), high)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One point of an objective's search; all seeds of the search train it."""
-
-    backbone: str
-    pair: str
-    triplet: str
-    number: int
-    """From 0, in the order in which the search proposed it."""
-    values: Values
-    """Values of the settings that the objective knows; empty for the sweep's own."""
-    until: int = 0
-    """The epoch of the last stage to which it is trained by now; 0: to the end."""
-
-    @property
-    def study(self) -> tuple[str, str, str]:
-        """Whose search it belongs to: backbone, pair and triplet."""
-        return self.backbone, self.pair, self.triplet
+def dimensions_of(tune: TuneConfig) -> dict[str, Dimension]:
+    """Every setting of a search, by what it is called in labels and reports."""
+    dimensions = [Dimension(key=key, domain=domain) for key, domain in tune.space.items()]
+    return dict(zip(axis_names(dimensions), dimensions, strict=True))
 
 
 class Space:
@@ -82,16 +71,9 @@ class Space:
         self._known: dict[str, tuple[ObjectiveConfig, Point]] = {}
 
     @cached_property
-    def dimensions(self) -> tuple[Dimension, ...]:
-        """The settings that the objective knows, in the order of the sweep file."""
-        found = [Dimension(key=key, domain=domain) for key, domain in self._tune.space.items()]
-        return tuple(one for one in found if self._knows(one))
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """What these settings are called in reports: as in all of the space."""
-        called = names_of(self._tune)
-        return tuple(called[one.key] for one in self.dimensions)
+    def dimensions(self) -> dict[str, Dimension]:
+        """The settings that the objective knows, by name, in the order of the sweep file."""
+        return {name: one for name, one in dimensions_of(self._tune).items() if self._knows(one)}
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -103,8 +85,8 @@ class Space:
             return True
         if dimension.key.startswith(PARAMETER):
             return dimension.setting in self.parameters
-        own = self.at({})[0].resolved()
-        return any(self.at({dimension.key: value})[0].resolved() != own for value in dimension.domain.values)
+        own = self._with({})[0].resolved()
+        return any(self._with({dimension.key: value})[0].resolved() != own for value in dimension.domain.values)
 
     def at(self, values: Values) -> tuple[ObjectiveConfig, Point]:
         """The objective and the sweep's settings with some values.
@@ -112,29 +94,30 @@ class Space:
         Raises:
             ConfigError: the values do not go together.
         """
-        key = json.dumps(values, sort_keys=True)
-        if key not in self._known:
-            point = settings_at(self._config, values)
-            names = list(point.objectives.names)
-            self._known[key] = point.objectives.configs[names.index(self.name)], point
-        return self._known[key]
+        return self._with({self.dimensions[name].key: value for name, value in values.items()})
 
-    def shown(self, values: Values) -> dict[str, AxisValue]:
-        """The value of every setting that the objective knows, by name; the sweep's own where none is given."""
+    def _with(self, by_key: Values) -> tuple[ObjectiveConfig, Point]:
+        text = json.dumps(by_key, sort_keys=True)
+        if text not in self._known:
+            point = settings_at(self._config, by_key)
+            self._known[text] = point.objectives.configs[list(point.objectives.names).index(self.name)], point
+        return self._known[text]
+
+    def shown(self, values: Values) -> Values:
+        """The value of every setting that the objective knows, in the order of `dimensions`.
+
+        Args:
+            values: some of them; the others have the sweep's own.
+        """
         objective, point = self.at(values)
         resolved, stages = objective.resolved(), {str(stage.name): stage for stage in point.stages}
         found: dict[str, AxisValue] = {}
-        for one, name in zip(self.dimensions, self.names, strict=True):
+        for name, one in self.dimensions.items():
             if one.stage:
                 found[name] = getattr(stages[one.stage], one.setting)
             else:
                 found[name] = objective.variant if one.key == VARIANT else resolved[one.setting]
         return found
-
-    def identity(self, values: Values) -> str:
-        """The same text for values that train the same model."""
-        objective, point = self.at(values)
-        return json.dumps(objective.resolved(), sort_keys=True) + repr(point.stages)
 
     def distinct(
         self, proposals: Iterable[Values], before: Sequence[Values] = (), most_repeats: float = math.inf
@@ -143,19 +126,24 @@ class Space:
 
         Ends with the proposals, or after so many repetitions in a row.
         """
-        seen, repeats = {self.identity(one) for one in before}, 0
+        seen, repeats = {self._model(values) for values in before}, 0
         for values in proposals:
-            name = self.identity(values)
-            if name not in seen:
-                seen.add(name)
+            model = self._model(values)
+            if model not in seen:
+                seen.add(model)
                 repeats = 0
                 yield values
             elif (repeats := repeats + 1) == most_repeats:
                 return
 
+    def _model(self, values: Values) -> str:
+        """The same text for values that train the same model."""
+        objective, point = self.at(values)
+        return json.dumps(objective.resolved(), sort_keys=True) + repr(point.stages)
+
     def first(self) -> list[Values]:
         """The sweep's own settings, where they are among the candidates."""
-        return [{}] if self._tune.include_default else []
+        return [self.shown({})] if self._tune.include_default else []
 
     def grid(self) -> list[Values]:
         """Every combination, that of the last setting changing fastest, after the sweep's own settings."""
@@ -164,14 +152,15 @@ class Space:
     def random(self) -> Iterator[Values]:
         """Candidates drawn at random, all of them different, without those of `first`.
 
-        The n-th draw of a setting is the same in every objective, so that objectives are compared at the same values
-        and share the learning rates of their units. Values that are all listed are drawn without repetition.
+        Values that are all listed are drawn without repetition.
         """
-        domains = [one.domain for one in self.dimensions]
+        domains = [one.domain for one in self.dimensions.values()]
         listed = all(domain.values for domain in domains)
         if listed and math.prod(len(domain.values) for domain in domains) <= _MAX_LISTED:
-            return self.distinct(sorted(self._listed(), key=lambda values: self._share("order", values)), self.first())
-        drawn = ({one.key: one.at(self._share(one.key, number)) for one in self.dimensions} for number in count())
+            return self.distinct(sorted(self._listed(), key=self._order), self.first())
+        drawn = (
+            {name: one.at(self._share(one.key, number)) for name, one in self.dimensions.items()} for number in count()
+        )
         return self.distinct(drawn, self.first(), _MAX_REPEATS)
 
     def without_scores(self, budget: int) -> list[Values]:
@@ -180,17 +169,13 @@ class Space:
         return list(islice(chain(self.first(), rest), budget))
 
     def _listed(self) -> Iterator[Values]:
-        keys = [one.key for one in self.dimensions]
-        for values in product(*(one.domain.values for one in self.dimensions)):
-            yield dict(zip(keys, values, strict=True))
+        for values in product(*(one.domain.values for one in self.dimensions.values())):
+            yield dict(zip(self.dimensions, values, strict=True))
+
+    def _order(self, values: Values) -> float:
+        return self._share("order", {self.dimensions[name].key: value for name, value in values.items()})
 
     def _share(self, *of: object) -> float:
         """A number from 0 to below 1 that depends on the search's seed and on what it is for, and on nothing else."""
         text = json.dumps([self._tune.search_seed, *of], sort_keys=True)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48
-
-
-def names_of(tune: TuneConfig) -> dict[str, str]:
-    """What each setting of a space is called in reports, by key."""
-    dimensions = [Dimension(key=key, domain=domain) for key, domain in tune.space.items()]
-    return dict(zip(tune.space, axis_names(dimensions), strict=True))

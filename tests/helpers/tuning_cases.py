@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runners.launch.tuning import Search, replay
-from sweeps import Candidate, ResolvedSweep, Training, load_sweep
+from runners.launch.tuning import replay
+from sweeps import Candidate, ResolvedSweep, Trail, Training, load_sweep
 from sweeps.tuning import Space
 
 SPACE = "objectives.params.tau: {loguniform: [1, 20]}, objectives.params.cir_shift: {choice: [0, 0.25, 0.5]}"
@@ -21,8 +21,10 @@ def tuned(*overrides: str, space: str = f"{SPACE}, {LRS}", budget: int = 16) -> 
     return ResolvedSweep(config=config, data_fingerprint="f", weights={"tf_efficientnet_lite0": "p"})
 
 
-def searched(sweep: ResolvedSweep, score: Score, *, done: Callable[[Training], bool] = lambda one: True) -> Search:
-    """The search of a sweep whose candidates have these scores, as far as they are done."""
+def searched(
+    sweep: ResolvedSweep, score: Score, *, done: Callable[[Training], bool] = lambda one: True
+) -> ResolvedSweep:
+    """A sweep whose candidates have these scores, as far as they are done."""
 
     def read(trainings: Sequence[Training]) -> Mapping[Training, Any]:
         return {one: _ended(one, score) if done(one) else None for one in trainings}
@@ -39,8 +41,14 @@ def tau_of(training: Training) -> float:
     return float(training.cell.objective.resolved().get("tau", 10.0))
 
 
-def of(search: Search, objective: str) -> list[Candidate]:
-    return [one for one in search.candidates if f"{one.pair}/{one.triplet}" == objective]
+def of(sweep: ResolvedSweep, objective: str = "sig/nca") -> tuple[Candidate, ...]:
+    """The candidates of an objective."""
+    return trail_of(sweep, objective).candidates
+
+
+def trail_of(sweep: ResolvedSweep, objective: str = "sig/nca") -> Trail:
+    (trail,) = [trail for trail in sweep.trails if "/".join(trail.objective) == objective]
+    return trail
 
 
 def space_of(sweep: ResolvedSweep, objective: str) -> Space:

@@ -13,13 +13,13 @@ from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
-from sweeps import Cell, ResolvedSweep, SweepConfig, SweepModel, SweepObjectives, expand
+from sweeps import Cell, ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
 
 WEIGHTS = {"resnet10t": "random", "resnet18": "timm:resnet18.a1_in1k"}
 
 
 def test_order(small: SweepConfig) -> None:
-    cells = expand(small, "f", WEIGHTS)
+    cells = ResolvedSweep(config=small, data_fingerprint="f", weights=WEIGHTS).cells
     assert len(cells) == 2 * 2 * len(pair_weights) * len(triplet_weights)
     found = [(cell.model.backbone.name, cell.seed, cell.objective.pair, cell.objective.triplet) for cell in cells]
     assert found == [
@@ -32,7 +32,7 @@ def test_order(small: SweepConfig) -> None:
 
 
 def test_cells_carry_what_trains_them(small: SweepConfig) -> None:
-    cell = expand(small, "f", WEIGHTS)[0]
+    cell = ResolvedSweep(config=small, data_fingerprint="f", weights=WEIGHTS).cells[0]
     assert cell.data == small.data
     assert cell.model == small.model.models[0]
     assert (cell.data_fingerprint, cell.weights_id) == ("f", "random")
@@ -74,7 +74,7 @@ def test_a_cell_describes_itself(resolved: ResolvedSweep) -> None:
 
 def test_unknown_weights(small: SweepConfig) -> None:
     with pytest.raises(ConfigError, match="initial weights of resnet18 are not known"):
-        expand(small, "f", {"resnet10t": "random"})
+        len(ResolvedSweep(config=small, data_fingerprint="f", weights={"resnet10t": "random"}).cells)
 
 
 @given(

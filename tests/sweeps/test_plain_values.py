@@ -13,7 +13,7 @@ from goal_core.data.config import DataConfig, ImageConfig, KarpathyConfig, Scene
 from goal_core.models.config import BackboneConfig, GruConfig
 from goal_core.objectives import pair_weights, triplet_weights
 from goal_core.training.config import StageConfig
-from sweeps import Cell, SweepConfig, SweepModel, SweepObjectives, expand
+from sweeps import Cell, ResolvedSweep, SweepConfig, SweepModel, SweepObjectives
 from sweeps.identity import from_mapping, to_mapping
 from sweeps.schema import ExecutionConfig, ResourceConfig
 
@@ -80,7 +80,7 @@ def test_sweep_survives_json(config: SweepConfig) -> None:
 @settings(max_examples=40, deadline=None)
 def test_cell_survives_json(config: SweepConfig) -> None:
     weights = {backbone.name: "random" for backbone in config.model.backbones}
-    cell = expand(replace(config, seeds=config.seeds[:1]), "f", weights)[0]
+    cell = ResolvedSweep(config=replace(config, seeds=config.seeds[:1]), data_fingerprint="f", weights=weights).cells[0]
     assert from_mapping(Cell, json.loads(json.dumps(to_mapping(cell)))) == cell
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from runners.launch.tuning.replay import Ended, Read, replay
-from sweeps import Candidate, ResolvedSweep, Training
+from runners.launch.tuning.search import Ended, Read, replay
+from sweeps import ResolvedSweep, Training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ def foresee(sweep: ResolvedSweep, read: Read) -> Forecast:
     """
     tune, last = sweep.config.tune, sweep.config.stages[-1].name
     assert tune is not None
-    bare, metric = replace(sweep, candidates=(), chosen=()), tune.metric
+    bare, metric = replace(sweep, trails=()), tune.metric
 
     def foreseen(trainings: Sequence[Training]) -> Mapping[Training, Ended]:
         return {
@@ -40,20 +39,18 @@ def foresee(sweep: ResolvedSweep, read: Read) -> Forecast:
             for one, end in read(trainings).items()
         }
 
-    candidates = replay(bare, foreseen).candidates
+    searched = replay(bare, foreseen)
     rounds: dict[tuple[int, int], list[Training]] = {}
-    for one in replace(bare, candidates=candidates).trainings:
+    for one in searched.trainings:
         if one.number is not None:
             batch = one.number // tune.batch if tune.search == "tpe" else 0
             rounds.setdefault((batch, one.begins if one.stage.name == last else 0), []).append(one)
-    counts = Counter(one.study for one in candidates).values()
+    counts = [len(trail.candidates) for trail in searched.trails]
     # The choice is not known: the last candidate of each objective stands for it, because the first has the sweep's own
     # settings, and then no cell would be added.
-    chosen: tuple[Candidate, ...] = sweep.chosen or tuple(
-        {one.study: replace(one, until=0) for one in candidates}.values()
-    )
+    chosen = [replace(trail, chosen=len(trail.candidates) - 1) for trail in searched.trails]
     return Forecast(
         rounds=tuple(tuple(rounds[key]) for key in sorted(rounds)),
         candidates=(min(counts), max(counts)),
-        grid=tuple(replace(bare, chosen=chosen).trainings),
+        grid=tuple(replace(bare, trails=sweep.trails if sweep.has_chosen else tuple(chosen)).reporting),
     )

@@ -25,8 +25,8 @@ from tests.helpers.tuning_cases import searched, tuned
 def _sweep(best: int, uri: str = "sqlite:///{store}/mlflow.db") -> tuple[ResolvedSweep, dict[str, Any]]:
     """A sweep whose search chose one of three candidates, and its trail."""
     sweep = tuned("objectives={only: [sig/cir]}", "seeds=[1]", f"tracking={uri}", budget=3)
-    search = searched(sweep, lambda one: float(one.number == best))
-    return replace(sweep, candidates=search.candidates, chosen=search.chosen), trail_of(sweep, search)
+    sweep = searched(sweep, lambda one: float(one.number == best))
+    return sweep, trail_of(sweep)
 
 
 def _train(sweep: ResolvedSweep, store: Store) -> None:
@@ -80,7 +80,7 @@ def test_candidates_have_their_role_and_no_test_number_and_the_grids_are_tagged(
     path = Path(client.download_artifacts(parent.info.run_id, names.TRAIL_FILE))
     assert json.loads(path.read_text())["blocks"] == trail["blocks"]
     # Without the search, a run has no grid.
-    plain = replace(other, config=replace(other.config, tune=None), candidates=(), chosen=())
+    plain = replace(other, config=replace(other.config, tune=None), trails=())
     _synced(plain, store)
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     assert names.GRID not in runs["sig/cir tf_efficientnet_lite0 seed 1 (frozen)"].data.tags

@@ -10,7 +10,7 @@ import sweeps
 from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig
 from goal_core.objectives import pair_weights, triplet_weights
-from sweeps import ResolvedSweep, SweepError, SweepNotFoundError, expand, find_sweep, list_shipped, load_sweep
+from sweeps import ResolvedSweep, SweepError, SweepNotFoundError, find_sweep, list_shipped, load_sweep
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]
@@ -318,7 +318,7 @@ def test_folder_is_named_as_one(tmp_path: Path) -> None:
 def test_quickstart_and_scenes_are_the_whole_grid(name: str, stages: list[str], weights: str) -> None:
     config = load_sweep(name)
     (backbone,) = config.model.backbones
-    assert len(expand(config, "0", {backbone.name: weights})) == 15 * 3
+    assert len(ResolvedSweep(config=config, data_fingerprint="0", weights={backbone.name: weights}).cells) == 15 * 3
     assert [stage.name for stage in config.stages] == stages
     assert backbone.weights == weights
     assert config.execution.sharing == "auto"

@@ -15,29 +15,29 @@ VARIANT = "objectives.variant: {choice: [paper, released]}"
 
 def test_an_objective_has_the_settings_that_it_knows() -> None:
     sweep = tuned(space=f"{SPACE}, {VARIANT}, {LRS}")
-    assert space_of(sweep, "con/con").names == ("variant", "lr")
-    assert space_of(sweep, "lin/nca").names == ("tau", "lr")  # the variants agree on it
-    assert space_of(sweep, "sig-ms/cir").names == ("tau", "cir_shift", "variant", "lr")
+    assert tuple(space_of(sweep, "con/con").dimensions) == ("variant", "lr")
+    assert tuple(space_of(sweep, "lin/nca").dimensions) == ("tau", "lr")  # the variants agree on it
+    assert tuple(space_of(sweep, "sig-ms/cir").dimensions) == ("tau", "cir_shift", "variant", "lr")
 
 
 def test_a_variant_is_searched_where_any_value_differs_from_the_sweeps_own() -> None:
     sweep = tuned("tune.include_default=false", space="objectives.variant: {choice: [tables, released]}")
-    assert space_of(sweep, "lin/con").names == ("variant",)  # equal in both, and different in `paper`
+    assert tuple(space_of(sweep, "lin/con").dimensions) == ("variant",)  # equal in both, and different in `paper`
     (only,) = space_of(sweep, "lin/con").without_scores(9)
     assert space_of(sweep, "lin/con").shown(only)["variant"] in ("tables", "released")
     sweep = tuned(space="objectives.variant: {choice: [released]}")
-    assert space_of(sweep, "sig-ms/con").without_scores(9) == [{}, {"objectives.variant": "released"}]
-    assert space_of(sweep, "lin/nca").without_scores(9) == [{}]  # as in `paper`
+    assert space_of(sweep, "sig-ms/con").without_scores(9) == [{"variant": "paper"}, {"variant": "released"}]
+    assert space_of(sweep, "lin/nca").without_scores(9) == [{}]  # none to search, as in `paper`
 
 
 def test_every_objective_gets_exactly_the_budget_and_the_same_draws() -> None:
     sweep = tuned()
     drawn = {name: space.without_scores(16) for name, space in sweep.spaces.items() if name[1] != "con"}
     assert {len(values) for values in drawn.values()} == {16}
-    taus = {name: [values.get("objectives.params.tau") for values in found] for name, found in drawn.items()}
+    taus = {name: [values["tau"] for values in found] for name, found in drawn.items()}
     assert len({tuple(found) for found in taus.values()}) == 1
-    assert taus["sig", "cir"][0] is None  # the sweep's own comes first
-    assert all(1 <= tau <= 20 and float(f"{tau:.4g}") == tau for tau in taus["sig", "cir"][1:] if tau is not None)
+    assert taus["sig", "cir"][0] == 10  # the sweep's own comes first
+    assert all(1 <= tau <= 20 and float(f"{tau:.4g}") == tau for tau in taus["sig", "cir"])
 
 
 def test_a_space_that_is_used_up_gives_what_there_is() -> None:
@@ -77,8 +77,7 @@ def test_candidates_are_trainings_of_their_own_and_the_default_grid_stays_what_i
     sweep = tuned("seeds=[1, 2]", budget=2)
     plain = tuned("seeds=[1, 2]", budget=2)
     plain = replace(plain, config=replace(plain.config, tune=None))
-    search = searched(sweep, lambda one: float(one.number or 0))
-    whole = replace(sweep, candidates=search.candidates, chosen=search.chosen)
+    whole = searched(sweep, lambda one: float(one.number or 0))
     assert {one.key for one in plain.trainings} <= {one.key for one in whole.reporting}
     candidates = [one for one in whole.trainings if one.number is not None]
     assert len(candidates) == 30
@@ -93,8 +92,7 @@ def test_candidates_are_trainings_of_their_own_and_the_default_grid_stays_what_i
 
 def test_a_training_of_both_grids_is_one() -> None:
     sweep = tuned("seeds=[1]", budget=2)
-    search = searched(sweep, lambda one: -float(one.number or 0))
-    whole = replace(sweep, candidates=search.candidates, chosen=search.chosen)
+    whole = searched(sweep, lambda one: -float(one.number or 0))
     assert {one.grids for one in whole.reporting} == {("default", "tuned")}
     assert {one.points for one in whole.reporting} == {("", "tuned")}
     assert len(whole.reporting) == 15
@@ -102,8 +100,7 @@ def test_a_training_of_both_grids_is_one() -> None:
 
 def test_candidates_share_units_with_each_other_and_not_with_what_reports() -> None:
     sweep = tuned("seeds=[1]", "tune.seeds=[101]", budget=4)
-    search = searched(sweep, lambda one: float(one.number or 0))
-    whole = replace(sweep, candidates=search.candidates, chosen=search.chosen)
+    whole = searched(sweep, lambda one: float(one.number or 0))
     units = pack(whole.trainings, ExecutionConfig(sharing="trunk", cells_per_unit=0))
     assert sorted(len(unit.trainings) for unit in units) == [30, 5 * 2 + 10 * 4]
     assert {len({one.cell.tested for one in unit.trainings}) for unit in units} == {1}
@@ -124,7 +121,7 @@ def test_only_draws_without_end_are_given_up(monkeypatch: pytest.MonkeyPatch) ->
     listed = "{choice: [1e-3, 2e-3, 3e-3, 4e-3]}"
     both = f"objectives.params.cir_shift: {{choice: [0, 0.5, 1]}}, {VARIANT}, stages.frozen.lr: {listed}"
     space = space_of(tuned("tune.include_default=false", space=both), "lin/cir")
-    assert space.names == ("cir_shift", "variant", "lr")
+    assert tuple(space.dimensions) == ("cir_shift", "variant", "lr")
     assert len(space.grid()) == 12
     assert len(list(space.random())) == 12
     monkeypatch.setattr("sweeps.tuning.space._MAX_LISTED", 23)

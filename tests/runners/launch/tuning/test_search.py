@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from runners.launch.tuning import Search, describe, trail_of
-from sweeps import ResolvedSweep, Training
-from tests.helpers.tuning_cases import LRS, of, searched, space_of, tau_of, tuned
+from runners.launch.tuning import describe
+from sweeps import Candidate, Training
+from tests.helpers.tuning_cases import LRS, of, searched, tau_of, trail_of, tuned
 
 BEST_TAU = 3.0
 TAU = "objectives.params.tau: {loguniform: [1, 20]}"
@@ -25,11 +25,6 @@ def _planted(training: Training) -> float:
     return 400 - 100 * abs(math.log(tau_of(training) / BEST_TAU))
 
 
-def _chosen_tau(sweep: ResolvedSweep, search: Search) -> float:
-    (one,) = search.chosen
-    return float(space_of(sweep, "sig/nca").shown(one.values)["tau"])  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("search", "space", "budget"),
     [
@@ -40,15 +35,16 @@ def _chosen_tau(sweep: ResolvedSweep, search: Search) -> float:
 )
 def test_each_search_finds_a_planted_optimum(search: str, space: str, budget: int) -> None:
     sweep = tuned(f"tune.search={search}", NCA, space=space, budget=budget)
-    found = searched(sweep, _planted)
-    assert found.is_over
-    assert len(found.candidates) == budget
-    assert abs(math.log(_chosen_tau(sweep, found) / BEST_TAU)) < math.log(1.25)
+    trail = trail_of(searched(sweep, _planted))
+    assert trail.is_over
+    assert len(trail.candidates) == budget
+    assert trail.choice is not None
+    assert abs(math.log(float(trail.choice.values["tau"]) / BEST_TAU)) < math.log(1.25)  # type: ignore[arg-type]
 
 
 def test_tpe_proposes_where_scores_are_high() -> None:
     sweep = tuned(TPE, NCA, space=TAU, budget=40)
-    taus = [space_of(sweep, "sig/nca").shown(one.values)["tau"] for one in searched(sweep, _planted).candidates]
+    taus = [one.values["tau"] for one in of(searched(sweep, _planted))]
     late = [abs(math.log(float(tau) / BEST_TAU)) for tau in taus[24:]]  # type: ignore[arg-type]
     early = [abs(math.log(float(tau) / BEST_TAU)) for tau in taus[:8]]  # type: ignore[arg-type]
     assert sum(late) / len(late) < 0.5 * sum(early) / len(early)
@@ -71,7 +67,7 @@ def test_a_larger_budget_keeps_all_candidates_and_adds_the_rest(search: str) -> 
 def test_the_order_in_which_trainings_end_changes_nothing(overrides: list[str]) -> None:
     sweep = tuned(NCA, "tune.budget=12", *overrides, space=TAU)
     whole = searched(sweep, _planted)
-    assert whole.is_over
+    assert not whole.is_searching
     rng = random.Random(3)
     done: set[Training] = set()
     asked: set[Training] = set()
@@ -87,11 +83,10 @@ def test_the_order_in_which_trainings_end_changes_nothing(overrides: list[str]) 
         found = searched(sweep, _planted, done=look)
         if not waiting:
             break
-        assert not found.is_over
-        assert not found.chosen
+        assert found.is_searching
+        assert not found.has_chosen
         done.update(rng.sample(waiting, -(-len(waiting) // 2)))
-    assert found == whole
-    assert trail_of(sweep, found) == trail_of(sweep, whole)
+    assert found.trails == whole.trails
     # A look that leaves out what nobody asked for trained no more than the whole search did.
     everything: set[Training] = set()
     searched(sweep, _planted, done=lambda one: not everything.add(one))  # type: ignore[func-returns-value]
@@ -101,25 +96,24 @@ def test_the_order_in_which_trainings_end_changes_nothing(overrides: list[str]) 
 def test_a_batch_of_tpe_waits_for_the_scores_of_the_one_before() -> None:
     sweep = tuned(TPE, NCA, space=TAU)
     first = searched(sweep, _planted, done=lambda one: False)
-    assert [one.number for one in first.candidates] == [0, 1, 2, 3]
+    assert [one.number for one in of(first)] == [0, 1, 2, 3]
     second = searched(sweep, _planted, done=lambda one: (one.number or 0) < 4)
-    assert [one.number for one in second.candidates] == list(range(8))
+    assert [one.number for one in of(second)] == list(range(8))
 
 
 def test_halving_lets_the_better_half_of_each_batch_go_on_and_the_default() -> None:
     sweep = tuned(EPOCHS, HALVING, NCA, space=TAU, budget=8)
-    found = searched(sweep, lambda one: float(one.number or 0))
+    trail = trail_of(searched(sweep, lambda one: float(one.number or 0)))
     # The rungs are 2, 4 and 8 of 10 epochs: of each four, two train to epoch 4, and one to the end.
-    assert [one.until for one in found.candidates] == [0, 2, 4, 0, 2, 2, 4, 0]
-    assert found.chosen[0].number == 7
-    trail = trail_of(sweep, found)["blocks"][0]["objectives"][0]["candidates"]
-    assert [one["stopped"] for one in trail] == [False, True, True, False, True, True, True, False]
-    assert [one["epochs"] for one in trail] == [10, 2, 4, 10, 2, 2, 4, 10]
+    assert [one.until for one in trail.candidates] == [0, 2, 4, 0, 2, 2, 4, 0]
+    assert trail.chosen == 7
+    assert [one.stopped for one in trail.candidates] == [False, True, True, False, True, True, True, False]
+    assert [one.epochs for one in trail.candidates] == [10, 2, 4, 10, 2, 2, 4, 10]
 
 
 def test_a_larger_budget_changes_nothing_of_the_halves_that_are_decided() -> None:
     small, large = (searched(tuned(EPOCHS, HALVING, NCA, space=TAU, budget=budget), _planted) for budget in (8, 12))
-    assert large.candidates[:8] == small.candidates
+    assert of(large)[:8] == of(small)
 
 
 def test_a_stopped_candidate_is_chosen_only_if_no_other_is_left() -> None:
@@ -128,32 +122,42 @@ def test_a_stopped_candidate_is_chosen_only_if_no_other_is_left() -> None:
     def short_lived(one: Training) -> float | str:
         return "it diverged" if one.until == 0 else 100.0 + (one.number or 0)
 
-    found = searched(sweep, short_lived)
-    assert found.is_over
+    trail = trail_of(searched(sweep, short_lived))
+    assert trail.is_over
     # Candidate 3 failed after epoch 8, as the default did; candidate 2 was stopped after epoch 4.
-    assert [one.until for one in found.candidates] == [0, 2, 4, 0]
-    assert found.chosen[0].number == 2
+    assert [one.until for one in trail.candidates] == [0, 2, 4, 0]
+    assert trail.chosen == 2
 
 
 def test_failed_candidates_are_named_and_the_others_decide() -> None:
     sweep = tuned(NCA, space=TAU, budget=4)
-    found = searched(sweep, lambda one: "it diverged" if one.number == 2 else float(one.number or 0))
-    trail = trail_of(sweep, found)["blocks"][0]["objectives"][0]
-    assert [one["failed"] for one in trail["candidates"]] == [None, None, "it diverged", None]
-    assert (trail["candidates"][2]["score"], trail["chosen"]) == (None, 3)
+    trail = trail_of(searched(sweep, lambda one: "it diverged" if one.number == 2 else float(one.number or 0)))
+    assert [one.failed for one in trail.candidates] == ["", "", "it diverged", ""]
+    assert (trail.candidates[2].score, trail.chosen) == (None, 3)
     none = searched(sweep, lambda one: "it diverged")
-    assert none.is_over
-    assert none.chosen == ()
-    assert trail_of(sweep, none)["blocks"][0]["objectives"][0]["chosen"] is None
+    assert not none.is_searching
+    assert not none.has_chosen
+
+
+def test_a_default_that_failed_does_not_go_on() -> None:
+    sweep = tuned(EPOCHS, HALVING, NCA, space=TAU, budget=4)
+    trail = trail_of(searched(sweep, lambda one: "it diverged" if one.number == 0 else float(one.number or 0)))
+    assert [one.until for one in trail.candidates] == [2, 2, 4, 0]
+    assert trail.candidates[0].failed == "it diverged"
 
 
 def test_the_score_is_the_mean_over_the_seeds_of_the_search_and_the_first_of_equal_ones_is_chosen() -> None:
     sweep = tuned("tune.seeds=[101, 102]", NCA, space=TAU, budget=3)
-    found = searched(sweep, lambda one: 10.0 * (one.number == 1) + one.cell.seed)
-    trail = trail_of(sweep, found)["blocks"][0]["objectives"][0]["candidates"]
-    assert [one["score"] for one in trail] == [101.5, 111.5, 101.5]
-    assert trail[1]["scores"] == {"101": 111.0, "102": 112.0}
-    assert searched(sweep, lambda one: 1.0).chosen[0].number == 0
+    candidates = of(searched(sweep, lambda one: 10.0 * (one.number == 1) + one.cell.seed))
+    assert [one.score for one in candidates] == [101.5, 111.5, 101.5]
+    assert candidates[1].scores == {"101": 111.0, "102": 112.0}
+    assert trail_of(searched(sweep, lambda one: 1.0)).chosen == 0
+
+
+def test_a_score_that_is_no_number_is_a_failure() -> None:
+    (only,) = of(searched(tuned(NCA, space=TAU, budget=1), lambda one: math.nan))
+    assert (only.score, only.scores) == (None, {})
+    assert "val/rsum" in only.failed
 
 
 def test_a_search_in_words_has_the_fewest_and_the_most_candidates_of_an_objective() -> None:
@@ -161,28 +165,20 @@ def test_a_search_in_words_has_the_fewest_and_the_most_candidates_of_an_objectiv
     for space, said in (("stages.frozen.lr: {choice: [1e-3, 2e-3, 3e-3]}", "3"), (of_some, "2 to 3")):
         sweep = tuned(space=space, budget=3)
         begun = searched(sweep, lambda one: 0.0, done=lambda one: False)
-        assert f"search random: {said} of 3 candidates per objective, 0 of " in describe(sweep, begun)
+        assert f"search random: {said} of 3 candidates per objective, 0 of " in describe(begun)
+    assert describe(searched(sweep, lambda one: 0.0)).startswith("search over: 0 of 15 objectives")
 
 
-def test_the_trail_says_what_was_searched() -> None:
-    sweep = tuned(budget=2)
-    trail = trail_of(sweep, searched(sweep, _planted))
-    assert trail["space"] == [
-        {"key": "objectives.params.tau", "name": "tau", "kind": "loguniform", "low": 1.0, "high": 20.0},
-        {"key": "objectives.params.cir_shift", "name": "cir_shift", "kind": "choice", "values": [0, 0.25, 0.5]},
-        {"key": "stages.frozen.lr", "name": "lr", "kind": "choice", "values": [0.004, 0.008]},
-    ]
-    block = trail["blocks"][0]
-    assert (block["dataset"], block["framework"], block["backbone"]) == ("emoji", "vsepp", "tf_efficientnet_lite0")
-    assert len(block["objectives"]) == 15
-    first = block["objectives"][1]["candidates"][0]
-    assert first == {
-        "number": 0,
-        "values": {"tau": 10.0, "lr": 0.008},
-        "default": True,
-        "score": first["score"],
-        "scores": {"101": first["score"]},
-        "epochs": 5,
-        "stopped": False,
-        "failed": None,
-    }
+def test_the_trails_say_what_was_tried_for_each_objective() -> None:
+    sweep = searched(tuned(budget=2), _planted)
+    assert [trail.objective for trail in sweep.trails] == list(sweep.config.objectives.names)
+    assert {trail.backbone for trail in sweep.trails} == {"tf_efficientnet_lite0"}
+    default = of(sweep, "con/nca")[0]
+    assert default == Candidate(
+        number=0,
+        values={"tau": 10.0, "lr": 0.008},
+        default=True,
+        score=default.score,
+        scores={"101": default.score},  # type: ignore[dict-item]
+        epochs=5,
+    )

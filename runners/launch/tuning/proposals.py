@@ -1,0 +1,101 @@
+"""What a search proposes: candidates without scores, or those of Optuna's tree-structured Parzen estimator.
+
+Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization"; implementation: optuna.samplers.TPESampler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from sweeps import Candidate, Space, TuneConfig
+from sweeps.axes import AxisValue
+from sweeps.tuning.space import Dimension
+from sweeps.tuning.trail import Values
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+RANDOM_FIRST = 8
+"""Candidates before the first that depends on scores: those of random search, as Optuna begins too."""
+_TRIES = 20
+"""Proposals in a row that repeat earlier ones, after which the next candidate is drawn at random."""
+
+
+def propose(space: Space, tune: TuneConfig, before: Sequence[Candidate]) -> list[Values]:
+    """The next candidates of an objective: with `tpe` to the end of a batch, with other searches all that there are.
+
+    They depend on the arguments alone, and each only on those before it; so a smaller budget gives the first of them.
+
+    Args:
+        space: what is searched.
+        tune: how.
+        before: all earlier candidates with their scores, in order.
+
+    Returns:
+        Candidates that differ from all earlier ones; none where the budget is spent, or the space has no more.
+    """
+    if tune.search != "tpe":
+        return space.without_scores(tune.budget)[len(before) :]
+    tried, study = [one.values for one in before], None
+    for number in range(len(before), min(tune.budget, (len(before) // tune.batch + 1) * tune.batch)):
+        asked: Iterator[Values] = iter(())
+        if number >= RANDOM_FIRST and space.dimensions and any(one.score is not None for one in before):
+            study = study or _study(space, tune.search_seed, before)
+            asked = _asked(study, space)
+        proposals = chain(space.first(), asked, space.random())
+        if (new := next(space.distinct(proposals, tried), None)) is None:
+            break
+        tried.append(space.shown(new))
+    return tried[len(before) :]
+
+
+def _study(space: Space, seed: int, before: Sequence[Candidate]) -> Study:
+    """A study that has a finished trial for every score by now."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    name = json.dumps([seed, len(before), *space.dimensions, *space.name])
+    own = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    # A proposal whose score is not known yet counts as bad (`constant_liar`), so that those of a batch differ.
+    sampler = optuna.samplers.TPESampler(seed=own, n_startup_trials=1, constant_liar=True)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    distributions = {name: _distribution(one) for name, one in space.dimensions.items()}
+    for one in before:
+        params = {name: _position(space.dimensions[name], value) for name, value in one.values.items()}
+        # The sweep's own settings may lie outside of the space; then they tell nothing about it.
+        if one.score is not None and None not in params.values():
+            trial = optuna.trial.create_trial(params=params, distributions=distributions, value=one.score)
+            study.add_trial(trial)
+    return study
+
+
+def _asked(study: Study, space: Space) -> Iterator[Values]:
+    distributions = {name: _distribution(one) for name, one in space.dimensions.items()}
+    for _ in range(_TRIES):
+        params = study.ask(distributions).params
+        yield {name: _value(one, params[name]) for name, one in space.dimensions.items()}
+
+
+def _distribution(one: Dimension) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if one.domain.values:
+        return CategoricalDistribution(range(len(one.domain.values)))
+    low, high = one.domain.bounds
+    return FloatDistribution(low, high, log=one.domain.kind == "loguniform")
+
+
+def _position(one: Dimension, value: AxisValue) -> Any:
+    """A value as the study knows it; None if it is not in the space."""
+    if one.domain.values:
+        return next((number for number, known in enumerate(one.domain.values) if known == value), None)
+    low, high = one.domain.bounds
+    return value if isinstance(value, int | float) and low <= value <= high else None
+
+
+def _value(one: Dimension, param: Any) -> AxisValue:
+    return one.domain.values[param] if one.domain.values else one.rounded(param)

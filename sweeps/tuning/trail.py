@@ -1,0 +1,81 @@
+"""The record of a search: what is tried for each objective, how it ended, and what was chosen.
+
+The runner that carries a search out, the results table and the report share it. Every score is of the val split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import AllowInfNan
+
+from sweeps.axes import AxisValue
+
+Values = Mapping[str, AxisValue]
+"""A value for every searched setting that an objective has, by the setting's name in labels, such as `tau`."""
+_Score = Annotated[float, AllowInfNan(False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One setting of an objective's constants, which all seeds of the search train."""
+
+    number: int
+    """In the order in which the search proposed them, from 0."""
+    values: Values
+    default: bool = False
+    """Whether these are the sweep's own settings."""
+    until: int = 0
+    """The epoch of the last stage to which it is trained by now; 0: the last."""
+    score: _Score | None = None
+    """The mean over the search's seeds of its metric at the selected epoch; None without one."""
+    scores: Mapping[str, _Score] = field(default_factory=dict)
+    """By seed."""
+    epochs: int = 0
+    """Epochs of the last stage that it trained."""
+    failed: str = ""
+    """Why it has no score; empty if it has one, or has not ended."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has trained as far as it was asked to, or failed."""
+        return self.score is not None or self.failed != ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it ended before its last epoch, because others were better."""
+        return self.until != 0 and self.ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trail:
+    """The search of one objective on one backbone."""
+
+    backbone: str
+    pair: str
+    triplet: str
+    names: tuple[str, ...]
+    """The searched settings that the objective has, as labels have them."""
+    candidates: tuple[Candidate, ...]
+    """In the order of their numbers."""
+    is_over: bool = False
+    """Whether all candidates have ended and no more will come."""
+    chosen: int | None = None
+    """The number of the chosen candidate; None until all trails of the sweep are over, and where none has a score."""
+
+    @property
+    def objective(self) -> tuple[str, str]:
+        """``(pair, triplet)``."""
+        return self.pair, self.triplet
+
+    @property
+    def choice(self) -> Candidate | None:
+        """The chosen candidate."""
+        return None if self.chosen is None else self.candidates[self.chosen]
+
+    @property
+    def default(self) -> Candidate | None:
+        """The candidate with the sweep's own settings; None where it is not among them."""
+        return next((candidate for candidate in self.candidates if candidate.default), None)
