@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any, Protocol, cast
+from typing import Any
 
 from goal_core.basics.errors import ConfigError
 from goal_core.models.frameworks import FRAMEWORKS
-from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import OF_ONE_TRAINING, StageConfig
 from sweeps.checks import failures, refuse
 
@@ -64,54 +64,24 @@ class Axis(Setting):
             raise ConfigError(f"{self.key} needs at least two values, all different")
 
 
-class _Objectives(Protocol):
-    """A sweep's objectives, as far as points need them."""
-
-    @property
-    def names(self) -> Sequence[tuple[str, str]]: ...
-
-    @property
-    def params(self) -> Mapping[str, Any]: ...
-
-    @property
-    def configs(self) -> Sequence[ObjectiveConfig]: ...
-
-
-class _Sweep(Protocol):
-    """A sweep, as far as points need it."""
-
-    @property
-    def axes(self) -> Sequence[Axis]: ...
-
-    @property
-    def objectives(self) -> _Objectives: ...
-
-    @property
-    def stages(self) -> Sequence[StageConfig]: ...
-
-    @property
-    def num_cells(self) -> int: ...
-
-    @property
-    def model(self) -> Any: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """A sweep's settings with one value of each axis."""
 
     values: tuple[AxisValue, ...] = ()
     """In the order of the axes."""
-    objectives: _Objectives
+    objectives: Any
+    """The sweep's `objectives` section."""
     stages: tuple[StageConfig, ...]
 
 
-def points_of(config: _Sweep) -> tuple[Point, ...]:
-    """Every combination of the values of a sweep's axes, that of the last axis changing fastest; one without axes."""
-    return tuple(_point(config, values) for values in product(*(axis.values for axis in config.axes)))
+def combinations(axes: Sequence[Axis]) -> Iterator[dict[str, AxisValue]]:
+    """Every combination of the values of some axes by key, that of the last axis changing fastest; one without axes."""
+    for values in product(*(axis.values for axis in axes)):
+        yield dict(zip((axis.key for axis in axes), values, strict=True))
 
 
-def check_axes(config: _Sweep) -> None:
+def check_axes(config: Any) -> None:
     """Check that the axes are settings of a sweep, and that each of their points is valid.
 
     Raises:
@@ -133,9 +103,9 @@ def check_axes(config: _Sweep) -> None:
         problems.append(why)
     refuse(problems)
     names = axis_names(axes)
-    for values in product(*(axis.values for axis in axes)):
-        wrong = failures(partial(_point, config, values))
-        refuse([f"{label(zip(names, values, strict=True))}: {text}" for text in wrong])
+    for values in combinations(axes):
+        wrong = failures(partial(settings_at, config, values))
+        refuse([f"{label(zip(names, values.values(), strict=True))}: {text}" for text in wrong])
 
 
 def too_many_cells(points: int, cells: int) -> str:
@@ -148,7 +118,7 @@ def too_many_cells(points: int, cells: int) -> str:
     )
 
 
-def idle(config: _Sweep, stage: str, setting: str) -> str:
+def idle(config: Any, stage: str, setting: str) -> str:
     """Why a setting changes nothing in this sweep, so that its values would all train the same; empty if it may."""
     if setting == "bert_lr_scale" and "bert" not in FRAMEWORKS[config.model.framework].uses:
         return f"framework {config.model.framework} has no BERT"
@@ -157,39 +127,29 @@ def idle(config: _Sweep, stage: str, setting: str) -> str:
     return ""
 
 
-def _point(config: _Sweep, values: Sequence[AxisValue]) -> Point:
-    at = settings_at(config, dict(zip((axis.key for axis in config.axes), values, strict=True)))
-    return replace(at, values=tuple(values))
-
-
-def settings_at(config: _Sweep, values: Mapping[str, AxisValue]) -> Point:
+def settings_at(config: Any, values: Mapping[str, AxisValue]) -> Point:
     """A sweep's settings with other values of some.
 
     Args:
         config: the sweep.
-        values: by key, as of `Axis.key`.
+        values: by key, as in `Setting.key`.
 
     Raises:
         ConfigError: a value is not allowed, or does not go together with the other settings.
     """
-    objectives, stages = config.objectives, {str(stage.name): stage for stage in config.stages}
-    of_objectives: dict[str, Any] = {}
-    params = dict(objectives.params)
-    of_stage: dict[str, dict[str, Any]] = {}
+    of_objectives: dict[str, Any] = {"params": dict(config.objectives.params)}
+    of_stages: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
-        if key.startswith("stages."):
-            of_stage.setdefault(key.split(".")[1], {})[key.rpartition(".")[2]] = value
+        setting = Setting(key=key)
+        if setting.stage:
+            of_stages.setdefault(setting.stage, {})[setting.setting] = value
         elif key == VARIANT:
             of_objectives["variant"] = value
         else:
-            params[key.rpartition(".")[2]] = value
-    for name, own in of_stage.items():
-        stages[name] = replace(stages[name], **own)
-    return Point(
-        values=tuple(values.values()),
-        objectives=replace(cast(Any, objectives), params=params, **of_objectives) if values else objectives,
-        stages=tuple(stages.values()),
-    )
+            of_objectives["params"][setting.setting] = value
+    stages = [replace(stage, **of_stages[stage.name]) if stage.name in of_stages else stage for stage in config.stages]
+    objectives = replace(config.objectives, **of_objectives) if values else config.objectives
+    return Point(values=tuple(values.values()), objectives=objectives, stages=tuple(stages))
 
 
 def axis_names(axes: Sequence[Setting]) -> tuple[str, ...]:
@@ -257,21 +217,14 @@ def needed(place: str) -> str:
 
 def in_place(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """A sweep's plain values as a file has them: with each axis as a list in the place of its setting."""
-    plain = {key: value for key, value in mapping.items() if key != "axes"}
+    plain: dict[str, Any] = deepcopy({key: value for key, value in mapping.items() if key != "axes"})
     for axis in mapping.get("axes", ()):
-        head, *path = axis["key"].split(".")
-        if head == "stages":
-            plain["stages"] = [_with(one, path[1:], axis["values"], one["name"] == path[0]) for one in plain["stages"]]
-        else:
-            plain[head] = _with(plain[head], path, axis["values"])
+        head, *path, setting = axis["key"].split(".")
+        place = plain[head]
+        for part in path:
+            place = next(stage for stage in place if stage["name"] == part) if head == "stages" else place[part]
+        place[setting] = axis["values"]
     return plain
-
-
-def _with(mapping: Mapping[str, Any], path: Sequence[str], value: Any, wanted: bool = True) -> dict[str, Any]:
-    if not wanted:
-        return dict(mapping)
-    below = _with(mapping[path[0]], path[1:], value) if len(path) > 1 else value
-    return {**mapping, path[0]: below}
 
 
 def describe(axes: Sequence[Axis]) -> Iterator[str]:

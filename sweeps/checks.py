@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import get_args, get_type_hints
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import AfterValidator
 
 from goal_core.basics.errors import ConfigError, UnknownNameError, nearest
 from goal_core.models.config import BackboneConfig
@@ -36,21 +39,16 @@ def check_name(name: str) -> str:
 
 def check_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
     """Check the seeds: at least one, all distinct, none negative."""
-    if not seeds:
-        raise ConfigError("seeds must contain at least one seed")
-    _check_distinct("seeds", seeds)
-    negative = [seed for seed in seeds if seed < 0]
-    if negative:
-        raise ConfigError(f"seeds must not be negative, got {', '.join(map(str, negative))}")
+    _check_list("seeds", seeds)
+    if negative := [str(seed) for seed in seeds if seed < 0]:
+        raise ConfigError(f"seeds must not be negative, got {', '.join(negative)}")
     return seeds
 
 
 def check_stages(stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
     """Check the stages: at least one, each once, in training order."""
-    if not stages:
-        raise ConfigError(f"stages must contain at least one of {', '.join(STAGE_ORDER)}")
     names = [stage.name for stage in stages]
-    _check_distinct("stages", names)
+    _check_list("stages", names, STAGE_ORDER)
     if sorted(names, key=STAGE_ORDER.index) != names:
         raise ConfigError(f"stages must be in the order {', '.join(STAGE_ORDER)}; got {', '.join(names)}")
     return stages
@@ -58,20 +56,18 @@ def check_stages(stages: tuple[StageConfig, ...]) -> tuple[StageConfig, ...]:
 
 def check_backbones(backbones: tuple[BackboneConfig, ...]) -> tuple[BackboneConfig, ...]:
     """Check the backbones: at least one, with distinct names."""
-    if not backbones:
-        raise ConfigError("backbones must contain at least one backbone")
-    _check_distinct("backbones", [backbone.name for backbone in backbones])
+    _check_list("backbones", [backbone.name for backbone in backbones])
     return backbones
 
 
 def check_pairs(names: tuple[str, ...]) -> tuple[str, ...]:
     """Check the pair weights: at least one, all registered, each once."""
-    return _check_weights("pair", "pair weight", names, list(pair_weights))
+    return _check_weights("pair", names, [*pair_weights, "all"])
 
 
 def check_triplets(names: tuple[str, ...]) -> tuple[str, ...]:
     """Check the triplet weights: at least one, all registered, each once."""
-    return _check_weights("triplet", "triplet weight", names, list(triplet_weights))
+    return _check_weights("triplet", names, [*triplet_weights, "all"])
 
 
 def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -80,7 +76,8 @@ def check_only(names: tuple[str, ...]) -> tuple[str, ...]:
     unknown = [f"{name!r}{nearest(name, grid)}" for name in names if name not in grid]
     if unknown:
         raise ConfigError(f"only: unknown objective {', '.join(unknown)}; write pair/triplet, such as {grid[-1]}")
-    _check_distinct("only", names)
+    if names:
+        _check_list("only", names)
     return names
 
 
@@ -99,13 +96,26 @@ def check_tracking(place: str) -> str:
 
 def failures(*checks: Callable[[], object]) -> list[str]:
     """Run checks and collect the messages of those that raise a `ConfigError`."""
-    found = []
+    messages = []
     for check in checks:
         try:
             check()
         except ConfigError as error:
-            found.append(str(error))
-    return found
+            messages.append(str(error))
+    return messages
+
+
+def field_problems(settings: object) -> list[str]:
+    """What the checks in the types of a dataclass's fields, written for pydantic, refuse of one that is built here."""
+    kind: Any = type(settings)
+    return failures(*(partial(check, getattr(settings, name)) for name, check in _checks(kind)))
+
+
+@cache
+def _checks(kind: Any) -> list[tuple[str, Any]]:
+    hints = get_type_hints(kind, include_extras=True).items()
+    extras = [(name, extra) for name, hint in hints for extra in getattr(hint, "__metadata__", ())]
+    return [(name, extra.func) for name, extra in extras if isinstance(extra, AfterValidator)]
 
 
 def refuse(problems: Sequence[str]) -> None:
@@ -114,18 +124,24 @@ def refuse(problems: Sequence[str]) -> None:
         raise ConfigError("; ".join(problems))
 
 
-def _check_distinct(key: str, values: Iterable[object]) -> None:
-    seen = list(values)
-    twice = [str(value) for value in dict.fromkeys(seen) if seen.count(value) > 1]
-    if twice:
+def too_small(settings: object, **least: int) -> list[str]:
+    """Which numbers of a dataclass are below their least value."""
+    values = {name: getattr(settings, name) for name in least}
+    small = [name for name in least if values[name] < least[name]]
+    return [f"{name} must be at least {least[name]}, got {values[name]:g}" for name in small]
+
+
+def _check_list(key: str, values: Sequence[object], known: Sequence[str] = ()) -> None:
+    """Refuse an empty list, and one that has a value twice."""
+    if not values:
+        raise ConfigError(f"{key} must contain at least one{' of ' * bool(known)}{', '.join(known)}")
+    if twice := [str(value) for value in dict.fromkeys(values) if values.count(value) > 1]:
         raise ConfigError(f"{key} must be distinct, got {', '.join(twice)} more than once")
 
 
-def _check_weights(key: str, kind: str, names: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
-    if not names:
-        raise ConfigError(f"{key} must contain at least one of {', '.join(known)}, or be `all`")
-    refuse([str(UnknownNameError(kind, name, [*known, "all"])) for name in names if name not in known])
-    _check_distinct(key, names)
+def _check_weights(key: str, names: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
+    refuse([str(UnknownNameError(f"{key} weight", name, known)) for name in names if name not in known[:-1]])
+    _check_list(key, names, known)
     return names
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from typing import Annotated, ClassVar, Literal
@@ -25,7 +25,7 @@ from goal_core.objectives import ObjectiveConfig, accepted_parameters, pair_weig
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.variants import Variant
 from goal_core.training.config import MemoryFormat, Precision, Sharing, StageConfig
-from sweeps.axes import Axis, Point, check_axes, points_of
+from sweeps.axes import Axis, Point, check_axes, combinations, settings_at
 from sweeps.checks import (
     check_backbones,
     check_name,
@@ -37,7 +37,9 @@ from sweeps.checks import (
     check_tracking,
     check_triplets,
     failures,
+    field_problems,
     refuse,
+    too_small,
 )
 from sweeps.identity import NO_KEY
 from sweeps.tuning import TuneConfig
@@ -69,7 +71,7 @@ class SweepModel:
 
     def __post_init__(self) -> None:
         """Check the backbones, then each model as `ModelConfig` checks it."""
-        refuse(failures(lambda: check_backbones(self.backbones), lambda: self.models))
+        refuse([*field_problems(self), *failures(lambda: self.models)])
 
     @property
     def models(self) -> tuple[ModelConfig, ...]:
@@ -99,11 +101,7 @@ class SweepObjectives:
 
     def __post_init__(self) -> None:
         """Check the names, that `only` leaves an objective, and every parameter and its value."""
-        refuse(
-            failures(
-                lambda: check_pairs(self.pair), lambda: check_triplets(self.triplet), lambda: check_only(self.only)
-            )
-        )
+        refuse(field_problems(self))
         if not self.names:
             raise ConfigError(
                 f"only: none of {', '.join(self.only)} is in the grid of pair {', '.join(self.pair)} "
@@ -147,8 +145,8 @@ class SweepObjectives:
         """Problems of the parameter's value, found by the first objective that has the parameter."""
         for pair, triplet in self.names:
             if name in self._accepted(pair, triplet):
-                one = {name: self.params[name]}
-                build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params=one)
+                params = {name: self.params[name]}
+                build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params=params)
                 return [f"params.{name}: {text}" for text in failures(build)]
         return []
 
@@ -192,16 +190,12 @@ class ExecutionConfig:
 
     def __post_init__(self) -> None:
         """Check the numbers, and that sharing is on where a limit is set."""
-        if self.units_per_gpu < 1:
-            raise ConfigError(f"units_per_gpu must be 1 or more, got {self.units_per_gpu}")
-        if self.cells_per_unit == "auto":
-            return
-        if self.cells_per_unit < 0:
-            raise ConfigError(f"cells_per_unit must be 0 (no limit) or more, or auto, got {self.cells_per_unit}")
-        if self.sharing == "none" and self.cells_per_unit > 1:
-            raise ConfigError(
-                f"cells_per_unit={self.cells_per_unit} needs another sharing than none, with which a unit is one cell"
-            )
+        problems, limit = too_small(self, units_per_gpu=1), self.cells_per_unit
+        if isinstance(limit, int) and limit < 0:
+            problems.append(f"cells_per_unit must be 0 (no limit) or more, or auto, got {limit}")
+        if isinstance(limit, int) and limit > 1 and self.sharing == "none":
+            problems.append(f"cells_per_unit={limit} needs another sharing than none, with which a unit is one cell")
+        refuse(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,13 +220,7 @@ class ResourceConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        problems = []
-        for name in ("cpus", "max_attempts"):
-            if getattr(self, name) < 1:
-                problems.append(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("gpus", "loader_workers", "watchdog"):
-            if getattr(self, name) < 0:
-                problems.append(f"{name} must not be negative, got {getattr(self, name)}")
+        problems = too_small(self, cpus=1, max_attempts=1, gpus=0, loader_workers=0, watchdog=0)
         if self.accelerator and not self.gpus:
             problems.append(f"accelerator: {self.accelerator} needs gpus above 0, such as gpus: 1")
         if self.gpus > 1 and self.gpus != int(self.gpus):
@@ -274,25 +262,7 @@ class SweepConfig:
 
     def __post_init__(self) -> None:
         """Check each setting, and the model against the data."""
-        problems = failures(
-            lambda: check_name(self.name),
-            lambda: check_seeds(self.seeds),
-            lambda: check_stages(self.stages),
-            lambda: check_store(self.store),
-            lambda: check_tracking(self.tracking),
-        )
-        framework = FRAMEWORKS[self.model.framework]
-        for model in self.model.models:
-            problems += [f"model: {text}" for text in failures(partial(framework.check, model, self.data))]
-        problems += unused(self.model, framework.uses)
-        if self.execution.sharing == "heads":
-            problems += self._stack_problems("execution.sharing", self.stages)
-        problems += self._compile_problems()
-        if self.precision == "tf32" and not self.resources.gpus:
-            problems.append("precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0")
-        for index, stage in enumerate(self.stages):
-            problems += self._stage_problems(f"stages.{index}", stage)
-        refuse(problems)
+        refuse([*field_problems(self), *self._problems()])
         check_axes(self)
         check_tune(self)
 
@@ -304,10 +274,25 @@ class SweepConfig:
     @property
     def points(self) -> tuple[Point, ...]:
         """Every combination of the values of the axes; one without axes."""
-        return points_of(self)
+        return tuple(settings_at(self, values) for values in combinations(self.axes))
 
-    def _stack_problems(self, key: str, stages: Sequence[StageConfig]) -> list[str]:
-        """Why the heads of this sweep's cells cannot run as one in any of some stages."""
+    def _problems(self) -> Iterator[str]:
+        """What does not go together."""
+        framework = FRAMEWORKS[self.model.framework]
+        for model in self.model.models:
+            yield from (f"model: {text}" for text in failures(partial(framework.check, model, self.data)))
+        yield from unused(self.model, framework.uses)
+        if self.execution.sharing == "heads" and (needed := self._stacks_need(self.stages)):
+            yield f"execution.sharing: {needed}"
+        if self.execution.compile and (needed := self._compiling_needs()):
+            yield f"execution.compile: needs {needed}"
+        if self.precision == "tf32" and not self.resources.gpus:
+            yield "precision: tf32 is an arithmetic of GPUs, but resources.gpus is 0"
+        for index, stage in enumerate(self.stages):
+            yield from self._stage_problems(f"stages.{index}", stage)
+
+    def _stacks_need(self, stages: Sequence[StageConfig]) -> str:
+        """Why the heads of this sweep's cells cannot run as one in any of some stages; empty if they can."""
         able = [name for name, framework in FRAMEWORKS.items() if framework.stacks_heads]
         if self.model.framework not in able:
             needed = f"framework {' or '.join(able)}, got {self.model.framework}"
@@ -320,70 +305,58 @@ class SweepConfig:
         elif not any(stage.shares_backbone and not stage.micro_batch for stage in stages):
             needed = "a stage frozen without micro_batch"
         else:
-            return []
-        return [f"{key}: heads needs {needed}; with `auto` every stage takes what it can"]
+            return ""
+        return f"heads needs {needed}; with `auto` every stage takes what it can"
 
-    def _compile_problems(self) -> list[str]:
-        """Why training steps cannot be compiled."""
-        if not self.execution.compile:
-            return []
+    def _compiling_needs(self) -> str:
+        """Why training steps cannot be compiled; empty if they can."""
         if self.model.framework == "xvlm" and self.model.xvlm.drop_path:
-            needed = "model.xvlm.drop_path 0, because compiled code draws other random numbers"
-        elif any(stage.recompute for stage in self.stages):
-            needed = "stages without recompute"
-        elif not any(stage.trains_backbone for stage in self.stages):
-            needed = "a stage finetune, whose steps train the backbone"
-        else:
-            return []
-        return [f"execution.compile: needs {needed}"]
+            return "model.xvlm.drop_path 0, because compiled code draws other random numbers"
+        if any(stage.recompute for stage in self.stages):
+            return "stages without recompute"
+        return (
+            "" if any(stage.trains_backbone for stage in self.stages) else "a stage finetune, which trains the backbone"
+        )
 
-    def _stage_problems(self, key: str, stage: StageConfig) -> list[str]:
+    def _stage_problems(self, key: str, stage: StageConfig) -> Iterator[str]:
         """What a stage asks for and this model or this data cannot give."""
-        problems = []
-        if self.data.format == "precomp" and stage.trains_backbone:
-            problems.append(
-                f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features; "
-                "leave this stage out"
-            )
+        data, gpus, framework = self.data, self.resources.gpus, self.model.framework
+        if data.format == "precomp" and stage.trains_backbone:
+            yield f"{key}: {stage.name} trains the image backbone, but data.format precomp has only its features"
         if stage.recompute and not stage.trains_backbone:
-            problems.append(f"{key}.recompute: {stage.name} keeps no activations of the backbone; leave it out")
-        if stage.feature_views and (self.data.image is None or not self.data.image.augments):
-            what = "have no images" if self.data.image is None else "do not augment them (data.image.augment none)"
-            problems.append(
-                f"{key}.feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
-            )
-        if stage.sharing == "heads":
-            problems += self._stack_problems(f"{key}.sharing", [stage])
+            yield f"{key}.recompute: {stage.name} keeps no activations of the backbone; leave it out"
+        if stage.feature_views and (data.image is None or not data.image.augments):
+            what = "have no images" if data.image is None else "do not augment them (data.image.augment none)"
+            yield f"{key}.feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
+        if stage.sharing == "heads" and (needed := self._stacks_need([stage])):
+            yield f"{key}.sharing: {needed}"
         limit = stage.cells_per_unit
         if self.execution.sharing_of(stage) == "none" and isinstance(limit, int) and limit > 1:
-            problems.append(f"{key}.cells_per_unit: {limit} needs another sharing than none")
+            yield f"{key}.cells_per_unit: {limit} needs another sharing than none"
         units = self.execution.units_per_gpu_of(stage)
-        if units > 1 and self.resources.gpus != 1:
+        if units > 1 and gpus != 1:
             where = "execution" if stage.units_per_gpu == "inherit" else key
-            problems.append(f"{where}.units_per_gpu: {units} needs resources.gpus 1, got {self.resources.gpus:g}")
-        splits = [f"micro_batch {stage.micro_batch}"] * bool(stage.micro_batch)
-        splits += [f"resources.gpus {self.resources.gpus:g}"] * (self.resources.gpus > 1)
-        if splits and stage.needs_whole_batches(self.data.format):
-            what = "on precomputed regions" if self.data.format == "regions" else "with bn_mode legacy_quirk"
-            problems.append(
-                f"{key}: {' and '.join(splits)} cannot split the batches of {self.model.framework} {what}, because it "
-                "normalises by the statistics of a whole batch"
+            yield f"{where}.units_per_gpu: {units} needs resources.gpus 1, got {gpus:g}"
+        splits = [f"micro_batch {stage.micro_batch}"] * bool(stage.micro_batch) + [f"resources.gpus {gpus:g}"] * (
+            gpus > 1
+        )
+        if splits and stage.needs_whole_batches(data.format):
+            what = "on precomputed regions" if data.format == "regions" else "with bn_mode legacy_quirk"
+            yield (
+                f"{key}: {' and '.join(splits)} cannot split the batches of {framework} {what}, because it normalises "
+                "by the statistics of a whole batch"
             )
-        if self.resources.gpus > stage.batch_size:
-            problems.append(f"{key}: resources.gpus {self.resources.gpus:g} needs a batch_size of at least as many")
-        if stage.bn_mode == "legacy_quirk" and self.model.framework != "vsepp":
-            problems.append(f"{key}.bn_mode: legacy_quirk needs framework vsepp, got {self.model.framework}")
-        elif stage.bn_mode == "legacy_quirk" and self.data.format == "precomp":
-            problems.append(f"{key}.bn_mode: legacy_quirk needs a backbone, but data.format precomp has only features")
-        return problems
+        if gpus > stage.batch_size:
+            yield f"{key}: resources.gpus {gpus:g} needs a batch_size of at least as many"
+        if stage.bn_mode == "legacy_quirk" and framework != "vsepp":
+            yield f"{key}.bn_mode: legacy_quirk needs framework vsepp, got {framework}"
+        elif stage.bn_mode == "legacy_quirk" and data.format == "precomp":
+            yield f"{key}.bn_mode: legacy_quirk needs a backbone, but data.format precomp has only features"
 
 
-def unused(model: SweepModel, uses: frozenset[str]) -> list[str]:
-    """List the settings that differ from their defaults although the framework does not use them."""
-    return [
-        f"model.{item.name}: framework {model.framework} has no such part; leave it out"
-        for item in fields(ModelConfig)
-        if item.name not in uses
-        and item.default_factory is not MISSING
-        and getattr(model, item.name) != item.default_factory()
-    ]
+def unused(model: SweepModel, uses: frozenset[str]) -> Iterator[str]:
+    """The settings that differ from their defaults although the framework does not use them."""
+    for item in fields(ModelConfig):
+        if item.name not in uses and item.default_factory is not MISSING:
+            if getattr(model, item.name) != item.default_factory():
+                yield f"model.{item.name}: framework {model.framework} has no such part; leave it out"

@@ -53,7 +53,7 @@ class Unit:
         first, count = self.trainings[0], len(self.trainings)
         if count == 1:
             return first.name
-        what = "objectives" if len({one.cell.objective.name for one in self.trainings}) == count else "cells"
+        what = "objectives" if len({training.cell.objective.name for training in self.trainings}) == count else "cells"
         return f"{first.cell.model.backbone.name} seed {first.cell.seed} ({self.stage.name}), {count} {what}"
 
 
@@ -87,27 +87,22 @@ def pack(
 
 def pack_chain(
     trainings: Iterable[Training], execution: ExecutionConfig, auto: Mapping[str, int] | None = None
-) -> list[tuple[Unit, int | None]]:
+) -> list[Unit]:
     """Pack trainings of several stages as a launch does, which packs what follows a unit when the unit has ended.
 
     Args:
         trainings: the trainings still to do, any subset of a sweep's.
         execution: sharing and its limit.
-        auto: as of `pack`.
-
-    Returns:
-        The units, each with the number of the unit that it follows: its place in this list. None can start at once.
+        auto: as in `pack`.
     """
     left = dict.fromkeys(trainings)
     later: dict[Training, list[Training]] = {}
     for training in left:
         if training.before in left:
             later.setdefault(training.before, []).append(training)
-    first = pack([training for training in left if training.before not in left], execution, auto)
-    units: list[tuple[Unit, int | None]] = [(unit, None) for unit in first]
-    for number, (unit, _) in enumerate(units):  # which grows meanwhile
-        follow = [one for training in unit.trainings for one in later.get(training, ())]
-        units.extend((one, number) for one in pack(follow, execution, auto))
+    units = pack([training for training in left if training.before not in left], execution, auto)
+    for unit in units:  # which grow meanwhile
+        units += pack([after for training in unit.trainings for after in later.get(training, ())], execution, auto)
     return units
 
 
@@ -117,10 +112,10 @@ def _limit(stage: StageConfig, execution: ExecutionConfig, auto: Mapping[str, in
 
 
 def _trunk(training: Training) -> Hashable:
-    """What trainings must have in common to share a trunk: all but the objective and what each stage has of its own."""
+    """What trainings that share a trunk have in common: all but the objective and settings in `OF_ONE_TRAINING`."""
     cell = training.cell
-    own = cell.data, cell.model, cell.seed, tuple(map(_shared, training.stages)), training.precision
-    return own, cell.tested, training.begins, training.until
+    settings = cell.data, cell.model, cell.seed, tuple(map(_shared, training.stages)), training.precision
+    return settings, cell.tested, training.begins, training.until
 
 
 @cache

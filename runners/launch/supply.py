@@ -177,7 +177,7 @@ class Supply:
         """Say what a round will train: what can start now, and what follows it."""
         ahead, now = self._plan.startable(self._sweep.trainings, ahead=True), set(chosen)
         follows = [one for one in ahead if one in now or one.before in now]
-        units = Counter(unit.stage.name for unit, _ in pack_chain(follows, self._sweep.config.execution, self._auto))
+        units = Counter(unit.stage.name for unit in pack_chain(follows, self._sweep.config.execution, self._auto))
         for stage in self._stages(follows):
             name, all_of_it = stage[0].stage.name, self._sweep.by_stage[self._number[stage[0].stage.name]]
             counts = self._plan.progress.counts(all_of_it)

@@ -53,7 +53,7 @@ def fit(trainings: Sequence[Training], prices: Prices, devices: Devices) -> Pack
         if (cells := prices.most_cells(alike[0], usable[name])) is not None:
             most[name] = min(cells, most.get(name, cells))
     limits = choose(trainings, config, slots, most, grows=devices.grows)
-    units = [unit for unit, _ in pack_chain(trainings, config.execution, limits)]
+    units = pack_chain(trainings, config.execution, limits)
     lines, chunks = [_packed(name, units, limits, most, slots[name], devices) for name in slots], dict[Kind, int]()
     for kind, unit in largest(units).items():
         memory = prices.memory(unit)

@@ -53,7 +53,7 @@ def choose(
         largest, costs = min(group, max(1, fit.get(stage, group))), dict[int, tuple[float, int]]()
         for limit in {-(-largest // parts) for parts in range(1, largest + 1)}:
             chain = pack_chain(trainings, config.execution, {**limits, stage: limit})
-            times = [solo_times(unit) for unit, _ in chain if unit.stage.name == stage]
+            times = [solo_times(unit) for unit in chain if unit.stage.name == stage]
             turns = sorted(times, reverse=True)[:: slots[stage]]
             costs[limit] = sum(times if grows else turns), len(times)
         least = TIE * min(cost for cost, _ in costs.values())

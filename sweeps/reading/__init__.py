@@ -12,14 +12,3 @@ from sweeps.reading.load import (
     load_sweep,
 )
 from sweeps.reading.tree import Problem, SweepError
-
-__all__ = [
-    "ClusterSweep",
-    "Problem",
-    "SweepError",
-    "SweepNotFoundError",
-    "find_sweep",
-    "list_shipped",
-    "load_for_cluster",
-    "load_sweep",
-]

@@ -6,5 +6,3 @@ Nothing here trains. `runners.launch.tuning` carries the search out.
 from sweeps.tuning.block import Domain, StopEarly, TuneConfig
 from sweeps.tuning.space import Dimension, Space, dimensions_of
 from sweeps.tuning.trail import Candidate, Trail
-
-__all__ = ["Candidate", "Dimension", "Domain", "Space", "StopEarly", "Trail", "TuneConfig", "dimensions_of"]

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 from goal_core.basics.errors import ConfigError
 from sweeps.axes import AxisValue
-from sweeps.checks import check_seeds, failures, refuse
+from sweeps.checks import check_seeds, field_problems, refuse, too_small
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 Kind = Literal["uniform", "loguniform", "choice", "grid"]
@@ -89,8 +89,7 @@ class StopEarly:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        problems = [] if self.first >= 1 else [f"first must be at least 1, got {self.first}"]
-        refuse(problems + ([] if self.factor >= 2 else [f"factor must be at least 2, got {self.factor}"]))
+        refuse(too_small(self, first=1, factor=2))
 
     def rungs(self, epochs: int) -> tuple[int, ...]:
         """The epochs after which candidates are compared, all before the last of so many."""
@@ -127,14 +126,10 @@ class TuneConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        problems = failures(lambda: check_seeds(self.seeds))
+        problems = field_problems(self)
         if not self.space:
             problems.append("space must have at least one setting, such as objectives.params.tau")
-        for name in ("budget", "batch"):
-            if getattr(self, name) < 1:
-                problems.append(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.search_seed < 0:
-            problems.append(f"search_seed must not be negative, got {self.search_seed}")
+        problems += too_small(self, budget=1, batch=1, search_seed=0)
         if self.stop_early and self.batch >= 1 and self.budget % self.batch:
             problems.append(
                 f"budget must be a multiple of batch ({self.batch}) with stop_early, which keeps the best of each "

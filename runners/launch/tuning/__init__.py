@@ -6,5 +6,3 @@ which are in the store; so every command, and a launch that was killed, finds th
 
 from runners.launch.tuning.search import Ended, Read, describe, replay
 from runners.launch.tuning.trail import trail_of
-
-__all__ = ["Ended", "Read", "describe", "replay", "trail_of"]
