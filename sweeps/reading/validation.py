@@ -55,10 +55,10 @@ def validate(root: Node, kind: type[T], problems: list[Problem]) -> T | None:
         try:
             built: T = reader_of(kind).validate_json(json.dumps(root.plain()), strict=True)
         except ValidationError as failure:
-            found = list(_Failure(root, kind, left_out).problems(failure.errors()[: MAX_PROBLEMS + 1]))
-            problems.extend(problem for _, problem in found)
+            told = list(_Failure(root, kind, left_out).problems(failure.errors()[: MAX_PROBLEMS + 1]))
+            problems.extend(problem for _, problem in told)
             pruned = root
-            for path in dict.fromkeys(_to_key(path) for path, _ in found if path):
+            for path in dict.fromkeys(_to_key(path) for path, _ in told if path):
                 left_out.add(path)
                 if pruned.at(path) is not None:
                     pruned = pruned.put(path, _stand_in(kind, root, path))

@@ -40,7 +40,9 @@ def check_tune(config: Any) -> None:
     if tune is None:
         return
     dimensions = list(dimensions_of(tune).values())
-    of_space = [f"tune.space.{one.key}: {text}" for one in dimensions for text in _dimension(config, one)]
+    of_space = [
+        f"tune.space.{searched.key}: {text}" for searched in dimensions for text in _dimension(config, searched)
+    ]
     refuse([*of_space, *_block(config, tune)])
     refuse(list(_pairs(config, dimensions)))
     refuse(list(_grid(config, tune)))
@@ -63,9 +65,9 @@ def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
         if stage.select_on == "test":
             yield f"tune: needs stages that select on val, but {stage.name} selects on test, which would choose by it"
     last = config.stages[-1]
-    searched = tune.space.get(f"stages.{last.name}.warmup_epochs")
+    in_space = tune.space.get(f"stages.{last.name}.warmup_epochs")
     warmup = max(
-        [last.warmup_epochs, *(value for value in (searched.values if searched else ()) if type(value) is int)]
+        [last.warmup_epochs, *(value for value in (in_space.values if in_space else ()) if type(value) is int)]
     )
     if tune.stop_early and not warmup < tune.stop_early.first < last.epochs:
         yield (
@@ -74,33 +76,33 @@ def _block(config: Any, tune: TuneConfig) -> Iterator[str]:
         )
 
 
-def _dimension(config: Any, one: Dimension) -> list[str]:
+def _dimension(config: Any, searched: Dimension) -> list[str]:
     """What is wrong with a setting of the space and its values, each by itself."""
-    if problem := _key_problem(config, one):
+    if problem := _key_problem(config, searched):
         return [problem]
-    domain = one.domain
+    domain = searched.domain
     if config.tune.search == "grid" and not domain.values:
         return [f"search grid needs choice or grid, got {domain.kind}"]
-    kind = Variant if one.key == VARIANT else _STAGE_TYPES[one.setting] if one.stage else None
-    if not domain.values and not _has_ranges(config, one, kind):
+    kind = Variant if searched.key == VARIANT else _STAGE_TYPES[searched.setting] if searched.stage else None
+    if not domain.values and not _has_ranges(config, searched, kind):
         return [f"takes no numbers between others; write choice, got {domain.kind}"]
     if kind is not None and (wrong := [value_text(value) for value in domain.ends if not _is(kind, value)]):
         names = f"; it may be {', '.join(get_args(kind))}" if kind is Variant else ""
         return [f"{', '.join(wrong)} cannot be its value{names}"]
     return [
-        text.removeprefix(f"params.{one.setting}: ")
+        text.removeprefix(f"params.{searched.setting}: ")
         for value in domain.ends
-        for text in failures(partial(settings_at, config, {one.key: value}))
+        for text in failures(partial(settings_at, config, {searched.key: value}))
     ]
 
 
-def _has_ranges(config: Any, one: Dimension, kind: Any) -> bool:
+def _has_ranges(config: Any, searched: Dimension, kind: Any) -> bool:
     """Whether a setting takes any number between two; a parameter of the objectives does if its default is one."""
     if kind is not None:
         return kind is float
     variant = config.objectives.variant
     defaults = (accepted_parameters(pair, triplet, variant) for pair, triplet in config.objectives.names)
-    return any(type(own.get(one.setting)) in (int, float) for own in defaults)
+    return any(type(own.get(searched.setting)) in (int, float) for own in defaults)
 
 
 def _is(kind: Any, value: AxisValue) -> bool:
@@ -112,15 +114,15 @@ def _is(kind: Any, value: AxisValue) -> bool:
     return True
 
 
-def _key_problem(config: Any, one: Dimension) -> str:
+def _key_problem(config: Any, searched: Dimension) -> str:
     """Why a key cannot be in a space; empty if it can."""
-    words, can = one.key.split("."), ", ".join(OF_ONE_TRAINING)
-    if one.key == VARIANT or (one.key.startswith(PARAMETER) and len(words) == 3):
+    words, can = searched.key.split("."), ", ".join(OF_ONE_TRAINING)
+    if searched.key == VARIANT or (searched.key.startswith(PARAMETER) and len(words) == 3):
         spaces = (Space(config, config.tune, *name) for name in config.objectives.names)
         known = list(dict.fromkeys(name for space in spaces for name in space.parameters))
-        if one.key == VARIANT or one.setting in known:
+        if searched.key == VARIANT or searched.setting in known:
             return ""
-        hint = f"{nearest(one.setting, known)}; known: {', '.join(known) or 'none'}"
+        hint = f"{nearest(searched.setting, known)}; known: {', '.join(known) or 'none'}"
         return f"no objective of this sweep has this parameter{hint}"
     if words[0] != "stages" or len(words) != 3:
         return (
@@ -139,10 +141,10 @@ def _key_problem(config: Any, one: Dimension) -> str:
 
 def _pairs(config: Any, dimensions: list[Dimension]) -> Iterator[str]:
     """Values of two settings that do not go together, of ranges their bounds; the first such pair."""
-    for one, other in combinations(dimensions, 2):
-        for value, beside in product(one.domain.ends, other.domain.ends):
-            for text in failures(partial(settings_at, config, {one.key: value, other.key: beside})):
-                values = f"{one.setting} {value_text(value)} and {other.setting} {value_text(beside)}"
+    for searched, other in combinations(dimensions, 2):
+        for value, beside in product(searched.domain.ends, other.domain.ends):
+            for text in failures(partial(settings_at, config, {searched.key: value, other.key: beside})):
+                values = f"{searched.setting} {value_text(value)} and {other.setting} {value_text(beside)}"
                 yield f"tune.space.{other.key}: {values} do not go together: {text}"
                 return
 

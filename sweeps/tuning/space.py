@@ -16,7 +16,7 @@ from itertools import chain, count, islice, product
 from typing import Any
 
 from goal_core.objectives import ObjectiveConfig, accepted_parameters
-from sweeps.axes import PARAMETER, VARIANT, AxisValue, Point, Setting, axis_names, settings_at
+from sweeps.axes import PARAMETER, AxisValue, Point, Setting, axis_names, settings_at
 from sweeps.tuning.block import Domain, TuneConfig
 from sweeps.tuning.trail import Values
 
@@ -73,7 +73,7 @@ class Space:
     @cached_property
     def dimensions(self) -> dict[str, Dimension]:
         """The settings that the objective knows, by name, in the order of the sweep file."""
-        return {name: one for name, one in dimensions_of(self._tune).items() if self._knows(one)}
+        return {name: item for name, item in dimensions_of(self._tune).items() if self._knows(item)}
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -110,14 +110,12 @@ class Space:
             values: some of them; the others have the sweep's own.
         """
         objective, point = self.at(values)
-        resolved, stages = objective.resolved(), {str(stage.name): stage for stage in point.stages}
-        found: dict[str, AxisValue] = {}
-        for name, one in self.dimensions.items():
-            if one.stage:
-                found[name] = getattr(stages[one.stage], one.setting)
-            else:
-                found[name] = objective.variant if one.key == VARIANT else resolved[one.setting]
-        return found
+        constants = {**objective.resolved(), "variant": objective.variant}
+        stages = {str(stage.name): stage for stage in point.stages}
+        return {
+            name: getattr(stages[own.stage], own.setting) if own.stage else constants[own.setting]
+            for name, own in self.dimensions.items()
+        }
 
     def distinct(
         self, proposals: Iterable[Values], before: Sequence[Values] = (), most_repeats: float = math.inf
@@ -154,12 +152,12 @@ class Space:
 
         Values that are all listed are drawn without repetition.
         """
-        domains = [one.domain for one in self.dimensions.values()]
+        domains = [own.domain for own in self.dimensions.values()]
         listed = all(domain.values for domain in domains)
         if listed and math.prod(len(domain.values) for domain in domains) <= _MAX_LISTED:
             return self.distinct(sorted(self._listed(), key=self._order), self.first())
         drawn = (
-            {name: one.at(self._share(one.key, number)) for name, one in self.dimensions.items()} for number in count()
+            {name: own.at(self._share(own.key, number)) for name, own in self.dimensions.items()} for number in count()
         )
         return self.distinct(drawn, self.first(), _MAX_REPEATS)
 
@@ -169,7 +167,7 @@ class Space:
         return list(islice(chain(self.first(), rest), budget))
 
     def _listed(self) -> Iterator[Values]:
-        for values in product(*(one.domain.values for one in self.dimensions.values())):
+        for values in product(*(own.domain.values for own in self.dimensions.values())):
             yield dict(zip(self.dimensions, values, strict=True))
 
     def _order(self, values: Values) -> float:

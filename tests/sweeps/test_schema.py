@@ -102,7 +102,7 @@ def test_models_are_one_for_each_backbone() -> None:
     model = SweepModel(backbones=(BackboneConfig(name="a"), BackboneConfig(name="b")), embed_dim=8)
     assert [item.backbone.name for item in model.models] == ["a", "b"]
     assert {item.embed_dim for item in model.models} == {8}
-    with pytest.raises(ConfigError, match="^backbones .*at least one"):
+    with pytest.raises(ConfigError, match=r"^backbones .*at least one"):
         SweepModel(backbones=())
 
 

@@ -35,16 +35,16 @@ def foresee(sweep: ResolvedSweep, read: Read) -> Forecast:
 
     def foreseen(trainings: Sequence[Training]) -> Mapping[Training, Ended]:
         return {
-            one: end or {"metrics": {metric: -float(one.number or 0)}, "epochs": one.epochs}
-            for one, end in read(trainings).items()
+            training: end or {"metrics": {metric: -float(training.number or 0)}, "epochs": training.epochs}
+            for training, end in read(trainings).items()
         }
 
     searched = replay(bare, foreseen)
     rounds: dict[tuple[int, int], list[Training]] = {}
-    for one in searched.trainings:
-        if one.number is not None:
-            batch = one.number // tune.batch if tune.search == "tpe" else 0
-            rounds.setdefault((batch, one.begins if one.stage.name == last else 0), []).append(one)
+    for training in searched.trainings:
+        if training.number is not None:
+            batch = training.number // tune.batch if tune.search == "tpe" else 0
+            rounds.setdefault((batch, training.begins if training.stage.name == last else 0), []).append(training)
     counts = [len(trail.candidates) for trail in searched.trails]
     # The choice is not known: the last candidate of each objective stands for it, because the first has the sweep's own
     # settings, and then no cell would be added.

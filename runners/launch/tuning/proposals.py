@@ -40,10 +40,11 @@ def propose(space: Space, tune: TuneConfig, before: Sequence[Candidate]) -> list
     """
     if tune.search != "tpe":
         return space.without_scores(tune.budget)[len(before) :]
-    tried, study = [one.values for one in before], None
+    tried = [candidate.values for candidate in before]
+    scored, study = any(candidate.score is not None for candidate in before), None
     for number in range(len(before), min(tune.budget, (len(before) // tune.batch + 1) * tune.batch)):
         asked: Iterator[Values] = iter(())
-        if number >= RANDOM_FIRST and space.dimensions and any(one.score is not None for one in before):
+        if number >= RANDOM_FIRST and space.dimensions and scored:
             study = study or _study(space, tune.search_seed, before)
             asked = _asked(study, space)
         proposals = chain(space.first(), asked, space.random())
@@ -63,39 +64,40 @@ def _study(space: Space, seed: int, before: Sequence[Candidate]) -> Study:
     # A proposal whose score is not known yet counts as bad (`constant_liar`), so that those of a batch differ.
     sampler = optuna.samplers.TPESampler(seed=own, n_startup_trials=1, constant_liar=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    distributions = {name: _distribution(one) for name, one in space.dimensions.items()}
-    for one in before:
-        params = {name: _position(space.dimensions[name], value) for name, value in one.values.items()}
+    distributions = {name: _distribution(dimension) for name, dimension in space.dimensions.items()}
+    for candidate in before:
+        params = {name: _position(space.dimensions[name], value) for name, value in candidate.values.items()}
         # The sweep's own settings may lie outside of the space; then they tell nothing about it.
-        if one.score is not None and None not in params.values():
-            trial = optuna.trial.create_trial(params=params, distributions=distributions, value=one.score)
-            study.add_trial(trial)
+        if candidate.score is not None and None not in params.values():
+            study.add_trial(
+                optuna.trial.create_trial(params=params, distributions=distributions, value=candidate.score)
+            )
     return study
 
 
 def _asked(study: Study, space: Space) -> Iterator[Values]:
-    distributions = {name: _distribution(one) for name, one in space.dimensions.items()}
+    distributions = {name: _distribution(dimension) for name, dimension in space.dimensions.items()}
     for _ in range(_TRIES):
         params = study.ask(distributions).params
-        yield {name: _value(one, params[name]) for name, one in space.dimensions.items()}
+        yield {name: _value(dimension, params[name]) for name, dimension in space.dimensions.items()}
 
 
-def _distribution(one: Dimension) -> Any:
+def _distribution(dimension: Dimension) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    if one.domain.values:
-        return CategoricalDistribution(range(len(one.domain.values)))
-    low, high = one.domain.bounds
-    return FloatDistribution(low, high, log=one.domain.kind == "loguniform")
+    if dimension.domain.values:
+        return CategoricalDistribution(range(len(dimension.domain.values)))
+    low, high = dimension.domain.bounds
+    return FloatDistribution(low, high, log=dimension.domain.kind == "loguniform")
 
 
-def _position(one: Dimension, value: AxisValue) -> Any:
+def _position(dimension: Dimension, value: AxisValue) -> Any:
     """A value as the study knows it; None if it is not in the space."""
-    if one.domain.values:
-        return next((number for number, known in enumerate(one.domain.values) if known == value), None)
-    low, high = one.domain.bounds
+    if dimension.domain.values:
+        return next((number for number, known in enumerate(dimension.domain.values) if known == value), None)
+    low, high = dimension.domain.bounds
     return value if isinstance(value, int | float) and low <= value <= high else None
 
 
-def _value(one: Dimension, param: Any) -> AxisValue:
-    return one.domain.values[param] if one.domain.values else one.rounded(param)
+def _value(dimension: Dimension, param: Any) -> AxisValue:
+    return dimension.domain.values[param] if dimension.domain.values else dimension.rounded(param)

@@ -48,19 +48,18 @@ def describe(sweep: ResolvedSweep) -> str:
     assert tune is not None
     if all(trail.is_over for trail in trails):
         chosen = [trail.choice for trail in trails if trail.choice is not None]
-        changed = sum(not candidate.default for candidate in chosen)
         return (
-            f"search over: {changed} of {len(chosen)} objectives get other constants than the sweep's own; "
-            "the default and the tuned grid report"
+            f"search over: {sum(not candidate.default for candidate in chosen)} of {len(chosen)} objectives get other "
+            "constants than the sweep's own; the default and the tuned grid report"
         )
     candidates = [candidate for trail in trails for candidate in trail.candidates]
     counts = [len(trail.candidates) for trail in trails]
     made = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    rungs = sorted({candidate.until for candidate in candidates if candidate.until and not candidate.ended})
-    until = f", to epoch {rungs[0]}" if rungs else ""
+    rung = min((candidate.until for candidate in candidates if candidate.until and not candidate.ended), default=0)
+    until, ended = f", to epoch {rung}" * bool(rung), sum(candidate.ended for candidate in candidates)
     return (
         f"search {tune.search}: {made} of {tune.budget} candidates per objective{until}, "
-        f"{sum(candidate.ended for candidate in candidates)} of {len(candidates)} ended"
+        f"{ended} of {len(candidates)} ended"
     )
 
 
@@ -88,8 +87,7 @@ def advance(trail: Trail, space: Space, tune: TuneConfig, epochs: int) -> Trail:
 def _raised(cohort: Sequence[Candidate], ends: Sequence[int], tune: TuneConfig) -> Iterator[Candidate]:
     """A cohort of which the best go on, once all that are still in it have ended.
 
-    Optuna's pruner for successive halving decides for each candidate by those that ended before it, so its choice
-    depends on the order in which trainings end.
+    Optuna's pruner decides by the candidates that ended before, so that the order in which trainings end would matter.
 
     Args:
         cohort: candidates that are compared with each other.
@@ -113,16 +111,14 @@ def _raised(cohort: Sequence[Candidate], ends: Sequence[int], tune: TuneConfig) 
 
 def _best(trail: Trail) -> int | None:
     """The candidate with the highest score, of equal ones the first; one that was stopped only if no other is left."""
-    ranked = _ranked(trail.candidates)
-    longest = max((candidate.until or math.inf for candidate in ranked), default=0)
-    return next((candidate.number for candidate in ranked if (candidate.until or math.inf) == longest), None)
+    best = max(_ranked(trail.candidates), key=lambda candidate: candidate.until or math.inf, default=None)
+    return None if best is None else best.number
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Those that have a score, the highest first; of equal ones the first comes first."""
-    scored = [(-candidate.score, candidate.number) for candidate in candidates if candidate.score is not None]
-    by_number = {candidate.number: candidate for candidate in candidates}
-    return [by_number[number] for _, number in sorted(scored)]
+    scored = [candidate for candidate in candidates if candidate.score is not None]
+    return sorted(scored, key=lambda candidate: candidate.score or 0.0, reverse=True)
 
 
 def _scored(sweep: ResolvedSweep, read: Read, ended: dict[Training, Ended | None]) -> Iterator[Trail]:
@@ -135,7 +131,9 @@ def _scored(sweep: ResolvedSweep, read: Read, ended: dict[Training, Ended | None
     """
     tune = sweep.config.tune
     assert tune is not None
-    ended.update(read([one for one in sweep.trainings if one.number is not None and one not in ended]))
+    ended.update(
+        read([training for training in sweep.trainings if training.number is not None and training not in ended])
+    )
     last: dict[tuple[str, str, str, int | None, int], list[Training]] = {}
     for training in sweep.by_stage[-1]:
         cell = training.cell
@@ -161,8 +159,8 @@ def _end(training: Training, ended: Mapping[Training, Ended | None]) -> Ended | 
 def _with_score(candidate: Candidate, ends: Mapping[int, Ended | None], metric: str) -> Candidate:
     if None in ends.values():
         return candidate
-    results = {seed: end for seed, end in ends.items() if isinstance(end, Mapping)}
-    scores = {str(seed): float(result["metrics"].get(metric, math.nan)) for seed, result in sorted(results.items())}
+    results = {str(seed): end for seed, end in sorted(ends.items()) if isinstance(end, Mapping)}
+    scores = {seed: float(result["metrics"].get(metric, math.nan)) for seed, result in results.items()}
     finite = {seed: score for seed, score in scores.items() if math.isfinite(score)}
     why = next((end for end in ends.values() if isinstance(end, str)), "")
     if not why and len(finite) < len(scores):

@@ -26,7 +26,7 @@ def trail_of(sweep: ResolvedSweep) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **{name: own[name] for name in ("metric", "budget", "search", "search_seed", "seeds", "stop_early")},
-        "space": [_setting(name, one) for name, one in dimensions_of(tune).items()],
+        "space": [_setting(name, dimension) for name, dimension in dimensions_of(tune).items()],
         "blocks": [
             {
                 "dataset": config.data.name,
@@ -39,14 +39,14 @@ def trail_of(sweep: ResolvedSweep) -> dict[str, Any]:
     }
 
 
-def _setting(name: str, one: Dimension) -> dict[str, Any]:
-    own: dict[str, Any] = {"key": one.key, "name": name, "kind": one.domain.kind}
-    if one.domain.values:
-        return own | {"values": to_mapping(one.domain.values)}
-    low, high = one.domain.bounds
+def _setting(name: str, dimension: Dimension) -> dict[str, Any]:
+    own: dict[str, Any] = {"key": dimension.key, "name": name, "kind": dimension.domain.kind}
+    if dimension.domain.values:
+        return own | {"values": to_mapping(dimension.domain.values)}
+    low, high = dimension.domain.bounds
     return own | {"low": low, "high": high}
 
 
 def _objective(trail: Trail) -> dict[str, Any]:
-    candidates = [to_mapping(one) | {"stopped": one.stopped, "failed": one.failed or None} for one in trail.candidates]
+    candidates = [to_mapping(own) | {"stopped": own.stopped, "failed": own.failed or None} for own in trail.candidates]
     return {**to_mapping(trail), "candidates": candidates}
