@@ -314,9 +314,9 @@ class SweepConfig:
             return "model.xvlm.drop_path 0, because compiled code draws other random numbers"
         if any(stage.recompute for stage in self.stages):
             return "stages without recompute"
-        return (
-            "" if any(stage.trains_backbone for stage in self.stages) else "a stage finetune, which trains the backbone"
-        )
+        if not any(stage.trains_backbone for stage in self.stages):
+            return "a stage finetune, which trains the backbone"
+        return ""
 
     def _stage_problems(self, key: str, stage: StageConfig) -> Iterator[str]:
         """What a stage asks for and this model or this data cannot give."""
@@ -337,9 +337,8 @@ class SweepConfig:
         if units > 1 and gpus != 1:
             where = "execution" if stage.units_per_gpu == "inherit" else key
             yield f"{where}.units_per_gpu: {units} needs resources.gpus 1, got {gpus:g}"
-        splits = [f"micro_batch {stage.micro_batch}"] * bool(stage.micro_batch) + [f"resources.gpus {gpus:g}"] * (
-            gpus > 1
-        )
+        splits = [f"micro_batch {stage.micro_batch}"] * bool(stage.micro_batch)
+        splits += [f"resources.gpus {gpus:g}"] * (gpus > 1)
         if splits and stage.needs_whole_batches(data.format):
             what = "on precomputed regions" if data.format == "regions" else "with bn_mode legacy_quirk"
             yield (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,8 +46,8 @@ def expand_environment(
         environ: the environment; an empty variable counts as unset.
         problems: receives unset variables, and those in places where they are not allowed.
         allowed: whether the value at a key path may hold variables.
-        strict: for a file from elsewhere: report variables where none is allowed, such as are named like a secret, and
-            such as make an address. Otherwise variables that are not allowed stay as they are.
+        strict: report variables where none is allowed, those that are named like a secret, and those in an address.
+            Otherwise variables that are not allowed stay as they are.
 
     Returns:
         The new tree.
@@ -58,8 +58,8 @@ def expand_environment(
         already, shown = len(problems), root.shown(path)
         if allowed(".".join(map(str, path))):
             text = _substitute(leaf.value, leaf, shown, environ, problems)
-            if strict and len(problems) == already:
-                problems += [Problem(leaf.where, shown, why) for why in _secrets(leaf.value, text, shown)]
+            if strict and len(problems) == already and (why := _secret(leaf.value, text, shown)):
+                problems.append(Problem(leaf.where, shown, why))
             if len(problems) == already:  # else no further message can repeat the value
                 root = root.put(path, Node(text, leaf.where))
         elif strict:
@@ -87,17 +87,18 @@ def _substitute(text: str, leaf: Node, shown: str, environ: Mapping[str, str], p
     return _VARIABLE.sub(value_of, text)
 
 
-def _secrets(written: str, text: str, key: str) -> Iterator[str]:
-    """How a value with variables could show or send what nobody wants to. The message never repeats the value."""
+def _secret(written: str, text: str, key: str) -> str:
+    """Why a value with variables could show or send what nobody wants to; empty if not. Never repeats the value."""
     names = [str(match.group(1)) for match in _VARIABLE.finditer(written)]
     if hidden := [name for name in names if looks_secret(name)]:
-        yield f"the environment variable {hidden[0]} is named like a secret, and a path is stored and shown"
+        return f"the environment variable {hidden[0]} is named like a secret, and a path is stored and shown"
     is_path = "/" in text or text.startswith((".", "~"))
     if _URI.match(text) or (key == "tracking" and not is_path):
-        yield (
+        return (
             f"the environment variable {names[0]} may be part of a path, but not of an address, to which its value "
             f"would be sent; write the address out, or give it with --set {key}=..."
         )
+    return ""
 
 
 def make_absolute(config: SweepConfig, here: Path) -> SweepConfig:

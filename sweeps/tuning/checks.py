@@ -40,9 +40,7 @@ def check_tune(config: Any) -> None:
     if tune is None:
         return
     dimensions = list(dimensions_of(tune).values())
-    of_space = [
-        f"tune.space.{searched.key}: {text}" for searched in dimensions for text in _dimension(config, searched)
-    ]
+    of_space = (f"tune.space.{item.key}: {text}" for item in dimensions for text in _dimension(config, item))
     refuse([*of_space, *_block(config, tune)])
     refuse(list(_pairs(config, dimensions)))
     refuse(list(_grid(config, tune)))
