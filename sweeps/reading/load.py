@@ -158,19 +158,13 @@ def _read(path: Path, above: tuple[Path, ...], problems: list[Problem], sources:
     extends, own = root.child("extends"), root.put(("extends",), None)
     if extends is None:
         return own
-    base = _read_base(extends, path, above, problems, sources)
-    return None if base is None else merge(base, own)
-
-
-def _read_base(
-    extends: Node, path: Path, above: tuple[Path, ...], problems: list[Problem], sources: list[str]
-) -> Node | None:
     chain = (*above, path.resolve())
     try:
-        return _read(_base(extends.value, path.parent, chain), chain, problems, sources)
+        base = _read(_base(extends.value, path.parent, chain), chain, problems, sources)
     except SweepNotFoundError as error:
         problems.append(Problem(extends.where, "extends", str(error)))
         return None
+    return None if base is None else merge(base, own)
 
 
 def _base(named: object, folder: Path, chain: Sequence[Path]) -> Path:
