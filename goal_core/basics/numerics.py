@@ -10,11 +10,11 @@ then no longer taken for the new ones. A change that only moves speed, memory or
 BUILT_IN_CODE = frozenset(
     {
         # Pair weights: con, lin, sig, lin-ms, sig-ms.
-        *("519fc4f0e3b0", "5c26ca26a421", "f4621fbbe541", "69a616ada502", "09fc81a4057a"),
+        *("464a9a0ca5bb", "d781aa98e3f4", "e6168a42cc17", "30b6e020e141", "ef837240cc33"),
         # Triplet weights: con, nca, cir.
-        *("686ca7ddf6b3", "75fbb42e6764", "e62316df8930"),
+        *("7925626cec32", "b8d41e6bc660", "f8c0aaa2606c"),
     }
 )
-"""Digests of the registered functions that `NUMERICS_VERSION` speaks for (see `source_digest`). The code of any other
-registered function is part of the ids of the cells that use it, be it added or one of these that was edited. After an
-edit that cannot move a number record the new digest here; after one that can, raise the version too."""
+"""Hashes of the source of the registered functions that `NUMERICS_VERSION` speaks for. Of any other, be it added or one
+of these that was edited, the file that defines it is part of the ids of the cells that use it. After an edit that
+cannot move a number record the new hash here; after one that can, raise the version too."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from goal_core.basics.errors import UnknownNameError
-from goal_core.basics.source_digest import source_digest
+from goal_core.basics.errors import ConfigError, UnknownNameError
+from goal_core.basics.numerics import BUILT_IN_CODE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,9 +27,37 @@ class Entry(Generic[F]):
     """Keyword-only arguments of the function and their defaults, in the order of its signature."""
 
     @property
-    def digest(self) -> str:
-        """Hash of the function's code; see :func:`goal_core.basics.source_digest.source_digest`."""
-        return source_digest(self.function)
+    def is_built_in(self) -> bool:
+        """Whether the function comes with goal-sweep and was not edited, so that `NUMERICS_VERSION` speaks for it."""
+        return _source_digest(self.function) in BUILT_IN_CODE
+
+    @property
+    def code(self) -> str:
+        """Hash of the file that defines the function, 12 hex digits; empty for a built-in one.
+
+        Raises:
+            ConfigError: there is no such file, as for a function typed into an interpreter.
+        """
+        if self.is_built_in:
+            return ""
+        try:
+            return _digest(Path(inspect.getfile(inspect.unwrap(self.function))).read_bytes())
+        except (OSError, TypeError) as error:
+            raise ConfigError(
+                f"{self.name!r} is not defined in a file, so results of different code could not be told apart"
+            ) from error
+
+
+@cache
+def _source_digest(function: Callable[..., Any]) -> str:
+    try:
+        return _digest(inspect.getsource(function).encode())
+    except (OSError, TypeError):
+        return ""
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 class Registry(Generic[F]):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from goal_core.basics.numerics import BUILT_IN_CODE
 from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.variants import VARIANTS
@@ -72,7 +71,7 @@ def list_objectives() -> list[ObjectiveInfo]:
 
 
 def _has_scalar_loss(pair: str, triplet: str, variant: str) -> bool:
-    if {pair_weights[pair].digest, triplet_weights[triplet].digest} <= BUILT_IN_CODE:
+    if pair_weights[pair].is_built_in and triplet_weights[triplet].is_built_in:
         return (pair, triplet) in BUILT_IN_LOSSES[variant]
     from goal_core.objectives.circulation import has_scalar_loss  # with torch, which the 15 do without
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from goal_core.basics.numerics import BUILT_IN_CODE
 from goal_core.objectives.pair_weights import pair_weights
 from goal_core.objectives.parameters import Value
 from goal_core.objectives.triplet_weights import triplet_weights
@@ -50,16 +49,13 @@ class ObjectiveConfig:
         """Everything that decides the gradient: both names and all parameters, defaults filled in.
 
         The variant is left out, for it acts only through the parameters. A weight that does not come with goal-sweep,
-        or was edited, has the digest of its code as ``pair_code`` or ``triplet_code``. So equal dictionaries train
-        equal models.
+        or was edited, has the hash of its file as ``pair_code`` or ``triplet_code``. So equal dictionaries train equal
+        models.
         """
         values = resolve_parameters(self.pair, self.triplet, self.variant, self.params)
-        digests = {
-            "pair_code": pair_weights[self.pair].digest,
-            "triplet_code": triplet_weights[self.triplet].digest,
-        }
-        added = {name: digest for name, digest in digests.items() if digest not in BUILT_IN_CODE}
-        return {"pair": self.pair, "triplet": self.triplet, **values, **added}
+        codes = {"pair_code": pair_weights[self.pair].code, "triplet_code": triplet_weights[self.triplet].code}
+        own = {name: code for name, code in codes.items() if code}
+        return {"pair": self.pair, "triplet": self.triplet, **values, **own}
 
     def build(self, *, check_finite: bool = True) -> GradientObjective:
         """The objective as a callable on embeddings; see :class:`GradientObjective`."""

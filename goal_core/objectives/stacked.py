@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from goal_core.basics.devices import full_precision, send
-from goal_core.basics.numerics import BUILT_IN_CODE
 from goal_core.basics.registry import Entry
 from goal_core.objectives.gradient_objective import GradientObjective, ShapeError, check_batch
 from goal_core.objectives.mining import MinedBatch, mine
@@ -268,7 +267,7 @@ def _groups(weights: Sequence[tuple[Entry[Any], partial[Any]]]) -> list[_Group]:
     """Cells by function and parameters; a weight that does not come with goal-sweep is each cell's own."""
     groups: dict[object, _Group] = {}
     for cell, (entry, call) in enumerate(weights):
-        alone = entry.digest not in BUILT_IN_CODE
+        alone = not entry.is_built_in
         key: object = cell if alone else (entry.name, tuple(sorted(call.keywords.items())))
         before = groups[key].cells if key in groups else ()
         groups[key] = _Group(function=call, cells=(*before, cell), alone=alone)
