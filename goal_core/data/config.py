@@ -1,11 +1,11 @@
 """The `data` settings of a sweep file, one class for each format.
 
-Fields that are explained in `KarpathyConfig` mean the same in the other classes.
+Fields that are explained in one class mean the same in the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal
 
 from goal_core.basics.errors import ConfigError
@@ -40,12 +40,6 @@ class ImageConfig:
         """Whether each use of a training image sees other pixels."""
         return self.augment != "none"
 
-    @property
-    def settings(self) -> dict[str, str | int]:
-        """The settings as hashes take them: without those added later that have no effect."""
-        added = {"shrink": 0, "jpeg": 0}
-        return {key: value for key, value in asdict(self).items() if added.get(key) != value}
-
     def __post_init__(self) -> None:
         if self.shrink and self.shrink < self.size:
             raise ConfigError(
@@ -62,8 +56,21 @@ class ImageConfig:
             )
 
 
+class _InRange:
+    """Checks the whole numbers among a dataset's settings, whose names begin with `num_`, `min_` or `max_`."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for name in (setting.name for setting in fields(self)):  # type: ignore[arg-type]  # of a dataclass
+            if name.startswith(("min_", "num_")) and getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+            if name.startswith("max_") and getattr(self, name) < 0:
+                raise ConfigError(f"{name} must be 0 (all) or more, got {getattr(self, name)}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KarpathyConfig:
+class KarpathyConfig(_InRange):
     """Images and captions in Karpathy's JSON layout: COCO, Flickr30K and custom datasets."""
 
     format: Literal["karpathy"] = "karpathy"
@@ -84,13 +91,9 @@ class KarpathyConfig:
     """Select on the first this many val images only; 0 uses all."""
     image: ImageConfig = field(default_factory=ImageConfig)
 
-    def __post_init__(self) -> None:
-        _check_limits(self, "max_captions", "max_val_images")
-        _check_counts(self, "min_word_count")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScenesConfig:
+class ScenesConfig(_InRange):
     """Synthetic pictures made from a seed, with five paraphrased captions each; nothing to download."""
 
     root: ClassVar[None] = None
@@ -109,18 +112,19 @@ class ScenesConfig:
     image: ImageConfig = field(default_factory=lambda: ImageConfig(size=64, resize=64, augment="none"))
 
     def __post_init__(self) -> None:
-        for name in ("num_train", "num_val", "num_test", "min_word_count"):
-            _check_counts(self, name)
+        _InRange.__post_init__(self)
+        for name in ("num_train", "num_val", "num_test"):
             if getattr(self, name) > self.most_images:
                 raise ConfigError(f"{name} must be at most {self.most_images:,}, got {getattr(self, name):,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegionsConfig:
+class RegionsConfig(_InRange):
     """Precomputed features of each image, R regions or grid cells of F numbers, in the layout of SCAN and VSE-infinity.
 
     For each of train, dev (which is val) and test: `{split}_ims.npy` (N, R, F), `{split}_caps.txt` with one caption per
-    line, equally many for every image, and `{split}_ids.txt` with one id per image or one per caption.
+    line, those of an image one after the other, and `{split}_ids.txt` with one id per image, all of which then have
+    equally many captions, or one per caption.
     """
 
     image: ClassVar[None] = None
@@ -136,13 +140,9 @@ class RegionsConfig:
     max_val_images: int = 0
     """VSE-infinity selects on the first 1,000."""
 
-    def __post_init__(self) -> None:
-        _check_counts(self, "min_word_count")
-        _check_limits(self, "max_val_images")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrecompConfig:
+class PrecompConfig(_InRange):
     """One precomputed vector of F numbers for each image, in the layout of VSE++'s `*_precomp` folders.
 
     For each of train, dev (which is val) and test: `{split}_ims.npy` (N, F), and `{split}_caps.txt` with one caption
@@ -167,13 +167,9 @@ class PrecompConfig:
     min_word_count: int = 4
     max_val_images: int = 0
 
-    def __post_init__(self) -> None:
-        _check_counts(self, "min_word_count")
-        _check_limits(self, "max_captions", "max_words", "max_val_images")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdMappedConfig:
+class IdMappedConfig(_InRange):
     """Images with captions and ids as VSE-infinity keeps them; `id_mapping.json` gives the file of each id.
 
     The root holds `id_mapping.json`, the images' folder, and `precomp/{train,dev,test}_{caps,ids}.txt`.
@@ -189,13 +185,9 @@ class IdMappedConfig:
     max_val_images: int = 0
     image: ImageConfig = field(default_factory=ImageConfig)
 
-    def __post_init__(self) -> None:
-        _check_counts(self, "min_word_count")
-        _check_limits(self, "max_val_images")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class XvlmJsonConfig:
+class XvlmJsonConfig(_InRange):
     """Images with X-VLM's JSON files, one list of records for each split."""
 
     format: Literal["xvlm_json"] = "xvlm_json"
@@ -217,21 +209,8 @@ class XvlmJsonConfig:
     def __post_init__(self) -> None:
         if not self.train_files:
             raise ConfigError("train_files must name at least one file")
-        _check_counts(self, "min_word_count")
-        _check_limits(self, "max_val_images")
+        _InRange.__post_init__(self)
 
 
 DataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig | RegionsConfig | PrecompConfig
 """`image` is None where features are computed already, `root` is None where no file is read."""
-
-
-def _check_counts(config: DataConfig, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} must be at least 1, got {getattr(config, name)}")
-
-
-def _check_limits(config: DataConfig, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < 0:
-            raise ConfigError(f"{name} must be 0 (all) or more, got {getattr(config, name)}")

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -200,7 +200,7 @@ def fingerprint_of(image: ImageConfig | None, min_word_count: int, records: Iter
         The first 16 hexadecimal digits of a SHA-256.
     """
     digest = hashlib.sha256()
-    header = {"decode": DECODE_VERSION, "image": image and image.settings, "min_word_count": min_word_count}
+    header = {"decode": DECODE_VERSION, "image": image and asdict(image), "min_word_count": min_word_count}
     for record in itertools.chain([header], records):
         digest.update(json.dumps(record, sort_keys=True, separators=(",", ":")).encode())
         digest.update(b"\n")

@@ -1,26 +1,27 @@
-"""The layouts that datasets come in, one module each, and the functions that open and check a dataset of any layout.
+"""The layouts that datasets come in, and the functions that open and check a dataset of any layout.
 
-`goal_core.data` exports these functions to everybody. Only `goal_core.evaluation`, which writes feature files, imports
-this room directly.
+`json_files` and `text_files` read the layouts, each with a function from settings to a `Layout`; `opening` makes a
+dataset of what they list. `goal_core.data` exports its functions to everybody. Only `goal_core.evaluation`, which
+writes feature files, imports this room directly.
 """
 
-from goal_core.data.formats.caption_files import split_files
+from goal_core.data.formats.feature_files import FeatureFile
 from goal_core.data.formats.feature_origin import DESCRIPTION, check_origin
-from goal_core.data.formats.format import DataReport, DatasetFormat, Finding, SplitCounts
-from goal_core.data.formats.opening import FORMATS, check_data, format_of, open_dataset, published_counts
-from goal_core.data.formats.region_files import FeatureFile, read_region_header
+from goal_core.data.formats.features import read_region_header
+from goal_core.data.formats.layout import split_files
+from goal_core.data.formats.opening import LAYOUTS, check_data, open_dataset
+from goal_core.data.formats.published import published_counts
+from goal_core.data.formats.report import DataReport, Finding, SplitCounts
 
 __all__ = [
     "DESCRIPTION",
-    "FORMATS",
+    "LAYOUTS",
     "DataReport",
-    "DatasetFormat",
     "FeatureFile",
     "Finding",
     "SplitCounts",
     "check_data",
     "check_origin",
-    "format_of",
     "open_dataset",
     "published_counts",
     "read_region_header",

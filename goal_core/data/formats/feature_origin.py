@@ -9,8 +9,7 @@ from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import DataError
 from goal_core.basics.sealed_json import read_json
 from goal_core.data.config import DataConfig
-from goal_core.data.formats.caption_files import precomp_folder
-from goal_core.data.formats.format import SHIPPED_FOLDER
+from goal_core.data.formats.layout import SHIPPED_FOLDER, precomp_folder
 
 DESCRIPTION = "features.json"
 """Written beside features by `goal-sweep data features` and `data whiten`."""
@@ -64,5 +63,6 @@ def _shipped() -> set[str | None]:
     return {_backbone(folder) for folder in SHIPPED_FOLDER.iterdir() if folder.is_dir()}
 
 
-def _same(one: str, other: str) -> bool:
-    return one == other or one == other.split(".")[0] or other == one.split(".")[0]
+def _same(name: str, origin: str) -> bool:
+    """Whether two names are equal, or one is the other without the tag of its weights."""
+    return name in (origin, origin.split(".")[0]) or origin == name.split(".")[0]

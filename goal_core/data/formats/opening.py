@@ -1,29 +1,32 @@
-"""Open and check a dataset of any format."""
+"""Open and check a dataset of any layout."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations, islice
 from typing import Any
 
-from goal_core.data.config import DataConfig
-from goal_core.data.dataset import Dataset
-from goal_core.data.formats.format import DataReport, DatasetFormat, Progress, SplitCounts
-from goal_core.data.formats.id_mapping import IdMapping
-from goal_core.data.formats.karpathy import Karpathy
-from goal_core.data.formats.precomp import Precomp
-from goal_core.data.formats.regions import Regions
-from goal_core.data.formats.scenes import Scenes
-from goal_core.data.formats.xvlm_json import XvlmJson
+import numpy as np
 
-FORMATS: dict[str, DatasetFormat[Any]] = {
-    layout.name: layout for layout in (Karpathy(), IdMapping(), XvlmJson(), Scenes(), Regions(), Precomp())
+from goal_core.basics.errors import DataError
+from goal_core.data.config import DataConfig, ScenesConfig
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, ImageReader, RegionReader, fingerprint_of, split_of
+from goal_core.data.formats.image_files import FileReader, check_images, check_once, find_images
+from goal_core.data.formats.json_files import karpathy, xvlm_json
+from goal_core.data.formats.layout import Layout, Listing
+from goal_core.data.formats.published import how_to_obtain, published_counts
+from goal_core.data.formats.report import DataReport, Progress, SplitCounts
+from goal_core.data.formats.text_files import features, id_mapped
+from goal_core.data.scenes import open_scenes
+
+LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
+    "karpathy": karpathy,
+    "id_mapping": id_mapped,
+    "xvlm_json": xvlm_json,
+    "regions": features,
+    "precomp": features,
 }
-"""By the name in sweep files."""
-
-
-def format_of(config: DataConfig) -> DatasetFormat[Any]:
-    """The format of a dataset."""
-    return FORMATS[config.format]
+"""By `data.format` in sweep files; `scenes` are drawn."""
 
 
 def open_dataset(config: DataConfig) -> Dataset:
@@ -36,7 +39,11 @@ def open_dataset(config: DataConfig) -> Dataset:
             listed twice, a split is empty, or precomputed features are cut short or do not fit their captions. The
             message is one line that says which.
     """
-    return format_of(config).open(config)
+    if isinstance(config, ScenesConfig):
+        return open_scenes(config)
+    layout = LAYOUTS[config.format](config)
+    listings = {split: layout.splits[split]() for split in SPLIT_NAMES}
+    return _dataset(config, layout, {split: _used(config, split, listing) for split, listing in listings.items()})
 
 
 def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:
@@ -47,21 +54,104 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
         quick: check only that images and regions are present and have the right size; do not read them.
         progress: called while they are read.
     """
-    layout, report = format_of(config), DataReport(name=config.name)
-    layout.check(config, report)
-    dataset = report.attempt("dataset", lambda: open_dataset(config)) if report.complete else None
+    report = DataReport(name=config.name)
+    dataset = _checked(config, report)
     if dataset is not None and quick:
         report.note("content", "ok", "not read (--quick)")
     elif dataset is not None:
         report.read(dataset, progress)
     if not report.complete:
-        report.obtain = layout.how_to_obtain(config)
+        report.obtain = how_to_obtain(config)
     return report
 
 
-def published_counts(config: DataConfig) -> Mapping[str, SplitCounts]:
-    """Size of the published splits of `coco` and `f30k`, counting the images and captions that the settings use.
+def _checked(config: DataConfig, report: DataReport) -> Dataset | None:
+    """The dataset, if nothing is wrong with its files; each split and folder is reported by itself."""
+    if isinstance(config, ScenesConfig):
+        dataset = open_scenes(config)
+        for drawn in dataset.splits.values():
+            report.counts(drawn.name, SplitCounts(images=drawn.num_images, captions=drawn.num_captions), None)
+        return dataset
+    layout = report.attempt(config.root, lambda: LAYOUTS[config.format](config))
+    if layout is None:
+        return None
+    listings: dict[str, Listing] = {}
+    published = published_counts(config)
+    for split, read in layout.splits.items():
+        listing = report.attempt(split, read)
+        if listing is not None:
+            listings[split] = _used(config, split, listing)
+            report.counts(split, SplitCounts.of(listings[split].captions), published.get(split))
+            if listing.features is not None:
+                file = listing.features.file
+                report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
+    if config.image is None:
+        report.attempt("features", lambda: _check_features(listings))
+    else:
+        report.attempt("images", lambda: check_once({split: listing.names for split, listing in listings.items()}))
+        check_images(layout.root, [name for listing in listings.values() for name in listing.names], report)
+    return report.attempt("dataset", lambda: _dataset(config, layout, listings)) if report.complete else None
 
-    Empty for datasets of other names; a split whose size is not known is left out.
+
+def _used(config: DataConfig, split: str, listing: Listing) -> Listing:
+    """The part of a split that the settings use."""
+    return listing.first(getattr(config, "max_val_images", 0)) if split == "val" else listing
+
+
+def _dataset(config: DataConfig, layout: Layout, listings: Mapping[str, Listing]) -> Dataset:
+    """The dataset that a layout lists.
+
+    Its fingerprint covers the split, name and captions of each image, the corpus, and the number of bytes of each image
+    file (a change of content that keeps it is not noticed) or the features themselves.
     """
-    return format_of(config).published_counts(config)
+    readers: dict[str, ImageReader | RegionReader]
+    sizes: dict[str, list[int]] = {}
+    if config.image is None:
+        _check_features(listings)
+        readers = {split: listing.features for split, listing in listings.items() if listing.features is not None}
+    else:
+        check_once({split: listing.names for split, listing in listings.items()})
+        files = iter(find_images(layout.root, [name for listing in listings.values() for name in listing.names]))
+        of_split = {split: list(islice(files, len(listing.names))) for split, listing in listings.items()}
+        sizes = {split: [file.size for file in files] for split, files in of_split.items()}
+        readers = {split: FileReader(paths=tuple(file.path for file in files)) for split, files in of_split.items()}
+    return Dataset(
+        name=config.name,
+        splits={split: split_of(split, listing.captions, readers[split]) for split, listing in listings.items()},
+        fingerprint=fingerprint_of(config.image, config.min_word_count, _described(layout, listings, sizes)),
+        corpus=layout.corpus,
+    )
+
+
+def _described(layout: Layout, listings: Mapping[str, Listing], sizes: Mapping[str, list[int]]) -> Iterator[object]:
+    for split, listing in listings.items():
+        if listing.features is not None:
+            yield [split, *listing.features.described()]
+        stamps = sizes.get(split) or [0] * len(listing.names)
+        for name, captions, size in zip(listing.names, listing.captions, stamps, strict=True):
+            yield [split, name, captions, size]
+    if layout.corpus:
+        yield ["vocabulary", layout.corpus]
+
+
+def _check_features(listings: Mapping[str, Listing]) -> None:
+    """Check that one model can take the features of all splits, and that no image is in two splits.
+
+    Equal ids alone do not prove it, because some files count from 0 in each split: the first vectors must be equal too.
+
+    Raises:
+        DataError: they differ in width, or an image is in two splits.
+    """
+    rows = {split: listing.features for split, listing in listings.items() if listing.features is not None}
+    for (first, ours), (second, others) in combinations(rows.items(), 2):
+        width, other = ours.shape[-1], others.shape[-1]
+        if width != other:
+            raise DataError(f"{others.file.path} has features of {other} numbers, but {ours.file.path} of {width}")
+        number_of = {name: number for number, name in enumerate(ours.ids)}
+        both = [(number_of[name], number) for number, name in enumerate(others.ids) if name in number_of]
+        if both:
+            here, there = np.array(both, np.int64).T
+            same = (ours.first_vectors(here) == others.first_vectors(there)).all(axis=1)
+            if same.any():
+                name = ours.ids[int(here[np.argmax(same)])]
+                raise DataError(f"image {name} is in two splits, {first} and {second}, with the same features")

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -113,7 +113,7 @@ def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:
         "layout": LAYOUT_VERSION,
         "data_fingerprint": dataset.fingerprint,
         "decode": DECODE_VERSION,
-        "image": image.settings,
+        "image": asdict(image),
         "transform": {"resampling": transform.resampling.name, "stretches": transform.stretches},
         "libraries": libraries(),
         "images": {name: split.num_images for name, split in dataset.splits.items()},

@@ -1,4 +1,5 @@
-"""Synthetic scenes: what they contain, their captions and their pictures.
+"""Synthetic scenes: what they contain, their captions and their pictures, and a dataset of them."""
 
-For `goal_core.data.formats.scenes` alone, which makes a dataset of them.
-"""
+from goal_core.data.scenes.dataset import open_scenes
+
+__all__ = ["open_scenes"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from goal_core.data.scenes.scene import GRID, Draws, Scene, SceneObject
 
-CAPTIONS_PER_SCENE = 5
-
 SHAPE_WORDS = {
     "circle": ("circle", "disc", "round shape"),
     "square": ("square", "box"),

@@ -11,7 +11,7 @@ import pytest
 
 from goal_core.basics.errors import ConfigError, DataError
 from goal_core.data import Dataset, ImageConfig, KarpathyConfig, PrecompConfig, open_dataset
-from goal_core.data.formats.format import dataset_folder
+from goal_core.data.formats.layout import dataset_folder
 from goal_core.evaluation.extract import extract_features
 from goal_core.evaluation.whitening import whiten_features, whitening
 from goal_core.models import BackboneConfig, weights_id

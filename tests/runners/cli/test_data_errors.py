@@ -52,7 +52,7 @@ def first_lines(name: str, count: int) -> Callable[[Path], Any]:
     [
         (lambda root: (root / "train_ims.npy").write_bytes((root / "train_ims.npy").read_bytes()[:-9]), "is truncated"),
         (first_lines("dev_caps.txt", 14), "dev_caps.txt has 14 captions, not a multiple of the 3 images"),
-        (first_lines("test_ids.txt", 2), "one for each of the 3 images or for each of the 15 captions"),
+        (first_lines("test_ids.txt", 2), "test_caps.txt has 15 captions, not a multiple of the 2 images"),
         (lambda root: (root / "test_ids.txt").write_text("7\n7\n8\n"), "image 7 is listed twice in"),
         (lambda root: (root / "test_ims.npy").unlink(), "test_ims.npy is missing"),
     ],
@@ -83,7 +83,7 @@ def test_images(tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str) 
     path = sweep(write_dataset(tmp_path / "data", content), "karpathy")
     assert run(["validate", path]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    expected = "image pictures/0004.png is listed more than once in" if fault == "twice" else "split 'val' of"
+    expected = "image pictures/0004.png is listed twice" if fault == "twice" else "split 'val' has no images"
     assert expected in line
 
 

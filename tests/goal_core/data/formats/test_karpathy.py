@@ -162,7 +162,7 @@ def test_files_that_are_no_annotations(tmp_path: Path, text: str, message: str) 
         ({"sentences": ["a cat"]}, r"images\[2\]\.sentences\[0\] must be an object .* got str"),
         ({"sentences": [{"raw": "a"}, {"raw": 5}]}, r"images\[2\]\.sentences\[1\]\.raw must be text, got int"),
         ({"sentences": [{"tokens": "a cat"}]}, r"images\[2\]\.sentences\[0\] must have 'raw' text or a list"),
-        ({"sentences": [{"raw": "  "}]}, r"images\[2\]\.sentences\[0\] is empty"),
+        ({"sentences": [{"raw": "  "}]}, r"images\[2\]\.sentences\[0\]\.raw is empty"),
     ],
 )
 def test_a_record_of_the_wrong_layout_says_which_key(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -187,7 +187,7 @@ def test_an_image_listed_twice(tmp_path: Path) -> None:
     content = tiny_annotations()
     content["images"].append(copy.deepcopy(content["images"][3]))
     content["images"][-1]["filepath"] = "./pictures/"
-    refuse(write_dataset(tmp_path, content), r"image pictures/0003\.png is listed more than once in .*dataset_tiny")
+    refuse(write_dataset(tmp_path, content), r"image pictures/0003\.png is listed twice: in splits train and train")
 
 
 def test_missing_files_are_counted_and_a_few_are_named(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_missing_image_folder_says_where_it_was_looked_for(tmp_path: Path) -> 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_an_empty_split_is_named(tmp_path: Path, split: str) -> None:
     content = tiny_annotations({name: 2 for name in ("train", "val", "test") if name != split})
-    refuse(write_dataset(tmp_path, content), rf"split '{split}' of .*dataset_tiny\.json has no images")
+    refuse(write_dataset(tmp_path, content), f"split '{split}' has no images")
 
 
 def test_an_unreadable_image_is_found_when_it_is_read(tmp_path: Path) -> None:

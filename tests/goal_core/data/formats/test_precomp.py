@@ -187,19 +187,19 @@ def test_the_check_lists_every_split_and_what_is_missing(tmp_path: Path) -> None
     report = check_data(PrecompConfig(name="tiny", root=str(tmp_path)))
     assert report.complete
     assert {finding.item: finding.found for finding in report.findings} == {
-        "train_ims.npy": "shape (6, 8), f4",
         "train": "6 images, 30 captions",
-        "dev_ims.npy": "shape (3, 8), f4",
+        "train features": "shape (6, 8), float32",
         "val": "3 images, 15 captions",
-        "test_ims.npy": "shape (3, 8), f4",
+        "val features": "shape (3, 8), float32",
         "test": "3 images, 15 captions",
+        "test features": "shape (3, 8), float32",
         "content": "vectors of all images read, 12",
     }
     (tmp_path / "dev_caps.txt").unlink()
     (tmp_path / "test_ims.npy").write_bytes(b"nothing")
     report = check_data(PrecompConfig(name="f30k", root=str(tmp_path)))
     states = {finding.item: finding.state for finding in report.findings}
-    assert states == {"train_ims.npy": "ok", "train": "wrong", "dev": "missing", "test": "wrong"}
+    assert states == {"train": "wrong", "train features": "ok", "val": "missing", "test": "wrong"}
     assert any("vsepp/data.tar" in line for line in report.obtain)
 
 

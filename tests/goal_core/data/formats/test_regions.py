@@ -110,7 +110,7 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
         (lambda root: (root / "dev_caps.txt").write_bytes(b"a\xff\n"), r"dev_caps\.txt is not UTF-8 text: byte 1"),
         (
             lines("train_ids.txt", lambda rows: rows[:-1]),
-            r"train_ids\.txt has 5 ids, but must have one for each of the 6 images or for each of the 30 captions",
+            r"train_ims\.npy has 6 rows, but must have one for each of the 5 images or for each of the 30 captions",
         ),
         (
             lines("train_ids.txt", lambda rows: [*rows[:5], rows[1]]),
@@ -118,7 +118,7 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
         ),
         (
             lines("train_ids.txt", lambda rows: [*[row for row in rows for _ in range(5)][1:], "999"]),
-            r"line 5 of .*train_ids\.txt has id 101, .* of line 1, which has id 100",
+            r"train_ims\.npy has 6 rows, but must have one for each of the 7 images or for each of the 30 captions",
         ),
     ],
 )
@@ -155,10 +155,10 @@ def test_an_image_in_two_splits_is_told_by_its_regions_and_not_by_its_id_alone(t
     both = np.load(tmp_path / "dev_ims.npy")
     both[0] = np.load(tmp_path / "train_ims.npy")[0]
     np.save(tmp_path / "dev_ims.npy", both)
-    with pytest.raises(DataError, match="image 100 is listed twice: in splits train and val, with the same regions"):
+    with pytest.raises(DataError, match="image 100 is in two splits, train and val, with the same features"):
         open_dataset(RegionsConfig(name="tiny", root=str(tmp_path)))
     report = check_data(RegionsConfig(name="tiny", root=str(tmp_path)))
-    assert [finding.item for finding in report.findings if finding.state != "ok"] == ["ids"]
+    assert [finding.item for finding in report.findings if finding.state != "ok"] == ["features"]
 
 
 def test_the_fingerprint_sees_features_captions_and_ids(tmp_path: Path) -> None:

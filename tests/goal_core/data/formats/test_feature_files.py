@@ -85,7 +85,7 @@ def test_a_continued_file_has_exactly_the_size_its_header_says(tmp_path: Path, e
     with FeatureFile(path, (5, 2, 3), "key") as file:
         assert file.num_rows == 2
         file.append(ROWS[2:])
-    assert read_region_header(path).shape == (5, 2, 3)
+    assert read_region_header(path, ("images", "regions", "features")).shape == (5, 2, 3)
     assert np.array_equal(np.load(path), ROWS)
 
 

@@ -6,7 +6,6 @@ Captions are incomplete, so no model reaches a recall of 100.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Self
@@ -16,8 +15,7 @@ from numpy.typing import NDArray
 
 from goal_core.data.config import ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
-from goal_core.data.formats.format import DataReport, DatasetFormat, SplitCounts
-from goal_core.data.scenes.captions import CAPTIONS_PER_SCENE, scene_captions
+from goal_core.data.scenes.captions import scene_captions
 from goal_core.data.scenes.rendering import render_scene
 from goal_core.data.scenes.scene import Draws, Scene, random_scene, similar_scene
 
@@ -58,48 +56,30 @@ class SceneReader:
         return replace(self, scenes=self.scenes[:num_images])
 
 
-class Scenes(DatasetFormat[ScenesConfig]):
-    """`data.format: scenes`."""
+def open_scenes(config: ScenesConfig) -> Dataset:
+    """Describe and caption all scenes; nothing is rendered yet.
 
-    name = "scenes"
-
-    def open(self, config: ScenesConfig) -> Dataset:
-        """Describe and caption all scenes; nothing is rendered yet.
-
-        No two images of the dataset, across splits too, have equal descriptions. The test split depends on the seed
-        and its own size alone, so sweeps with other numbers of training images are tested on the same images. All
-        images are squares of ``config.image.resize`` pixels.
-        """
-        counts = _counts(config)
-        taken: set[Scene] = set()
-        splits = {}
-        for name in reversed(SPLIT_NAMES):
-            scenes = _new_scenes(config.data_seed, name, counts[name], taken)
-            captions = [
-                scene_captions(scene, Draws(config.data_seed, name, "captions", index))
-                for index, scene in enumerate(scenes)
-            ]
-            reader = SceneReader(split=name, scenes=scenes, side=config.image.resize, data_seed=config.data_seed)
-            splits[name] = split_of(name, captions, reader)
-        parameters = {"scenes": GENERATOR_VERSION, "data_seed": config.data_seed, **counts}
-        return Dataset(
-            name=config.name,
-            splits={name: splits[name] for name in SPLIT_NAMES},
-            fingerprint=fingerprint_of(config.image, config.min_word_count, [parameters]),
-        )
-
-    def check(self, config: ScenesConfig, report: DataReport) -> None:
-        """Report on the splits' sizes; there are no files that could be missing."""
-        for name, images in _counts(config).items():
-            report.counts(name, SplitCounts(images=images, captions=CAPTIONS_PER_SCENE * images), None)
-
-    def published_counts(self, config: ScenesConfig) -> Mapping[str, SplitCounts]:
-        """Empty: nothing is published."""
-        return {}
-
-
-def _counts(config: ScenesConfig) -> dict[str, int]:
-    return {"train": config.num_train, "val": config.num_val, "test": config.num_test}
+    No two images of the dataset, across splits too, have equal descriptions. The test split depends on the seed and its
+    own size alone, so sweeps with other numbers of training images are tested on the same images. All images are
+    squares of ``config.image.resize`` pixels.
+    """
+    counts = {"train": config.num_train, "val": config.num_val, "test": config.num_test}
+    taken: set[Scene] = set()
+    splits = {}
+    for name in reversed(SPLIT_NAMES):
+        scenes = _new_scenes(config.data_seed, name, counts[name], taken)
+        captions = [
+            scene_captions(scene, Draws(config.data_seed, name, "captions", index))
+            for index, scene in enumerate(scenes)
+        ]
+        reader = SceneReader(split=name, scenes=scenes, side=config.image.resize, data_seed=config.data_seed)
+        splits[name] = split_of(name, captions, reader)
+    parameters = {"scenes": GENERATOR_VERSION, "data_seed": config.data_seed, **counts}
+    return Dataset(
+        name=config.name,
+        splits={name: splits[name] for name in SPLIT_NAMES},
+        fingerprint=fingerprint_of(config.image, config.min_word_count, [parameters]),
+    )
 
 
 def _new_scenes(data_seed: int, split: str, num_scenes: int, taken: set[Scene]) -> tuple[Scene, ...]:

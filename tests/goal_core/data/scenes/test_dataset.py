@@ -17,9 +17,9 @@ from goal_core.data import (
     Vocabulary,
     open_dataset,
 )
-from goal_core.data.formats import scenes
-from goal_core.data.formats.scenes import SceneReader
+from goal_core.data.scenes import dataset as scenes
 from goal_core.data.scenes import scene as scene_contents
+from goal_core.data.scenes.dataset import SceneReader
 from goal_core.data.scenes.scene import Scene
 from tests.helpers.paths import ROOT
 

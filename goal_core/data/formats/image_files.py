@@ -1,9 +1,7 @@
-"""What the formats of raw images share: JSON annotations, and the image files that they name."""
+"""The image files that annotations name: found by listing folders, and read when they are needed."""
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +15,7 @@ from numpy.typing import NDArray
 
 from goal_core.basics.errors import DataError, MissingDataError
 from goal_core.data import images
-from goal_core.data.config import IdMappedConfig, KarpathyConfig, XvlmJsonConfig
-from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
-from goal_core.data.formats.format import DataReport
+from goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
 """Where the folder of an image name is looked for, relative to the root: the root itself, then `images`."""
@@ -28,18 +24,6 @@ WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
 _NAMES_SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageRecord:
-    """One image of the annotations."""
-
-    split: str
-    """`train`, `val` or `test`."""
-    name: str
-    """Path of the image file, relative, with forward slashes."""
-    captions: tuple[str, ...]
-    """At least one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,51 +61,17 @@ class FileReader:
         return replace(self, paths=self.paths[:num_images])
 
 
-def image_dataset(
-    config: KarpathyConfig | IdMappedConfig | XvlmJsonConfig,
-    records: Sequence[ImageRecord],
-    files: Sequence[ImageFile],
-    corpus: tuple[str, ...] = (),
-) -> Dataset:
-    """Build a dataset of raw images.
-
-    The fingerprint covers the split, name, captions and number of bytes of each image, and the corpus. A change
-    of content that keeps the size of a file is not noticed.
-
-    Args:
-        config: the dataset.
-        records: all images that are used, each split in its order.
-        files: the file of each record.
-        corpus: captions from which the vocabulary is built; empty for those of train and val.
-    """
-    pairs = list(zip(records, files, strict=True))
-    described: Iterable[object] = ([record.split, record.name, record.captions, file.size] for record, file in pairs)
-    if corpus:
-        described = itertools.chain(described, [["vocabulary", corpus]])
-    fingerprint = fingerprint_of(config.image, config.min_word_count, described)
-    splits = {}
-    for name in SPLIT_NAMES:
-        mine = [(record.captions, file.path) for record, file in pairs if record.split == name]
-        reader = FileReader(paths=tuple(path for _, path in mine))
-        splits[name] = split_of(name, [captions for captions, _ in mine], reader)
-    return Dataset(name=config.name, splits=splits, fingerprint=fingerprint, corpus=corpus)
-
-
-def check_once(names: Mapping[str, Sequence[str]], source: str = "") -> None:
+def check_once(names: Mapping[str, Sequence[str]]) -> None:
     """Check that no image file is used twice, within a split or across splits.
 
-    Args:
-        names: the image files of each split.
-        source: words for the message that say where the names come from.
-
     Raises:
-        DataError: an image is listed twice.
+        DataError: one is.
     """
     seen: dict[str, str] = {}
     for split, listed in names.items():
         for name in listed:
             if name in seen:
-                raise DataError(f"image {name}{source} is listed twice: in splits {seen[name]} and {split}")
+                raise DataError(f"image {name} is listed twice: in splits {seen[name]} and {split}")
             seen[name] = split
 
 
@@ -203,28 +153,3 @@ def check_images(root: Path, names: Iterable[str], report: DataReport) -> None:
             report.note(item, "ok", f"{len(located):,} files, {size:.2f} GB in {os.path.dirname(located[0].path)}")
             for file in (file for file in located if not file.size):
                 report.note(item, "wrong", f"image {file.path} is empty")
-
-
-def read_json(path: Path) -> object:
-    """Parse a JSON file.
-
-    Raises:
-        DataError: it is missing, cannot be read, or is not JSON.
-    """
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise MissingDataError(f"{path} is missing") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {error}") from error
-
-
-def kind_of(item: Mapping[str, object], key: str) -> str:
-    """Describe the wrong value of a key, for messages."""
-    if key not in item:
-        return "no such key"
-    if item[key] == "":
-        return "an empty text"
-    return "an empty list" if item[key] == [] else type(item[key]).__name__

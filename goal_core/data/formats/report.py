@@ -1,23 +1,20 @@
-"""The interface of a dataset format, and the report of a dataset check."""
+"""The report of a dataset check."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from goal_core.basics.errors import DataError, MissingDataError
-from goal_core.data.config import SHIPPED, DataConfig, IdMappedConfig, PrecompConfig, RegionsConfig
 from goal_core.data.dataset import Dataset, Split
 
 State = Literal["ok", "missing", "wrong"]
 T = TypeVar("T")
-C_contra = TypeVar("C_contra", bound=DataConfig, contravariant=True)
 
 Progress = Callable[[int, int], None]
 """Receives how many images have been read, and how many there are."""
@@ -41,29 +38,6 @@ class SplitCounts:
         """Count the captions of each image."""
         counts = [len(captions) for captions in captions_by_image]
         return cls(images=len(counts), captions=sum(counts))
-
-
-class DatasetFormat(Protocol[C_contra]):
-    """One layout that datasets come in."""
-
-    name: ClassVar[str]
-    """As `data.format` in sweep files."""
-    source: ClassVar[str] = ""
-    """Where the published annotations of this layout come from, in words."""
-
-    def open(self, config: C_contra) -> Dataset:
-        """Read everything but the images and regions themselves; see :func:`goal_core.data.open_dataset`."""
-
-    def check(self, config: C_contra, report: DataReport) -> None:
-        """Report on each file and folder by itself, so that all problems show together."""
-
-    def published_counts(self, config: C_contra) -> Mapping[str, SplitCounts]:
-        """See :func:`goal_core.data.published_counts`."""
-
-    def how_to_obtain(self, config: C_contra) -> tuple[str, ...]:
-        """Where the published files come from, one line each; nothing is ever downloaded from there."""
-        images = _IMAGE_SOURCES.get(config.name)
-        return (self.source, images) if images else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +79,10 @@ class DataReport:
             self.note(item, "missing" if isinstance(error, MissingDataError) else "wrong", str(error))
             return None
 
-    def compare(self, item: str, found: str, published: str | None, *, same: bool) -> None:
-        """Add a finding with its published value, or None; it is wrong where the two are not the same."""
-        self.note(item, "ok" if same or published is None else "wrong", found, published or "")
-
     def counts(self, split: str, found: SplitCounts, published: SplitCounts | None) -> None:
         """Add a split's size next to the published one."""
-        self.compare(split, str(found), None if published is None else str(published), same=found == published)
+        state: State = "ok" if published in (None, found) else "wrong"
+        self.note(split, state, str(found), "" if published is None else str(published))
 
     def read(self, dataset: Dataset, progress: Progress) -> None:
         """Read every image or region as training does, and add each that cannot be read."""
@@ -150,59 +121,3 @@ def _problems(split: Split) -> Iterator[tuple[int, list[str]]]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for part in np.array_split(np.arange(split.num_images), -(-split.num_images // _CHUNK)):
             yield len(part), [text for text in pool.map(problem, part.tolist()) if text]
-
-
-SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
-
-
-def dataset_folder(root: str) -> Path:
-    """The folder that ``data.root`` names.
-
-    Raises:
-        MissingDataError: it does not exist.
-    """
-    if root.startswith(SHIPPED):
-        names = sorted(path.name for path in SHIPPED_FOLDER.iterdir() if path.is_dir())
-        if root.removeprefix(SHIPPED) not in names:
-            raise MissingDataError(f"no dataset {root!r} ships with goal-sweep; there is {SHIPPED}{', '.join(names)}")
-        return SHIPPED_FOLDER / root.removeprefix(SHIPPED)
-    folder = Path(root).expanduser()
-    if not folder.is_dir():
-        raise MissingDataError(f"dataset folder not found: {folder}")
-    return folder
-
-
-_SPLIT_SIZES = {
-    "coco": {"train": 113_287, "val": 5_000, "test": 5_000},
-    "f30k": {"train": 29_000, "val": 1_014, "test": 1_000},
-}
-"""Images of Karpathy's splits of COCO (train with restval) and Flickr30K, by the sweep's `data.name`."""
-
-_IMAGE_SOURCES = {
-    "coco": "images: http://images.cocodataset.org/zips/train2014.zip and val2014.zip, unpacked to images/train2014 "
-    "and images/val2014 (about 20 GB)",
-    "f30k": "images: flickr30k-images, on request through https://shannon.cs.illinois.edu/DenotationGraph/ "
-    "(about 4 GB)",
-}
-
-
-def published_splits(name: str, captions_per_image: int = 5) -> dict[str, SplitCounts]:
-    """Karpathy's splits of a published dataset, with a number of captions per image; empty for other datasets."""
-    sizes = _SPLIT_SIZES.get(name, {})
-    return {split: SplitCounts(images=size, captions=captions_per_image * size) for split, size in sizes.items()}
-
-
-def published_files(config: IdMappedConfig | RegionsConfig | PrecompConfig) -> dict[str, SplitCounts]:
-    """Published counts of the files that a dataset uses; the number of COCO images in its `test` files is unknown."""
-    counts = published_splits(config.name)
-    if config.name == "coco" and config.test_file == "test":
-        del counts["test"]
-    return counts
-
-
-def first_val(counts: dict[str, SplitCounts], max_val_images: int) -> dict[str, SplitCounts]:
-    """Counts of the splits when only the first ``max_val_images`` val images are used; 0 uses all."""
-    if not counts or not 0 < max_val_images < counts["val"].images:
-        return counts
-    per_image = counts["val"].captions // counts["val"].images
-    return {**counts, "val": SplitCounts(images=max_val_images, captions=max_val_images * per_image)}

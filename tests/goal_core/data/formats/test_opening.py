@@ -18,7 +18,7 @@ from goal_core.data import (
     check_data,
     published_counts,
 )
-from goal_core.data.formats.caption_files import precomp_folder
+from goal_core.data.formats.layout import precomp_folder
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import regions, write_id_mapped, write_regions
 
@@ -90,7 +90,7 @@ def test_an_empty_file_and_an_image_listed_twice(tmp_path: Path) -> None:
     assert bad(karpathy(root, quick=True)) == [("wrong", f"image {root / 'pictures/0004.png'} is empty")]
     path = root / "dataset_tiny.json"
     path.write_text(path.read_text().replace("0002.png", "0001.png"))
-    assert any("0001.png is listed more than once" in found for _, found in bad(karpathy(root)))
+    assert any("0001.png is listed twice" in found for _, found in bad(karpathy(root)))
 
 
 def check_regions(root: Path, *, name: str = "tiny", **settings: Any) -> DataReport:
@@ -101,8 +101,8 @@ def test_whole_region_files_are_complete_and_their_shapes_are_told(tmp_path: Pat
     report = check_regions(write_regions(tmp_path, ids_per="caption"))
     assert report.complete
     found = {finding.item: finding.found for finding in report.findings}
-    assert found["train_ims.npy"].startswith("shape (6, 4, 8), float32, ")
-    assert found["train_ids.txt"] == "30 ids of 6 images"
+    assert found["train"] == "6 images, 30 captions"
+    assert found["train features"] == "shape (6, 4, 8), float32"
     assert found["content"] == "regions of all images read, 12"
 
 
@@ -124,25 +124,23 @@ def test_all_problems_of_region_files_are_found_together(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "damage",
-    [truncated, lambda root: (root / "dev_caps.txt").unlink(), lambda root: np.save(root / "dev_ims.npy", 1.0)],
+    [truncated, lambda root: (root / "train_caps.txt").unlink(), lambda root: np.save(root / "train_ims.npy", 1.0)],
 )
-def test_the_published_shapes_and_the_place_of_the_files_are_told(
-    tmp_path: Path, damage: Callable[[Path], Any]
-) -> None:
+def test_the_published_sizes_and_the_place_of_the_files_are_told(tmp_path: Path, damage: Callable[[Path], Any]) -> None:
     damage(write_regions(tmp_path))
     report = check_regions(tmp_path, name="coco")
     assert any("kaggle.com/datasets/kuanghueilee/scan-features" in line for line in report.obtain)
     published = {finding.item: finding.published for finding in report.findings}
-    assert published["train_caps.txt"] == "566,435 captions"
-    assert published.get("test_caps.txt") == ""
+    assert published["val"] == "5,000 images, 25,000 captions"
+    assert published["test"] == ""
 
 
 def test_a_count_that_is_not_the_published_one_is_wrong(tmp_path: Path) -> None:
     report = check_regions(write_regions(tmp_path), name="f30k")
     wrong = {finding.item: finding.published for finding in report.findings if finding.state == "wrong"}
-    assert wrong["train_ims.npy"] == "shape (29000, 36, 2048)"
-    assert wrong["dev_caps.txt"] == "5,070 captions"
-    assert len(wrong) == 6
+    assert wrong["train"] == "29,000 images, 145,000 captions"
+    assert wrong["val"] == "1,014 images, 5,070 captions"
+    assert len(wrong) == 3
 
 
 def test_a_region_that_is_not_finite_is_found(tmp_path: Path) -> None:
@@ -174,7 +172,7 @@ def test_all_problems_of_mapped_ids_are_found_together(tmp_path: Path) -> None:
     assert [state for state, _ in bad(report)] == ["missing", "missing"]
     assert "dev_caps.txt is missing" in bad(report)[0][1]
     assert "images are missing under" in bad(report)[1][1]
-    assert {"train", "test", "id_mapping.json"} <= {finding.item for finding in report.findings}
+    assert {"train", "test", "train2014/"} <= {finding.item for finding in report.findings}
 
 
 def test_all_problems_of_xvlm_files_are_found_together(tmp_path: Path) -> None:
@@ -189,7 +187,7 @@ def test_all_problems_of_xvlm_files_are_found_together(tmp_path: Path) -> None:
     (tmp_path / "images" / "a" / "0.png").write_bytes(b"")
     files = {"train_files": ("train.json", "more.json"), "val_file": "val.json", "test_file": "test.json"}
     report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
-    assert [finding.item for finding in report.findings] == ["more.json", "val.json", "test", "a/", "a/", "b/"]
+    assert [finding.item for finding in report.findings] == ["train", "val", "test", "a/", "a/"]
     assert "not valid JSON" in bad(report)[0][1]
     assert "val.json is missing" in bad(report)[1][1]
     assert "0.png is empty" in bad(report)[2][1]

@@ -1,0 +1,219 @@
+"""Captions and ids in text files, with precomputed features or with images that `id_mapping.json` names.
+
+For each of train, dev (which is val) and test there are `{split}_caps.txt`, one caption per line, those of an image one
+after the other, and `{split}_ids.txt`, one id per image or one per caption.
+
+Source: the layouts of VSE++'s `*_precomp` folders (Faghri et al., BMVC 2018), of SCAN (Lee et al. 2018), which adds
+ids, and of VSE-infinity. In VSE++'s code an image has five captions; here it has any number, the same for all images
+unless there is an id for each caption.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goal_core.basics.errors import DataError, MissingDataError
+from goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
+from goal_core.data.formats.features import BLOCK, RegionFile, RegionRows, read_region_header
+from goal_core.data.formats.json_files import read_json
+from goal_core.data.formats.layout import Layout, Listing, dataset_folder, precomp_folder, split_files
+
+_CAPTIONS = 5
+"""Captions of an image in the published datasets."""
+
+
+def id_mapped(config: IdMappedConfig) -> Layout:
+    """VSE-infinity's folder of raw images: text files, and the file of each id in `id_mapping.json`."""
+    root, folder = dataset_folder(config.root), precomp_folder(config.root)
+    path = root / "id_mapping.json"
+    mapping = _read_mapping(path)
+    words = split_files(config.test_file)
+    return Layout(
+        root=root, splits={split: partial(_mapped_split, folder, words[split], mapping, path) for split in words}
+    )
+
+
+def features(config: RegionsConfig | PrecompConfig) -> Layout:
+    """Features in `{split}_ims.npy`: regions of each image, or one vector. Ids may be left out beside vectors."""
+    folder, words = precomp_folder(config.root), split_files(config.test_file)
+    return Layout(root=folder, splits={split: partial(_feature_split, config, folder, words[split]) for split in words})
+
+
+def _mapped_split(folder: Path, word: str, mapping: Mapping[str, str], path: Path) -> Listing:
+    caps, ids = folder / f"{word}_caps.txt", folder / f"{word}_ids.txt"
+    captions = read_lines(caps)
+    names, counts = _images_of(ids, caps, len(captions))
+    unknown = [name for name in names if name not in mapping]
+    if unknown:
+        raise DataError(
+            f"{path} has no file name for {len(unknown)} of {len(names)} image ids, the first is {unknown[0]}"
+        )
+    return Listing(names=[str(PurePosixPath(mapping[name])) for name in names], captions=_grouped(captions, counts))
+
+
+def _read_mapping(path: Path) -> Mapping[str, str]:
+    """The name of each id's image, relative to the images' folder."""
+    stored = read_json(path)
+    if not isinstance(stored, dict) or not stored:
+        raise DataError(f"{path} must be an object from image ids to file names")
+    for key, name in stored.items():
+        if not isinstance(name, str) or not name or name.startswith("/") or ".." in PurePosixPath(name).parts:
+            raise DataError(f"{path}: id {key} must have a file name below the images' folder, got {name!r}")
+    return stored
+
+
+def _feature_split(config: RegionsConfig | PrecompConfig, folder: Path, word: str) -> Listing:
+    vectors = isinstance(config, PrecompConfig)
+    axes = ("images", "features") if vectors else ("images", "regions", "features")
+    file = read_region_header(folder / f"{word}_ims.npy", axes)
+    caps, ids = folder / f"{word}_caps.txt", folder / f"{word}_ids.txt"
+    lines = read_lines(caps)
+    if not vectors or _stored(ids).exists():
+        names, counts = _images_of(ids, caps, len(lines))
+    else:
+        counts = _counts_without_ids(file, caps, len(lines), ids)
+        names = tuple(map(str, range(len(counts))))
+    captions = _grouped(lines, counts)
+    if isinstance(config, PrecompConfig) and config.max_captions:
+        captions = [several[: config.max_captions] for several in captions]
+    if isinstance(config, PrecompConfig) and config.max_words:
+        captions = [[" ".join(text.split()[: config.max_words]) for text in several] for several in captions]
+    rows = RegionRows(file=file, ids=names, starts=_first_rows(file, counts, caps))
+    return Listing(names=names, captions=captions, features=rows)
+
+
+def _stored(path: Path) -> Path:
+    """Where a text file is: at its path, or compressed at ``{path}.gz``."""
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.exists() and not path.exists() else path
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file, stripped. Where it does not exist, they are read from ``{path}.gz``.
+
+    Raises:
+        DataError: the file is missing, empty or not UTF-8 text, or a line is empty.
+    """
+    place = _stored(path)
+    try:
+        content = place.read_bytes()
+        text = (content if place is path else gzip.decompress(content)).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise MissingDataError(f"{path} is missing") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {place}: {getattr(error, 'strerror', None) or error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{place} is not UTF-8 text: byte {error.start} cannot be read") from error
+    # Captions hold characters that `splitlines` takes for line ends.
+    lines = [line.strip() for line in text.removesuffix("\n").split("\n")]
+    if "" in lines:
+        raise DataError(f"{place} is empty" if lines == [""] else f"line {lines.index('') + 1} of {place} is empty")
+    return lines
+
+
+def _grouped(captions: Sequence[str], counts: Sequence[int]) -> list[list[str]]:
+    line = iter(captions)
+    return [list(itertools.islice(line, count)) for count in counts]
+
+
+def _images_of(path: Path, caps: Path, num_captions: int) -> tuple[tuple[str, ...], list[int]]:
+    """The id of each image, and how many captions it has.
+
+    Raises:
+        DataError: an image is listed twice, or the captions are not a multiple of the ids.
+    """
+    listed = read_lines(path)
+    if len(listed) == num_captions:
+        runs = [(name, len(list(lines))) for name, lines in itertools.groupby(listed)]
+        names, counts = tuple(name for name, _ in runs), [count for _, count in runs]
+    else:
+        names, counts = tuple(listed), _equal_counts(caps, num_captions, len(listed), path)
+    seen: dict[str, int] = {}
+    for image, name in enumerate(names):
+        if seen.setdefault(name, image) != image:
+            raise DataError(
+                f"image {name} is listed twice in {path}: as images {seen[name]} and {image}, counted from 0"
+            )
+    return names, counts
+
+
+def _equal_counts(caps: Path, num_captions: int, num_images: int, ids: Path) -> list[int]:
+    """The same number of captions for each image."""
+    each, rest = divmod(num_captions, num_images)
+    if rest or not each:
+        raise DataError(
+            f"{caps} has {num_captions} captions, not a multiple of the {num_images} images; if images have different "
+            f"numbers of captions, give the image's id for each line of {caps.name} in {ids}"
+        )
+    return [each] * num_images
+
+
+def _counts_without_ids(file: RegionFile, caps: Path, num_captions: int, ids: Path) -> list[int]:
+    """How many captions each image has, by the number of rows and by which rows are equal.
+
+    Where each caption has a row, equal neighbours are one image or several with equal rows. Rows that all repeat
+    equally often are one image each; rows that repeat in multiples of five have the five captions of VSE++.
+
+    Raises:
+        DataError: the captions are not a multiple of the rows, or the rows repeat in another way.
+    """
+    num_rows = file.shape[0]
+    if num_rows != num_captions:
+        return _equal_counts(caps, num_captions, num_rows, ids)
+    rows, starts = file.mapped(), [0]
+    for start in range(0, num_rows, BLOCK):
+        block = rows[start : start + BLOCK + 1]
+        starts += (start + 1 + np.flatnonzero(_differ(block[1:], block[:-1]))).tolist()
+    runs = [end - start for start, end in itertools.pairwise([*starts, num_rows])]
+    step = math.gcd(*runs)
+    if len(set(runs)) > 1 and step % _CAPTIONS:
+        raise DataError(
+            f"{file.path} has a row for each line of {caps.name}, and the rows repeat {min(runs)} to {max(runs)} "
+            "times; equal neighbours may be one image or several that look the same, which only ids can tell: "
+            f"give the image's id for each line of {caps.name} in {ids}"
+        )
+    return [step] * (num_rows // step)
+
+
+def _first_rows(file: RegionFile, counts: Sequence[int], caps: Path) -> tuple[int, ...]:
+    """The first row of each image where the file repeats it for every caption; empty where it has one row per image.
+
+    Raises:
+        DataError: the file has neither, or the rows of an image differ.
+    """
+    num_rows = file.shape[0]
+    if num_rows == len(counts):
+        return ()
+    if num_rows != sum(counts):
+        raise DataError(
+            f"{file.path} has {num_rows} rows, but must have one for each of the {len(counts)} images or for each of "
+            f"the {sum(counts)} captions in {caps}"
+        )
+    rows, starts = file.mapped(), np.cumsum([0, *counts[:-1]])
+    first = np.repeat(starts, counts)
+    for start in range(0, num_rows, BLOCK):
+        here = slice(start, start + BLOCK)
+        odd = _differ(rows[here], rows[first[here]])
+        if odd.any():
+            image = int(np.searchsorted(starts, start + np.argmax(odd), side="right")) - 1
+            raise DataError(
+                f"rows {starts[image]} to {starts[image] + counts[image] - 1} of {file.path} belong to the "
+                f"{counts[image]} captions of one image, but are not equal"
+            )
+    return tuple(starts.tolist())
+
+
+def _differ(rows: NDArray[np.floating], others: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which rows differ, (B,); a number that is not finite is found later, and equals itself here."""
+    differs = (rows != others) & ~(np.isnan(rows) & np.isnan(others))
+    odd: NDArray[np.bool_] = differs.reshape(len(rows), -1).any(axis=1)
+    return odd
