@@ -34,14 +34,19 @@ class _Reader(Protocol):
         """A reader of the first images only."""
 
 
+@runtime_checkable
 class ImageReader(_Reader, Protocol):
     """Reads a split's images."""
 
+    @property
+    def stamp(self) -> str:
+        """Changes with the size or a time of any of its files; empty where images are generated.
+
+        It tells caches of what is computed from images of an edit. A copy of the files has other times.
+        """
+
     def read(self, index: int) -> NDArray[np.uint8]:
         """One image, (H, W, 3) uint8 RGB in its original size."""
-
-    def file(self, index: int) -> str:
-        """The path of its file; empty where images are generated."""
 
 
 @runtime_checkable
@@ -53,9 +58,6 @@ class PackedReader(Protocol):
 
     def square(self, index: int, into: NDArray[np.uint8]) -> None:
         """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8."""
-
-    def image_shapes(self) -> NDArray[np.int64] | None:
-        """Height and width of every prepared image, (N, 2) int64; None where it does not have them decoded."""
 
     def prepared(self, index: int) -> NDArray[np.uint8]:
         """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""

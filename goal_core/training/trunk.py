@@ -22,8 +22,9 @@ from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
 from goal_core.data import Batch, DecodedImages, ImageConfig, Split, transform_of
 from goal_core.data.batches import view_seed
+from goal_core.data.dataset import ImageReader
 from goal_core.data.images import DecodeRequest, ImageDecoder
-from goal_core.data.packs import files_stamp
+from goal_core.data.packs import libraries
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.models.memory import in_halves
@@ -189,8 +190,8 @@ class Trunk:
             what["format"] = "channels_last"
         if views:
             what["views"] = [views, image.augment, self.unit.seed]
-        if stamp := files_stamp(split):
-            what["files"] = stamp
+        if isinstance(split.reader, ImageReader) and split.reader.stamp:
+            what["files"] = [split.reader.stamp, libraries()]
         what |= transform_of(image).feature_key
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"

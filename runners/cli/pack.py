@@ -27,9 +27,7 @@ def pack(
     workers: Annotated[int, typer.Option(help="Threads that decode; 0: one on each core.", min=0)] = 0,
     verify: Annotated[
         bool,
-        typer.Option(
-            "--verify", help="Also compare all that is packed with its checksums and image files, and mend it."
-        ),
+        typer.Option("--verify", help="Also compare all that is packed with its checksums, and mend it."),
     ] = False,
 ) -> None:
     """Decode and resize a sweep's images once, into files that all trainings of these data read instead.
@@ -54,7 +52,7 @@ def pack(
     plan = plan_pack(dataset, config.data.image, Store(config.store).packs)
     if verify:
         with _bar("verifying") as count:
-            problems = verify_pack(dataset, plan, count)
+            problems = verify_pack(plan, count)
         for problem in problems:
             _say(problem)
         _say(f"{plan.folder}: {len(problems) or 'no'} damaged {'file' if len(problems) < 2 else 'files'}")
@@ -67,7 +65,7 @@ def pack(
             _say(problem)
         what = "1 image" if len(error.problems) == 1 else f"{len(error.problems)} images"
         _say(f"{plan.folder}: not complete, because {what} cannot be read")
-        _say("Mended, these data most likely get a pack of another name; then remove this folder.")
+        _say("Mended, these data get a pack of another name; then remove this folder.")
         raise typer.Exit(_BROKEN) from None
     images = sum(split.num_images for split in dataset.splits.values())
     _say(f"{plan.folder}: {images:,} images, {size / 1e9:.2f} GB; trainings of these data use it from now on")

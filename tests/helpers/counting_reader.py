@@ -13,6 +13,8 @@ from goal_core.data.dataset import split_of
 class CountingReader:
     """Reads random images, and records which were read."""
 
+    stamp = ""
+
     def __init__(self, num_images: int) -> None:
         self.reads: list[int] = []
         self._num_images = num_images
@@ -26,9 +28,6 @@ class CountingReader:
 
     def label(self, index: int) -> str:
         return f"picture {index}"
-
-    def file(self, index: int) -> str:
-        return ""
 
     def first(self, num_images: int) -> Self:
         return type(self)(num_images)

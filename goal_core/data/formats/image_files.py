@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,8 @@ class ImageFile:
     path: str
     size: int
     """Bytes."""
+    times: tuple[int, int]
+    """When its content and its entry last changed, nanoseconds. A program can set the first back, not the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,14 @@ class FileReader:
     """Reads a split's images from their files; an :class:`~goal_core.data.dataset.ImageReader`."""
 
     paths: tuple[str, ...]
+    stamp: str
+    """Hash of the files' sizes and times."""
+
+    @classmethod
+    def of(cls, files: Sequence[ImageFile]) -> FileReader:
+        """The reader of files that have been found."""
+        digest = hashlib.sha256("".join(f"{file.size} {file.times}\n" for file in files).encode())
+        return cls(paths=tuple(file.path for file in files), stamp=digest.hexdigest()[:16])
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -50,10 +61,6 @@ class FileReader:
 
     def label(self, index: int) -> str:
         """The file's path."""
-        return self.paths[index]
-
-    def file(self, index: int) -> str:
-        """The same."""
         return self.paths[index]
 
     def first(self, num_images: int) -> Self:
@@ -119,12 +126,16 @@ def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
                 files = [entry for entry in entries if entry.name in names and entry.is_file()]
                 if files:
                     _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
-                there = {file.name: ImageFile(path=file.path, size=file.stat().st_size) for file in files}
+                there = {file.name: _image_file(file.path, file.stat()) for file in files}
         except OSError as error:
             raise DataError(f"cannot list image folder {path}: {error.strerror or error}") from error
         if there:
             return there
     return {}
+
+
+def _image_file(path: str, status: os.stat_result) -> ImageFile:
+    return ImageFile(path=path, size=status.st_size, times=(status.st_mtime_ns, status.st_ctime_ns))
 
 
 def _check_links(root: Path, paths: Iterable[str]) -> None:

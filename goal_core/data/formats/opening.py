@@ -114,7 +114,7 @@ def _dataset(config: DataConfig, layout: Layout, listings: Mapping[str, Listing]
         files = iter(find_images(layout.root, [name for listing in listings.values() for name in listing.names]))
         of_split = {split: list(islice(files, len(listing.names))) for split, listing in listings.items()}
         sizes = {split: [file.size for file in files] for split, files in of_split.items()}
-        readers = {split: FileReader(paths=tuple(file.path for file in files)) for split, files in of_split.items()}
+        readers = {split: FileReader.of(files) for split, files in of_split.items()}
     return Dataset(
         name=config.name,
         splits={split: split_of(split, listing.captions, readers[split]) for split, listing in listings.items()},

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.basics.atomic import (
+    DamagedError,
     make_folder,
-    read_bytes,
     remove_leftovers,
     replace_bytes,
     replace_with,
@@ -25,30 +24,17 @@ from goal_core.basics.atomic import (
 )
 from goal_core.basics.errors import DataError
 from goal_core.basics.sealed_json import json_bytes, read_json
-from goal_core.data.dataset import Dataset, ImageReader, RegionReader, Split
-from goal_core.data.images import ImageTransform, decode_bytes, encode_jpeg, transform_of
-from goal_core.data.packs.layout import (
-    DESCRIPTION,
-    FEW_SHARDS,
-    ROW,
-    SHARD_BYTES,
-    Form,
-    PackPlan,
-    file_digest,
-    row_check,
-    size_and_times,
-)
+from goal_core.data.dataset import Dataset, Split
+from goal_core.data.images import encode_jpeg, transform_of
+from goal_core.data.packs.layout import DESCRIPTION, END, FEW_SHARDS, ROW, SHARD_BYTES, PackPlan
+from goal_core.data.packs.reading import Shard
 
 Progress = Callable[[str, int, int], None]
-"""Called with the split's name, the images done and all images of the split."""
+"""Called with what is counted (images of a split, or shards), how many are done, and how many there are."""
 _SAMPLE = 64
 """Images of which the size of the others is estimated."""
 _AHEAD = 64
 """Images that are decoded while the ones before them are written."""
-
-
-FileStamp = tuple[int, int, int, bytes]
-"""A file's size, times and digest, as in :data:`~goal_core.data.packs.layout.ROW`."""
 
 
 class BrokenImagesError(DataError):
@@ -60,22 +46,15 @@ class BrokenImagesError(DataError):
         """One line for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    """One image, ready to be written."""
-
-    content: bytes
-    height: int
-    width: int
-    stamp: FileStamp
-    """Of its file."""
+_Image = tuple[bytes, int, int]
+"""What a pack has of an image: its content, height and width."""
 
 
 def estimate_bytes(dataset: Dataset, plan: PackPlan, sample: int = _SAMPLE) -> dict[str, int]:
     """The bytes of each split in a pack: exact for squares, else from a sample of its images.
 
     Raises:
-        DataError: the dataset has features instead of images, or none of the sample can be read.
+        DataError: none of the sample can be read.
     """
     return {name: split.num_images * _mean_bytes(split, plan, sample) for name, split in dataset.splits.items()}
 
@@ -83,12 +62,26 @@ def estimate_bytes(dataset: Dataset, plan: PackPlan, sample: int = _SAMPLE) -> d
 def _mean_bytes(split: Split, plan: PackPlan, sample: int) -> int:
     if plan.form(split.name) == "squares":
         return 3 * plan.image.size**2
-    work = _Work(split, plan)
     chosen = np.unique(np.linspace(0, split.num_images - 1, sample).astype(np.int64)).tolist()
-    sizes = [len(made.content) for made in map(work, chosen) if isinstance(made, _Packed)]
+    sizes = [len(made[0]) for index in chosen if not isinstance(made := _image(split, plan, index), str)]
     if not sizes:
         raise DataError(f"no image of split {split.name!r} can be read, the first is {split.reader.label(chosen[0])}")
     return -(-sum(sizes) // len(sizes))
+
+
+def _image(split: Split, plan: PackPlan, index: int) -> _Image | str:
+    """One image, ready to be written, or what is wrong with it, so that one broken image hides no other."""
+    transform, form = transform_of(plan.image), plan.form(split.name)
+    try:
+        pixels = split.load_image(index)
+    except DataError as error:
+        return str(error)
+    if form == "squares":
+        square = transform.for_evaluation(transform.prepared(pixels)).numpy()
+        return square.tobytes(), square.shape[1], square.shape[2]
+    pixels = transform.shrunk(pixels)
+    content = encode_jpeg(pixels, transform.jpeg) if form == "jpeg" else pixels.tobytes()
+    return content, pixels.shape[0], pixels.shape[1]
 
 
 def write_pack(
@@ -101,8 +94,8 @@ def write_pack(
 ) -> int:
     """Write a pack, or what is missing of it.
 
-    Killed at any moment and called again, it continues, and the files are the same. Damaged shards whose size is wrong
-    are written again; :func:`~goal_core.data.packs.reading.verify_pack` removes those whose content is.
+    Killed at any moment and called again, it continues, and the files are the same. Shards whose size or rows are
+    damaged are written again; :func:`verify_pack` removes those whose images are.
 
     Args:
         dataset: images with captions.
@@ -116,37 +109,43 @@ def write_pack(
 
     Raises:
         BrokenImagesError: images cannot be read. All shards without them are written; the pack is not complete.
-        DataError: the dataset has features instead of images, or the disk is too small.
+        DataError: the disk is too small.
         StorageError: a file cannot be written.
     """
     make_folder(plan.folder)
     remove_leftovers(plan.folder)
     per_shard = _images_per_shard(dataset, plan, shard_bytes)
+    shards = {
+        plan.shard(split.name, number): (split, range(start, min(start + per_shard[split.name], split.num_images)))
+        for split in dataset.splits.values()
+        for number, start in enumerate(range(0, split.num_images, per_shard[split.name]))
+    }
     problems: list[str] = []
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        for split in dataset.splits.values():
-            problems += _write_split(split, plan, per_shard[split.name], pool, progress)
+        for path, (split, images) in shards.items():
+            if not _is_whole(path, len(images)):
+                make, tell = partial(_image, split, plan), partial(_tell, progress, split)
+                problems += _write_shard(path, make, images, pool, tell)
+            _tell(progress, split, images.stop)
     if problems:
         raise BrokenImagesError(problems)
-    return _complete(dataset, plan, per_shard)
+    return _complete(plan, {path: len(images) for path, (_, images) in shards.items()})
 
 
 def _images_per_shard(dataset: Dataset, plan: PackPlan, shard_bytes: int) -> dict[str, int]:
     """How many images a shard of each split has, as it was decided when the pack was begun."""
-    begun = read_json(plan.folder / DESCRIPTION)
-    if begun is not None:
-        per_shard: dict[str, int] = begun["images_per_shard"]
-        _check_room(plan, begun["estimated_bytes"])
-        return per_shard
-    sizes = estimate_bytes(dataset, plan)
-    _check_room(plan, sum(sizes.values()))
-    per_shard = {}
-    for name, split in dataset.splits.items():
-        each = max(1, sizes[name] // split.num_images)
-        per_shard[name] = max(1, max(shard_bytes, sizes[name] // FEW_SHARDS) // each)
-    begun = {**plan.description, "images_per_shard": per_shard, "estimated_bytes": sum(sizes.values())}
-    replace_bytes(plan.folder / DESCRIPTION, json_bytes(begun))
-    return per_shard
+    begun, is_new = read_json(plan.folder / DESCRIPTION), False
+    if begun is None:
+        sizes, per_shard, is_new = estimate_bytes(dataset, plan), {}, True
+        for name, split in dataset.splits.items():
+            each = max(1, sizes[name] // split.num_images)
+            per_shard[name] = max(1, max(shard_bytes, sizes[name] // FEW_SHARDS) // each)
+        begun = {**plan.description, "images_per_shard": per_shard, "estimated_bytes": sum(sizes.values())}
+    _check_room(plan, begun["estimated_bytes"])
+    if is_new:
+        replace_bytes(plan.folder / DESCRIPTION, json_bytes(begun))
+    decided: dict[str, int] = begun["images_per_shard"]
+    return decided
 
 
 def _check_room(plan: PackPlan, needed: int) -> None:
@@ -161,190 +160,94 @@ def _check_room(plan: PackPlan, needed: int) -> None:
         )
 
 
-def _write_split(
-    split: Split, plan: PackPlan, per_shard: int, pool: ThreadPoolExecutor, progress: Progress
-) -> list[str]:
-    """Write the shards of a split that are missing; what is wrong with its images."""
-    work, problems = _Work(split, plan), []
-    index = index_of(plan, split.name)
-    for number, start in enumerate(range(0, split.num_images, per_shard)):
-        stop = min(start + per_shard, split.num_images)
-        if not _is_written(plan, split.name, number, stop - start, rows_of(plan, split.name, number, index)):
-            images = partial(_made, work, range(start, stop), pool)
-            counted = partial(_count_from, progress, split, start)
-            problems += _write_shard(plan, split.name, number, images, counted)
-        progress(split.name, stop, split.num_images)
-    return problems
+def _tell(progress: Progress, split: Split, done: int) -> None:
+    progress(split.name, done, split.num_images)
 
 
-def _count_from(progress: Progress, split: Split, start: int, done: int) -> None:
-    progress(split.name, start + done, split.num_images)
-
-
-def rows_path(plan: PackPlan, split: str, number: int) -> Path:
-    """The part of the index that belongs to one shard, while the pack is written."""
-    return plan.shard(split, number).with_suffix(".rows")
-
-
-def _is_written(plan: PackPlan, split: str, number: int, images: int, rows: NDArray[np.void] | None) -> bool:
+def _is_whole(path: Path, images: int) -> bool:
     """Whether a shard is there with rows of all its images, and has the size that these state."""
     try:
-        size = plan.shard(split, number).stat().st_size
-    except FileNotFoundError:
+        rows = Shard(path).rows
+    except DataError:
         return False
-    return rows is not None and len(rows) == images and int(rows["bytes"].sum()) == size
-
-
-def index_of(plan: PackPlan, split: str) -> NDArray[np.void] | None:
-    """The index of a pack that was complete; None where there is none, or it ends within a row."""
-    return _rows_in(read_bytes(plan.index(split)))
-
-
-def rows_of(plan: PackPlan, split: str, number: int, index: NDArray[np.void] | None) -> NDArray[np.void] | None:
-    """The rows of a shard, as it was written or from the index."""
-    rows = _rows_in(read_bytes(rows_path(plan, split, number)))
-    if rows is None and index is not None:
-        return np.compress(index["shard"] == number, index)
-    return rows
-
-
-def _rows_in(content: bytes | None) -> NDArray[np.void] | None:
-    return None if content is None or len(content) % ROW.itemsize else np.frombuffer(content, ROW)
-
-
-def _made(work: _Work, indices: range, pool: ThreadPoolExecutor) -> Iterator[_Packed | str]:
-    """Images ready to be written, in order, a few ahead; or what is wrong with one."""
-    for start in range(indices.start, indices.stop, _AHEAD):
-        yield from pool.map(work, range(start, min(start + _AHEAD, indices.stop)))
+    return len(rows) == images and int(rows["bytes"].sum()) + rows.nbytes + END.itemsize == path.stat().st_size
 
 
 def _write_shard(
-    plan: PackPlan,
-    split: str,
-    number: int,
-    images: Callable[[], Iterator[_Packed | str]],
-    progress: Callable[[int], None],
+    path: Path,
+    make: Callable[[int], _Image | str],
+    images: range,
+    pool: ThreadPoolExecutor,
+    tell: Callable[[int], None],
 ) -> list[str]:
-    """Write a shard and its rows, or neither if an image of it is broken; every try makes all ``images`` again."""
-    rows: list[NDArray[np.void]] = []
+    """Write a shard, or nothing if an image of it is broken: what is wrong. Every try makes all images again."""
     problems: list[str] = []
 
-    def write(path: Path) -> None:
-        rows.clear()
+    def write(temporary: Path) -> None:
         problems.clear()
-        with path.open("wb") as file:
-            for done, image in enumerate(images(), start=1):
-                if isinstance(image, str):
-                    problems.append(image)
-                elif not problems:
-                    rows.append(_append(file, number, image))
-                if done % _AHEAD == 0:
-                    progress(done)
-        if problems:
-            raise BrokenImagesError(problems)
+        rows: list[NDArray[np.void]] = []
+        with temporary.open("wb") as file:
+            for start in range(images.start, images.stop, _AHEAD):
+                for made in pool.map(make, range(start, min(start + _AHEAD, images.stop))):
+                    if isinstance(made, str):
+                        problems.append(made)
+                    elif not problems:
+                        content, height, width = made
+                        row = height, width, zlib.crc32(content), file.tell(), len(content)
+                        rows.append(np.array([row], ROW))
+                        file.write(content)
+                tell(start)
+            if problems:
+                raise BrokenImagesError(problems)
+            together = np.concatenate(rows).tobytes()
+            file.write(together + np.array([(len(rows), zlib.crc32(together))], END).tobytes())
 
-    try:
-        replace_with(plan.shard(split, number), write)
-    except BrokenImagesError:
-        return problems
-    replace_bytes(rows_path(plan, split, number), b"".join(row.tobytes() for row in rows))
-    return []
-
-
-def _append(file: BinaryIO, number: int, image: _Packed) -> NDArray[np.void]:
-    row = np.zeros(1, ROW)
-    row["shard"], row["height"], row["width"] = number, image.height, image.width
-    row["crc"], row["offset"], row["bytes"] = zlib.crc32(image.content), file.tell(), len(image.content)
-    row["file_size"], row["file_modified_ns"], row["file_changed_ns"], row["file_digest"] = image.stamp
-    row["check"] = row_check(row)
-    file.write(image.content)
-    return row
+    with suppress(BrokenImagesError):
+        replace_with(path, write)
+    return problems
 
 
-def _complete(dataset: Dataset, plan: PackPlan, per_shard: dict[str, int]) -> int:
-    """Put each split's index together and state the sizes of all files. Only then is the pack used.
+def _complete(plan: PackPlan, shards: dict[Path, int]) -> int:
+    """State the sizes of all shards. Only then is the pack used.
 
     Raises:
-        DataError: a shard is not there as its rows state it.
+        DataError: a shard is not there as it was written.
     """
-    sizes: dict[str, int] = {}
-    leftover: list[Path] = []
-    for name, split in dataset.splits.items():
-        rows = _all_rows(plan, split, per_shard[name])
-        replace_bytes(plan.index(name), rows.tobytes())
-        numbers = range(-(-split.num_images // per_shard[name]))
-        files = [plan.index(name), *(plan.shard(name, number) for number in numbers)]
-        sizes |= {path.name: path.stat().st_size for path in files}
-        leftover += [rows_path(plan, name, number) for number in numbers]
+    for path, images in shards.items():
+        if not _is_whole(path, images):
+            raise DataError(
+                f"{path} is not as it was written; another process may have changed the pack: run `goal-sweep data "
+                "pack SWEEP --verify` when no other one is running"
+            )
+    sizes = {path.name: path.stat().st_size for path in shards}
     begun = read_json(plan.folder / DESCRIPTION) or {}
     replace_bytes(plan.folder / DESCRIPTION, json_bytes({**begun, "files": sizes}))
-    for path in leftover:
-        path.unlink(missing_ok=True)
     return sum(sizes.values())
 
 
-def _all_rows(plan: PackPlan, split: Split, per_shard: int) -> NDArray[np.void]:
-    """The rows of a split, of which every shard is written.
+def verify_pack(plan: PackPlan, progress: Progress = lambda what, done, total: None) -> list[str]:
+    """Read all that is packed, and remove what is damaged, so that `write_pack` writes it again.
 
-    A process that packs the same data, and ends first, writes the index before it removes the rows beside the shards.
-    So the index is read after them.
+    The finished shards of a pack that is not complete are read, too.
+
+    Returns:
+        What was wrong, one line for each file.
     """
-    numbers = range(-(-split.num_images // per_shard))
-    beside = [rows_of(plan, split.name, number, None) for number in numbers]
-    index = index_of(plan, split.name) if any(rows is None for rows in beside) else None
-    parts: list[NDArray[np.void]] = []
-    for number in numbers:
-        rows = rows_of(plan, split.name, number, index) if beside[number] is None else beside[number]
-        images = min(per_shard, split.num_images - number * per_shard)
-        if rows is None or not _is_written(plan, split.name, number, images, rows):
-            raise DataError(
-                f"{plan.shard(split.name, number)} is not as it was written; another process may have changed "
-                "the pack: run `goal-sweep data pack SWEEP --verify` when no other one is running"
-            )
-        parts.append(rows)
-    return np.concatenate(parts)
-
-
-class _Work:
-    """Makes the content of one image; errors are returned as text, so that one broken image hides no other."""
-
-    def __init__(self, split: Split, plan: PackPlan) -> None:
-        if isinstance(split.reader, RegionReader):
-            raise DataError("the data are precomputed features; a pack is made of images")
-        self._reader: ImageReader = split.reader
-        self._transform: ImageTransform = transform_of(plan.image)
-        self._form: Form = plan.form(split.name)
-
-    def __call__(self, index: int) -> _Packed | str:
-        try:
-            pixels, stamp = self._read(index)
-        except DataError as error:
-            return str(error)
-        if self._form == "squares":
-            square = self._transform.for_evaluation(self._transform.prepared(pixels)).numpy()
-            return _Packed(square.tobytes(), square.shape[1], square.shape[2], stamp)
-        pixels = self._transform.shrunk(pixels)
-        content = encode_jpeg(pixels, self._transform.jpeg) if self._form == "jpeg" else pixels.tobytes()
-        return _Packed(content, pixels.shape[0], pixels.shape[1], stamp)
-
-    def _read(self, index: int) -> tuple[NDArray[np.uint8], FileStamp]:
-        path = self._reader.file(index)
-        if not path:
-            return self._reader.read(index), (0, 0, 0, bytes(16))
-        content, stamp = read_file(path, self._reader.label(index))
-        return decode_bytes(content, self._reader.label(index)), stamp
-
-
-def read_file(path: str, label: str) -> tuple[bytes, FileStamp]:
-    """The content of an image's file, and its size, times and digest.
-
-    Raises:
-        DataError: it cannot be read.
-    """
+    problems: list[str] = []
     try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            content = file.read()
-    except OSError as error:
-        raise DataError(f"cannot read image {label}: {error.strerror or error}") from error
-    return content, (*size_and_times(status), file_digest(content))
+        stated = read_json(plan.folder / DESCRIPTION) or {}
+    except DamagedError as error:
+        stated, problems = {}, [str(error)]
+        (plan.folder / DESCRIPTION).unlink()
+    names = sorted({*stated.get("files", {}), *(path.name for path in plan.folder.glob("*.bin"))})
+    for done, name in enumerate(names, start=1):
+        try:
+            Shard(plan.folder / name).verify()
+        except DataError as error:
+            problems.append(str(error))
+            (plan.folder / name).unlink(missing_ok=True)
+        progress("shards", done, len(names))
+    if problems and "files" in stated:  # nobody uses the pack until it is whole again
+        begun = {key: value for key, value in stated.items() if key != "files"}
+        replace_bytes(plan.folder / DESCRIPTION, json_bytes(begun))
+    return problems

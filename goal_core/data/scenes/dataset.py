@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ class SceneReader:
     side: int
     """Of the square images, pixels."""
     data_seed: int
+    stamp: ClassVar[str] = ""
 
     def __len__(self) -> int:
         return len(self.scenes)
@@ -46,10 +47,6 @@ class SceneReader:
     def label(self, index: int) -> str:
         """Split and number."""
         return f"{self.split} scene {index}"
-
-    def file(self, index: int) -> str:
-        """Empty: scenes are drawn."""
-        return ""
 
     def first(self, num_images: int) -> Self:
         """A reader of the first scenes only."""
