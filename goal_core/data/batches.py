@@ -22,7 +22,6 @@ from goal_core.data.images import (
     DecodedImages,
     DecodeRequest,
     ImageDecoder,
-    transform_of,
 )
 from goal_core.data.text import CaptionWords, EncodedCaptions, PairAugment, Tokenizer
 
@@ -144,7 +143,7 @@ class BatchSource:
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views
         self._images: DecodedImages | ImageDecoder | None = None
-        if with_images and image is not None and transform_of(image).augments:
+        if with_images and image is not None and image.augments:
             self._images = ImageDecoder(split, image, num_workers=num_workers, device=device)
         elif with_images and image is not None:
             self._images = DecodedImages(split, image, num_workers=num_workers, ram_limit=ram_limit, device=device)

@@ -16,8 +16,6 @@ MemoryFormat = Literal["auto", "channels_last", "channels_first"]
 Sharing = Literal["none", "trunk", "heads", "auto"]
 """How the cells of a unit share a device; see `goal_core.training.sharing`."""
 
-"""Where training images are cropped, resized and flipped; see `goal_core.training.sharing.augments_on_device`."""
-
 OF_ONE_TRAINING: Final = (
     *("lr", "lr_drops", "lr_drop_factor", "schedule", "lr_warmup", "bert_lr_scale", "backbone_lr_scale"),
     *("optimizer", "weight_decay", "beta2", "grad_clip", "warmup_epochs", "frozen_epochs", "ramp_epochs"),

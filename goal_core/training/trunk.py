@@ -20,7 +20,7 @@ from goal_core.basics.atomic import replace_with
 from goal_core.basics.devices import kind_of, send
 from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
-from goal_core.data import Batch, DecodedImages, ImageConfig, Split, transform_of
+from goal_core.data import Batch, DecodedImages, ImageConfig, Split
 from goal_core.data.batches import view_seed
 from goal_core.data.dataset import ImageReader
 from goal_core.data.images import DecodeRequest, ImageDecoder
@@ -135,7 +135,7 @@ class Trunk:
         backbone, image = self.backbone, self.image
         if backbone is None or image is None:
             return None
-        path = self._cache_path(split, backbone, image, views)
+        path = self._cache_path(split, backbone, views)
         if path is not None and (stored := _read_features(path, split.num_images * max(1, views))) is not None:
             self.features_from[split.name] = f"read from {path}"
             return stored.to(self.device)
@@ -170,14 +170,13 @@ class Trunk:
         with torch.no_grad(), autocast(self.unit.precision, self.device):
             return in_halves(backbone, pixels, dim=0)
 
-    def _cache_path(self, split: Split, backbone: ImageBackbone, image: ImageConfig, views: int) -> Path | None:
+    def _cache_path(self, split: Split, backbone: ImageBackbone, views: int) -> Path | None:
         if self.unit.cache is None:
             return None
         model = self.unit.model
         what: dict[str, object] = {
             "data": self._fingerprint,
             "split": split.name,
-            "image": [image.size, image.resize],
             "backbone": [model.backbone.name, weights_id(model.backbone)],
             "seed": self.unit.seed if model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
@@ -189,10 +188,9 @@ class Trunk:
         if wants_channels_last(backbone, self.unit):
             what["format"] = "channels_last"
         if views:
-            what["views"] = [views, image.augment, self.unit.seed]
+            what["views"] = [views, self.unit.seed]
         if isinstance(split.reader, ImageReader) and split.reader.stamp:
             what["files"] = [split.reader.stamp, libraries()]
-        what |= transform_of(image).feature_key
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
         return self.unit.cache / f"{split.name}-{digest}.safetensors"
 

@@ -124,18 +124,6 @@ class ImageTransform:
     jpeg: int = 0
     """As in `ImageConfig`."""
 
-    @property
-    def augments(self) -> bool:
-        """Whether each use of an image in training sees different pixels."""
-        return self.crop is not None
-
-    @property
-    def feature_key(self) -> dict[str, str | bool]:
-        """What the key of cached features must contain besides ``size`` and ``resize`` to identify their pixels."""
-        if not self.stretches:
-            return {}
-        return {"stretched": "bicubic" if self.resampling is Image.Resampling.BICUBIC else True}
-
     def shrunk(self, pixels_HW3: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """A larger image shrunk until its shorter side is ``shrink``; others, and all where that is 0, stay."""
         if not 0 < self.shrink < min(pixels_HW3.shape[:2]):
@@ -158,54 +146,31 @@ class ImageTransform:
         """
         if self.crop is None:
             return self.for_evaluation(pixels_HW3)
-        (top, left, height, width), flips, generator = self.draw(pixels_HW3.shape[0], pixels_HW3.shape[1], seed)
+        generator = np.random.Generator(np.random.PCG64(seed))
+        top, left, height, width = self.crop(pixels_HW3.shape[0], pixels_HW3.shape[1], generator)
         image = self._stretched(pixels_HW3[top : top + height, left : left + width])
-        if flips:
+        if generator.random() < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return _to_tensor(image if self.distort is None else self.distort(image, generator))
-
-    def draw(self, height: int, width: int, seed: int) -> tuple[CropBox, bool, np.random.Generator]:
-        """The crop of a training image of a height and width, whether it is mirrored, and what draws the rest."""
-        assert self.crop is not None
-        generator = np.random.Generator(np.random.PCG64(seed))
-        box = self.crop(height, width, generator)
-        return box, bool(generator.random() < 0.5), generator
 
     def _stretched(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
         return Image.fromarray(pixels_HW3).resize((self.size, self.size), self.resampling)
 
-    def frame(self, height: int, width: int) -> tuple[CropBox, tuple[int, int], tuple[int, int]]:
-        """What evaluation sees of an image of a height and width.
-
-        Returns:
-            The part that is resized, the height and width that it gets, and the first row and column of the square.
-        """
-        if self.stretches:
-            return (0, 0, height, width), (self.size, self.size), (0, 0)
-        box, (new_height, new_width) = _shorter_side(height, width, self.resize)
-        return box, (new_height, new_width), (round((new_height - self.size) / 2), round((new_width - self.size) / 2))
-
     def _centre(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
         image = _with_shorter_side(pixels_HW3, self.resize, self.resampling)
-        top, left = self.frame(pixels_HW3.shape[0], pixels_HW3.shape[1])[2]
+        left, top = (round((side - self.size) / 2) for side in image.size)
         return image.crop((left, top, left + self.size, top + self.size))
 
 
 def _with_shorter_side(pixels_HW3: NDArray[np.uint8], side: int, resampling: Image.Resampling) -> Image.Image:
     """An image resized until its shorter side is ``side``, without the ends of a very long one."""
-    (top, left, height, width), (new_height, new_width) = _shorter_side(pixels_HW3.shape[0], pixels_HW3.shape[1], side)
-    image = Image.fromarray(pixels_HW3[top : top + height, left : left + width])
-    return image if (new_width, new_height) == (width, height) else image.resize((new_width, new_height), resampling)
-
-
-def _shorter_side(height: int, width: int, side: int) -> tuple[CropBox, tuple[int, int]]:
-    """The part of an image that is not too long, and its height and width when its shorter side is ``side``."""
+    height, width = pixels_HW3.shape[:2]
     longest = _LONGEST_RATIO * min(height, width)
     top, left = max(0, height - longest) // 2, max(0, width - longest) // 2
     height, width = min(height, longest), min(width, longest)
-    if width <= height:
-        return (top, left, height, width), (int(side * height / width), side)
-    return (top, left, height, width), (side, int(side * width / height))
+    image = Image.fromarray(pixels_HW3[top : top + height, left : left + width])
+    wanted = (side, int(side * height / width)) if width <= height else (int(side * width / height), side)
+    return image if wanted == (width, height) else image.resize(wanted, resampling)
 
 
 def random_crop_box(

@@ -19,8 +19,7 @@ import numpy as np
 
 from goal_core.basics.errors import DataError
 from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import DECODE_VERSION, Dataset, ImageReader, RegionReader
-from goal_core.data.images import transform_of
+from goal_core.data.dataset import Dataset, ImageReader, RegionReader
 
 LAYOUT_VERSION = 3
 DESCRIPTION = "pack.json"
@@ -53,7 +52,7 @@ class PackPlan:
         """What it holds of a split: as few bytes as give training and evaluation their exact pixels."""
         if self.image.jpeg:
             return "jpeg"
-        return "images" if split == "train" and transform_of(self.image).augments else "squares"
+        return "images" if split == "train" and self.image.augments else "squares"
 
     def shard(self, split: str, number: int) -> Path:
         """The path of a shard."""
@@ -63,14 +62,13 @@ class PackPlan:
 def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:
     """The pack of a dataset in the folder of all packs.
 
-    Its name hashes the data's fingerprint (which covers names, sizes and order of the images, the settings of decoding
-    and the version of its code), the times of the image files, the transform, and the versions of the libraries that
-    decode and resize. So a pack of files that were touched since is not found.
+    Its name hashes the data's fingerprint (which covers names, sizes and order of the images, their settings, and the
+    version of the code that decodes and resizes them), the times of the image files, and the versions of the libraries
+    that do it. So a pack of files that were touched since is not found.
 
     Raises:
         DataError: the dataset has features instead of images.
     """
-    transform = transform_of(image)
     readers = {name: split.reader for name, split in dataset.splits.items()}
     if any(isinstance(reader, RegionReader) for reader in readers.values()):
         raise DataError("the data are precomputed features; a pack is made of images")
@@ -78,9 +76,7 @@ def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:
         "layout": LAYOUT_VERSION,
         "data_fingerprint": dataset.fingerprint,
         "stamps": {name: reader.stamp for name, reader in readers.items() if isinstance(reader, ImageReader)},
-        "decode": DECODE_VERSION,
         "image": asdict(image),
-        "transform": {"resampling": transform.resampling.name, "stretches": transform.stretches},
         "libraries": libraries(),
         "images": {name: split.num_images for name, split in dataset.splits.items()},
     }
