@@ -20,25 +20,32 @@ from pathlib import Path
 from typing import Any
 
 
+def exports(package: str, file: str) -> dict[str, str]:
+    """What a package exports, by name, each with the module that defines it.
+
+    Args:
+        package: the package's full name.
+        file: its `__init__.py`, whose ``from package.module import name`` lines say it.
+    """
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+    return {name: home for name, home in homes.items() if home.startswith(f"{package}.")}
+
+
 def on_first_use(package: str, file: str) -> Callable[[str], Any]:
     """Make a package's `__getattr__`, which imports an exported name from the module that defines it.
 
     Args:
         package: the package's full name. No export may have the name of one of its modules.
-        file: its `__init__.py`, whose ``from package.module import name`` lines say where each name is defined.
+        file: its `__init__.py`; see :func:`exports`.
     """
-
-    @cache
-    def homes() -> dict[str, str]:
-        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        return {alias.name: str(node.module) for node in imports for alias in node.names}
+    homes = cache(lambda: exports(package, file))
 
     def load(name: str) -> Any:
-        home = homes().get(name, "")
-        if not home.startswith(f"{package}."):
+        if name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home), name)
+        value = getattr(importlib.import_module(homes()[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

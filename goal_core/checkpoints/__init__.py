@@ -27,28 +27,3 @@ if TYPE_CHECKING:
     from goal_core.checkpoints.names import BEST, LAST, TRIPLETS, best_name, weights_in
 else:
     __getattr__ = on_first_use(__name__, __file__)
-
-__all__ = [
-    "BEST",
-    "LAST",
-    "TRAINING",
-    "TRIPLETS",
-    "InitialModel",
-    "ModelDescription",
-    "TrainedModel",
-    "best_name",
-    "check_initial_weights",
-    "initial_weights_id",
-    "load_module",
-    "optimizer_tensors",
-    "read_checkpoint",
-    "read_mapped",
-    "read_model",
-    "read_of_training",
-    "restore_optimizer",
-    "take_prefix",
-    "weights_in",
-    "with_prefix",
-    "write_checkpoint",
-    "write_model",
-]

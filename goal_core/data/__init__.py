@@ -33,32 +33,3 @@ if TYPE_CHECKING:
     from goal_core.data.text import EncodedCaptions, Tokenizer, Vocabulary, tokenize
 else:
     __getattr__ = on_first_use(__name__, __file__)
-
-__all__ = [
-    "SPLIT_NAMES",
-    "Batch",
-    "BatchSource",
-    "DataConfig",
-    "DataReport",
-    "Dataset",
-    "DecodedImages",
-    "EncodedCaptions",
-    "IdMappedConfig",
-    "ImageConfig",
-    "KarpathyConfig",
-    "PrecompConfig",
-    "RegionsConfig",
-    "ScenesConfig",
-    "Split",
-    "SplitCounts",
-    "Tokenizer",
-    "Vocabulary",
-    "XvlmJsonConfig",
-    "check_data",
-    "check_origin",
-    "num_batches",
-    "open_dataset",
-    "published_counts",
-    "tokenize",
-    "transform_of",
-]

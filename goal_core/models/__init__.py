@@ -37,35 +37,3 @@ if TYPE_CHECKING:
     from goal_core.models.xvlm import XvlmHeads
 else:
     __getattr__ = on_first_use(__name__, __file__)
-
-__all__ = [
-    "NAMED_WEIGHTS",
-    "BackboneConfig",
-    "BertConfig",
-    "Encoder",
-    "FrameworkName",
-    "GruConfig",
-    "Heads",
-    "ImageBackbone",
-    "ModelConfig",
-    "Pairs",
-    "ParameterGroup",
-    "RerankingHeads",
-    "Share",
-    "StackedEncoder",
-    "VseInftyConfig",
-    "VseInftyHeads",
-    "VseppHeads",
-    "XvlmConfig",
-    "XvlmHeads",
-    "autocast",
-    "bert_weights_id",
-    "bert_wordpieces",
-    "build_backbone",
-    "build_bert",
-    "check_weights",
-    "file_sha256",
-    "num_features",
-    "split_bert",
-    "weights_id",
-]

@@ -32,28 +32,3 @@ if TYPE_CHECKING:
     from goal_core.objectives.stats import CollapseDetector, ObjectiveStats
 else:
     __getattr__ = on_first_use(__name__, __file__)
-
-__all__ = [
-    "VARIANTS",
-    "CollapseDetector",
-    "GradientObjective",
-    "NonFiniteError",
-    "ObjectiveConfig",
-    "ObjectiveInfo",
-    "ObjectiveStats",
-    "PairWeights",
-    "PointWeights",
-    "RelativeSet",
-    "ShapeError",
-    "StackedObjectives",
-    "StackedStats",
-    "Triplets",
-    "Value",
-    "Variant",
-    "accepted_parameters",
-    "gather_batch",
-    "list_objectives",
-    "pair_weights",
-    "triplet_weights",
-    "weights_at",
-]

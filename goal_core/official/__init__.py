@@ -12,13 +12,3 @@ from goal_core.official.convert import (
     write_published,
 )
 from goal_core.official.pickles import read_vocabulary
-
-__all__ = [
-    "PublishedCheckpoint",
-    "read_published",
-    "read_vocabulary",
-    "read_vse_infty",
-    "read_vsepp",
-    "read_xvlm",
-    "write_published",
-]

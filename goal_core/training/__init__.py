@@ -28,24 +28,3 @@ if TYPE_CHECKING:
     from goal_core.training.weak import weak_objective
 else:
     __getattr__ = on_first_use(__name__, __file__)
-
-__all__ = [
-    "EpochDone",
-    "EpochRecord",
-    "Listener",
-    "Precision",
-    "ScratchFiles",
-    "SilentListener",
-    "StageConfig",
-    "TrainingDone",
-    "TrainingEvent",
-    "TrainingFailed",
-    "TrainingFiles",
-    "TrainingPlan",
-    "UnitPlan",
-    "UnitSpeed",
-    "below_warmup",
-    "measure_speed",
-    "train_unit",
-    "weak_objective",
-]

@@ -12,18 +12,3 @@ from goal_core.data.formats.layout import split_files
 from goal_core.data.formats.opening import LAYOUTS, check_data, open_dataset
 from goal_core.data.formats.published import published_counts
 from goal_core.data.formats.report import DataReport, Finding, SplitCounts
-
-__all__ = [
-    "DESCRIPTION",
-    "LAYOUTS",
-    "DataReport",
-    "FeatureFile",
-    "Finding",
-    "SplitCounts",
-    "check_data",
-    "check_origin",
-    "open_dataset",
-    "published_counts",
-    "read_region_header",
-    "split_files",
-]

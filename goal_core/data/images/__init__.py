@@ -22,17 +22,3 @@ if TYPE_CHECKING:
     )
 else:
     __getattr__ = on_first_use(__name__, __file__)
-
-__all__ = [
-    "NUM_WINDOWS",
-    "RAM_LIMIT",
-    "DecodeRequest",
-    "DecodedImages",
-    "ImageDecoder",
-    "ImageTransform",
-    "decode_bytes",
-    "decode_image",
-    "encode_jpeg",
-    "transform_of",
-    "window_pixels",
-]

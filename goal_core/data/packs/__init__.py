@@ -14,15 +14,3 @@ if TYPE_CHECKING:
     from goal_core.data.packs.writing import BrokenImagesError, estimate_bytes, verify_pack, write_pack
 else:
     __getattr__ = on_first_use(__name__, __file__)
-
-__all__ = [
-    "BrokenImagesError",
-    "PackPlan",
-    "PackedImages",
-    "estimate_bytes",
-    "libraries",
-    "open_packed",
-    "plan_pack",
-    "verify_pack",
-    "write_pack",
-]

@@ -1,5 +1,3 @@
 """Synthetic scenes: what they contain, their captions and their pictures, and a dataset of them."""
 
 from goal_core.data.scenes.dataset import open_scenes
-
-__all__ = ["open_scenes"]

@@ -15,18 +15,3 @@ if TYPE_CHECKING:
     from goal_core.data.text.wordpieces import SPECIAL_PIECES, CleanedWordpieces, Wordpieces, clean_caption
 else:
     __getattr__ = on_first_use(__name__, __file__)
-
-__all__ = [
-    "SPECIAL_PIECES",
-    "SPECIAL_WORDS",
-    "CaptionWords",
-    "CleanedWordpieces",
-    "EncodedCaptions",
-    "PairAugment",
-    "Tokenizer",
-    "Vocabulary",
-    "Wordpieces",
-    "clean_caption",
-    "tokenize",
-    "tokenizer_from_json",
-]

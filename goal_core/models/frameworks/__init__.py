@@ -16,6 +16,3 @@ FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (
 def framework_of(model: ModelConfig) -> Framework:
     """The framework of a model."""
     return FRAMEWORKS[model.framework]
-
-
-__all__ = ["FRAMEWORKS", "Framework", "framework_of"]

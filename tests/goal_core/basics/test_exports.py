@@ -7,14 +7,18 @@ from types import ModuleType
 
 import pytest
 
-ROOMS = ("checkpoints", "data", "data.images", "data.text", "models", "objectives", "training")
+from goal_core.basics.exports import exports
+
+ROOMS = ("checkpoints", "data", "data.images", "data.packs", "data.text", "models", "objectives", "training")
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_export_is_there_and_none_hides_behind_a_module_of_its_name(room: str) -> None:
     package = importlib.import_module(f"goal_core.{room}")
 
-    assert not [name for name in package.__all__ if isinstance(getattr(package, name), ModuleType)]
+    names = exports(package.__name__, str(package.__file__))
+    assert names
+    assert not [name for name in names if isinstance(getattr(package, name), ModuleType)]
 
 
 def test_an_export_is_the_object_that_its_module_defines() -> None:
