@@ -5,10 +5,10 @@ how much a triplet matters, a pair weight P = (P+, P-) how hard its positive is 
 dL/ds_p = -T P+ and dL/ds_n = T P-. Most of the 15 products are the gradient of no function, so no loss is
 differentiated.
 
-Read in this order: `triplets` (what a weight sees), `triplet_weights`, `pair_weights` (the science), `relative_sets`,
-`similarity` and `mining` (how the batch is mined), `sparse_gradient` (how a gradient of 3N numbers reaches the
-embeddings), `gradient_objective` (all of it together), `stacked` (the same for several cells at once). The room imports
-no other room of goal_core; every package but `analysis` may import it.
+Read in this order: `triplets` (what a weight sees), `triplet_weights`, `pair_weights` (the science), `mining` (how the
+batch is searched, and how a gradient of 3N numbers reaches the embeddings), `gradient_objective` (all of it together),
+`stacked` (the same for several cells at once). The room imports no other room but `basics`; every package but
+`analysis` may import it.
 
 Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retrieval", 2022, arXiv:2210.13188.
 """

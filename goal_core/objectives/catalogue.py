@@ -35,8 +35,8 @@ BUILT_IN_LOSSES: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
     "tables": _WITHOUT_GATE,
     "released": _WITHOUT_GATE,
 }
-"""Those of the 15 (pair, triplet) that are the gradient of a loss, by variant: what `circulation` measures of them,
-recorded so that listing them needs no arithmetic. A test measures them again."""
+"""Those of the 15 (pair, triplet) that are the gradient of a loss, by variant, as `pointwise.circulation` measures it.
+They are recorded so that listing them needs no arithmetic. A test measures them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,6 @@ def list_objectives() -> list[ObjectiveInfo]:
 def _has_scalar_loss(pair: str, triplet: str, variant: str) -> bool:
     if pair_weights[pair].is_built_in and triplet_weights[triplet].is_built_in:
         return (pair, triplet) in BUILT_IN_LOSSES[variant]
-    from goal_core.objectives.circulation import has_scalar_loss  # with torch, which the 15 do without
+    from goal_core.objectives.pointwise import has_scalar_loss  # with torch, which the 15 do without
 
     return has_scalar_loss(pair=pair, triplet=triplet, variant=variant)

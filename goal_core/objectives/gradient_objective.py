@@ -10,13 +10,11 @@ from torch import Tensor
 
 from goal_core.basics.devices import full_precision
 from goal_core.basics.errors import GoalError
-from goal_core.objectives.mining import mine
+from goal_core.objectives.mining import AttachGradient, mine
 from goal_core.objectives.pair_weights import PairWeights, pair_weights
 from goal_core.objectives.parameters import Value
-from goal_core.objectives.sparse_gradient import AttachGradient, SparseGradient
 from goal_core.objectives.stats import ObjectiveStats
 from goal_core.objectives.triplet_weights import triplet_weights
-from goal_core.objectives.triplets import Triplets
 from goal_core.objectives.variants import resolve_parameters
 
 MONITOR_MARGIN: Final = 0.2
@@ -123,34 +121,22 @@ class GradientObjective:
         dtype = torch.float64 if torch.float64 in (image_emb.dtype, text_emb.dtype) else torch.float32
         images_ND, texts_ND = image_emb.to(dtype), text_emb.to(dtype)
         mined = mine(images_ND, texts_ND, ids_N)
-        pos_A, neg_A, valid_A, hardest = mined.pos, mined.neg, mined.valid, mined.hardest
         if check_finite and not mined.finite:
             raise NonFiniteError(describe_non_finite(images_ND, texts_ND))
-
-        sets = mined.sets()
-        triplets = Triplets(pos=pos_A, neg=neg_A, sets=sets)
-        triplet_A = torch.where(valid_A, self.triplet_weight(triplets), 0)
+        triplets, sets = mined.triplets()
+        triplet_A = torch.where(mined.valid, self.triplet_weight(triplets), 0)
         pair = self.pair_weight(triplets)
-        pull_2N = torch.where(valid_A, triplet_A * pair.pos, 0).view(2, -1)
-        push_2N = torch.where(valid_A, triplet_A * pair.neg, 0).view(2, -1)
-        gradient = SparseGradient(
-            pull=-pull_2N.sum(0),
-            push_i2t=push_2N[0],
-            push_t2i=push_2N[1],
-            text_of_image=hardest.text_of_image,
-            image_of_text=hardest.image_of_text,
-        )
         return ObjectiveStats(
             margin=self.margin,
-            pos=pos_A,
-            neg=neg_A,
-            valid=valid_A,
+            pos=mined.pos,
+            neg=mined.neg,
+            valid=mined.valid,
             finite=mined.finite,
             triplet=triplet_A,
             pair_pos=pair.pos,
             pair_neg=pair.neg,
             set_sizes=sets.sizes(),
-            gradient=gradient,
+            gradient=mined.gradient(triplet_A, pair.pos, pair.neg),
             images=images_ND,
             texts=texts_ND,
         )

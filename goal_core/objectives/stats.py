@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from goal_core.basics.devices import send
-from goal_core.objectives.sparse_gradient import SparseGradient
+from goal_core.objectives.mining import SparseGradient
 
 QUANTILES: Final = (0.1, 0.5, 0.9)
 """Quantiles of the similarities in `ObjectiveStats.as_dict`."""
@@ -19,11 +19,14 @@ TOLERANCE: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ObjectiveStats:
-    """A batch's triplets and their weights. Tensors stay on the device."""
+class TripletStats:
+    """A batch's triplets and their weights; of the batches of C cells, with C in front of every shape.
 
-    margin: float
-    """Margin of the monitored hinge, in similarity."""
+    Tensors stay on the device.
+    """
+
+    margin: float | Tensor
+    """Margin of the monitored hinge, in similarity; of C cells, shape (C, 1)."""
     pos: Tensor
     """s_p of the 2N anchors (images, then texts), shape (A,)."""
     neg: Tensor
@@ -39,7 +42,42 @@ class ObjectiveStats:
     pair_neg: Tensor
     """P-, shape (A,)."""
     set_sizes: Mapping[str, Tensor]
-    """Members of the relative sets the pair weight used (`pos_set`, `neg_set`), each of shape (A,)."""
+    """Members of the relative sets that the pair weight used (`pos_set`, `neg_set`), shape (A,) each; of C cells, NaN
+    where the pair weight used none."""
+
+    @property
+    def violations(self) -> Tensor:
+        """max(0, margin + s_n - s_p) of every anchor with a negative, 0 of the others, shape (A,)."""
+        return torch.where(self.valid, self.margin + self.neg - self.pos, 0).clamp(min=0)
+
+    @property
+    def hinge(self) -> Tensor:
+        """Sum over both directions of max(0, margin + s_n - s_p), shape (); 2 N margin when all embeddings coincide."""
+        return self.violations.sum(-1)
+
+    def grad_norm(self) -> Tensor:
+        """Frobenius norm of the gradient with respect to both embeddings together, shape ()."""
+        raise NotImplementedError
+
+    def numbers(self) -> tuple[list[str], Tensor]:
+        """Names of K statistics, and their values on the device, shape (K,) or (K, C); see `named`."""
+        sums = {"hinge": self.hinge, "triplets": self.valid.sum(-1), "grad_norm": self.grad_norm()}
+        per_anchor = {
+            "pos_sim": self.pos,
+            "neg_sim": self.neg,
+            "triplet_weight": self.triplet,
+            "pos_weight": self.pair_pos,
+            "neg_weight": self.pair_neg,
+            "active": (self.violations > 0).to(self.pos),
+            **self.set_sizes,
+        }
+        return _summary(sums, per_anchor, self.valid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ObjectiveStats(TripletStats):
+    """The statistics of one batch."""
+
     gradient: SparseGradient
     """dL/dS of the batch, before any upstream factor."""
     images: Tensor = field(repr=False)
@@ -47,29 +85,10 @@ class ObjectiveStats:
     texts: Tensor = field(repr=False)
     """The text embeddings, likewise."""
 
-    @property
-    def hinge(self) -> Tensor:
-        """Sum over both directions of max(0, margin + s_n - s_p), shape (); 2 N margin when all embeddings coincide."""
-        return self._violations().sum()
-
     def grad_norm(self) -> Tensor:
         """Frobenius norm of the gradient with respect to both embeddings together, shape (); O(N D)."""
         d_images, d_texts = self.gradient.for_images(self.texts), self.gradient.for_texts(self.images)
         return torch.hypot(d_images.norm(), d_texts.norm())
-
-    def numbers(self) -> tuple[list[str], Tensor]:
-        """Names of K statistics, and their values on the device, shape (K,); see `named`."""
-        sums = {"hinge": self.hinge, "triplets": self.valid.sum(), "grad_norm": self.grad_norm()}
-        per_anchor = {
-            "pos_sim": self.pos,
-            "neg_sim": self.neg,
-            "triplet_weight": self.triplet,
-            "pos_weight": self.pair_pos,
-            "neg_weight": self.pair_neg,
-            "active": (self._violations() > 0).to(self.pos),
-            **self.set_sizes,
-        }
-        return summary(sums, per_anchor, self.valid)
 
     def as_dict(self) -> dict[str, float]:
         """Everything as Python floats; waits for the device once.
@@ -83,16 +102,8 @@ class ObjectiveStats:
         names, numbers = self.numbers()
         return named(names, numbers.tolist())
 
-    def _violations(self) -> Tensor:
-        return violations(self.margin, self.pos, self.neg, self.valid)
 
-
-def violations(margin: float | Tensor, pos_A: Tensor, neg_A: Tensor, valid_A: Tensor) -> Tensor:
-    """max(0, margin + s_n - s_p) of every anchor with a negative, 0 of the others; all of one shape."""
-    return torch.where(valid_A, margin + neg_A - pos_A, 0).clamp(min=0)
-
-
-def summary(sums: Mapping[str, Tensor], per_anchor: Mapping[str, Tensor], valid_A: Tensor) -> tuple[list[str], Tensor]:
+def _summary(sums: Mapping[str, Tensor], per_anchor: Mapping[str, Tensor], valid_A: Tensor) -> tuple[list[str], Tensor]:
     """The numbers to log of a batch, or of the batches of C cells.
 
     Args:
@@ -119,26 +130,12 @@ def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
     """The statistics of a batch by name; those over its triplets are left out where it has none.
 
     Args:
-        names: of :meth:`ObjectiveStats.numbers`.
+        names: of :meth:`TripletStats.numbers`.
         values: likewise, on the CPU.
     """
-    found = dict(zip(names, values, strict=True))
-    return found if found["triplets"] else {name: found[name] for name in ("hinge", "triplets", "grad_norm")}
-
-
-def at_margin(hinge: float, num_triplets: float, margin: float) -> bool:
-    """Whether a batch's hinge is that of embeddings that all coincide (s_p = s_n for every triplet).
-
-    Args:
-        hinge: sum over the batch and both directions of max(0, margin + s_n - s_p).
-        num_triplets: how many triplets were summed; 2 x batch size unless pairs are masked.
-        margin: the hinge's margin, > 0.
-
-    Returns:
-        Whether the hinge is within 1 % of ``num_triplets * margin``; False without triplets.
-    """
-    collapsed = num_triplets * margin
-    return collapsed > 0 and abs(hinge - collapsed) <= TOLERANCE * collapsed
+    statistics = dict(zip(names, values, strict=True))
+    kept = names if statistics["triplets"] else ("hinge", "triplets", "grad_norm")
+    return {name: statistics[name] for name in kept}
 
 
 class CollapseDetector:
@@ -157,7 +154,7 @@ class CollapseDetector:
         self.num_steps = 0
 
     def update(self, hinge: float, num_triplets: float) -> bool:
-        """Count one step.
+        """Count one step, collapsed if its hinge is within 1 % of ``num_triplets * margin``.
 
         Args:
             hinge: the step's hinge (`ObjectiveStats.hinge`, which is the objective's value).
@@ -166,5 +163,7 @@ class CollapseDetector:
         Returns:
             Whether training has now been collapsed for `patience` steps.
         """
-        self.num_steps = self.num_steps + 1 if at_margin(hinge, num_triplets, self.margin) else 0
+        collapsed = num_triplets * self.margin
+        is_collapsed = collapsed > 0 and abs(hinge - collapsed) <= TOLERANCE * collapsed
+        self.num_steps = self.num_steps + 1 if is_collapsed else 0
         return 0 < self.patience <= self.num_steps

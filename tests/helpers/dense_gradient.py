@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from goal_core.objectives.sparse_gradient import SparseGradient
+from goal_core.objectives.mining import SparseGradient
 
 
 def dense(gradient: SparseGradient) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from goal_core.objectives import VARIANTS, GradientObjective, list_objectives, pair_weights, triplet_weights, weights_at
-from goal_core.objectives.circulation import circulation, has_scalar_loss
+from goal_core.objectives.pointwise import circulation, has_scalar_loss
 from tests.helpers import objective_oracle as oracle
 from tests.helpers.dense_gradient import dense
 

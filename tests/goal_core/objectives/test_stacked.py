@@ -16,11 +16,10 @@ from goal_core.objectives import (
     ShapeError,
     Triplets,
     pair_weights,
-    similarity,
-    stacked,
     triplet_weights,
 )
-from goal_core.objectives.stacked import StackedObjectives
+from goal_core.objectives.mining import similarity
+from goal_core.objectives.stacked import StackedObjectives, StackedStats
 from tests.helpers import objective_oracle as oracle
 
 GRID = [(pair, triplet) for pair in oracle.PAIRS for triplet in oracle.TRIPLETS]
@@ -50,15 +49,18 @@ def gradients(
     return torch.stack((images.grad, texts.grad))
 
 
-@pytest.fixture(params=["together", "in blocks", "made anew", "one by one"])
+def numbers_of(stats: StackedStats) -> list[dict[str, float]]:
+    names, values_KC = stats.numbers()
+    return stats.dicts(names, values_KC.tolist())
+
+
+@pytest.fixture(params=["together", "in blocks", "made anew"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The ways in which a batch is computed: small, larger than a block, larger than what is kept, too large."""
+    """The ways in which a batch is computed: small, larger than a block, larger than what is kept."""
     if request.param == "in blocks":
         monkeypatch.setitem(similarity.BLOCK_ENTRIES, "cpu", 300)
     if request.param == "made anew":
         monkeypatch.setattr(similarity, "STORED_ENTRIES", 1)
-    if request.param == "one by one":
-        monkeypatch.setitem(stacked.STACKED_PAIRS, "cpu", 2)
     return str(request.param)
 
 
@@ -82,7 +84,7 @@ def test_numbers_are_those_of_each_cells_own_objective(way: str) -> None:
     scalars, stats = StackedObjectives(objectives).forward_with_stats(images, texts)
     assert scalars.dtype == torch.float32
     assert stats.finite.all()
-    for cell, (objective, values) in enumerate(zip(objectives, stats.as_dicts(), strict=True)):
+    for cell, (objective, values) in enumerate(zip(objectives, numbers_of(stats), strict=True)):
         scalar, own = objective.forward_with_stats(images[cell], texts[cell])
         torch.testing.assert_close(scalars[cell], scalar, rtol=1e-5, atol=0)
         assert values == pytest.approx(own.as_dict(), rel=1e-5, abs=1e-7)
@@ -110,7 +112,7 @@ def test_half_precision_embeddings_get_their_gradient_in_half_precision() -> Non
 
 def test_a_cell_without_triplets_has_the_three_sums_alone() -> None:
     images, texts = batches(2, 1)
-    values = StackedObjectives(built(names=GRID[:2])).forward_with_stats(images, texts)[1].as_dicts()
+    values = numbers_of(StackedObjectives(built(names=GRID[:2])).forward_with_stats(images, texts)[1])
     assert values == [{"hinge": 0.0, "triplets": 0.0, "grad_norm": 0.0}] * 2
 
 
@@ -180,19 +182,19 @@ def test_a_weight_that_raises_or_does_not_fit_fails_its_cell_alone(
     stats = StackedObjectives(built(names=names)).forward_with_stats(images, texts)[1]
     assert stats.errors.keys() == {1}
     assert isinstance(stats.errors[1], kind)
-    values = stats.as_dicts()
+    values = numbers_of(stats)
     for cell in (0, 2):
         own = built(names=names)[cell].forward_with_stats(images[cell], texts[cell])[1]
         assert values[cell] == pytest.approx(own.as_dict(), rel=1e-9)
 
 
 def test_cells_with_the_same_weight_share_its_evaluation() -> None:
-    groups = StackedObjectives(built())._pair_groups
+    groups = StackedObjectives(built())._for_pairs
     assert [group.cells for group in groups] == [(0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11), (12, 13, 14)]
     mixed = [GradientObjective(pair="sig", triplet="nca", beta=beta) for beta in (10.0, 5.0, 10.0)]
-    assert [group.cells for group in StackedObjectives(mixed)._pair_groups] == [(0, 2), (1,)]
+    assert [group.cells for group in StackedObjectives(mixed)._for_pairs] == [(0, 2), (1,)]
     images, texts = batches(3, 7)
-    values = StackedObjectives(mixed).forward_with_stats(images, texts)[1].as_dicts()
+    values = numbers_of(StackedObjectives(mixed).forward_with_stats(images, texts)[1])
     for cell in range(3):
         own = mixed[cell].forward_with_stats(images[cell], texts[cell])[1].as_dict()
         assert values[cell] == pytest.approx(own, rel=1e-9)
@@ -212,7 +214,7 @@ def test_cuda_agrees_with_the_cpu() -> None:
     here = gradients(built(), images, texts, ids, factors)
     there = gradients(built(), images.cuda(), texts.cuda(), ids.cuda(), factors.cuda())
     torch.testing.assert_close(there.cpu(), here, rtol=1e-9, atol=1e-12)
-    on_device = StackedObjectives(built()).forward_with_stats(images.cuda(), texts.cuda())[1].as_dicts()
-    in_memory = StackedObjectives(built()).forward_with_stats(images, texts)[1].as_dicts()
+    on_device = numbers_of(StackedObjectives(built()).forward_with_stats(images.cuda(), texts.cuda())[1])
+    in_memory = numbers_of(StackedObjectives(built()).forward_with_stats(images, texts)[1])
     for ours, own in zip(on_device, in_memory, strict=True):
         assert ours == pytest.approx(own, rel=1e-9)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from goal_core.objectives import CollapseDetector, GradientObjective
-from goal_core.objectives.stats import at_margin
 
 
 def test_the_numbers_of_a_hand_checked_batch() -> None:
@@ -69,7 +68,7 @@ def test_coinciding_embeddings_cost_the_margin_for_every_triplet(pair: str, trip
     scalar = objective(same, same)
     assert objective.margin == margin
     assert float(scalar) == pytest.approx(2 * 16 * margin)
-    assert at_margin(float(scalar), 32, objective.margin)
+    assert CollapseDetector(margin=objective.margin, patience=1).update(float(scalar), 32)
 
 
 def test_collapse_takes_the_whole_patience_in_a_row() -> None:
@@ -89,4 +88,4 @@ def test_patience_zero_never_collapses_and_a_batch_without_triplets_resets() -> 
         False,
         True,
     ]
-    assert not at_margin(math.nan, 256, 0.2)
+    assert not CollapseDetector(margin=0.2, patience=1).update(math.nan, 256)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from goal_core.objectives.similarity import HardestNegatives, Place, SimilarityBlocks
+from goal_core.objectives.mining.similarity import HardestNegatives, Place, SimilarityBlocks
 from goal_core.objectives.triplets import RelativeSet, mean_or
 
 

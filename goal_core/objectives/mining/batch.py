@@ -1,0 +1,73 @@
+"""A batch whose similarities have been searched, once, for the hardest negatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from goal_core.objectives.mining.relative_sets import BatchSets
+from goal_core.objectives.mining.similarity import HardestNegatives, Place, SimilarityBlocks, hardest_negatives
+from goal_core.objectives.mining.sparse_gradient import SparseGradient
+from goal_core.objectives.triplets import Triplets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MinedBatch:
+    """The triplets of a batch; of the batches of C cells, with C in front of every shape."""
+
+    blocks: SimilarityBlocks
+    hardest: HardestNegatives
+    pos: Tensor
+    """s_p of the 2N anchors (images, then texts), shape (A,)."""
+    neg: Tensor
+    """s_n, shape (A,); 0 where there is no negative."""
+    valid: Tensor
+    """Whether the anchor has a negative, shape (A,), bool."""
+    finite: Tensor
+    """Whether all of the batch's similarities are finite, shape (), bool."""
+
+    def triplets(self, cells: Place | None = None) -> tuple[Triplets, BatchSets]:
+        """The triplets of the batch, or of some of C cells, and their relative sets, each computed on first use."""
+        pos, neg = (self.pos, self.neg) if cells is None else (self.pos[cells], self.neg[cells])
+        sets = BatchSets(self.blocks, self.hardest, pos, neg, cells)
+        return Triplets(pos=pos, neg=neg, sets=sets), sets
+
+    def gradient(self, triplet: Tensor, pair_pos: Tensor, pair_neg: Tensor) -> SparseGradient:
+        """The gradient of weights T, P+ and P-, each of shape (A,); of C cells as one batch of C N pairs.
+
+        In that batch no pair meets one of another cell.
+        """
+        pull, push = (
+            torch.where(self.valid, triplet * pair, 0).view(*self.pos.shape[:-1], 2, -1)
+            for pair in (pair_pos, pair_neg)
+        )
+        text_of_image, image_of_text = self.hardest.text_of_image, self.hardest.image_of_text
+        if self.pos.ndim == 2:
+            first_C1 = torch.arange(len(self.pos), device=self.pos.device)[:, None] * self.blocks.num_pairs
+            text_of_image, image_of_text = text_of_image + first_C1, image_of_text + first_C1
+        return SparseGradient(
+            pull=-pull.sum(-2).flatten(),
+            push_i2t=push[..., 0, :].flatten(),
+            push_t2i=push[..., 1, :].flatten(),
+            text_of_image=text_of_image.flatten(),
+            image_of_text=image_of_text.flatten(),
+        )
+
+
+def mine(images_ND: Tensor, texts_ND: Tensor, ids_N: Tensor | None) -> MinedBatch:
+    """Search a batch's similarities.
+
+    Args:
+        images_ND: image embeddings, shape (N, D), or (C, N, D) of C cells; float32 or float64, without gradient.
+        texts_ND: text embeddings, likewise.
+        ids_N: two pairs of the same id are not negative pairs, shape (N,); None: all ids differ.
+    """
+    blocks = SimilarityBlocks(images_ND, texts_ND, ids_N)
+    hardest = hardest_negatives(blocks)
+    pos_A, best_A = torch.cat((blocks.pos_N, blocks.pos_N), -1), torch.cat((hardest.i2t, hardest.t2i), -1)
+    valid_A = best_A != -torch.inf
+    neg_A = torch.where(valid_A, best_A, 0)
+    finite = (pos_A + neg_A).isfinite().all(-1)
+    return MinedBatch(blocks=blocks, hardest=hardest, pos=pos_A, neg=neg_A, valid=valid_A, finite=finite)
