@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from goal_core.basics.errors import ConfigError
+from goal_core.basics.ranges import InRange, Range
+
+Size = Annotated[int, Range(at_least=1)]
+Rate = Annotated[float, Range(at_least=0, below=1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,105 +25,75 @@ class BackboneConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GruConfig:
+class GruConfig(InRange):
     """VSE++'s text encoder: word embedding and a one-directional GRU with `embed_dim` units."""
 
-    word_dim: int = 300
+    word_dim: Size = 300
     """Width of the word embedding."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        if self.word_dim < 1:
-            raise ConfigError(f"word_dim must be at least 1, got {self.word_dim}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BertConfig:
+class BertConfig(InRange):
     """The BERT that encodes captions."""
 
     weights: str = "bert-base-uncased"
     """`random`: drawn from the cell's seed; a folder with `config.json`, `vocab.txt` and weights; otherwise a model's
     name on the Hugging Face hub (downloaded, or from its cache)."""
-    layers: int = 12
+    layers: Size = 12
     """Transformer layers; used with `random` weights only, as are the next two."""
-    width: int = 768
+    width: Size = 768
     """Width of the hidden states."""
-    heads: int = 12
+    heads: Size = 12
     """Attention heads."""
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
-        if min(self.layers, self.width, self.heads) < 1 or self.width % self.heads:
-            raise ConfigError(
-                f"layers, width and heads must be at least 1 and heads divide width; "
-                f"got layers={self.layers}, width={self.width}, heads={self.heads}"
-            )
+        InRange.__post_init__(self)
+        if self.width % self.heads:
+            raise ConfigError(f"heads must divide width, got width={self.width}, heads={self.heads}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VseInftyConfig:
+class VseInftyConfig(InRange):
     """Settings of VSE-infinity alone."""
 
-    size_augment: float = 0.2
+    size_augment: Rate = 0.2
     """Share of regions dropped and of words masked, replaced or dropped in training; upper bound of the share of grid
     cells dropped. 0 changes nothing."""
 
-    def __post_init__(self) -> None:
-        """Check the range."""
-        if not 0 <= self.size_augment < 1:
-            raise ConfigError(f"size_augment must be in [0, 1), got {self.size_augment}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class XvlmConfig:
+class XvlmConfig(InRange):
     """Settings of X-VLM alone."""
 
-    fusion_layer: int = 6
+    fusion_layer: Size = 6
     """Number of BERT's first layers that see only the caption; the others see the image too."""
-    drop_path: float = 0.1
+    drop_path: Rate = 0.1
     """Stochastic depth of the image backbone: probability of skipping the last block, falling to 0 at the first."""
-    temperature: float = 0.07
+    temperature: Annotated[float, Range(above=0)] = 0.07
     """Divides the similarities by which the negatives of image-text matching are drawn, and those in the contrastive
     loss to which the objective is scaled; it is not trained."""
-    objective_weight: float = 1.0
+    objective_weight: Annotated[float, Range(at_least=0)] = 1.0
     """Size of the objective's gradient on the embeddings when it begins, relative to that of the contrastive loss that
     it replaces; 0 leaves image-text matching alone."""
-    objective_scale: float | Literal["itc"] = "itc"
+    objective_scale: Annotated[float | Literal["itc"], Range(above=0)] = "itc"
     """The objective's sum over a batch of B is multiplied by `objective_weight * objective_scale / (2 B)`. `itc`: each
     objective has a scale of its own, which is measured (docs/frameworks.md); a number serves all objectives alike."""
-    rerank_top: int = 256
+    rerank_top: Annotated[int, Range(at_least=0)] = 256
     """Evaluation re-ranks this many nearest candidates of each query by image-text matching; 0 ranks by similarity."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        problems = []
-        if self.fusion_layer < 1:
-            problems.append(f"fusion_layer must be at least 1, got {self.fusion_layer}")
-        if not 0 <= self.drop_path < 1:
-            problems.append(f"drop_path must be in [0, 1), got {self.drop_path}")
-        if not self.temperature > 0:
-            problems.append(f"temperature must be above 0, got {self.temperature}")
-        if self.objective_scale != "itc" and not self.objective_scale > 0:
-            problems.append(f"objective_scale must be above 0, or itc, got {self.objective_scale}")
-        for name in ("objective_weight", "rerank_top"):
-            if getattr(self, name) < 0:
-                problems.append(f"{name} must not be negative, got {getattr(self, name)}")
-        if problems:
-            raise ConfigError("; ".join(problems))
 
 
 FrameworkName = Literal["vsepp", "vse_infty", "xvlm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(InRange):
     """One model: the framework, its image backbone, its text encoder and the joint space."""
 
     framework: FrameworkName = "vsepp"
     backbone: BackboneConfig
     text: GruConfig = field(default_factory=GruConfig)
     """Text encoder of VSE++."""
-    embed_dim: int = 1024
+    embed_dim: Size = 1024
     """Dimensions of the joint embedding space, and of the GRU's state."""
     bert: BertConfig = field(default_factory=BertConfig)
     """Text encoder of the other frameworks."""
@@ -130,8 +104,3 @@ class ModelConfig:
     init_from: str = ""
     """A checkpoint from which the first stage starts: the `best.safetensors` of a cell, or what `goal-sweep convert`
     made of a published checkpoint. Its tokenizer comes with it. Empty: none."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        if self.embed_dim < 1:
-            raise ConfigError(f"embed_dim must be at least 1, got {self.embed_dim}")

@@ -5,30 +5,16 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin
+
+from goal_core.basics.ranges import Range
 
 Value = float | bool | str
 """What a parameter of an objective can be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A lower bound of a number, as in ``Annotated[float, Bound(0.0)]``."""
-
-    low: float
-    inclusive: bool = False
-
-    def __str__(self) -> str:
-        return f"{'at least' if self.inclusive else 'above'} {self.low:g}"
-
-    def holds(self, value: float) -> bool:
-        """Whether ``value`` is within the bound."""
-        return value >= self.low if self.inclusive else value > self.low
-
-
-Positive = Annotated[float, Bound(0.0)]
-NonNegative = Annotated[float, Bound(0.0, inclusive=True)]
+Positive = Annotated[float, Range(above=0)]
+NonNegative = Annotated[float, Range(at_least=0)]
 
 
 def parameter_problem(function: Callable[..., Any], name: str, value: object) -> str:
@@ -47,8 +33,8 @@ def parameter_problem(function: Callable[..., Any], name: str, value: object) ->
         return "" if value in allowed else f"{name} must be one of {', '.join(allowed)}; got {value!r}"
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return f"{name} must be a finite number, got {value!r}"
-    bounds = [extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, Bound)]
-    return next((f"{name} must be {bound}, got {value}" for bound in bounds if not bound.holds(value)), "")
+    ranges = [extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, Range)]
+    return next((f"{name} must be {allowed}, got {value}" for allowed in ranges if not allowed.holds(value)), "")
 
 
 def _annotation(function: Callable[..., Any], name: str) -> Any:

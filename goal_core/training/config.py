@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from goal_core.basics.errors import ConfigError
+from goal_core.basics.ranges import Range, range_problems
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """Arithmetic of the training steps' forward and backward passes. `fp32`: IEEE float32 everywhere. `tf32`: float32 in
 memory, but the factors of matrix products, convolutions and GRUs are rounded to 10 bits; GPUs from Ampere on have it.
 `bf16`, `fp16`: torch's autocast in that type, and IEEE float32 in what autocast leaves alone; `fp16` with a loss scale.
 Weights, optimiser, objectives and recalls are IEEE float32 in all of them."""
+Count = Annotated[int, Range(at_least=0)]
+Factor = Annotated[float, Range(at_least=0)]
+Share = Annotated[float, Range(at_least=0, below=1)]
 MemoryFormat = Literal["auto", "channels_last", "channels_first"]
 Sharing = Literal["none", "trunk", "heads", "auto"]
 """How the cells of a unit share a device; see `goal_core.training.sharing`."""
@@ -30,13 +34,13 @@ class StageConfig:
 
     name: Literal["frozen", "finetune"]
     """`frozen`: only the heads train, the backbone keeps its weights; `finetune`: everything trains."""
-    epochs: int
+    epochs: Annotated[int, Range(at_least=1)]
     """Passes over all training captions."""
-    lr: float
+    lr: Annotated[float, Range(above=0)]
     """Learning rate at the start, > 0."""
-    batch_size: int = 128
-    """Image-caption pairs per step."""
-    micro_batch: int = 0
+    batch_size: Annotated[int, Range(at_least=2)] = 128
+    """Image-caption pairs per step, at least 2, or no pair has a negative."""
+    micro_batch: Count = 0
     """Pairs to encode at a time, for batches larger than memory; 0: the whole batch at once. The gradient is that of
     the whole batch up to rounding, for memory of `micro_batch` pairs and a third more time. Not for models whose batch
     normalisation uses the statistics of the batch (`bn_mode: legacy_quirk`; `vse_infty` on precomputed regions)."""
@@ -45,29 +49,29 @@ class StageConfig:
     memory for about a third more time, and the same gradient. `micro_batch` needs less memory for the same time; this
     one also helps where batches cannot be cut, or where a single chunk is too large."""
     optimizer: Literal["adam", "adamw"] = "adam"
-    weight_decay: float = 0.0
-    beta2: float = 0.999
+    weight_decay: Factor = 0.0
+    beta2: Share = 0.999
     """Decay rate of the optimiser's second moment; that of the first is 0.9."""
     schedule: Literal["drops", "linear"] = "drops"
     """`drops`: the learning rate falls at `lr_drops`; `linear`: it rises linearly from 0 over the first `lr_warmup` of
     the stage's steps, then falls linearly to 0, as in X-VLM."""
-    lr_warmup: float = 0.0
+    lr_warmup: Share = 0.0
     """Share of the steps in which the learning rate of `linear` rises, in [0, 1)."""
     lr_drops: tuple[int, ...] = ()
     """The learning rate is multiplied by `lr_drop_factor` after each of these numbers of epochs."""
-    lr_drop_factor: float = 0.1
-    bert_lr_scale: float = 1.0
+    lr_drop_factor: Annotated[float, Range(above=0, at_most=1)] = 0.1
+    bert_lr_scale: Factor = 1.0
     """Factor of `lr` for a pretrained BERT."""
-    backbone_lr_scale: float = 1.0
+    backbone_lr_scale: Factor = 1.0
     """Factor of `lr` for the image backbone in `finetune`."""
-    frozen_epochs: int = 0
+    frozen_epochs: Count = 0
     """Number of first epochs of `finetune` in which the backbone keeps its weights."""
-    ramp_epochs: int = 0
+    ramp_epochs: Count = 0
     """Number of epochs after `frozen_epochs` in which the loss is multiplied by the share of the epoch's steps that are
     done, as in VSE-infinity when its backbone begins to train."""
-    grad_clip: float = 2.0
+    grad_clip: Factor = 2.0
     """Global norm to which a cell's gradient is clipped; 0 does not clip."""
-    warmup_epochs: int = 0
+    warmup_epochs: Count = 0
     """Number of first epochs in which the loss is the hinge over all negatives, whatever the objective, as in
     VSE-infinity for one epoch: the hardest negatives of random embeddings can make everything collapse.
     A warm-up epoch is never selected as the best."""
@@ -78,16 +82,16 @@ class StageConfig:
     `legacy_quirk`: as in the published code, where each epoch begins with the statistics of the batches, which change
     the running ones even while the weights are frozen, and continues with the running ones after the first step whose
     number, over all epochs, is a multiple of 500. Cells then cannot share a backbone's forward pass."""
-    feature_views: int = 0
+    feature_views: Count = 0
     """For stage `frozen` with augmented images: compute the backbone's features of this many augmented views of each
     training image once, and draw one of them for each caption in each epoch; 0 augments anew for every step, and passes
     the backbone every time. Fewer views are another augmentation, which the report states."""
     select_on: Literal["val", "test"] = "val"
     """The split whose rsum selects the best epoch. Much published code uses `test`, which flatters the numbers; the
     report and every grid then say so, and it is meant only for comparison with such work."""
-    checkpoint_every: int = 0
+    checkpoint_every: Count = 0
     """Steps between additional saves within an epoch; 0 saves at the end of each epoch only."""
-    collapse_patience: int = 500
+    collapse_patience: Count = 500
     """A cell fails as collapsed after this many consecutive steps with its hinge within 1 % of 2 x batch x margin (the
     negatives as near as the positives), or when no query of the split it selects on ever has its match among the first
     ten; 0: never."""
@@ -95,9 +99,9 @@ class StageConfig:
     sharing: Sharing | Literal["inherit"] = "inherit"
     """How this stage's cells share a device, as `execution.sharing`, which `inherit` keeps. Affects speed and memory;
     a result only by the rounding of stacked heads."""
-    cells_per_unit: int | Literal["auto", "inherit"] = "inherit"
+    cells_per_unit: Annotated[int | Literal["auto", "inherit"], Range(at_least=0)] = "inherit"
     """Largest number of this stage's cells in a unit, as `execution.cells_per_unit`."""
-    units_per_gpu: int | Literal["inherit"] = "inherit"
+    units_per_gpu: Annotated[int | Literal["inherit"], Range(at_least=1)] = "inherit"
     """How many of this stage's units share a GPU, as `execution.units_per_gpu`."""
 
     @property
@@ -119,39 +123,17 @@ class StageConfig:
         return self.name == "finetune"
 
     def __post_init__(self) -> None:
-        """Check the ranges, and the drops against the number of epochs."""
-        problems = []
-        if self.epochs < 1:
-            problems.append(f"epochs must be at least 1, got {self.epochs}")
-        if isinstance(self.cells_per_unit, int) and self.cells_per_unit < 0:
-            problems.append(f"cells_per_unit must be 0 (no limit) or more, got {self.cells_per_unit}")
-        if isinstance(self.units_per_gpu, int) and self.units_per_gpu < 1:
-            problems.append(f"units_per_gpu must be 1 or more, got {self.units_per_gpu}")
-        if not self.lr > 0:
-            problems.append(f"lr must be above 0, got {self.lr}")
+        """Check the ranges, and the settings against each other."""
+        problems = range_problems(self)
         if self.feature_views and not self.shares_backbone:
             problems.append(
                 "feature_views needs stage frozen with bn_mode frozen_eval, whose backbone gives the same features in "
                 f"every epoch, got {self.feature_views} in stage {self.name} with bn_mode {self.bn_mode}"
             )
-        if self.batch_size < 2:
-            problems.append(f"batch_size must be at least 2, or no pair has a negative; got {self.batch_size}")
         if self.micro_batch and self.bn_mode == "legacy_quirk":
             problems.append(
                 "micro_batch needs bn_mode frozen_eval, because legacy_quirk takes statistics of whole batches"
             )
-        if not 0 < self.lr_drop_factor <= 1:
-            problems.append(f"lr_drop_factor must be in (0, 1], got {self.lr_drop_factor}")
-        for name in (
-            *("micro_batch", "weight_decay", "grad_clip", "checkpoint_every", "collapse_patience", "warmup_epochs"),
-            *("bert_lr_scale", "backbone_lr_scale", "frozen_epochs", "ramp_epochs", "feature_views"),
-        ):
-            if getattr(self, name) < 0:
-                problems.append(f"{name} must not be negative, got {getattr(self, name)}")
-        if not 0 <= self.beta2 < 1:
-            problems.append(f"beta2 must be in [0, 1), got {self.beta2}")
-        if not 0 <= self.lr_warmup < 1:
-            problems.append(f"lr_warmup must be in [0, 1), got {self.lr_warmup}")
         if self.lr_drops and self.schedule == "linear":
             problems.append("lr_drops belong to schedule drops, not to linear")
         late = [drop for drop in self.lr_drops if not 0 < drop < self.epochs]

@@ -1,0 +1,56 @@
+"""Ranges of numbers, which settings and parameters declare in their annotations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from typing import Any, get_type_hints
+
+from goal_core.basics.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers that a setting may have, as in ``Annotated[float, Range(above=0)]``."""
+
+    at_least: float = -inf
+    above: float = -inf
+    below: float = inf
+    at_most: float = inf
+
+    def __str__(self) -> str:
+        limits = {"at least": self.at_least, "above": self.above, "below": self.below, "at most": self.at_most}
+        return " and ".join(f"{words} {limit:g}" for words, limit in limits.items() if abs(limit) < inf)
+
+    def holds(self, value: float) -> bool:
+        """Whether ``value`` is in the range."""
+        return self.at_least <= value <= self.at_most and self.above < value < self.below
+
+
+class InRange:
+    """Base of a dataclass of settings whose numbers must be in the ranges that their annotations declare."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        if problems := range_problems(self):
+            raise ConfigError("; ".join(problems))
+
+
+def range_problems(settings: object) -> list[str]:
+    """What is out of range among the numbers of a dataclass, in words; a field that holds text is not looked at."""
+    kind: Any = type(settings)
+    return [
+        f"{name} must be {allowed}, got {value}"
+        for name, allowed in _ranges(kind).items()
+        if isinstance(value := getattr(settings, name), int | float) and not allowed.holds(value)
+    ]
+
+
+@cache
+def _ranges(kind: Any) -> dict[str, Range]:
+    hints = get_type_hints(kind, include_extras=True).items()
+    return {
+        name: extra for name, hint in hints for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Range)
+    }
