@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.models.backbones import ImageBackbone, build_backbone, check_weights
+    from goal_core.models.backbones import ImageBackbone, build_backbone
     from goal_core.models.batch_rows import Share
     from goal_core.models.bert import bert_wordpieces, build_bert
     from goal_core.models.config import (

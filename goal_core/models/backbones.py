@@ -202,14 +202,6 @@ def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: f
     return net
 
 
-def check_weights(config: BackboneConfig, *, image_size: int) -> None:
-    """Build the backbone once and discard it, so that a mismatch shows before anything is scheduled."""
-    if config.weights != "random":
-        build_backbone(config, image_size=image_size, seed=0)
-    else:
-        check_architecture(config.name)
-
-
 def _read_state(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":

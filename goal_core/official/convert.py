@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from goal_core.basics.atomic import replace_with
 from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import ModelDescription, with_prefix, write_model
 from goal_core.data import DataConfig
-from goal_core.data.text import CleanedWordpieces, Tokenizer, Vocabulary, Wordpieces
+from goal_core.data.text import Tokenizer, Vocabulary, Wordpieces
 from goal_core.models import FrameworkName, ModelConfig, build_backbone, file_sha256
 from goal_core.models.frameworks import framework_of
 from goal_core.objectives import ObjectiveConfig
@@ -109,7 +109,7 @@ def read_xvlm(path: Path, wordpieces: Wordpieces, *, image_size: int = 384) -> P
     given = without_wrapper(tensors_of(stored.get("model"), f"{path}: model"))
     model = xvlm_model(given, str(path))
     _check_vocabulary(wordpieces, given["text_encoder.embeddings.word_embeddings.weight"], path, "word pieces")
-    vocabulary = CleanedWordpieces(wordpieces=wordpieces)
+    vocabulary = replace(wordpieces, cleans=True)
     shapes = _shapes(model, vocabulary, image_size=image_size)
     published_name = partial(xvlm_name, fusion_layer=model.xvlm.fusion_layer)
     given = resized_tables(given, {published_name(name): tensor for name, tensor in shapes.items()})

@@ -85,7 +85,7 @@ def show_plan(
 def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, measured: bool) -> dict[str, Any]:
     """Everything that a plan says."""
     from goal_core.data import published_counts
-    from goal_core.models.frameworks.sizes import DataSize
+    from goal_core.models.sizes import DataSize
     from runners.execution.capacity import Resources
     from runners.launch.opened_sweep import OpenedSweep
     from runners.launch.tuning.forecast import foresee

@@ -12,7 +12,7 @@ from functools import partial
 
 from rich.console import Console
 
-from goal_core.models.frameworks.sizes import DataSize
+from goal_core.models.sizes import DataSize
 from runners.execution.joining import reach
 from runners.launch.ending import DONE, SOME_FAILED, exit_status, finish
 from runners.launch.kept_ray import KeptRay

@@ -16,7 +16,7 @@ from goal_core.basics.atomic import DamagedError
 from goal_core.data import num_batches
 from goal_core.models.config import ModelConfig
 from goal_core.models.frameworks import framework_of
-from goal_core.models.frameworks.sizes import (
+from goal_core.models.sizes import (
     CAPTION_LENGTH,
     BackboneSize,
     DataSize,

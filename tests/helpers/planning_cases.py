@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from goal_core.data import SplitCounts, published_counts
-from goal_core.models.frameworks.sizes import DataSize
+from goal_core.models.sizes import DataSize
 from runners.execution.capacity import Machine, Resources
 from runners.planning.cards import choose_card
 from runners.planning.devices import Devices

@@ -1,4 +1,4 @@
-"""Captions to ids: the tokenizers of the three frameworks, padded batches, and augmentation.
+"""Captions to ids: the tokenizers of the frameworks, padded batches, and augmentation.
 
 Frameworks choose a tokenizer, checkpoints store it, batches and evaluation encode captions with it. Any room above may
 import it; it sees no other room of `data`.
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from goal_core.data.text.pair_augment import CaptionWords, PairAugment
     from goal_core.data.text.tokenizer import EncodedCaptions, Tokenizer, tokenizer_from_json
     from goal_core.data.text.vocabulary import SPECIAL_WORDS, Vocabulary, tokenize
-    from goal_core.data.text.wordpieces import SPECIAL_PIECES, CleanedWordpieces, Wordpieces, clean_caption
+    from goal_core.data.text.wordpieces import SPECIAL_PIECES, Wordpieces, clean_caption
 else:
     __getattr__ = on_first_use(__name__, __file__)

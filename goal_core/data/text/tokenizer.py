@@ -14,7 +14,7 @@ from torch import Tensor
 
 from goal_core.basics.errors import DataError
 from goal_core.data.text.vocabulary import PAD, Vocabulary
-from goal_core.data.text.wordpieces import CleanedWordpieces, Wordpieces
+from goal_core.data.text.wordpieces import Wordpieces
 
 
 class Tokenizer(Protocol):
@@ -42,7 +42,7 @@ def tokenizer_from_json(text: str) -> Tokenizer:
         raise DataError(f"the stored tokenizer is not JSON: {error}") from error
     if not isinstance(stored, dict):
         raise DataError(f"the stored tokenizer must be an object, got {type(stored).__name__}")
-    kinds = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces, CleanedWordpieces)}
+    kinds = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces)}
     kind = kinds.get(str(stored.get("format")))
     if kind is None:
         raise DataError(f"the stored tokenizer must be an object whose 'format' is one of {', '.join(kinds)}")

@@ -36,12 +36,14 @@ class Wordpieces:
         DataError: a special piece is missing, `[PAD]` is not the first, or a piece is listed twice.
     """
 
-    stored_format: ClassVar[str] = "goal-wordpieces-1"
+    stored_format: ClassVar[str] = "goal-wordpieces-2"
 
     pieces: tuple[str, ...]
     """Piece `i` has id `i`; `[PAD]` is 0."""
     lowercase: bool = True
     """Whether captions are first lower-cased and stripped of accents, as for the `uncased` models."""
+    cleans: bool = False
+    """Whether captions are first cleaned as in X-VLM (:func:`clean_caption`), and cut to :data:`MAX_TOKENS` ids."""
     _tokenizer: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
     _special_ids: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
@@ -104,12 +106,12 @@ class Wordpieces:
         pieces = stored.get("pieces")
         if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
             raise DataError("word pieces must be a list of strings")
-        return cls(tuple(pieces), stored.get("lowercase") is not False)
+        return cls(tuple(pieces), stored.get("lowercase") is not False, stored.get("cleans") is True)
 
     def to_json(self) -> str:
         """The pieces as text."""
-        stored = {"format": self.stored_format, "lowercase": self.lowercase, "pieces": self.pieces}
-        return json.dumps(stored, ensure_ascii=False)
+        settings = {"lowercase": self.lowercase, "cleans": self.cleans}
+        return json.dumps({"format": self.stored_format, **settings, "pieces": self.pieces}, ensure_ascii=False)
 
     def words(self, caption: str) -> list[list[int]]:
         """Piece ids of each basic token, without special pieces."""
@@ -120,61 +122,24 @@ class Wordpieces:
 
     def wrap(self, ids: Sequence[int]) -> list[int]:
         """Piece ids between `[CLS]` and `[SEP]`."""
-        return [self._id("[CLS]"), *ids, self._id("[SEP]")]
+        return [self._special_ids["[CLS]"], *ids, self._special_ids["[SEP]"]]
 
     def encode(self, caption: str) -> list[int]:
-        """Ids of a caption, `[CLS]` and `[SEP]` included, without an upper limit."""
-        ids: list[int] = self._tokenizer.encode(caption).ids
-        return ids
-
-    @property
-    def mask_id(self) -> int:
-        """Id of `[MASK]`."""
-        return self._id("[MASK]")
-
-    def __len__(self) -> int:
-        return len(self.pieces)
-
-    def _id(self, special: str) -> int:
-        return self._special_ids[special]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanedWordpieces:
-    """Word pieces of cleaned captions; a :class:`~goal_core.data.text.Tokenizer`."""
-
-    stored_format: ClassVar[str] = "goal-cleaned-wordpieces-1"
-
-    wordpieces: Wordpieces
-
-    def encode(self, caption: str) -> list[int]:
-        """Ids between `[CLS]` and `[SEP]`, at most :data:`MAX_TOKENS` with both.
+        """Ids of a caption, `[CLS]` and `[SEP]` included, without an upper limit unless captions are cleaned.
 
         Raises:
             DataError: the caption is empty after cleaning.
         """
-        pieces = self.wordpieces.encode(clean_caption(caption))[1:-1]
-        return self.wordpieces.wrap(pieces[: MAX_TOKENS - 2])
+        ids: list[int] = self._tokenizer.encode(clean_caption(caption) if self.cleans else caption).ids
+        return self.wrap(ids[1:-1][: MAX_TOKENS - 2]) if self.cleans else ids
+
+    @property
+    def mask_id(self) -> int:
+        """Id of `[MASK]`."""
+        return self._special_ids["[MASK]"]
 
     def __len__(self) -> int:
-        return len(self.wordpieces)
-
-    def to_json(self) -> str:
-        """The pieces as text."""
-        stored = {"format": self.stored_format, "wordpieces": json.loads(self.wordpieces.to_json())}
-        return json.dumps(stored, ensure_ascii=False)
-
-    @classmethod
-    def from_stored(cls, stored: Mapping[str, object]) -> CleanedWordpieces:
-        """Read the parsed text of :meth:`to_json`.
-
-        Raises:
-            DataError: it does not describe word pieces.
-        """
-        inner = stored.get("wordpieces")
-        if not isinstance(inner, dict) or inner.get("format") != Wordpieces.stored_format:
-            raise DataError("the stored tokenizer has no word pieces")
-        return cls(wordpieces=Wordpieces.from_stored(inner))
+        return len(self.pieces)
 
 
 def clean_caption(caption: str) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from goal_core.basics.errors import WeightsError
-from goal_core.models import BackboneConfig, GruConfig, VseppHeads, build_backbone, check_weights, weights_id
+from goal_core.models import BackboneConfig, GruConfig, VseppHeads, build_backbone, weights_id
 from goal_core.models.vsepp import last_states
 
 RANDOM = BackboneConfig(name="test_resnet", weights="random")
@@ -61,17 +61,19 @@ def test_weights_from_a_file(tmp_path: Path) -> None:
     assert torch.equal(build_backbone(config, image_size=32, seed=1)(IMAGES), source(IMAGES))
     assert weights_id(config).startswith("sha256:")
     with pytest.raises(WeightsError, match="do not fit backbone 'test_vit'"):
-        check_weights(BackboneConfig(name="test_vit", weights=str(path)), image_size=160)
+        build_backbone(BackboneConfig(name="test_vit", weights=str(path)), image_size=160, seed=0)
 
 
 def test_what_is_wrong_with_weights_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="did you mean 'resnet50'"):
-        check_weights(BackboneConfig(name="resnet_50", weights="random"), image_size=32)
+        build_backbone(BackboneConfig(name="resnet_50", weights="random"), image_size=32, seed=0)
     with pytest.raises(WeightsError, match="no weights file"):
         weights_id(BackboneConfig(name="test_resnet", weights=str(tmp_path / "none.safetensors")))
     (tmp_path / "bad.safetensors").write_bytes(b"not weights")
     with pytest.raises(WeightsError, match="cannot read weights"):
-        check_weights(BackboneConfig(name="test_resnet", weights=str(tmp_path / "bad.safetensors")), image_size=32)
+        build_backbone(
+            BackboneConfig(name="test_resnet", weights=str(tmp_path / "bad.safetensors")), image_size=32, seed=0
+        )
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,8 @@ def test_validate_and_check_refuse_data_that_only_have_the_name_of_published_one
         ("stages.frozen.name=finetune", "finetune trains the image backbone, but data.format precomp has"),
         ("stages.frozen.bn_mode=legacy_quirk", "legacy_quirk needs a backbone"),
         ("data.image={size: 32}", "data.image: unknown key"),
-        ("model.framework=vse_infty", "data.format precomp has one vector per image and goes with framework vsepp"),
-        ("model.framework=xvlm", "framework xvlm needs images and a backbone"),
+        ("model.framework=vse_infty", "quickstart.yaml:22: model: framework vse_infty needs images"),
+        ("model.framework=xvlm", "quickstart.yaml:22: model: framework xvlm needs images"),
         ("model.backbones.0.weights=random", "takes backbone weights `precomputed` with data.format precomp"),
     ],
 )

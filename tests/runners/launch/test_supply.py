@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from goal_core.data import SplitCounts
-from goal_core.models.frameworks.sizes import DataSize
+from goal_core.models.sizes import DataSize
 from goal_core.training import TrainingFailed
 from runners.execution.worker import UnitJob
 from runners.launch.launcher import Launcher

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_core.models.frameworks.sizes import DataSize
+from goal_core.models.sizes import DataSize
 from runners.launch.opened_sweep import open_sweep
 from runners.planning import measuring
 from runners.planning.cards import choose_card

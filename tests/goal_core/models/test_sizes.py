@@ -7,7 +7,7 @@ import pytest
 from goal_core.data.config import ScenesConfig
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig, build_backbone
 from goal_core.models.frameworks import framework_of
-from goal_core.models.frameworks.sizes import backbone_size
+from goal_core.models.sizes import backbone_size
 
 SMALL_BERT = BertConfig(weights="random", layers=4, width=128, heads=4)
 

@@ -28,8 +28,8 @@ VECTOR_DATA = PrecompConfig(name="tiny", root=".")
         (replace(MODEL, backbone=REGIONS.backbone), GRID_DATA, "precomputed"),
         (VECTORS, DATA, "takes backbone weights `precomputed` with data.format precomp, and only there"),
         (MODEL, VECTOR_DATA, "takes backbone weights `precomputed` with data.format precomp, and only there"),
-        (VECTORS, REGION_DATA, "one vector per image.*data.format regions goes with framework vse_infty"),
-        (REGIONS, VECTOR_DATA, "data.format precomp has one vector per image and goes with framework vsepp"),
+        (VECTORS, REGION_DATA, r"one vector per image.*data.format regions\) goes with framework vse_infty"),
+        (REGIONS, VECTOR_DATA, r"one vector per image \(data.format precomp\) goes with framework vsepp"),
         (XVLM, VECTOR_DATA, "needs images"),
         (XVLM, REGION_DATA, "needs images"),
         (replace(XVLM, xvlm=XvlmConfig(fusion_layer=2)), XVLM_DATA, "fusion_layer must leave a layer"),
@@ -41,7 +41,7 @@ def test_what_does_not_go_together_is_refused(model: ModelConfig, data: object, 
 
 
 def test_every_wrong_setting_of_xvlm_is_in_one_message() -> None:
-    with pytest.raises(ConfigError, match=r"drop_path must be in \[0, 1\), got 1; temperature must be above 0"):
+    with pytest.raises(ConfigError, match=r"drop_path must be .* below 1, got 1; temperature must be above 0"):
         XvlmConfig(drop_path=1, temperature=0)
 
 

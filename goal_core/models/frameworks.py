@@ -1,0 +1,228 @@
+"""The published systems: how each builds the parts of its models.
+
+`sweeps` and the command line list them; `checkpoints` and the rooms above it build models with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from goal_core import models
+from goal_core.basics.errors import ConfigError
+from goal_core.data import text
+from goal_core.models.config import ModelConfig
+from goal_core.models.sizes import CAPTION_LENGTH, HeadSize, bert_size, num_regions
+
+if TYPE_CHECKING:
+    from goal_core.data import DataConfig
+    from goal_core.data.text import PairAugment, Tokenizer, Vocabulary, Wordpieces
+    from goal_core.models import Heads, ImageBackbone
+
+_FEATURES = {
+    "precomp": ("one vector per image (data.format precomp)", "vsepp"),
+    "regions": ("regions of each image (data.format regions)", "vse_infty"),
+}
+"""Formats of precomputed features: what they are, and which framework takes them."""
+
+
+class Framework:
+    """One published system: how its parts are built. The parts define their own computation (:class:`Heads`)."""
+
+    name: ClassVar[str]
+    """Its name in sweep files."""
+    uses: ClassVar[frozenset[str]]
+    """The fields of `ModelConfig` that it reads; only these enter the cell id."""
+    stacks_heads: ClassVar[bool] = False
+    """Whether the heads of several cells can run as batched products (`Heads.stacked`)."""
+    features: ClassVar[str] = ""
+    """The `data.format` of the precomputed features that it takes besides images; empty: none."""
+    cells: ClassVar[bool] = True
+    """Whether it takes the cells of a backbone's last feature map, rather than one pooled vector."""
+
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
+        """Check that the model and the data go together.
+
+        Raises:
+            ConfigError: they do not; the message is one line.
+        """
+        if data.image is None and data.format != self.features:
+            own = f", or {_FEATURES[self.features][0]}" if self.features else ""
+            what, other = _FEATURES[data.format]
+            raise ConfigError(f"framework {self.name} needs images{own}; {what} goes with framework {other}")
+        if (data.image is None) != (model.backbone.weights == "precomputed"):
+            only = f"with data.format {self.features}, and only there" if self.features else "never"
+            raise ConfigError(
+                f"framework {self.name} takes backbone weights `precomputed` {only}; "
+                f"got {model.backbone.weights!r} with {data.format}"
+            )
+
+    def weights_id(self, model: ModelConfig) -> str:
+        """An identifier of the initial weights of the backbone and the text encoder, by content.
+
+        Raises:
+            WeightsError: a file is missing.
+        """
+        image = "precomputed" if model.backbone.weights == "precomputed" else models.weights_id(model.backbone)
+        return f"{image} bert {models.bert_weights_id(model.bert)}" if "bert" in self.uses else image
+
+    def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
+        """Load the initial weights once and discard them, so that a mismatch shows before anything is scheduled.
+
+        Raises:
+            WeightsError: they cannot be found, or do not fit.
+        """
+        self.backbone(model, data, seed=0)
+        if "bert" in self.uses and model.bert.weights != "random":
+            models.build_bert(model.bert, vocab_size=len(models.bert_wordpieces(model.bert, (), 1)))
+
+    def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone | None:
+        """The image backbone with its initial weights; None where the data already consists of features."""
+        if data.image is None:
+            return None
+        return models.build_backbone(model.backbone, image_size=data.image.size, seed=seed, cells=self.cells)
+
+    def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Tokenizer:
+        """Build the tokenizer of the captions.
+
+        Args:
+            model: the model.
+            captions: the train and val captions.
+            min_word_count: threshold of a vocabulary that is built from them.
+        """
+        raise NotImplementedError
+
+    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
+        """Everything else that trains.
+
+        Args:
+            model: the model.
+            num_features: width of the backbone's features, or of the precomputed ones.
+            tokenizer: of the captions.
+            seed: draws the initial weights that no file contains.
+        """
+        raise NotImplementedError
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        """The size of the text encoder and heads, counted as matrix products: without biases and norms.
+
+        Args:
+            model: the model.
+            data: the data's settings.
+            width: numbers that the backbone gives for an image or a region.
+            words: words of the vocabulary.
+        """
+        raise NotImplementedError
+
+    def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
+        """How training pairs are augmented besides the image's own augmentation; None if they are not."""
+        return None
+
+
+class Vsepp(Framework):
+    """VSE++: one vector per image, from a backbone that pools or precomputed, and a GRU over words."""
+
+    name = "vsepp"
+    uses = frozenset({"framework", "backbone", "text", "embed_dim"})
+    stacks_heads = True
+    features = "precomp"
+    cells = False
+
+    def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Vocabulary:
+        return text.Vocabulary.build(captions, min_word_count)
+
+    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
+        sizes = {"num_features": num_features, "vocab_size": len(tokenizer), "embed_dim": model.embed_dim}
+        return models.VseppHeads(text=model.text, seed=seed, **sizes)
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        dim, word_dim = model.embed_dim, model.text.word_dim
+        gru = 3 * dim * (word_dim + dim)
+        params = width * dim + words * word_dim + gru + 7 * dim
+        return HeadSize(params, width * dim / 1e9, CAPTION_LENGTH * gru / 1e9)
+
+
+class VseInfty(Framework):
+    """VSE-infinity: precomputed regions or the cells of a backbone, and BERT."""
+
+    name = "vse_infty"
+    uses = frozenset({"framework", "backbone", "embed_dim", "bert", "vse_infty"})
+    stacks_heads = True
+    features = "regions"
+
+    def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Wordpieces:
+        return models.bert_wordpieces(model.bert, captions, min_word_count)
+
+    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
+        regions = model.backbone.weights == "precomputed"
+        sizes = {"num_features": num_features, "vocab_size": len(tokenizer)}
+        return models.VseInftyHeads(model, regions=regions, seed=seed, **sizes)
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        bert, params = bert_size(model, words)
+        dim, layers, regions = model.embed_dim, 12 * bert.layers * bert.width**2, num_regions(data)
+        mlp = (width + dim) * dim // 2 if model.backbone.weights == "precomputed" else 0
+        params += layers + (width + bert.width) * dim + mlp
+        image, caption = regions * (width * dim + mlp), CAPTION_LENGTH * (layers + bert.width * dim)
+        word_width = model.bert.width * model.bert.layers
+        return HeadSize(params, image / 1e9, caption / 1e9, regions=regions, word_width=word_width, is_sorted=True)
+
+    def augment(self, model: ModelConfig, tokenizer: Tokenizer, seed: int) -> PairAugment | None:
+        assert isinstance(tokenizer, text.Wordpieces)
+        rate = model.vse_infty.size_augment
+        return text.PairAugment(rate=rate, wordpieces=tokenizer, seed=seed) if rate else None
+
+
+class Xvlm(Framework):
+    """X-VLM: the cells of a backbone, a BERT in two halves, and image-text matching beside the objective."""
+
+    name = "xvlm"
+    uses = frozenset({"framework", "backbone", "embed_dim", "bert", "xvlm"})
+
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
+        super().check(model, data)
+        if model.bert.weights == "random" and model.xvlm.fusion_layer >= model.bert.layers:
+            raise ConfigError(
+                f"xvlm.fusion_layer must leave a layer of BERT's {model.bert.layers} to see the image, "
+                f"got {model.xvlm.fusion_layer}"
+            )
+
+    def check_weights(self, model: ModelConfig, data: DataConfig) -> None:
+        super().check_weights(model, data)
+        if model.bert.weights != "random":
+            pieces = len(models.bert_wordpieces(model.bert, (), 1))
+            models.split_bert(model.bert, vocab_size=pieces, fusion_layer=model.xvlm.fusion_layer, image_width=1)
+
+    def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
+        assert data.image is not None
+        size, drop_path = data.image.size, model.xvlm.drop_path
+        return models.build_backbone(
+            model.backbone, image_size=size, seed=seed, cells=True, drop_path=drop_path, clip_pixels=True
+        )
+
+    def tokenizer(self, model: ModelConfig, captions: Sequence[str], min_word_count: int) -> Wordpieces:
+        cleaned = [text.clean_caption(caption) for caption in captions] if model.bert.weights == "random" else ()
+        return replace(models.bert_wordpieces(model.bert, cleaned, min_word_count), cleans=True)
+
+    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
+        return models.XvlmHeads(model, num_features=num_features, vocab_size=len(tokenizer), seed=seed)
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        bert, params = bert_size(model, words)
+        dim, inner, layer, regions = model.embed_dim, bert.width, 12 * bert.width**2, num_regions(data)
+        lower, upper = model.xvlm.fusion_layer, bert.layers - model.xvlm.fusion_layer
+        params += bert.layers * layer + (width + inner) * dim + upper * 2 * inner * (inner + width) + 2 * inner**2
+        caption = CAPTION_LENGTH * lower * layer / 1e9
+        pair = upper * (CAPTION_LENGTH * (layer + 2 * inner**2) + regions * 2 * width * inner) / 1e9
+        word_width = model.bert.width * model.bert.layers
+        return HeadSize(params, width * dim / 1e9, caption, pair, regions, word_width)
+
+
+FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (Vsepp(), VseInfty(), Xvlm())}
+"""By the name in sweep files."""
+
+
+def framework_of(model: ModelConfig) -> Framework:
+    """The framework of a model."""
+    return FRAMEWORKS[model.framework]
