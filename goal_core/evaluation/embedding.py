@@ -13,7 +13,7 @@ from torch import Tensor
 from goal_core.basics.devices import send
 from goal_core.data import DecodedImages, EncodedCaptions, ImageConfig, Split
 from goal_core.data.text import Tokenizer
-from goal_core.models import Encoder, StackedEncoder
+from goal_core.models import Encoder
 from goal_core.models.memory import in_halves
 
 TEXT_CHUNK = 256
@@ -64,7 +64,7 @@ def prepare_split(
     )
 
 
-def embed_split(encoder: Encoder | StackedEncoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
+def embed_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
     """Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device.
 
     Those of several cells have the cells in front. What does not fit into memory is embedded in smaller chunks.

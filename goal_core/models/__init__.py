@@ -10,7 +10,7 @@ from goal_core.basics.exports import on_first_use
 if TYPE_CHECKING:
     from goal_core.models.backbones import ImageBackbone, build_backbone
     from goal_core.models.batch_rows import Share
-    from goal_core.models.bert import bert_wordpieces, build_bert
+    from goal_core.models.bert import bert_wordpieces, build_bert, split_bert
     from goal_core.models.config import (
         BackboneConfig,
         BertConfig,
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
         Pairs,
         ParameterGroup,
         RerankingHeads,
-        StackedEncoder,
         autocast,
         num_features,
     )
-    from goal_core.models.matching import split_bert
-    from goal_core.models.vse_infty import VseInftyHeads
-    from goal_core.models.vsepp import VseppHeads
+    from goal_core.models.systems.vse_infty import VseInftyHeads
+    from goal_core.models.systems.vsepp import VseppHeads
+    from goal_core.models.systems.xvlm import XvlmHeads
     from goal_core.models.weights import NAMED_WEIGHTS, bert_weights_id, file_sha256, weights_id
-    from goal_core.models.xvlm import XvlmHeads
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from goal_core.basics.devices import send
 from goal_core.data import Split
 from goal_core.models.backbones import ImageBackbone
 from goal_core.models.batch_rows import WHOLE, Share
@@ -58,23 +57,6 @@ class Pairs:
             names = [item.name for item in fields(context)]
             context = replace(context, **dict(zip(names, columns[2:], strict=True)))
         return replace(self, image_BD=columns[0], text_BD=columns[1], context=context)
-
-
-class StackedEncoders(Protocol):
-    """The encoders of C cells.
-
-    What they draw from torch's global generators, and where they leave these, is as of each cell alone: generators that
-    are equal for all cells give every cell its own numbers.
-    """
-
-    def train(self, mode: bool) -> object:
-        """Switch to training mode, or to evaluation mode."""
-
-    def images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Unit vectors (C, B, D); arguments as of :meth:`Heads.encode_images`, the same for all cells."""
-
-    def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Unit vectors (C, B, D); arguments as of :meth:`Heads.encode_texts`, the same for all cells."""
 
 
 class Heads(nn.Module):
@@ -155,9 +137,11 @@ class Heads(nn.Module):
         """
         return {}
 
-    def stacked(self, tensors: Mapping[str, Tensor]) -> StackedEncoders:
+    def stacked(self, tensors: Mapping[str, Tensor]) -> Heads:
         """The encoders of C such heads at once; only where the framework stacks heads (`Framework.stacks_heads`).
 
+        Given the same inputs for all cells they return unit vectors (C, B, D). Generators of random numbers that are
+        equal for all cells give every cell the numbers that it has alone, and end where each cell alone leaves its own.
         `forward_pairs` and `total_loss` are those of this class. `self` is one of the C, or like them; its own tensors
         are not used.
 
@@ -228,7 +212,10 @@ class RerankingHeads(Heads):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """Maps images and captions into the joint space, in one precision."""
+    """Maps images and captions into the joint space, in one precision; with stacked heads, those of C cells at once.
+
+    Results of stacked heads have the cells in front.
+    """
 
     heads: Heads
     backbone: ImageBackbone | None
@@ -259,48 +246,9 @@ class Encoder:
         return self.heads.encode_texts(tokens_BL, lengths_B)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackedEncoder:
-    """As an :class:`Encoder` of C cells that share their inputs; every result has the cells in front."""
-
-    encoders: StackedEncoders
-    precision: str
-    device: torch.device
-
-    def autocast(self) -> AbstractContextManager[Any]:
-        """The context for forward passes."""
-        return autocast(self.precision, self.device)
-
-    def train(self, mode: bool) -> None:
-        """Switch to training mode, or to evaluation mode."""
-        self.encoders.train(mode)
-
-    def images(self, features: Tensor) -> Tensor:
-        """Unit vectors (C, B, D) of features (B, F) or (B, R, F)."""
-        return self.encoders.images(features)
-
-    def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Unit vectors (C, B, D) of padded captions."""
-        return self.encoders.texts(tokens_BL, lengths_B)
-
-
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """The context for forward passes in a precision. Objectives and recalls are always IEEE float32."""
     return torch.autocast(device.type, dtype=_HALF[precision]) if precision in _HALF else nullcontext()
-
-
-def length_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
-    """Whether each position of a padded row is before the row's end, (B, longest) bool on ``device``."""
-    return torch.arange(longest, device=device) < send(lengths_B, device)[:, None]
-
-
-def attention_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
-    """Which of a caption's positions BERT may attend to, (B, 1, 1, longest) bool on ``device``.
-
-    In this shape transformers takes a mask as it is. Of one in two dimensions it asks whether anything is masked, and
-    waits for the device.
-    """
-    return length_mask(lengths_B, longest, device)[:, None, None, :]
 
 
 def num_features(backbone: ImageBackbone | None, split: Split) -> int:

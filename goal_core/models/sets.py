@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from goal_core.basics.devices import send
-from goal_core.models.heads import length_mask
+from goal_core.models.sequences import length_mask
 
 ABSENT: Final = -1e4
 """Score of ranks beyond a set's size, and value that makes its padding sort last."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from goal_core.basics.devices import send
 from goal_core.data import Batch
 from goal_core.evaluation import Embedded, EvalSplit, embed_split
-from goal_core.models import StackedEncoder
+from goal_core.models import Encoder
 from goal_core.objectives import NonFiniteError, StackedObjectives, StackedStats
 from goal_core.objectives.gradient_objective import describe_non_finite
 from goal_core.training.cells.optim import (
@@ -59,8 +59,9 @@ class CellStack:
         self._counts = TripletHistogram.stack([cell.triplets for cell in cells])
         self.has_stepped = False
         """Whether the last step has begun to change weights. If it fails before, each cell can take it by itself."""
-        self.encoder = StackedEncoder(
-            encoders=first.heads.stacked(self._parameters | self._buffers),
+        self.encoder = Encoder(
+            heads=first.heads.stacked(self._parameters | self._buffers),
+            backbone=None,
             precision=first.unit.precision,
             device=first.encoder.device,
         )
@@ -105,8 +106,8 @@ class CellStack:
         """Everything of a step before weights change: the gradients, clipped, and what to record."""
         first, stage = self.cells[0], self._stage
         with first.stream.active(), self.encoder.autocast():
-            images_CBD = self.encoder.encoders.images(inputs, batch.region_lengths)
-            texts_CBD = self.encoder.encoders.texts(batch.tokens, batch.lengths)
+            images_CBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
+            texts_CBD = self.encoder.heads.encode_texts(batch.tokens, batch.lengths)
         ids = batch.ids if first.heads.masks_same_image else None
         losses_C, stats = self._objectives.forward_with_stats(images_CBD, texts_CBD, ids)
         if first.epoch < stage.warmup_epochs:

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from goal_core.basics.errors import WeightsError
 from goal_core.models import BackboneConfig, GruConfig, VseppHeads, build_backbone, weights_id
-from goal_core.models.vsepp import last_states
+from goal_core.models.systems.vsepp import last_states
 
 RANDOM = BackboneConfig(name="test_resnet", weights="random")
 IMAGES = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

@@ -12,7 +12,7 @@ import torch
 
 from goal_core.basics import devices
 from goal_core.data.config import RegionsConfig
-from goal_core.models import ImageBackbone, packed
+from goal_core.models import ImageBackbone, sequences
 from goal_core.training import Listener, TrainingDone, UnitPlan, train_unit
 from goal_core.training.config import Precision
 from tests.helpers.pretended_gpu import MixedPlacesError, PretendedGpu, pretended_gpu
@@ -159,8 +159,8 @@ def test_a_buffer_left_on_the_cpu_fails_the_step(
 def test_lengths_that_are_not_pinned_make_the_step_wait(
     gpu: PretendedGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(packed, "send", lambda tensor, device: tensor.to(device, non_blocking=True))
+    monkeypatch.setattr(sequences, "send", lambda tensor, device: tensor.to(device, non_blocking=True))
     waits = waits_of(unit_for("vsepp frozen", tmp_path, *NAMES), tmp_path, gpu)
-    assert [one.split(":")[0] for one in waits] == ["copy of unpinned memory to the device at packed.py"] * 2 + [
+    assert [one.split(":")[0] for one in waits] == ["copy of unpinned memory to the device at sequences.py"] * 2 + [
         "tolist() at stack.py"
     ]

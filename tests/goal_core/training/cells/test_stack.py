@@ -18,7 +18,7 @@ from goal_core.checkpoints import LAST
 from goal_core.data.config import PrecompConfig
 from goal_core.models import VseppHeads
 from goal_core.models.config import GruConfig
-from goal_core.models.stacked_gru import stacked_last_states
+from goal_core.models.stacked.gru import stacked_gru
 from goal_core.objectives import PairWeights, StackedObjectives, Triplets, pair_weights
 from goal_core.training import UnitPlan, train_unit
 from goal_core.training.cells import stack as cell_stack_module
@@ -77,7 +77,7 @@ def test_stacked_encoders_are_each_cells_own(precision: str) -> None:
     tokens = torch.tensor([[3, 4, 5, 0], [1, 2, 3, 4], [9, 0, 0, 0], [2, 2, 0, 0]])
     lengths = torch.tensor([3, 4, 1, 2])
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-        ours = torch.stack((stacked.images(features).float(), stacked.texts(tokens, lengths).float()))
+        ours = torch.stack((stacked.encode_images(features).float(), stacked.encode_texts(tokens, lengths).float()))
     (ours * factors).sum().backward()
     bound = 1e-5 if precision == "fp32" else 5e-2
     for number, cell in enumerate(cells):
@@ -98,7 +98,7 @@ def test_a_recurrence_has_the_gradient_of_its_differences() -> None:
     inputs = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
     def states(words: Tensor, *weights: Tensor) -> Tensor:
-        return stacked_last_states(words, [3, 2, 1], *weights)
+        return stacked_gru(words, [3, 2, 1], *weights)
 
     assert torch.autograd.gradcheck(states, inputs)
 

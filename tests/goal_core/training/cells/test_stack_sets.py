@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from goal_core.checkpoints import LAST
 from goal_core.data.config import RegionsConfig
 from goal_core.models.sets import GeneralizedPooling
-from goal_core.models.stacked_vse_infty import StackedPooling
-from goal_core.models.vse_infty import VseInftyHeads
+from goal_core.models.stacked.vse_infty import StackedPooling
+from goal_core.models.systems.vse_infty import VseInftyHeads
 from goal_core.training import TrainingPlan, UnitPlan, train_unit
 from goal_core.training.cells import stack as cell_stack_module
 from goal_core.training.cells.random_stream import RandomStream
@@ -87,7 +87,7 @@ def test_stacked_encoders_are_each_cells_own(kind: str, precision: str) -> None:
         torch.manual_seed(1)
         stacked.train(training)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            ours = torch.stack((stacked.images(features, sizes).float(), stacked.texts(tokens, lengths).float()))
+            ours = torch.stack((stacked.encode_images(features, sizes).float(), stacked.encode_texts(tokens, lengths).float()))
         left = torch.get_rng_state()
         if training:
             (ours * factors).sum().backward()
@@ -129,7 +129,7 @@ def test_what_is_not_finite_stays_in_its_cell(kind: str) -> None:
         stacked = cells[0].stacked(tensors)
         stacked.train(True)
         torch.manual_seed(1)
-        both = torch.stack((stacked.images(features), stacked.texts(tokens, torch.full((6,), 5))))
+        both = torch.stack((stacked.encode_images(features), stacked.encode_texts(tokens, torch.full((6,), 5))))
         both[:, :, :3].sum().backward()
         found.append([both.detach().transpose(0, 1), *(one.grad for one in tensors.values() if one.grad is not None)])
     assert not found[1][0][1].isfinite().any()

@@ -10,15 +10,16 @@ from torch.func import functional_call
 from torch.nn.functional import batch_norm, linear
 
 from goal_core.basics.devices import send
-from goal_core.models.heads import attention_mask, length_mask
+from goal_core.models.heads import Heads
+from goal_core.models.sequences import attention_mask, length_mask
 from goal_core.models.sets import ABSENT, TEMPERATURE, drop_cells, position_codes, sizes_of, unit_vectors
-from goal_core.models.stacked_gru import stacked_states
+from goal_core.models.stacked.gru import stacked_gru
 
 Tensors = Mapping[str, Tensor]
 """Parameters and buffers by name, each with the cells in front."""
 
 
-class StackedVseInfty:
+class StackedVseInfty(Heads):
     """What `SetImageEncoder` and `BertTextEncoder` compute, for C cells at once.
 
     Args:
@@ -28,28 +29,23 @@ class StackedVseInfty:
     """
 
     def __init__(self, tensors: Tensors, bert: nn.Module, *, size_augment: float) -> None:
+        super().__init__()
         self._image, self._text = _inside("image.", tensors), _inside("text.", tensors)
         self._mlp, self._bert_tensors = _inside("mlp.", self._image), _inside("bert.", self._text)
         self._bert, self._size_augment = bert, size_augment
         self._image_pool, self._text_pool = (
             StackedPooling(_inside("pool.", part)) for part in (self._image, self._text)
         )
-        self._training = False
 
-    def train(self, mode: bool) -> None:
-        """Switch to training mode, or to evaluation mode."""
-        self._training = mode
-        self._bert.train(mode)
-
-    def images(self, features_BRF: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+    def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Unit vectors (C, B, D) of cells or regions (B, R, F), the same for all cells, as are those dropped."""
         if lengths_B is None:
-            lengths_B = torch.full((len(features_BRF),), features_BRF.shape[1])
-        if self._training and self._size_augment > 0:
-            features_BRF, lengths_B = drop_cells(features_BRF, self._size_augment)
-        mapped_CBRD = _for_each(self._image, "fc", features_BRF)
+            lengths_B = torch.full((len(features),), features.shape[1])
+        if self.training and self._size_augment > 0:
+            features, lengths_B = drop_cells(features, self._size_augment)
+        mapped_CBRD = _for_each(self._image, "fc", features)
         if self._mlp:
-            mapped_CBRD = mapped_CBRD + self._mapped_by_mlp(features_BRF)
+            mapped_CBRD = mapped_CBRD + self._mapped_by_mlp(features)
         return unit_vectors(self._image_pool(mapped_CBRD, lengths_B))
 
     def _mapped_by_mlp(self, regions_BRF: Tensor) -> Tensor:
@@ -57,18 +53,18 @@ class StackedVseInfty:
         first_CBRH = _for_each(self._mlp, "first", regions_BRF)
         norm = _inside("norm.", self._mlp)
         cells, images, regions, width = first_CBRH.shape
-        if self._training:
+        if self.training:
             norm["num_batches_tracked"].add_(1)
         mean, variance, weight, bias = (
             norm[name].flatten() for name in ("running_mean", "running_var", "weight", "bias")
         )  # views, so that the cells' own running statistics are updated
         channels = first_CBRH.permute(1, 2, 0, 3).reshape(images * regions, cells * width)
-        normed = batch_norm(channels, mean, variance, weight, bias, training=self._training)
+        normed = batch_norm(channels, mean, variance, weight, bias, training=self.training)
         hidden = torch.relu(normed).view(images * regions, cells, width).transpose(0, 1)
         mapped = torch.baddbmm(self._mlp["second.bias"][:, None], hidden, self._mlp["second.weight"].mT)
         return mapped.view(cells, images, regions, -1)
 
-    def texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (C, B, D) of padded captions."""
         mask = attention_mask(lengths_B, tokens_BL.shape[1], tokens_BL.device)
         rows = {name: tensor.unbind() for name, tensor in self._bert_tensors.items()}
@@ -124,7 +120,7 @@ class StackedPooling:
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         ]
         counts = torch.bincount(steps_T).tolist()
-        states = stacked_states(codes_2TW.expand(cells, -1, -1, -1).flatten(0, 1), counts, *both)
+        states = stacked_gru(codes_2TW.expand(cells, -1, -1, -1).flatten(0, 1), counts, *both, every=True)
         # The score is linear, so that the mean of both directions can be taken of their scores.
         scores_C2T = torch.bmm(states.view(cells, -1, width), score.mT).float().view(cells, 2, -1)
         place_2SN = torch.zeros(2, len(sizes_S), longest, dtype=torch.long)

@@ -12,8 +12,8 @@ from torch.nn.utils.rnn import PackedSequence
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import GruConfig
 from goal_core.models.heads import Heads
-from goal_core.models.packed import pack
-from goal_core.models.stacked_vsepp import StackedVsepp
+from goal_core.models.sequences import pack
+from goal_core.models.stacked.vsepp import StackedVsepp
 
 
 class ImageHead(nn.Module):

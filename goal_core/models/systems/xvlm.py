@@ -11,11 +11,17 @@ from torch.nn.functional import cross_entropy, normalize
 from goal_core.basics.devices import send
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.batch_rows import Share, in_chunks
+from goal_core.models.bert import split_bert
 from goal_core.models.config import ModelConfig
-from goal_core.models.contrastive import contrastive_loss
-from goal_core.models.gradient_norms import GradientNorms
-from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads, attention_mask
-from goal_core.models.matching import NO_NEGATIVE, draw_negatives, matching_labels, split_bert
+from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads
+from goal_core.models.sequences import attention_mask
+from goal_core.models.systems.losses import (
+    NO_NEGATIVE,
+    GradientNorms,
+    contrastive_loss,
+    draw_negatives,
+    matching_labels,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,17 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def stacked_last_states(
-    words_CTW: Tensor, sizes: Sequence[int], weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor
+def stacked_gru(
+    words_CTW: Tensor,
+    sizes: Sequence[int],
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    *,
+    every: bool = False,
 ) -> Tensor:
-    """The last state of every sequence in every cell, as `torch.nn.GRU` defines it.
+    """The last state of every sequence in every cell, as `torch.nn.GRU` defines it, or the state after every word.
 
     Products are in the dtype of autocast where it is on, everything else is in float32.
 
@@ -32,30 +39,11 @@ def stacked_last_states(
         weight_hh: (C, 3H, H).
         bias_ih: (C, 3H).
         bias_hh: (C, 3H).
+        every: return the states after every word.
 
     Returns:
-        (C, B, H), the longest sequence first, in the dtype of the biases.
+        (C, B, H), the longest sequence first; or (C, T, H) in packed order. In the dtype of the biases.
     """
-    return _states(words_CTW, sizes, weight_ih, weight_hh, bias_ih, bias_hh, every=False)
-
-
-def stacked_states(
-    words_CTW: Tensor, sizes: Sequence[int], weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor
-) -> Tensor:
-    """The state after every word, (C, T, H) in packed order; arguments as of :func:`stacked_last_states`."""
-    return _states(words_CTW, sizes, weight_ih, weight_hh, bias_ih, bias_hh, every=True)
-
-
-def _states(
-    words_CTW: Tensor,
-    sizes: Sequence[int],
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    *,
-    every: bool,
-) -> Tensor:
     kind = words_CTW.device.type
     if torch.is_autocast_enabled(kind):
         half = torch.get_autocast_dtype(kind)

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.bert import build_bert
 from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Heads, ParameterGroup, attention_mask
+from goal_core.models.heads import Heads, ParameterGroup
+from goal_core.models.sequences import attention_mask
 from goal_core.models.sets import GeneralizedPooling, drop_cells, unit_vectors
-from goal_core.models.stacked_vse_infty import StackedVseInfty
+from goal_core.models.stacked.vse_infty import StackedVseInfty
 
 
 class RegionMlp(nn.Module):

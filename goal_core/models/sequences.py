@@ -1,4 +1,4 @@
-"""Sequences of different lengths without their padding, made without waiting for the device."""
+"""Sequences of different lengths: their masks, and themselves without padding, made without waiting for the device."""
 
 from __future__ import annotations
 
@@ -22,3 +22,17 @@ def pack(rows_BL: Tensor, lengths_B: Tensor) -> PackedSequence:
     here, back = send(order_B, rows_BL.device), send(order_B.argsort(), rows_BL.device)
     packed = pack_padded_sequence(rows_BL.index_select(0, here), sorted_B, batch_first=True)
     return PackedSequence(packed.data, packed.batch_sizes, here, back)
+
+
+def length_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
+    """Whether each position of a padded row is before the row's end, (B, longest) bool on ``device``."""
+    return torch.arange(longest, device=device) < send(lengths_B, device)[:, None]
+
+
+def attention_mask(lengths_B: Tensor, longest: int, device: torch.device) -> Tensor:
+    """Which of a caption's positions BERT may attend to, (B, 1, 1, longest) bool on ``device``.
+
+    In this shape transformers takes a mask as it is. Of one in two dimensions it asks whether anything is masked, and
+    waits for the device.
+    """
+    return length_mask(lengths_B, longest, device)[:, None, None, :]
