@@ -21,8 +21,8 @@ from goal_core.data import open_dataset
 from goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_core.models import autocast, build_backbone
 from goal_core.training import UnitPlan
-from goal_core.training.placing import place
 from goal_core.training.train import use_device
+from goal_core.training.trunk import place
 
 SIZES = {"swin_base_patch4_window12_384": 384}
 LENGTH, NARROW = WORDS + 2, 16

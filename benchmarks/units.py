@@ -7,7 +7,7 @@ import gc
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -29,7 +29,7 @@ from goal_core.data.config import ImageConfig, KarpathyConfig
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig, list_objectives
 from goal_core.training import TrainingPlan, UnitPlan, unit_trainer
-from goal_core.training.data_wait import DataWait
+from goal_core.training.cells.roster import EpochBatches
 
 UNIT: Mapping[str, Any] = {
     "data": "", "images": 64, "backbone": "test_resnet", "size": 64, "batch": 32, "embed_dim": 64, "word_dim": 300,
@@ -114,11 +114,11 @@ class _Nowhere(training.ScratchFiles):
         """Write nothing."""
 
 
-class _SmallFirst(DataWait):
+class _SmallFirst(EpochBatches):
     """Makes the first batch tiny: after it the optimiser's state is there, and no memory of a step is left over."""
 
-    def watch(self, batches: Iterable[Any]) -> Iterator[Any]:
-        for number, (step, batch) in enumerate(super().watch(batches)):
+    def __iter__(self) -> Iterator[Any]:
+        for number, (step, batch) in enumerate(super().__iter__()):
             parts = {} if number else {item.name: getattr(batch, item.name) for item in fields(batch)}
             yield step, replace(batch, **{name: part[:2] for name, part in parts.items() if part is not None})
 
@@ -131,17 +131,23 @@ class _Clock(training.SilentListener):
         self._warm, self._end, self._profiled = warm, warm + steps, profiled
         self._now = clock_of(unit.device, unit.threads + unit.loader_workers)
         self._done, self._held, self._began = 0, 0, (0.0, 0.0, 0.0)
-        self.wait = _SmallFirst() if unit.device == "cpu" else DataWait()
+        self._batches: EpochBatches | None = None
         self.row, self.reason = dict[str, float](), ""
 
+    def watched(self, *arguments: Any) -> EpochBatches:
+        """The batches of the epoch, of which the waiting is noted."""
+        self._batches = (_SmallFirst if self._device == "cpu" else EpochBatches)(*arguments)
+        return self._batches
+
     def step(self) -> None:
+        assert self._batches is not None
         self._done += 1
         if self._done == (1 if self._device == "cpu" else self._warm):
             self._held = peak_memory(self._device, anew=True)
         if self._done not in (self._warm, self._end, self._end + self._profiled):
             return
         wait_for(self._device)
-        stamp = self._now(), perf_counter(), self.wait.waited
+        stamp = self._now(), perf_counter(), self._batches.waited
         if self._done == self._warm:
             self._began = stamp
         elif self._done == self._end:
@@ -188,7 +194,7 @@ def timed(
         activities, profiled = [*activities, ProfilerActivity.CUDA], profiled or 3
     profiler = profile(activities=activities)
     clock = _Clock(unit, given.warm, given.steps, profiled, profiler)
-    watched = mock.patch.object(unit_trainer, "DataWait", return_value=clock.wait)
+    watched = mock.patch.object(unit_trainer, "EpochBatches", clock.watched)
     with tempfile.TemporaryDirectory() as scratch, watched:
         files = {plan.key: _Nowhere(Path(scratch, plan.key)) for plan in unit.trainings}
         try:

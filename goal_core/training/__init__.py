@@ -10,6 +10,7 @@ from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.training.config import Precision, StageConfig
+    from goal_core.training.doubts import below_warmup, weak_objective
     from goal_core.training.plan import (
         EpochDone,
         EpochRecord,
@@ -24,7 +25,5 @@ if TYPE_CHECKING:
     )
     from goal_core.training.speed import ScratchFiles, UnitSpeed, measure_speed
     from goal_core.training.train import train_unit
-    from goal_core.training.warmup import below_warmup
-    from goal_core.training.weak import weak_objective
 else:
     __getattr__ = on_first_use(__name__, __file__)

@@ -13,9 +13,10 @@ import torch
 from goal_core.basics.devices import set_arithmetic
 from goal_core.basics.errors import DataError, DeviceError
 from goal_core.data import Batch, Dataset, open_dataset
+from goal_core.training.cells.roster import Roster
+from goal_core.training.peer import FirstRank, NoFiles
 from goal_core.training.plan import Listener, SilentListener, TrainingDone, TrainingFailed, TrainingFiles, UnitPlan
-from goal_core.training.processes.peer import FirstRank, NoFiles
-from goal_core.training.processes.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError, weight_sums
+from goal_core.training.ranks import ALIKE, ALONE, BrokenError, Ranks, RanksLostError, weight_sums
 from goal_core.training.unit_trainer import UnitTrainer
 
 
@@ -93,16 +94,21 @@ def use_device(unit: UnitPlan) -> None:
         )
 
 
-class Follower(UnitTrainer):
-    """One of the processes beside the first: it takes the steps that the first says, and has no files."""
+class _FollowingRoster(Roster):
+    """Drops a cell that meets what the first process meets, too, and records; any other error ends this process."""
 
     @contextmanager
-    def _fails_alone(self, key: str) -> Iterator[None]:
-        """If the block raises what the first process meets, too, and records, this training leaves the unit."""
+    def failing_alone(self, key: str) -> Iterator[None]:
         try:
             yield
         except ALIKE:
-            self._cells.pop(key, None)
+            self.cells.pop(key, None)
+
+
+class Follower(UnitTrainer):
+    """One of the processes beside the first: it takes the steps that the first says, and has no files."""
+
+    roster_class = _FollowingRoster
 
     def follow(self) -> None:
         """Take the steps that the first process says, until it says that there are no more."""
@@ -115,14 +121,14 @@ class Follower(UnitTrainer):
                 case ("start", fingerprint, key, state):
                     if fingerprint != self._dataset.fingerprint:
                         raise DataError("the data have changed while the processes of a unit started")
-                    self._cells[key] = self._build_cell(plans[key])
-                    self._cells[key].restore(tensors, state)
+                    self._roster.cells[key] = self._build_cell(plans[key])
+                    self._roster.cells[key].restore(tensors, state)
                 case ("check", key):
-                    self._ranks.check_same(weight_sums(self._cells[key].parameters), tensors["weights"])
+                    self._ranks.check_same(weight_sums(self._roster.cells[key].parameters), tensors["weights"])
                 case ("prepare",):
                     self._trunk.prepare(self._dataset.splits["train"])
                 case ("scale", epoch, keys):
-                    cells = [self._cells[key] for key in keys]
+                    cells = [self._roster.cells[key] for key in keys]
                     for cell in cells:
                         cell.epoch, cell.next_step = epoch, 0
                     self._scale(cells, epoch)
@@ -131,7 +137,7 @@ class Follower(UnitTrainer):
                         batches = self._source.batches(epoch + 1, start_step=step)
                     following = (epoch, step + 1)
                     inputs, captions, _ = self._load(next(batches))
-                    for cell in map(self._cells.__getitem__, keys):
+                    for cell in map(self._roster.cells.__getitem__, keys):
                         cell.epoch, cell.next_step = epoch, step
                         with suppress(*ALIKE):  # the first process meets it too, and records it
                             cell.step(inputs, captions)

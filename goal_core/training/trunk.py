@@ -1,4 +1,4 @@
-"""What the cells of a unit share: every batch, and the forward pass of a frozen backbone."""
+"""What the cells of a unit share: every batch, and the forward pass of a frozen backbone; how backbones run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from goal_core.basics.atomic import replace_with
 from goal_core.basics.devices import kind_of, send
@@ -28,7 +28,6 @@ from goal_core.data.packs import libraries
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
 from goal_core.models.memory import in_halves
-from goal_core.training.placing import place, wants_channels_last
 from goal_core.training.plan import UnitPlan
 
 _OF = "of"
@@ -212,3 +211,33 @@ def _write_features(path: Path, features: Tensor) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_with(path, lambda temporary: write_checkpoint(temporary, {"features": features}, {_OF: path.stem}))
+
+
+def place(backbone: ImageBackbone, unit: UnitPlan) -> ImageBackbone:
+    """Put a backbone on the unit's device as the unit runs it: its layout in memory, compiled, recomputed.
+
+    None of that changes a result but by rounding, so it is part of no id. On a CPU the defaults change nothing at all.
+
+    Raises:
+        ConfigError: `recompute` is set, but the backbone has no blocks.
+    """
+    backbone = backbone.to(unit.device)
+    if wants_channels_last(backbone, unit):
+        backbone.use_channels_last()
+    if unit.stage.recompute and unit.stage.trains_backbone:
+        backbone.recompute()
+    if unit.compiled:
+        backbone.compile_training()
+    return backbone
+
+
+def wants_channels_last(backbone: nn.Module, unit: UnitPlan) -> bool:
+    """Whether a backbone's images and filters lie in memory pixel by pixel.
+
+    `auto`: on a GPU in half precision, whose tensor cores want it, for backbones with more convolutions than the one
+    that cuts patches. On a CPU never, so that numbers stay what they were.
+    """
+    if unit.memory_format != "auto":
+        return unit.memory_format == "channels_last"
+    convolutions = sum(isinstance(module, nn.Conv2d) for module in backbone.modules())
+    return torch.device(unit.device).type == "cuda" and unit.precision != "fp32" and convolutions > 1

@@ -9,12 +9,13 @@ from traceback import clear_frames
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
+from goal_core.data import Batch
 from goal_core.evaluation import Embedded, EvalSplit
 from goal_core.training.cells.stack import CellStack, dissolve
 from goal_core.training.cells.trainer import CellTrainer, StepOutcome
 from goal_core.training.plan import failure_kind
-from goal_core.training.trunk import SharedBatch
 
 
 class SplitShare(NamedTuple):
@@ -43,8 +44,16 @@ class Stacks:
         self._stacks: dict[str, CellStack] = {}
         """By the key of a stack's first cell."""
 
-    def step(self, cells: Sequence[CellTrainer], shared: SharedBatch) -> Mapping[str, tuple[StepOutcome, float]]:
+    def step(
+        self, cells: Sequence[CellTrainer], inputs: Tensor, captions: Batch, *, shared_s: float
+    ) -> Mapping[str, tuple[StepOutcome, float]]:
         """Take a step of cells that are at the same one.
+
+        Args:
+            cells: the cells.
+            inputs: as of :meth:`CellStack.step`.
+            captions: as of :meth:`CellStack.step`.
+            shared_s: each cell's share of the seconds that loading the batch took.
 
         Returns:
             By key the outcome and the cell's share of the seconds, without the cells that are to take the step
@@ -57,7 +66,7 @@ class Stacks:
                 stack = self._formed(alike)
                 if stack is None:
                     continue
-                outcomes: Sequence[StepOutcome] = stack.step(shared.inputs, shared.captions)
+                outcomes: Sequence[StepOutcome] = stack.step(inputs, captions)
             except Exception as error:
                 clear_frames(error.__traceback__)  # they hold the activations
                 retried = self._shares_gpu and failure_kind(error) == "memory"
@@ -68,7 +77,7 @@ class Stacks:
                 del outcomes, stack  # with the error, before the cells' tensors are copied
                 self._give_up(cells, trouble)
                 return found
-            seconds = (time.perf_counter() - began) / len(alike) + shared.seconds / len(cells)
+            seconds = (time.perf_counter() - began) / len(alike) + shared_s
             found |= {cell.key: (outcome, seconds) for cell, outcome in zip(alike, outcomes, strict=True)}
         return found
 

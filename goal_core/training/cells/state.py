@@ -14,7 +14,6 @@ from torch import Tensor
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.seeding import derive_seed
 from goal_core.checkpoints import (
-    BEST,
     LAST,
     TRAINING,
     ModelDescription,
@@ -30,12 +29,12 @@ from goal_core.checkpoints import (
 )
 from goal_core.models import Encoder, Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector
+from goal_core.training.cells.encoding import check_splits
 from goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_core.training.cells.random_stream import RandomStream
 from goal_core.training.cells.triplet_histogram import TripletHistogram
-from goal_core.training.encoding import check_splits
 from goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
-from goal_core.training.processes.ranks import ALONE, Ranks
+from goal_core.training.ranks import ALONE, Ranks
 
 Parts = dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]
 """Parts of a state by their names in its file, each with a function that reads it and one that puts it back."""
@@ -104,16 +103,38 @@ class CellState:
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
 
+    def start(self, plan: TrainingPlan) -> bool:
+        """Continue from the newest saved state, or start from the weights that the plan names, if it does.
+
+        Returns:
+            Whether the cell continues.
+
+        Raises:
+            DamagedError: a file that the plan names is missing or damaged, or belongs to another training.
+            WeightsError: a file belongs to another model.
+            StorageError: a file cannot be read.
+        """
+        if self._resume():
+            return True
+        if plan.init is not None and plan.state is not None:
+            self._continue_from(plan.state, plan.init, plan.init_key)
+            return True
+        if plan.init is not None:  # a backbone that the stage before did not train is not in the file
+            self.steps_before = self._load_weights(plan.init, plan.init_key) * self._steps_per_epoch
+        return False
+
     def save_best(self) -> None:
         """Save the weights that the next stage starts from and that `evaluate` reads."""
         tensors = with_prefix("heads", self.heads.state_dict())
         backbone = self.backbone or self._kept_backbone
         if backbone is not None:
             tensors |= with_prefix("backbone", backbone.state_dict())
-        name = best_name(self.best_epoch)
-        epoch, key = self.epoch, self.key
+        self._save_weights(tensors)
+
+    def _save_weights(self, tensors: Mapping[str, Tensor]) -> None:
+        epoch, key, description = self.best_epoch, self.key, self._description
         self.files.save_with(
-            name, lambda path: write_model(path, tensors, self._description, epoch=epoch, training=key)
+            best_name(epoch), lambda path: write_model(path, tensors, description, epoch=epoch, training=key)
         )
 
     def _state(self) -> tuple[Parts, Parts]:
@@ -147,7 +168,6 @@ class CellState:
         parts, values = self._state()
         for name, (_, put) in parts.items():
             put(take_prefix(name, tensors))
-        state = {"steps_before": 0, "stacked_steps": 0, "scales": {}, **state}  # which earlier versions did not write
         for name, (_, put) in values.items():
             put(state[name])
         self._saved = self.epoch, self.next_step
@@ -163,13 +183,8 @@ class CellState:
         if self._saved != (self.epoch, self.next_step):
             self.save_last()
 
-    def resume(self) -> bool:
-        """Continue from the newest saved state that is whole, if there is one. Damaged files are logged and set aside.
-
-        Raises:
-            WeightsError: the file belongs to another model.
-            StorageError: a file cannot be read.
-        """
+    def _resume(self) -> bool:
+        """Continue from the newest saved state that is whole, if any. Damaged files are logged and set aside."""
         for path in self.files.versions(LAST):
             try:
                 tensors, state = read_of_training(path, self.key)
@@ -188,20 +203,13 @@ class CellState:
 
     def _has_best(self, epoch: int) -> bool:
         """Whether the weights of the best epoch are there and whole."""
-        path = self._best_path(epoch)
-        if not path.exists():
-            return False
+        path = self.files.path(best_name(epoch))
         try:
-            _, state = read_of_training(path, self.key)
+            return path.exists() and bool(_read_weights(path, self.key, epoch))
         except DamagedError as error:
             self.files.log(f"the best weights are lost: {error}")
             self.files.set_aside(path)
             return False
-        return bool(state["epoch"] == epoch)
-
-    def _best_path(self, epoch: int) -> Path:
-        path = self.files.path(best_name(epoch))
-        return path if path.exists() else self.files.path(BEST)  # as earlier versions named it
 
     def _restore_history(self, records: list[dict[str, Any]]) -> None:
         self.history = [EpochRecord(epoch=row["epoch"], time=row["time"], metrics=row["metrics"]) for row in records]
@@ -215,59 +223,63 @@ class CellState:
         """Return to the weights of the best epoch, for the test.
 
         Raises:
-            DamagedError: the file is damaged, and now set aside, or has the weights of another epoch.
+            DamagedError: the file is damaged, and now set aside.
         """
-        path = self._best_path(self.best_epoch)
+        path = self.files.path(best_name(self.best_epoch))
         try:
-            state = self._load_weights(path, self.key)
+            self._load_weights(path, self.key, self.best_epoch)
         except DamagedError:
             self.files.set_aside(path)
             raise
-        if state["epoch"] != self.best_epoch:
-            raise DamagedError(f"{path} has the weights of epoch {state['epoch']}, not of {self.best_epoch}")
 
-    def start_from(self, path: Path, training: str) -> None:
-        """Load the previous stage's best weights. A backbone that it did not train is not in the file.
+    def finish(self, metrics: Mapping[str, float]) -> dict[str, Any]:
+        """Write the result, with the metrics of the best weights, and return it."""
+        result = {
+            "cell": self.cell_id,
+            "stage": self.stage.name,
+            "status": "done",
+            "best_epoch": self.best_epoch,
+            "epochs": self.epoch,
+            "metrics": dict(metrics),
+            "seconds": self.seconds,
+        }
+        if self.unit.until:
+            result["until"] = self.unit.until
+        if self.stacked_steps:
+            result["stacked"] = self.stacked_steps / (self.epoch * self._steps_per_epoch)
+        if self.scales:
+            result["scales"] = self.scales
+        self.files.finish(result)
+        if not self.unit.until:  # or else another training may continue this one
+            self.files.discard(LAST)
+        return result
 
-        Args:
-            path: the file.
-            training: the key of the previous stage's training.
-
-        Raises:
-            DamagedError: the file is missing or damaged, or belongs to another training.
-        """
-        self.steps_before = self._load_weights(path, training)["epoch"] * self._steps_per_epoch
-
-    def continue_from(self, last: Path, best: Path, training: str) -> None:
+    def _continue_from(self, last: Path, best: Path, training: str) -> None:
         """Continue from the state with which another training of the same stage ended, as if it had gone on.
 
-        Args:
-            last: its state.
-            best: its best weights, which are written again as this training's.
-            training: its key.
-
-        Raises:
-            DamagedError: a file is missing or damaged, or belongs to another training.
+        Its best weights are written again as this training's.
         """
-        tensors, state = read_of_training(last, training)
-        self.restore(tensors, state)
-        weights, found = read_of_training(best, training)
-        if found["epoch"] != self.best_epoch:
-            raise DamagedError(f"{best} has the weights of epoch {found['epoch']}, not of {self.best_epoch}")
-        name, epoch, key = best_name(self.best_epoch), self.best_epoch, self.key
-        self.files.save_with(
-            name, lambda path: write_model(path, weights, self._description, epoch=epoch, training=key)
-        )
+        self.restore(*read_of_training(last, training))
+        self._save_weights(_read_weights(best, training, self.best_epoch)[0])
         self.save_last()
         self._write_records()
 
-    def _load_weights(self, path: Path, training: str) -> dict[str, Any]:
-        tensors, state = read_of_training(path, training)
+    def _load_weights(self, path: Path, training: str, epoch: int | None = None) -> int:
+        """Load weights, and return their epoch."""
+        tensors, epoch = _read_weights(path, training, epoch)
         load_module(self.heads, take_prefix("heads", tensors), path)
         backbone = take_prefix("backbone", tensors)
         if self.backbone is not None and backbone:
             load_module(self.backbone, backbone, path)
-        return state
+        return epoch
+
+
+def _read_weights(path: Path, training: str, epoch: int | None = None) -> tuple[dict[str, Tensor], int]:
+    """The weights that a training saved, and their epoch, which must be the given one."""
+    tensors, state = read_of_training(path, training)
+    if epoch not in (None, state["epoch"]):
+        raise DamagedError(f"{path} has the weights of epoch {state['epoch']}, not of {epoch}")
+    return tensors, state["epoch"]
 
 
 def _attribute(owner: object, name: str) -> tuple[Callable[[], Any], Callable[[Any], object]]:

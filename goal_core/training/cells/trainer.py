@@ -17,6 +17,7 @@ from goal_core.models import Pairs
 from goal_core.objectives import NonFiniteError, ObjectiveStats
 from goal_core.objectives.gradient_objective import describe_non_finite
 from goal_core.objectives.stats import named
+from goal_core.training.cells.encoding import encode_batch
 from goal_core.training.cells.optim import (
     check_finite,
     clip_gradient,
@@ -28,7 +29,6 @@ from goal_core.training.cells.optim import (
 )
 from goal_core.training.cells.scale import gradient_norm, ratio, scale_from
 from goal_core.training.cells.state import CellState
-from goal_core.training.encoding import encode_batch
 from goal_core.training.plan import EpochRecord
 
 StepOutcome = dict[str, float] | Exception
@@ -155,12 +155,19 @@ class CellTrainer(CellState):
         """
         self.scales[self.term] = scale_from(norms)
 
+    def log_scale(self) -> None:
+        """Log the scale of what the next steps descend."""
+        self.files.log(
+            f"scale of the {self.term}: {self.scales[self.term]:.6g}, with which its gradient on the "
+            "embeddings of the first batches is as large as that of the loss it replaces"
+        )
+
     @property
     def position(self) -> tuple[int, int, int]:
         """Epoch and step that come next, both counted from 0, and steps per epoch."""
         return self.epoch, self.next_step, self._steps_per_epoch
 
-    def take_step(self, outcome: StepOutcome, *, seconds: float) -> None:
+    def take_step(self, outcome: StepOutcome, seconds: float) -> None:
         """Record a step that a stack of cells took for this one.
 
         Args:
@@ -251,13 +258,15 @@ class CellTrainer(CellState):
         self._write_records()
         return record
 
-    def refuse_collapsed(self) -> None:
-        """Fail a cell that ends its stage collapsed, however few steps it had.
+    def return_to_best(self) -> None:
+        """Load the best epoch's weights at the end of the stage, unless the cell has collapsed, however few its steps.
 
         After few steps the hinge alone cannot tell: that of a healthy cell is near its collapsed value too.
 
         Raises:
             CollapsedError: no query of the split it selects on ever had its match among the first ten.
+            DamagedError: the best weights are damaged.
         """
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")
+        self.load_best()

@@ -70,5 +70,5 @@ def test_views_belong_to_a_seed_and_a_number_of_views(tmp_path: Path) -> None:
 def test_what_has_no_views_is_refused() -> None:
     with pytest.raises(ConfigError, match="feature_views needs stage frozen"):
         StageConfig(name="finetune", epochs=1, lr=0.1, feature_views=2)
-    with pytest.raises(ConfigError, match="feature_views must not be negative"):
+    with pytest.raises(ConfigError, match="feature_views must be at least 0"):
         StageConfig(name="frozen", epochs=1, lr=0.1, feature_views=-1)

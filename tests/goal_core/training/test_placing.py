@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from goal_core.models import BackboneConfig, backbones, build_backbone
 from goal_core.training import UnitPlan, train_unit
 from goal_core.training.cells.trainer import CellTrainer
-from goal_core.training.placing import wants_channels_last
+from goal_core.training.trunk import wants_channels_last
 from tests.helpers.training_cases import (
     FINETUNE,
     FROZEN,

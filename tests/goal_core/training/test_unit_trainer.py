@@ -1,6 +1,6 @@
 """The trainer: a failure stays alone, the best epoch is selected, events come once, and what cannot train is refused.
 
-What holds for every framework is in tests/goal_core/models/frameworks/test_contract.py.
+What holds for every framework is in tests/goal_core/models/test_contract.py.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from goal_core.training import (
     TrainingEvent,
     TrainingFailed,
     train_unit,
-    unit_trainer,
 )
+from goal_core.training.cells import validation
 from goal_core.training.cells.trainer import CellTrainer
 from tests.helpers.training_cases import (
     DATA,
@@ -219,8 +219,8 @@ def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkey
         calls[split.name] += 1
         return {f"{split.name}/i2t_r1": found / 6, f"{split.name}/t2i_r1": found / 6, f"{split.name}/rsum": found}
 
-    monkeypatch.setattr(unit_trainer, "recalls_of", recalls)
-    monkeypatch.setattr(unit_trainer, "all_recalls_of", recalls)
+    monkeypatch.setattr(validation, "recalls_of", recalls)
+    monkeypatch.setattr(validation, "all_recalls_of", recalls)
     for select_on, best in (("val", 2), ("test", 3)):
         calls |= dict.fromkeys(rsums, 0)
         unit = unit_of("con/con", stage=replace(FROZEN, select_on=select_on))
@@ -235,7 +235,7 @@ def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkey
 
 def test_a_cell_that_never_found_anything_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = dict.fromkeys(("val/i2t_r1", "val/t2i_r1", "val/rsum"), 0.0)
-    monkeypatch.setattr(unit_trainer, "recalls_of", lambda encoder, split, embedded: nothing)
+    monkeypatch.setattr(validation, "recalls_of", lambda encoder, split, embedded: nothing)
     unit = unit_of("con/con")
     (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
     assert isinstance(outcome, TrainingFailed)

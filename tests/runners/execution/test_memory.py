@@ -11,7 +11,7 @@ import torch
 
 from goal_core.checkpoints import InitialModel
 from goal_core.data.config import RegionsConfig
-from goal_core.training import unit_trainer
+from goal_core.training.cells import validation
 from goal_core.training.cells.stack import CellStack
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.trunk import Trunk
@@ -142,7 +142,7 @@ FULL = torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 G
     ("place", "reason"),
     [
         ((InitialModel, "heads"), "the model does not fit into memory, which no smaller batch would change"),
-        ((unit_trainer, "recalls_of"), "the evaluation on val does not fit into memory"),
+        ((validation, "recalls_of"), "the evaluation on val does not fit into memory"),
         ((Trunk, "prepare"), "the features of all training images does not fit into memory"),
     ],
 )

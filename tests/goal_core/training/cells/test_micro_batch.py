@@ -15,8 +15,8 @@ from goal_core.basics.errors import ConfigError
 from goal_core.models import ImageBackbone
 from goal_core.models.batch_rows import Rows, Share, WholeBatchDraws, in_chunks
 from goal_core.training import StageConfig, train_unit
+from goal_core.training.cells.encoding import needs_whole_batch
 from goal_core.training.cells.trainer import CellTrainer
-from goal_core.training.encoding import needs_whole_batch
 from goal_core.training.trunk import Trunk
 from tests.helpers.training_cases import (
     DATA,
@@ -123,7 +123,7 @@ def test_whole_batch_statistics_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="micro_batch needs bn_mode frozen_eval"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=4, bn_mode="legacy_quirk")
     assert needs_whole_batch(nn.Sequential(nn.BatchNorm1d(2)))  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="micro_batch must not be negative"):
+    with pytest.raises(ConfigError, match="micro_batch must be at least 0"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=-1)
 
 

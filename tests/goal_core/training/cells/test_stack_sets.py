@@ -87,7 +87,9 @@ def test_stacked_encoders_are_each_cells_own(kind: str, precision: str) -> None:
         torch.manual_seed(1)
         stacked.train(training)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            ours = torch.stack((stacked.encode_images(features, sizes).float(), stacked.encode_texts(tokens, lengths).float()))
+            ours = torch.stack(
+                (stacked.encode_images(features, sizes).float(), stacked.encode_texts(tokens, lengths).float())
+            )
         left = torch.get_rng_state()
         if training:
             (ours * factors).sum().backward()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from goal_core.training.unit_trainer import UnitTrainer
+from goal_core.training.cells.validation import Validation
 from runners.launch import launch as launch_module
 from runners.launch import launcher
 from runners.launch.launch import LaunchOutcome, launch_sweep
@@ -81,14 +81,14 @@ Tested = list[tuple[bool, list[str]]]
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tested]:
     """A finished sweep, and which splits its units prepared, and whether they were to be tested."""
     folder, tested = tmp_path_factory.mktemp("whole"), list[tuple[bool, list[str]]]()
-    prepare = UnitTrainer._prepare_splits
+    prepare = Validation.prepare
 
-    def watched(trainer: UnitTrainer, *names: str) -> None:
+    def watched(trainer: Validation, *names: str) -> None:
         tested.append((trainer._unit.tested, list(names)))
         prepare(trainer, *names)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(UnitTrainer, "_prepare_splits", watched)
+        patch.setattr(Validation, "prepare", watched)
         sweep = _sweep(folder)
         assert sweep.is_searching
         assert _launch(sweep).status == 0

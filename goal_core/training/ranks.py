@@ -6,7 +6,7 @@ the gradient that one process has. Random draws are the rows of the whole batch'
 device up to rounding.
 
 The first process alone decides, evaluates and touches files. It sends the others the state of each cell at the start
-and then every step to take (:mod:`goal_core.training.processes.peer`). A process that fails alone leaves the others
+and then every step to take (:mod:`goal_core.training.peer`). A process that fails alone leaves the others
 waiting, so it ends them all: the unit starts again from what is saved, as after any death.
 """
 
@@ -128,6 +128,11 @@ class Ranks:
         distributed.broadcast(text, src=0)
         for tensor in tensors.values():
             distributed.broadcast(_bytes(tensor.detach().cpu().contiguous()), src=0)
+
+    def say(self, *message: Any, tensors: Mapping[str, Tensor] | None = None) -> None:
+        """Send a message as something that all processes do together."""
+        with self.together():
+            self.send(message, tensors)
 
     def receive(self) -> tuple[Any, dict[str, Tensor]]:
         """The next message of the first process, and its tensors, on the CPU."""

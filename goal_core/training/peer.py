@@ -20,7 +20,7 @@ import torch
 from torch import distributed
 
 from goal_core.training.plan import TrainingFailed, UnitPlan
-from goal_core.training.processes.ranks import ALIKE, BrokenError, Ranks
+from goal_core.training.ranks import ALIKE, BrokenError, Ranks
 
 Body = Callable[[UnitPlan, Ranks], None]
 _PATIENCE = timedelta(days=1)

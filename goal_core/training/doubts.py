@@ -1,11 +1,15 @@
-"""Whether a stage ended clearly below its own warm-up, so that its result shows damage."""
+"""What makes a result doubtful: it ended below its own warm-up, or the objective had no part in it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-CLEARLY = 0.05
+RATIO: Final = "train/objective_to_matching"
+"""Of an epoch: the objective's gradient over that of matching, where both reach the encoders' outputs."""
+WEAK: Final = 0.01
+"""An epoch is flagged where the ratio is below this."""
+CLEARLY: Final = 0.05
 """A stage is flagged where its rsum is lower than that of its best warm-up epoch by more than this share of it."""
 
 
@@ -34,4 +38,26 @@ def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_
     return (
         f"val rsum {rsum[best_epoch]:.1f} in its best epoch ({best_epoch}), {lost:.0%} below the {warmup[top]:.1f} of "
         f"warm-up epoch {top}"
+    )
+
+
+def weak_objective(history: Sequence[Mapping[str, Any]], warmup_epochs: int) -> str:
+    """Find the epochs in which a training was one by matching alone.
+
+    Args:
+        history: the stage's epochs (see :class:`~goal_core.training.plan.EpochRecord`).
+        warmup_epochs: how many of the first ones are warm-up, in which the objective has no part.
+
+    Returns:
+        One line with the numbers; empty where there is no such epoch, or no loss beside the objective.
+    """
+    ratios = {record["epoch"]: record["metrics"][RATIO] for record in history if RATIO in record["metrics"]}
+    ratios = {epoch: value for epoch, value in ratios.items() if epoch > warmup_epochs}
+    weak = [epoch for epoch, value in ratios.items() if value < WEAK]
+    if not weak:
+        return ""
+    lowest = min(ratios, key=lambda epoch: ratios[epoch])
+    return (
+        f"its gradient was below {WEAK:.0%} of that of matching in {len(weak)} of {len(ratios)} epochs "
+        f"({ratios[lowest]:.2g} of it in epoch {lowest})"
     )
