@@ -57,7 +57,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def parse_json(content: bytes, source: str) -> dict[str, Any]:
-    """Parse what :func:`json_bytes` wrote. An object without a checksum, from an earlier version, is accepted.
+    """Parse what :func:`json_bytes` wrote. An object without a checksum, as people write it, is accepted.
 
     Args:
         content: the JSON object in UTF-8.

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from goal_core.basics.atomic import DamagedError, perform, read_bytes
 from goal_core.basics.errors import WeightsError
 
-_STATE, _CHECKSUM, _SEALED = "state", "checksum", "sealed"
+_STATE, _CHECKSUM = "state", "checksum"
 TRAINING: Final = "training"
 """The state's entry with the key of the training that a checkpoint belongs to."""
 
@@ -28,15 +28,13 @@ TRAINING: Final = "training"
 def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Write tensors and a JSON-able state to a file. Not atomic: the caller puts the file in place."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    sealed = {**state, _CHECKSUM: _checksum(contiguous, state), _SEALED: True}
+    sealed = json.dumps({**state, _CHECKSUM: _checksum(contiguous, state)}, sort_keys=True)
     # One entry only: safetensors writes several in no fixed order, and equal checkpoints are equal files.
-    save_file(contiguous, path, metadata={_STATE: json.dumps(sealed, sort_keys=True)})
+    save_file(contiguous, path, metadata={_STATE: sealed})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read and verify what :func:`write_checkpoint` wrote. Nothing is unpickled.
-
-    A file of a version before 0.2 has no checksum; of it, only the structure is verified.
 
     Raises:
         WeightsError: the file is missing, or goal-sweep did not write it.
@@ -69,8 +67,8 @@ def read_of_training(path: Path, training: str) -> tuple[dict[str, Tensor], dict
         tensors, state = read_checkpoint(path)
     except WeightsError as error:
         raise DamagedError(str(error)) from error
-    if state.get(TRAINING, training) != training:  # which versions before 0.2 did not write
-        raise DamagedError(f"{path} belongs to another training ({state[TRAINING]}, not {training})")
+    if state.get(TRAINING) != training:
+        raise DamagedError(f"{path} belongs to another training ({state.get(TRAINING)}, not {training})")
     return tensors, state
 
 
@@ -101,9 +99,7 @@ def _verified(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, 
         state: dict[str, Any] = json.loads(metadata[_STATE])
     except ValueError as error:
         raise DamagedError(f"{path} is damaged: its state is not valid JSON ({error})") from error
-    # Either of the two shows that there is a checksum, so that no single damaged character can switch it off.
-    stated, sealed = state.pop(_CHECKSUM, None), state.pop(_SEALED, False)
-    if (sealed or stated is not None) and stated != _checksum(tensors, state):
+    if state.pop(_CHECKSUM, None) != _checksum(tensors, state):
         raise DamagedError(f"{path} is damaged: its content does not match its checksum")
     return state
 

@@ -100,27 +100,24 @@ def _mismatches(given: TrainedModel, wanted: ModelConfig) -> Iterator[str]:
     precomputed = "precomputed" in (wanted.backbone.weights, had.backbone.weights)
     if precomputed and wanted.backbone.weights != had.backbone.weights:
         yield f"its backbone weights are {had.backbone.weights}, not {wanted.backbone.weights}"
-    elif not precomputed and _architecture(wanted.backbone.name) != _architecture(had.backbone.name):
+    elif not precomputed and wanted.backbone.name.split(".")[0] != had.backbone.name.split(".")[0]:
         yield f"its backbone is {had.backbone.name}, not {wanted.backbone.name}"
     elif not precomputed and not given.backbone and weights != weights_id(wanted.backbone):
         yield f"its heads were trained on backbone weights {weights}, not {weights_id(wanted.backbone)}"
-    if had.embed_dim != wanted.embed_dim:
-        yield f"its embed_dim is {had.embed_dim}, not {wanted.embed_dim}"
     uses, words = framework_of(wanted).uses, len(given.description.vocabulary)
-    if "text" in uses and had.text != wanted.text:
-        yield f"its text.word_dim is {had.text.word_dim}, not {wanted.text.word_dim}"
-    if "xvlm" in uses and had.xvlm.fusion_layer != wanted.xvlm.fusion_layer:
-        yield f"its xvlm.fusion_layer is {had.xvlm.fusion_layer}, not {wanted.xvlm.fusion_layer}"
+    sizes = {
+        "embed_dim": (had.embed_dim, wanted.embed_dim),
+        "text.word_dim": (had.text.word_dim, wanted.text.word_dim),
+        "xvlm.fusion_layer": (had.xvlm.fusion_layer, wanted.xvlm.fusion_layer),
+    }
+    for name, (ours, theirs) in sizes.items():
+        if name.split(".")[0] in uses and ours != theirs:
+            yield f"its {name} is {ours}, not {theirs}"
     embedding = next((tensor for name, tensor in given.heads.items() if name.endswith(_WORD_EMBEDDINGS)), None)
     if embedding is not None and len(embedding) < words:
         yield f"its vocabulary has {words} words, but its word embedding {len(embedding)} rows"
     if "bert" in uses and wanted.bert.weights == "random" and replace(had.bert, weights="random") != wanted.bert:
         yield f"its BERT has other sizes than {wanted.bert.layers} layers of width {wanted.bert.width}"
-
-
-def _architecture(name: str) -> str:
-    """A timm name without the tag of its weights."""
-    return name.split(".")[0]
 
 
 def _without_overwritten_weights(model: ModelConfig, given: TrainedModel) -> ModelConfig:

@@ -13,7 +13,7 @@ from goal_core.basics.sealed_json import read_json
 LAST: Final = "last.safetensors"
 """Everything from which a training continues."""
 BEST: Final = "best.safetensors"
-"""The weights of the best epoch, as versions before 0.2 named them."""
+"""The best epoch's weights among the files that a result states; on the disk they have the name of their epoch."""
 TRIPLETS: Final = "triplets.npz"
 """Histograms of the triplets of each epoch."""
 
@@ -35,15 +35,16 @@ def weights_in(folder: Path) -> Path:
         StorageError: a file cannot be read.
     """
     result = read_json(folder / "result.json")
-    if result is None and not (folder / BEST).is_file():
+    if result is None:
         raise WeightsError(f"{folder} is not the folder of a finished training: it has no result.json")
-    files = (result or {}).get("files", {})
-    stated = files.get(BEST, {}) if isinstance(files, dict) else None
-    if not isinstance(stated, dict):
-        raise DamagedError(f"{folder / 'result.json'} is damaged: it does not state the file of its weights")
-    path = folder / Path(str(stated.get("name", BEST))).name
-    if "sha256" in stated and path.is_file():
+    try:
+        stated = result["files"][BEST]
+        path, digest = folder / Path(stated["name"]).name, stated["sha256"]
+    except (KeyError, TypeError) as error:
+        message = f"{folder / 'result.json'} is damaged: it does not state the file of its weights"
+        raise DamagedError(message) from error
+    if path.is_file():
         with storage_errors(path, "read"), path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != stated["sha256"]:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                 raise DamagedError(f"{path} is damaged: its content does not match its checksum")
     return path

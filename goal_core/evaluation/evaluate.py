@@ -81,7 +81,7 @@ def evaluate_checkpoint(
     """Measure the recall of a trained cell on a split.
 
     Args:
-        path: a ``best.safetensors``, or its folder.
+        path: a file of weights, or the folder of a finished training.
         split: which split.
         root: the data's folder, if it is not the one the cell was trained with.
         weights: the backbone's weights file, if it has moved; its content must be the same.

@@ -21,17 +21,12 @@ from goal_core.basics.atomic import remove_leftovers, replace_bytes, storage_err
 from goal_core.basics.errors import DataError, DeviceError
 from goal_core.basics.sealed_json import json_bytes, read_json
 from goal_core.data import Dataset, DecodedImages, ImageConfig, Split, transform_of
-from goal_core.data.formats import DESCRIPTION, FeatureFile, read_region_header, split_files
+from goal_core.data.formats import DESCRIPTION, REGION_AXES, VECTOR_AXES, FeatureFile, read_region_header, split_files
 from goal_core.data.images import NUM_WINDOWS, window_pixels
 from goal_core.evaluation.embedding import CHUNK
 from goal_core.models import BackboneConfig, ImageBackbone, build_backbone, weights_id
 
 Kind = Literal["grid", "windows", "vectors"]
-_AXES: dict[Kind, tuple[str, ...]] = {
-    **dict.fromkeys(("grid", "windows"), ("images", "regions", "features")),
-    "vectors": ("images", "features"),
-}
-"""The axes of a feature file."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the split's name, the images done and all images of the split."""
@@ -57,7 +52,7 @@ def extract_features(
     file appears only when it is complete.
 
     Args:
-        dataset: images with captions; for regions the same number for each image of a split.
+        dataset: images with captions.
         image: size of the images, which are not augmented.
         backbone: any timm architecture, and its weights.
         out: folder, created if necessary; it must not contain other features.
@@ -72,8 +67,8 @@ def extract_features(
         Number of images in all, regions of each image (1 for `vectors`), and features of each region: (N, R, F).
 
     Raises:
-        DataError: the dataset has features already, images have different numbers of captions where they may not, an
-            image cannot be read, the folder contains other features, or the disk is too small.
+        DataError: the dataset has features already, an image cannot be read, the folder contains other features, or
+            the disk is too small.
         WeightsError: the weights cannot be found, or do not fit.
         StorageError: a file cannot be written.
         DeviceError: CUDA was requested but is not available.
@@ -83,8 +78,7 @@ def extract_features(
     for split in dataset.splits.values():
         if split.region_shape is not None:
             raise DataError(f"{dataset.name} has precomputed features already; features are computed from images")
-    texts = {name: _texts(split, kind) for name, split in dataset.splits.items()}
-    ids = _ids(dataset, kind)
+    ids = _ids(dataset)
     net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").to(device)
     shape = _shape(net, image, kind)
     description = {
@@ -102,13 +96,15 @@ def extract_features(
     _check_space(out, sum(split.num_images for split in todo.values()) * shape[0] * shape[1] * 4)
     for name, split in dataset.splits.items():
         word = words[name]
-        replace_bytes(out / f"{word}_caps.txt", texts[name].encode())
-        replace_bytes(out / f"{word}_ids.txt", ids[name].encode())
+        captions = [" ".join(caption.split()) for caption in split.captions]
+        for end, lines in (("caps", captions), ("ids", ids[name])):
+            replace_bytes(out / f"{word}_{end}.txt", "".join(f"{line}\n" for line in lines).encode())
         path = out / f"{word}_ims.npy"
         full = (split.num_images, shape[1]) if kind == "vectors" else (split.num_images, *shape)
         if name in todo:
-            _write_split(split, net, image, kind, FeatureFile(path, full, _digest(description)), workers, progress)
-        elif (there := read_region_header(path, _AXES[kind]).shape) != full:
+            file = FeatureFile(path, full, _digest(description), part=CHUNK)
+            _write_split(split, net, image, kind, file, workers, progress)
+        elif (there := read_region_header(path, VECTOR_AXES if kind == "vectors" else REGION_AXES).shape) != full:
             raise DataError(f"{path} has shape {there}, not {full}; remove it to have it written again")
         progress(name, split.num_images, split.num_images)
     return (sum(split.num_images for split in dataset.splits.values()), *shape)
@@ -163,21 +159,10 @@ def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int
     return {"grid": one.shape[1], "windows": NUM_WINDOWS, "vectors": 1}[kind], one.shape[-1]
 
 
-def _texts(split: Split, kind: Kind) -> str:
-    """The captions, one per line. With regions, images must have the same number of them; see :func:`_ids`."""
-    counts = np.bincount(split.caption_image)
-    if kind != "vectors" and counts.min() != counts.max():
-        raise DataError(
-            f"images of split {split.name!r} have {counts.min()} to {counts.max()} captions, but precomputed "
-            f"features need the same number for each image; set data.max_captions to {counts.min()} or fewer"
-        )
-    return "".join(f"{' '.join(caption.split())}\n" for caption in split.captions)
+def _ids(dataset: Dataset) -> dict[str, list[str]]:
+    """The id of each image: the files' names where they are unique, otherwise numbers over all splits.
 
-
-def _ids(dataset: Dataset, kind: Kind) -> dict[str, str]:
-    """One id per line: the files' names where they are unique, otherwise numbers over all splits.
-
-    Regions have one id per image. Vectors have one per caption where images have different numbers of captions.
+    There is one for each caption where images have different numbers of captions.
     """
     labels = {
         name: [os.path.basename(split.reader.label(index)) for index in range(split.num_images)]
@@ -188,9 +173,9 @@ def _ids(dataset: Dataset, kind: Kind) -> dict[str, str]:
         numbers = iter(range(len(everything)))
         labels = {name: [str(next(numbers)) for _ in names] for name, names in labels.items()}
     for name, split in dataset.splits.items():
-        if kind == "vectors" and len(np.unique(np.bincount(split.caption_image))) > 1:
+        if len(np.unique(np.bincount(split.caption_image))) > 1:
             labels[name] = [labels[name][image] for image in split.caption_image]
-    return {name: "".join(f"{label}\n" for label in names) for name, names in labels.items()}
+    return labels
 
 
 def _claim(out: Path, description: dict[str, object]) -> None:

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from goal_core.basics.atomic import replace_bytes, replace_with, storage_errors
 from goal_core.basics.errors import ConfigError, DataError
 from goal_core.basics.sealed_json import json_bytes, read_json
-from goal_core.data.formats import DESCRIPTION, read_region_header, split_files
-
-_AXES = ("images", "features")
+from goal_core.data.formats import DESCRIPTION, VECTOR_AXES, read_region_header, split_files
 
 
 def whitening(train_NF: NDArray[np.floating], dims: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -72,7 +70,7 @@ def whiten_features(source: Path, out: Path, *, dims: int, half: bool = False) -
     if described is None:
         raise DataError(f"{source} has no {DESCRIPTION}; write it with: goal-sweep data features SWEEP --kind vectors")
     words = list(split_files("test").values())
-    vectors = {word: read_region_header(source / f"{word}_ims.npy", _AXES).mapped() for word in words}
+    vectors = {word: read_region_header(source / f"{word}_ims.npy", VECTOR_AXES).mapped() for word in words}
     mean, projection = whitening(vectors["train"], dims)
     with storage_errors(out, "write to"):
         out.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -87,7 +88,8 @@ class PlainFolder:
             file.write(f"{line}\n")
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        files = {BEST: {"name": best_name(result["best_epoch"])}}
+        name = best_name(result["best_epoch"])
+        files = {BEST: {"name": name, "sha256": hashlib.sha256(self.path(name).read_bytes()).hexdigest()}}
         (self.root / "result.json").write_text(json.dumps({**result, "files": files}))
 
     def versions(self, name: str) -> list[Path]:

@@ -11,7 +11,7 @@ import tokenize
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.lib import format as npy
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from goal_core.basics.errors import DataError, MissingDataError, first_line
 
+VECTOR_AXES: Final = ("images", "features")
+REGION_AXES: Final = ("images", "regions", "features")
 BLOCK = 4096
 """Rows that are read at a time."""
 _SAMPLED_IMAGES = 32

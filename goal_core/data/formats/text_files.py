@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 
 from goal_core.basics.errors import DataError, MissingDataError
 from goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
-from goal_core.data.formats.features import BLOCK, RegionFile, RegionRows, read_region_header
+from goal_core.data.formats.features import (
+    BLOCK,
+    REGION_AXES,
+    VECTOR_AXES,
+    RegionFile,
+    RegionRows,
+    read_region_header,
+)
 from goal_core.data.formats.json_files import read_json
 from goal_core.data.formats.layout import Layout, Listing, dataset_folder, precomp_folder, split_files
 
@@ -73,8 +80,7 @@ def _read_mapping(path: Path) -> Mapping[str, str]:
 
 def _feature_split(config: RegionsConfig | PrecompConfig, folder: Path, word: str) -> Listing:
     vectors = isinstance(config, PrecompConfig)
-    axes = ("images", "features") if vectors else ("images", "regions", "features")
-    file = read_region_header(folder / f"{word}_ims.npy", axes)
+    file = read_region_header(folder / f"{word}_ims.npy", VECTOR_AXES if vectors else REGION_AXES)
     caps, ids = folder / f"{word}_caps.txt", folder / f"{word}_ids.txt"
     lines = read_lines(caps)
     if not vectors or _stored(ids).exists():

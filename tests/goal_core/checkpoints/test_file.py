@@ -14,7 +14,7 @@ from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import read_checkpoint, read_mapped, read_of_training, write_checkpoint
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(True), "c": torch.ones(2, dtype=torch.bfloat16)}
-STATE = {"epoch": 3, "lr": 0.1, "history": [{"rsum": 12.5}], "name": "é"}
+STATE = {"training": "key", "epoch": 3, "lr": 0.1, "history": [{"rsum": 12.5}], "name": "é"}
 
 
 @pytest.fixture
@@ -59,9 +59,10 @@ def test_a_cut_file_is_damaged(path: Path, length: int) -> None:
         read_mapped(path)
 
 
-def test_a_file_without_a_checksum_is_read_and_one_of_others_is_not(tmp_path: Path) -> None:
+def test_files_of_others_are_refused(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / "old.safetensors", metadata={"state": '{"epoch": 3}'})
-    assert read_checkpoint(tmp_path / "old.safetensors")[1] == {"epoch": 3}
+    with pytest.raises(DamagedError, match="checksum"):
+        read_checkpoint(tmp_path / "old.safetensors")
     save_file(TENSORS, tmp_path / "theirs.safetensors")
     with pytest.raises(WeightsError, match="is not a goal-sweep checkpoint"):
         read_checkpoint(tmp_path / "theirs.safetensors")

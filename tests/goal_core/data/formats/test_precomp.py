@@ -132,7 +132,7 @@ def test_captions_can_be_fewer_and_shorter(tmp_path: Path) -> None:
     train = opened(write_vectors(tmp_path), max_captions=2, max_words=5).splits["train"]
     assert train.captions[1:3] == ["A picture of train 0", "A picture of train 1"]
     assert train.caption_image.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
-    with pytest.raises(ConfigError, match="max_words must be 0"):
+    with pytest.raises(ConfigError, match="max_words must be at least 0"):
         PrecompConfig(name="tiny", root="x", max_words=-1)
 
 

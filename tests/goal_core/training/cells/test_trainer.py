@@ -142,7 +142,7 @@ def stopped(unit: UnitPlan, root: Path) -> Path:
 
 
 def test_the_state_keeps_its_names(tmp_path: Path) -> None:
-    """Trainings that an earlier version began are continued by these names."""
+    """Trainings that were begun are continued by these names."""
     frozen = unit_of("con/con", stage=replace(FROZEN, checkpoint_every=2))
     tensors, state = read_checkpoint(stopped(frozen, tmp_path / "frozen"))
     assert (state["epoch"], state["next_step"], state["best_rsum"], state["best_epoch"]) == (1, 2, None, 0)
