@@ -86,7 +86,7 @@ def parse_json(content: bytes, source: str) -> dict[str, Any]:
 def _refuse_deep(value: Any) -> None:
     level = [value]
     for _ in range(_MAX_DEPTH):
-        within = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list)))
+        within = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, (dict, list)))
         level = list(itertools.chain.from_iterable(within))
     if level:
         raise ValueError(f"it nests deeper than {_MAX_DEPTH} levels")

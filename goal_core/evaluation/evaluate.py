@@ -176,11 +176,11 @@ def check_same_queries(first: Split, other: Split, first_path: Path, other_path:
             f"{first_path} and {other_path} are ranked on different data: {first.num_images} images with "
             f"{first.num_captions} captions, and {other.num_images} with {other.num_captions}"
         )
-    for index, (one, two) in enumerate(zip(first.captions, other.captions, strict=True)):
-        if one != two and tokenize(one) != tokenize(two):
+    for index, (ours, theirs) in enumerate(zip(first.captions, other.captions, strict=True)):
+        if ours != theirs and tokenize(ours) != tokenize(theirs):
             raise DataError(
                 f"{first_path} and {other_path} are ranked on different data: caption {index} of split "
-                f"{first.name!r} is {one!r} in the first and {two!r} in the second"
+                f"{first.name!r} is {ours!r} in the first and {theirs!r} in the second"
             )
 
 

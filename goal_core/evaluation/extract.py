@@ -155,8 +155,8 @@ def _shape(net: ImageBackbone, image: ImageConfig, kind: Kind) -> tuple[int, int
     """Number of regions of an image, and of features of a region."""
     device = next(net.parameters()).device
     with torch.inference_mode():
-        one = net(torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device))
-    return {"grid": one.shape[1], "windows": NUM_WINDOWS, "vectors": 1}[kind], one.shape[-1]
+        features = net(torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device))
+    return {"grid": features.shape[1], "windows": NUM_WINDOWS, "vectors": 1}[kind], features.shape[-1]
 
 
 def _ids(dataset: Dataset) -> dict[str, list[str]]:
@@ -195,11 +195,11 @@ def _claim(out: Path, description: dict[str, object]) -> None:
             raise DataError(f"{out} contains {foreign[0]} but no {DESCRIPTION}; choose another folder")
         if not path.exists():
             replace_bytes(path, json_bytes(description, seal=False))
-    found = read_json(path) or {}
-    if found != description:
-        key = next((key for key in description if found.get(key) != description[key]), DESCRIPTION)
+    stated = read_json(path) or {}
+    if stated != description:
+        key = next((key for key in description if stated.get(key) != description[key]), DESCRIPTION)
         raise DataError(
-            f"{out} contains other features: {key} is {found.get(key)}, not {description.get(key)}; "
+            f"{out} contains other features: {key} is {stated.get(key)}, not {description.get(key)}; "
             "choose another folder"
         )
 

@@ -178,7 +178,7 @@ def build_backbone(
 
 
 def _network(config: BackboneConfig, *, image_size: int, seed: int, drop_path: float) -> Any:
-    """Timm's model without classifier, with its initial weights; arguments and errors as of :func:`build_backbone`."""
+    """Timm's model without classifier, with its initial weights; arguments and errors as for :func:`build_backbone`."""
     timm = timm_library()
     check_architecture(config.name)
     options: dict[str, Any] = {"num_classes": 0}

@@ -154,7 +154,7 @@ def _file(config: BertConfig, name: str, *, needed: bool) -> Path | None:
 
     options: dict[str, Any] = {"_raise_exceptions_for_missing_entries": needed}
     try:
-        found = cached_file(config.weights, name, **options)
+        file = cached_file(config.weights, name, **options)
     except (OSError, ValueError) as error:
         raise WeightsError(f"cannot find {name} of BERT {config.weights!r}: {first_line(error)}") from error
-    return Path(found) if found is not None else None
+    return Path(file) if file is not None else None

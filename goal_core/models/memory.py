@@ -48,7 +48,7 @@ def in_halves(encode: Callable[..., Tensor], *tensors: Tensor, dim: int) -> Tens
     _tell(rows)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    parts = zip(*(torch.split(one, -(-rows // 2)) for one in tensors), strict=True)
+    parts = zip(*(torch.split(tensor, -(-rows // 2)) for tensor in tensors), strict=True)
     return torch.cat([in_halves(encode, *part, dim=dim) for part in parts], dim)
 
 

@@ -40,23 +40,24 @@ def recompute_blocks(net: nn.Module) -> None:
 
 def blocks_of(net: nn.Module) -> list[nn.Module]:
     """The innermost items of a network's sequences and lists that consist of several layers with weights."""
-    found: list[nn.Module] = []
+    blocks: list[nn.Module] = []
     for child in net.children():
         if inner := blocks_of(child):
-            found += inner
+            blocks += inner
         elif isinstance(net, nn.Sequential | nn.ModuleList | nn.ModuleDict) and _num_layers(child) > 1:
-            found.append(child)
-    return found
+            blocks.append(child)
+    return blocks
 
 
 def _num_layers(module: nn.Module) -> int:
-    return sum(1 for one in module.modules() if next(one.parameters(recurse=False), None) is not None)
+    return sum(1 for layer in module.modules() if next(layer.parameters(recurse=False), None) is not None)
 
 
 def _run_twice(block: nn.Module, forward: Callable[..., Any], *args: Any, **named: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*args, **named)
-    args = tuple(list(one) if isinstance(one, list) else one for one in args)  # DenseNets' callers append to theirs
+    # Callers of DenseNets' blocks append to the lists that they passed.
+    args = tuple(list(value) if isinstance(value, list) else value for value in args)
     return checkpoint(forward, *args, use_reentrant=False, context_fn=partial(_contexts, block), **named)
 
 
@@ -70,12 +71,12 @@ def _contexts(block: nn.Module) -> tuple[AbstractContextManager[Any], AbstractCo
 def _again(modes: Mapping[nn.Module, bool], draws: WholeBatchDraws | None) -> Iterator[None]:
     """Modules as in the first run, except that they count into copies; draws from where the first run began."""
     now = {module: module.training for module in modes}
-    counted = {one: dict(one._buffers) for one in modes if isinstance(one, _BatchNorm) and modes[one]}
+    counted = {norm: dict(norm._buffers) for norm in modes if isinstance(norm, _BatchNorm) and modes[norm]}
     try:
         for module, training in modes.items():
             module.training = training
         for norm, buffers in counted.items():
-            norm._buffers.update({name: None if one is None else one.clone() for name, one in buffers.items()})
+            norm._buffers.update({name: None if value is None else value.clone() for name, value in buffers.items()})
         with draws or nullcontext():
             yield
     finally:

@@ -17,8 +17,6 @@ NUM_REGIONS: Final = (36, 2048)
 """Precomputed regions of an image, and numbers of each: the published ones."""
 _BERT_PIECES: Final = 30_522
 """Word pieces of `bert-base-uncased`."""
-
-
 _NUM_WORDS: Final = 12_000
 """Words of a vocabulary that is not counted: VSE++'s on COCO has 11,755."""
 _COUNTED: Final = 50_000
@@ -45,7 +43,7 @@ class DataSize(NamedTuple):
         splits, captions = dataset.splits.items(), dataset.vocabulary_captions
         words = len(Vocabulary.build(captions, 1)) if len(captions) <= _COUNTED else _NUM_WORDS
         return cls.of(
-            {name: SplitCounts(images=one.num_images, captions=one.num_captions) for name, one in splits}, words
+            {name: SplitCounts(images=split.num_images, captions=split.num_captions) for name, split in splits}, words
         )
 
 

@@ -25,7 +25,7 @@ from goal_core.objectives.triplets import RelativeSet, Triplets
 from goal_core.objectives.variants import VARIANTS, Variant, accepted_parameters
 
 if TYPE_CHECKING:
-    from goal_core.objectives.distributed import gather_batch
+    from goal_core.objectives.distributed import gather_batch, gather_rows
     from goal_core.objectives.gradient_objective import GradientObjective, NonFiniteError, ShapeError
     from goal_core.objectives.pointwise import PointWeights, weights_at
     from goal_core.objectives.stacked import StackedObjectives, StackedStats

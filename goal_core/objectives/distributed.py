@@ -44,18 +44,19 @@ def gather_batch(
         return image_emb, text_emb, ids
     if check_shapes:
         shape = torch.tensor([*image_emb.shape, int(ids is not None)], device=image_emb.device)
-        shapes = _gather(shape[None]).tolist()
+        shapes = gather_rows(shape[None]).tolist()
         if any(other != shapes[0] for other in shapes):
             raise ShapeError(f"all processes need batches of one shape, with or without ids; got (N, D, ids) {shapes}")
     factor = float(num_processes) if reduction == "mean" else 1.0
     return (
         _GatherRows.apply(image_emb, factor),
         _GatherRows.apply(text_emb, factor),
-        None if ids is None else _gather(ids),
+        None if ids is None else gather_rows(ids),
     )
 
 
-def _gather(local: Tensor) -> Tensor:
+def gather_rows(local: Tensor) -> Tensor:
+    """The rows of all processes, in order of rank, from those of this one; the same shape on all. No gradient."""
     parts = [torch.empty_like(local) for _ in range(distributed.get_world_size())]
     distributed.all_gather(parts, local.contiguous())
     return torch.cat(parts)
@@ -65,7 +66,7 @@ class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, local_ND: Tensor, factor: float) -> Tensor:
         ctx.factor, ctx.num_rows = factor, len(local_ND)
-        return _gather(local_ND.detach())
+        return gather_rows(local_ND)
 
     @staticmethod
     @once_differentiable

@@ -173,5 +173,5 @@ def describe_non_finite(images_ND: Tensor, texts_ND: Tensor) -> str:
     bad = {kind: int((~emb_ND.isfinite()).any(1).sum()) for kind, emb_ND in (("image", images_ND), ("text", texts_ND))}
     if not any(bad.values()):
         return "similarities overflow: the embeddings are finite but far too large; are they L2-normalised?"
-    found = " and ".join(f"{count} of {len(images_ND)} {kind}s" for kind, count in bad.items() if count)
-    return f"NaN or infinity in the embeddings of {found}"
+    where = " and ".join(f"{count} of {len(images_ND)} {kind}s" for kind, count in bad.items() if count)
+    return f"NaN or infinity in the embeddings of {where}"

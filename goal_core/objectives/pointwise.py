@@ -116,7 +116,7 @@ def circulation(*, pair: str, triplet: str, variant: str = "paper", params: Mapp
 def has_scalar_loss(
     *, pair: str, triplet: str, variant: str = "paper", params: Mapping[str, Value] | None = None
 ) -> bool:
-    """Whether some loss of (s_p, s_n) has the objective as its gradient; arguments as of :func:`circulation`."""
+    """Whether some loss of (s_p, s_n) has the objective as its gradient; arguments as for :func:`circulation`."""
     return circulation(pair=pair, triplet=triplet, variant=variant, params=params) < THRESHOLD
 
 

@@ -137,7 +137,7 @@ def vse_infty_model(options: Namespace, tensors: Mapping[str, Tensor], source: s
         projection = "image.image_encoder.fc.weight"
     words = "text.bert.embeddings.word_embeddings.weight"
     _check_present((projection, words), tensors, source, "VSE-infinity")
-    layers = [int(found[1]) for name in tensors if (found := re.match(r"text\.bert\.encoder\.layer\.(\d+)\.", name))]
+    layers = [int(match[1]) for name in tensors if (match := re.match(r"text\.bert\.encoder\.layer\.(\d+)\.", name))]
     return ModelConfig(
         framework="vse_infty",
         backbone=backbone,
@@ -199,7 +199,7 @@ def xvlm_model(tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
     first = len(tensors[patches]) if patches in tensors else 0
     if first not in SWINS:
         raise WeightsError(f"the image encoder of {source} is not a Swin of width {' or '.join(map(str, SWINS))}")
-    layers = [(int(found[1]), bool(found[2])) for name in tensors if (found := _LAYER.match(name))]
+    layers = [(int(match[1]), bool(match[2])) for name in tensors if (match := _LAYER.match(name))]
     fused = [layer for layer, sees_image in layers if sees_image]
     if not fused:
         raise WeightsError(f"{source} is not a checkpoint of X-VLM: no layer of its BERT sees the image")

@@ -24,7 +24,7 @@ from goal_core.training.ranks import ALIKE, BrokenError, Ranks
 
 Body = Callable[[UnitPlan, Ranks], None]
 _PATIENCE = timedelta(days=1)
-"""Longer than the first process may evaluate while the others wait. Hangs are the watchdog's affair."""
+"""Longer than the first process may evaluate while the others wait. A watchdog notices hangs."""
 _MEETING = timedelta(minutes=10)
 """Longer than the processes may take to start and to open the data."""
 _JOIN_S = 10.0
@@ -71,7 +71,7 @@ class FirstRank(Ranks):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """As of every rank; an error that is this process's alone is told to ``lost``, too."""
+        """As for every rank; an error that only this process meets is told to ``lost``, too."""
         try:
             yield
         except ALIKE:

@@ -198,7 +198,7 @@ class Listener(Protocol):
 
         Args:
             reason: one line.
-            kind: as of :class:`TrainingFailed`.
+            kind: of the failure; see :attr:`TrainingFailed.kind`.
         """
         return
 

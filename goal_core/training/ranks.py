@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 from goal_core.basics.devices import send
 from goal_core.basics.errors import CollapsedError, DivergedError, GoalError
 from goal_core.models import Pairs, Share
-from goal_core.objectives import NonFiniteError, gather_batch
+from goal_core.objectives import NonFiniteError, gather_batch, gather_rows
 
 BUCKET: Final = 32 * 2**20
 """Numbers of gradients that travel together."""
@@ -100,7 +100,9 @@ class Ranks:
         for bucket in _buckets(gradients):
             together = torch.cat([gradient.reshape(-1) for gradient in bucket])
             distributed.all_reduce(together)
-            for gradient, total in zip(bucket, torch.split(together, [one.numel() for one in bucket]), strict=True):
+            for gradient, total in zip(
+                bucket, torch.split(together, [gradient.numel() for gradient in bucket]), strict=True
+            ):
                 gradient.copy_(total.view_as(gradient))
 
     def check_same(self, own: Tensor, first: Tensor) -> None:
@@ -122,7 +124,7 @@ class Ranks:
         if self.processes == 1:
             return
         tensors = tensors or {}
-        shapes = {name: (list(one.shape), str(one.dtype).removeprefix("torch.")) for name, one in tensors.items()}
+        shapes = {name: (list(tensor.shape), str(tensor.dtype)[6:]) for name, tensor in tensors.items()}
         text = torch.frombuffer(bytearray(json.dumps([message, shapes]).encode()), dtype=torch.uint8)
         distributed.broadcast(torch.tensor([len(text)]), src=0)
         distributed.broadcast(text, src=0)
@@ -189,18 +191,14 @@ def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 class _GatherAndSum(torch.autograd.Function):
-    """The rows of all processes; backward adds up the gradients of all."""
+    """The rows of all processes; backward adds up the gradients of all, in the same order on each process."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.shapes = [(len(tensor), tensor.dtype) for tensor in tensors]
-        gathered = []
-        for tensor in tensors:
-            parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size())]
-            distributed.all_gather(parts, tensor.detach().contiguous())
-            gathered.append(torch.cat(parts))
-        ctx.mark_non_differentiable(*[one for one in gathered if not one.is_floating_point()])
-        return tuple(gathered)
+        gathered = tuple(gather_rows(tensor) for tensor in tensors)
+        ctx.mark_non_differentiable(*[rows for rows in gathered if not rows.is_floating_point()])
+        return gathered
 
     @staticmethod
     @once_differentiable

@@ -69,8 +69,8 @@ def _follow(unit: UnitPlan, ranks: Ranks, dataset: Dataset | None) -> None:
     """What the processes beside the first do, with a dataset that is handed over to them, or else their own."""
     use_device(unit)
     # They have no files: the first process sends them the state of each cell, and writes.
-    plan = replace(unit, trainings=tuple(replace(one, init=None, state=None) for one in unit.trainings))
-    files = {one.key: cast(TrainingFiles, NoFiles()) for one in unit.trainings}
+    plan = replace(unit, trainings=tuple(replace(training, init=None, state=None) for training in unit.trainings))
+    files = {training.key: cast(TrainingFiles, NoFiles()) for training in unit.trainings}
     follower = Follower(plan, files, SilentListener(), dataset or open_dataset(unit.data), ranks)
     try:
         follower.follow()

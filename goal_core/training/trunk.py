@@ -156,7 +156,9 @@ class Trunk:
             return
         seen = np.arange(split.num_images)
         requests = [
-            DecodeRequest(images=part, seeds=tuple(view_seed(self.unit.seed, one, view) for one in part.tolist()))
+            DecodeRequest(
+                images=part, seeds=tuple(view_seed(self.unit.seed, image_index, view) for image_index in part.tolist())
+            )
             for view in range(views)
             for part in np.split(seen, range(CHUNK, len(seen), CHUNK))
         ]

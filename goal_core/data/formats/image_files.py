@@ -105,13 +105,13 @@ def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
     for folder, _, file in parts:
         wanted[folder].add(file)
     there = {folder: _files_in(root, folder, files) for folder, files in wanted.items()}
-    found = [there[folder].get(file) for folder, _, file in parts]
-    missing = [name for name, file in zip(names, found, strict=True) if file is None]
+    files = [there[folder].get(file) for folder, _, file in parts]
+    missing = [name for name, file in zip(names, files, strict=True) if file is None]
     if missing:
         more = ", ..." if len(missing) > _NAMES_SHOWN else ""
         shown = ", ".join(missing[:_NAMES_SHOWN])
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
-    return [file for file in found if file is not None]
+    return [file for file in files if file is not None]
 
 
 def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:

@@ -43,15 +43,15 @@ def karpathy(config: KarpathyConfig) -> Layout:
         images = stored.get("images") if isinstance(stored, dict) else None
         if not isinstance(images, list):
             raise DataError(f"{path} must be an object with a list 'images', the layout of Karpathy's dataset_*.json")
-        found: dict[str, list[tuple[str, list[str]]]] = {split: [] for split in SPLIT_NAMES}
+        records: dict[str, list[tuple[str, list[str]]]] = {split: [] for split in SPLIT_NAMES}
         corpus: list[str] = []
         for index, item in enumerate(images):
             split, name, captions = _karpathy_record(item, f"{path}: images[{index}]")
-            found[split].append((name, captions[: config.max_captions or None]))
+            records[split].append((name, captions[: config.max_captions or None]))
             corpus += captions if config.vocabulary == "legacy" else ()
     return Layout(
         root=root,
-        splits={split: partial(_listing, records) for split, records in found.items()},
+        splits={split: partial(_listing, of_split) for split, of_split in records.items()},
         corpus=tuple(corpus),
     )
 

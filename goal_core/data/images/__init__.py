@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
-    from goal_core.data.images.decoding import DecodeRequest, ImageDecoder
-    from goal_core.data.images.kept import RAM_LIMIT, DecodedImages
+    from goal_core.data.images.decoding import RAM_LIMIT, DecodedImages, DecodeRequest, ImageDecoder
     from goal_core.data.images.transforms import (
         NUM_WINDOWS,
         ImageTransform,

@@ -93,5 +93,5 @@ def libraries() -> dict[str, str]:
     from PIL import features
 
     names = ("jpg", "libjpeg_turbo", "zlib", "webp", "jpg_2000", "libtiff")
-    found = {name: features.version(name) for name in names}
-    return {"pillow": PIL.__version__} | {name: str(version) for name, version in found.items() if version}
+    versions = {name: features.version(name) for name in names}
+    return {"pillow": PIL.__version__} | {name: str(version) for name, version in versions.items() if version}

@@ -92,7 +92,7 @@ class StackedPooling:
         self._parameters = parameters
 
     def __call__(self, features_CBND: Tensor, lengths_B: Tensor) -> Tensor:
-        """Pool sets (C, B, N, D) to (C, B, D); lengths as of `GeneralizedPooling`."""
+        """Pool sets (C, B, N, D) to (C, B, D); lengths as in `GeneralizedPooling`."""
         weights_CBN = self.weights(lengths_B)
         longest = weights_CBN.shape[2]
         features_CBND = features_CBND[:, :, :longest]

@@ -31,10 +31,10 @@ def gradient_norm(loss_of: Callable[[Tensor, Tensor], Tensor], pairs: Pairs) -> 
         loss_of: maps images and texts, (B, D) each in float32, to the loss.
         pairs: the batch.
     """
-    embedded = [one.detach().float().requires_grad_() for one in (pairs.image_BD, pairs.text_BD)]
+    embedded = [rows.detach().float().requires_grad_() for rows in (pairs.image_BD, pairs.text_BD)]
     with torch.enable_grad():
         gradients = torch.autograd.grad(loss_of(*embedded), embedded)
-    return float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(one) for one in gradients])))
+    return float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients])))
 
 
 def scale_from(norms: Iterable[tuple[float, float]]) -> float:

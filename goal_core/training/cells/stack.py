@@ -43,11 +43,12 @@ class CellStack:
         self.cells, first = tuple(cells), cells[0]
         self._stage = first.stage
         named = [dict(cell.heads.named_parameters()) for cell in cells]
-        self._parameters = {name: _stacked([own[name] for own in named]) for name in named[0]}
-        self._buffers = _stacked_buffers(cells, first.heads.state_dict().keys() - self._parameters.keys())
+        self._parameters = {name: nn.Parameter(_shared([own[name] for own in named])) for name in named[0]}
+        buffers = sorted(first.heads.state_dict().keys() - self._parameters.keys())
+        self._buffers = {name: _shared([cell.heads.get_buffer(name) for cell in cells]) for name in buffers}
         names = {id(parameter): name for name, parameter in named[0].items()}
         groups = [
-            replace(group, parameters=tuple(self._parameters[names[id(one)]] for one in group.parameters))
+            replace(group, parameters=tuple(self._parameters[names[id(parameter)]] for parameter in group.parameters))
             for group in parameter_groups(first.heads, None, self._stage)
         ]
         self._optimizer = build_optimizer(groups, self._stage)
@@ -162,23 +163,12 @@ def dissolve(cells: Iterable[CellTrainer]) -> None:
         cell.triplets.restore({name: value.clone() for name, value in cell.triplets.tensors().items()})
 
 
-def _stacked(parameters: Sequence[nn.Parameter]) -> nn.Parameter:
-    """The cells' values of one parameter, (C, ...), of which their own become views."""
-    stack = nn.Parameter(torch.stack([parameter.detach() for parameter in parameters]))
-    for parameter, row in zip(parameters, stack.detach(), strict=True):
-        parameter.data, parameter.grad = row, None
+def _shared(tensors: Sequence[Tensor]) -> Tensor:
+    """The cells' values of one tensor, (C, ...), of which their own become views."""
+    stack = torch.stack([tensor.detach() for tensor in tensors])
+    for tensor, row in zip(tensors, stack, strict=True):
+        tensor.data, tensor.grad = row, None
     return stack
-
-
-def _stacked_buffers(cells: Sequence[CellTrainer], names: Iterable[str]) -> dict[str, Tensor]:
-    """The cells' values of the buffers of these names, (C, ...) each, of which their own become views."""
-    stacks = {}
-    for name in sorted(names):
-        buffers = [cell.heads.get_buffer(name) for cell in cells]
-        stacks[name] = torch.stack(buffers)
-        for buffer, row in zip(buffers, stacks[name], strict=True):
-            buffer.data = row
-    return stacks
 
 
 def _stacked_state(owners: Sequence[tuple[torch.optim.Optimizer, nn.Parameter]]) -> dict[str, Tensor]:

@@ -51,15 +51,15 @@ class Stacks:
 
         Args:
             cells: the cells.
-            inputs: as of :meth:`CellStack.step`.
-            captions: as of :meth:`CellStack.step`.
+            inputs: of the step; see :meth:`CellStack.step`.
+            captions: likewise.
             shared_s: each cell's share of the seconds that loading the batch took.
 
         Returns:
             By key the outcome and the cell's share of the seconds, without the cells that are to take the step
             themselves.
         """
-        found: dict[str, tuple[StepOutcome, float]] = {}
+        taken: dict[str, tuple[StepOutcome, float]] = {}
         for alike in self._alike(cells):
             began, stack, trouble = time.perf_counter(), None, ""
             try:
@@ -76,14 +76,14 @@ class Stacks:
             if trouble:
                 del outcomes, stack  # with the error, before the cells' tensors are copied
                 self._give_up(cells, trouble)
-                return found
+                return taken
             seconds = (time.perf_counter() - began) / len(alike) + shared_s
-            found |= {cell.key: (outcome, seconds) for cell, outcome in zip(alike, outcomes, strict=True)}
-        return found
+            taken |= {cell.key: (outcome, seconds) for cell, outcome in zip(alike, outcomes, strict=True)}
+        return taken
 
     def embed(self, cells: Sequence[CellTrainer], split: EvalSplit) -> Mapping[str, SplitShare]:
         """Embed a split by cells that are at the same step; by key, without those that are to do it themselves."""
-        found: dict[str, SplitShare] = {}
+        shares: dict[str, SplitShare] = {}
         for alike in self._alike(cells):
             began = time.perf_counter()
             try:
@@ -95,10 +95,10 @@ class Stacks:
                 clear_frames(error.__traceback__)
                 self._embeds = False
                 _log(cells, f"the embeddings of {len(alike)} cells {_what(error)}; each is evaluated by itself")
-                return found
+                return shares
             seconds = (time.perf_counter() - began) / len(alike)
-            found |= {key: SplitShare(one, seconds) for key, one in embedded.items()}
-        return found
+            shares |= {key: SplitShare(of_cell, seconds) for key, of_cell in embedded.items()}
+        return shares
 
     def _alike(self, cells: Sequence[CellTrainer]) -> list[list[CellTrainer]]:
         """The cells by settings and random stream, in their order; dissolves the stacks of other groups than these."""

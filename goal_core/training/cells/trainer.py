@@ -128,8 +128,8 @@ class CellTrainer(CellState):
         The model is in evaluation mode, so that nothing is drawn and no state changes.
 
         Args:
-            inputs: as of :meth:`step`.
-            batch: as of :meth:`step`.
+            inputs: as for :meth:`step`.
+            batch: as for :meth:`step`.
 
         Raises:
             NonFiniteError: the embeddings are not finite.
@@ -176,7 +176,7 @@ class CellTrainer(CellState):
 
         Raises:
             DivergedError: the gradient is not finite.
-            CollapsedError: as of :meth:`step`.
+            CollapsedError: the hinge has stayed at its collapsed value for too long.
         """
         if isinstance(outcome, Exception):
             raise outcome

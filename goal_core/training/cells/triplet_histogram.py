@@ -49,9 +49,9 @@ class TripletHistogram:
     @staticmethod
     def stack(histograms: Sequence[TripletHistogram]) -> Tensor:
         """The counts of several cells, (C, ...), of which their own become views."""
-        counts = torch.stack([one._counts for one in histograms])
-        for one, row in zip(histograms, counts, strict=True):
-            one._counts = row
+        counts = torch.stack([histogram._counts for histogram in histograms])
+        for histogram, row in zip(histograms, counts, strict=True):
+            histogram._counts = row
         return counts
 
     def close_epoch(self, epoch: int) -> None:
