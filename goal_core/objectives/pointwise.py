@@ -14,11 +14,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from goal_core.objectives.pair_weights import pair_weights
+from goal_core.objectives.gradient_objective import GradientObjective
 from goal_core.objectives.parameters import Value
-from goal_core.objectives.triplet_weights import triplet_weights
 from goal_core.objectives.triplets import FixedSets, Triplets
-from goal_core.objectives.variants import resolve_parameters
 
 OTHER_POSITIVES: Final = (0.35, 0.55, 0.7)
 OTHER_NEGATIVES: Final = (-0.1, 0.05, 0.3)
@@ -78,13 +76,11 @@ def weights_at(
         UnknownNameError: no such pair or triplet weight.
         ConfigError: an unknown variant or parameter, or a value out of range.
     """
-    values = resolve_parameters(pair, triplet, variant, params or {})
+    objective = GradientObjective(pair=pair, triplet=triplet, variant=variant, check_finite=False, **(params or {}))
     pos_A, neg_A = pos.flatten(), neg.flatten()
     sets = FixedSets(pos_A, neg_A, torch.tensor(other_positives), torch.tensor(other_negatives))
     triplets = Triplets(pos=pos_A, neg=neg_A, sets=sets)
-    for_triplet, for_pair = triplet_weights[triplet], pair_weights[pair]
-    triplet_A = for_triplet.function(triplets, **{name: values[name] for name in for_triplet.parameters})
-    pair_A = for_pair.function(triplets, **{name: values[name] for name in for_pair.parameters})
+    triplet_A, pair_A = objective.triplet_weight(triplets), objective.pair_weight(triplets)
     return PointWeights(triplet=triplet_A.view_as(pos), pos=pair_A.pos.view_as(pos), neg=pair_A.neg.view_as(pos))
 
 

@@ -68,13 +68,9 @@ class TripletHistogram:
         return {"counts": self._counts, "epochs": self._epochs, "entries": self._entries}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Continue from what `tensors` gave.
-
-        A checkpoint without any was written before triplets were recorded; the file then lacks those epochs.
-        """
-        if tensors:
-            self._counts = tensors["counts"].to(self._counts.device)
-            self._epochs, self._entries = tensors["epochs"], tensors["entries"]
+        """Continue from what `tensors` gave."""
+        self._counts = tensors["counts"].to(self._counts.device)
+        self._epochs, self._entries = tensors["epochs"], tensors["entries"]
 
     def save(self, files: TrainingFiles, objective: ObjectiveConfig) -> None:
         """Write the file: arrays of numbers, nothing pickled.

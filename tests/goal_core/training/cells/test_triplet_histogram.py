@@ -85,11 +85,3 @@ def test_a_killed_stage_ends_with_the_same_record(tmp_path: Path, stop: int) -> 
     train_unit(unit, unbroken)
     train_killed(unit, broken, stop)
     assert broken["con-con"].path(TRIPLETS).read_bytes() == unbroken["con-con"].path(TRIPLETS).read_bytes()
-
-
-def test_a_checkpoint_from_before_records_only_what_follows(tmp_path: Path) -> None:
-    record = TripletHistogram(CPU)
-    record.restore({})
-    record.add(batch([0.1], [0.2]))
-    record.close_epoch(7)
-    assert saved(record, tmp_path)["epochs"].tolist() == [7]
