@@ -203,7 +203,7 @@ def _read_features(path: Path, num_images: int) -> Tensor | None:
         stored = tensors["features"]
     except (GoalError, KeyError):
         return None
-    if state.get(_OF, path.stem) != path.stem:  # the features of something else, under this name
+    if state.get(_OF) != path.stem:  # the features of something else, under this name
         return None
     return stored if len(stored) == num_images else None
 
