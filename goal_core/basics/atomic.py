@@ -13,16 +13,17 @@ import errno
 import itertools
 import os
 import re
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from goal_core.basics.errors import GoalError
+from goal_core.basics.machine import has_ended, process_tag
 
-_HOST = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
 _serial = itertools.count()
+_TEMPORARY = re.compile(r"\..+\.([0-9a-f]{12}-\d+)-\d+\.tmp")
+"""The name of a temporary file; group 1 is the tag of the process that writes it."""
 _FOREIGN_LEFTOVER = 3600.0
 T = TypeVar("T")
 RETRY_DELAYS: tuple[float, ...] = (0.1, 0.4, 1.0, 2.0)
@@ -236,7 +237,7 @@ def _create_without_links(temporary: Path, path: Path) -> bool:
 @contextlib.contextmanager
 def _staged(path: Path, write: Callable[[Path], None]) -> Iterator[Path]:
     """The content under a temporary name, on the disk; the name is removed afterwards, unless the process dies."""
-    temporary = path.parent / f".{path.name}.{_HOST}-{os.getpid()}-{next(_serial)}.tmp"
+    temporary = path.parent / f".{path.name}.{process_tag()}-{next(_serial)}.tmp"
     with storage_errors(path, "write"):
         crash_point(f"{path.name}: before write")
         try:
@@ -247,9 +248,12 @@ def _staged(path: Path, write: Callable[[Path], None]) -> Iterator[Path]:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             yield temporary
-        except Exception:
+        except Exception as error:
+            is_gone = isinstance(error, FileNotFoundError) and path.parent.is_dir() and not temporary.exists()
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+            if is_gone:  # which another try mends
+                raise OSError(errno.EAGAIN, f"{temporary.name} was removed by another process") from error
             raise
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -279,8 +283,8 @@ def make_folder(folder: Path) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files that dead processes left in ``folder``.
 
-    Those of a living process of this host stay, because it may be about to rename one. Those of other hosts, whose
-    processes cannot be seen from here, stay for an hour.
+    Those of a living process stay, because it may be about to rename one. Those of other machines and containers, whose
+    processes cannot be seen from here, stay for an hour after the last write.
     """
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):
@@ -290,18 +294,11 @@ def remove_leftovers(folder: Path) -> None:
 
 def is_leftover(path: Path) -> bool:
     """Whether a file is a temporary one that a dead process left."""
-    if not (path.name.startswith(".") and path.name.endswith(".tmp")):
+    match = _TEMPORARY.fullmatch(path.name)
+    if match is None and not (path.name.startswith(".") and path.name.endswith(".tmp")):
         return False
-    host, _, rest = path.name.removesuffix(".tmp").rpartition(".")[2].rpartition("-")[0].rpartition("-")
-    if host != _HOST or not rest.isdigit():
-        return abs(time.time() - path.stat().st_mtime) > _FOREIGN_LEFTOVER
-    try:
-        os.kill(int(rest), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+    ended = has_ended(match[1]) if match else None
+    return abs(time.time() - path.stat().st_mtime) > _FOREIGN_LEFTOVER if ended is None else ended
 
 
 def read_bytes(path: Path) -> bytes | None:

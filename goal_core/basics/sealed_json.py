@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from goal_core.basics.atomic import DamagedError, read_bytes
 
 _CHECKSUM = "checksum"
+_SEAL = re.compile(rb',?\s*"checksum": "([0-9a-f]{16})"\s*\}\s*$')
+"""The end of a sealed object. Group 1 is the digest of the bytes before it."""
 _MAX_DEPTH = 100
 
 
@@ -25,14 +28,19 @@ def json_bytes(content: Any, *, indent: int | None = 2, seal: bool = True) -> by
         seal: give an object a key ``"checksum"``, which :func:`parse_json` verifies and removes.
     """
     finite = _finite(content)
-    if seal and isinstance(finite, dict):
+    sealed = seal and isinstance(finite, dict)
+    if sealed:
         finite.pop(_CHECKSUM, None)
-        finite[_CHECKSUM] = _checksum(finite)
-    return (json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    text = json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False).encode()
+    if sealed:
+        gap, end = (f"\n{' ' * indent}".encode(), b"\n}") if indent else (b" ", b"}")
+        head = text[:-1].rstrip()
+        text = head + b"," * (head != b"{") + gap + b'"checksum": "' + _digest(head) + b'"' + end
+    return text + b"\n"
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest()[:16].encode()
 
 
 def _finite(content: Any) -> Any:
@@ -45,27 +53,32 @@ def _finite(content: Any) -> Any:
     return content
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any] | None:
     """The JSON object in ``path``, or None where there is no such file.
+
+    Args:
+        path: the file.
+        sealed: as for :func:`parse_json`.
 
     Raises:
         DamagedError: the file exists but is not a complete JSON object, or does not match its checksum.
         StorageError: it cannot be read.
     """
     content = read_bytes(path)
-    return None if content is None else parse_json(content, str(path))
+    return None if content is None else parse_json(content, str(path), sealed=sealed)
 
 
-def parse_json(content: bytes, source: str) -> dict[str, Any]:
-    """Parse what :func:`json_bytes` wrote. An object without a checksum, as people write it, is accepted.
+def parse_json(content: bytes, source: str, *, sealed: bool = True) -> dict[str, Any]:
+    """Parse what :func:`json_bytes` wrote.
 
     Args:
         content: the JSON object in UTF-8.
         source: where it comes from, for the message.
+        sealed: whether it must have a checksum.
 
     Raises:
         DamagedError: it is not a complete JSON object of values that :func:`json_bytes` writes, or does not match its
-            checksum.
+            checksum, or lacks it.
     """
     try:
         parsed = json.loads(content.decode(), parse_constant=_refuse_constant)
@@ -77,9 +90,11 @@ def parse_json(content: bytes, source: str) -> dict[str, Any]:
         raise DamagedError(f"{source} is damaged: it is not valid JSON ({error})") from error
     if not isinstance(parsed, dict):
         raise DamagedError(f"{source} is damaged: it is not a JSON object")
-    stated = parsed.pop(_CHECKSUM, None)
-    if stated is not None and stated != _checksum(parsed):
-        raise DamagedError(f"{source} is damaged: its content does not match its checksum")
+    if sealed or _CHECKSUM in parsed:
+        parsed.pop(_CHECKSUM, None)
+        seal = _SEAL.search(content, max(0, len(content) - 200))
+        if seal is None or seal[1] != _digest(content[: seal.start()]):
+            raise DamagedError(f"{source} is damaged: its content does not match its checksum")
     return parsed
 
 

@@ -195,7 +195,7 @@ def _claim(out: Path, description: dict[str, object]) -> None:
             raise DataError(f"{out} contains {foreign[0]} but no {DESCRIPTION}; choose another folder")
         if not path.exists():
             replace_bytes(path, json_bytes(description, seal=False))
-    stated = read_json(path) or {}
+    stated = read_json(path, sealed=False) or {}
     if stated != description:
         key = next((key for key in description if stated.get(key) != description[key]), DESCRIPTION)
         raise DataError(

@@ -66,7 +66,7 @@ def whiten_features(source: Path, out: Path, *, dims: int, half: bool = False) -
     """
     if source.resolve() == out.resolve():
         raise DataError(f"{out} contains the vectors to whiten; choose another folder to write to")
-    described = read_json(source / DESCRIPTION)
+    described = read_json(source / DESCRIPTION, sealed=False)
     if described is None:
         raise DataError(f"{source} has no {DESCRIPTION}; write it with: goal-sweep data features SWEEP --kind vectors")
     words = list(split_files("test").values())

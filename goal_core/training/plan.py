@@ -13,7 +13,14 @@ import torch
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.devices import is_out_of_memory
-from goal_core.basics.errors import CollapsedError, DivergedError, GoalError, TooLargeError, first_line
+from goal_core.basics.errors import (
+    CollapsedError,
+    DivergedError,
+    GoalError,
+    TooLargeError,
+    UnfinishedError,
+    first_line,
+)
 from goal_core.data import DataConfig
 from goal_core.evaluation import NonFiniteEmbeddingError
 from goal_core.models import ModelConfig
@@ -151,11 +158,11 @@ class TrainingFailed:
 
     key: str
     kind: str
-    """`diverged`, `collapsed`, `storage`, `damaged`, `memory`, `too_large`, `device`, `died` or `error`.
+    """`diverged`, `collapsed`, `storage`, `refused`, `damaged`, `memory`, `too_large`, `device`, `died` or `error`.
 
-    The first two would happen again. Smaller chunks of a batch help against `memory`, not against `too_large`. After
-    `device`, the process cannot use its GPU any more; `died` is a process that died or hung while it trained this cell
-    alone.
+    The first two would happen again. `refused` is a storage that takes the credentials no more, of whatever training.
+    Smaller chunks of a batch help against `memory`, not against `too_large`. After `device`, the process cannot use its
+    GPU any more; `died` is a process that died or hung while it trained this cell alone.
     """
     reason: str
     """One line."""
@@ -236,6 +243,8 @@ def failure_kind(error: Exception) -> str:
     """The kind of a failure; see :attr:`TrainingFailed.kind`."""
     if is_out_of_memory(error):
         return "memory"
+    if isinstance(error, UnfinishedError):
+        return "refused"
     if isinstance(error, OSError):
         return "storage"
     if isinstance(error, DamagedError):

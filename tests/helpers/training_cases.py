@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST, best_name
 from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
@@ -90,7 +91,7 @@ class PlainFolder:
     def finish(self, result: Mapping[str, Any]) -> None:
         name = best_name(result["best_epoch"])
         files = {BEST: {"name": name, "sha256": hashlib.sha256(self.path(name).read_bytes()).hexdigest()}}
-        (self.root / "result.json").write_text(json.dumps({**result, "files": files}))
+        (self.root / "result.json").write_bytes(json_bytes({**result, "files": files}))
 
     def versions(self, name: str) -> list[Path]:
         return [self.path(name)] if self.path(name).exists() else []

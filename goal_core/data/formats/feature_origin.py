@@ -52,7 +52,7 @@ def check_origin(config: DataConfig, names: Sequence[str]) -> None:
 
 def _backbone(folder: Path) -> str | None:
     try:
-        described = read_json(folder / DESCRIPTION) or {}
+        described = read_json(folder / DESCRIPTION, sealed=False) or {}
     except DamagedError as error:
         raise DataError(str(error)) from error
     name = described.get("backbone")
