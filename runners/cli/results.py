@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -141,7 +142,7 @@ def export_(
 ) -> None:
     """Write a sweep's finished results, without weights, to one file.
 
-    Example: goal-sweep export quickstart.yaml quickstart.zip
+    Example: goal-sweep export quickstart.yaml quickstart.tar.gz
     """
     from runners.store.archive import export_results
 
@@ -159,7 +160,7 @@ def import_(
 ) -> None:
     """Add the results of an archive to a results folder and to MLflow, without the data or the weights.
 
-    Example: goal-sweep import quickstart.zip --store results
+    Example: goal-sweep import quickstart.tar.gz --store results
     """
     import_archive(file, store, tracking_uri, lambda line: console.print(line, soft_wrap=True))
 
@@ -179,16 +180,18 @@ def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callab
         GoalError: the archive is damaged or contradicts the store or MLflow, or MLflow cannot be written.
     """
     from runners.store import Store
-    from runners.store.archive import add_results, plan_import, read_archive
+    from runners.store.archive import add_results, opened_archive, plan_import
     from runners.tracking.sync import SweepTracking
     from runners.tracking.uri import resolve_uri
 
-    archive = read_archive(file)
-    target = Store(store)
-    uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)
-    outcome = plan_import(archive, target)
-    tracked = replace(archive, config=replace(archive.config, tracking=uri))
-    with SweepTracking(tracked, target, live=False, warn=lambda line: None, closing_s=_END_WAIT_S) as tracking:
+    with contextlib.ExitStack() as until_the_end:
+        archive = until_the_end.enter_context(opened_archive(file))
+        target = Store(store)
+        uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)
+        outcome = plan_import(archive, target)
+        tracked = replace(archive, config=replace(archive.config, tracking=uri))
+        tracking = SweepTracking(tracked, target, live=False, warn=lambda line: None, closing_s=_END_WAIT_S)
+        until_the_end.enter_context(tracking)
         tracking.refuse_other_numbers({one: archive.metrics_of(one) for one in outcome.added}, wait=_ANSWER_WAIT_S)
         path = add_results(archive, outcome, target, uri)
         say(f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already")

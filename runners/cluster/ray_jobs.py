@@ -21,7 +21,7 @@ from goal_core.basics.sealed_json import json_bytes
 from runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Phase
 from runners.cluster.named import check_named
 from runners.cluster.ray_client import connect, token_source
-from runners.store.provenance import BUILT_FROM, gather
+from runners.store.records.provenance import BUILT_FROM, gather
 from runners.store.submissions import Submission
 from sweeps import RayConfig
 

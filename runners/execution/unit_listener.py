@@ -20,7 +20,7 @@ DEVICE_LOST = 71
 """Exit status of a worker whose GPU refuses everything since an error of one of its cells."""
 RANK_LOST = 72
 """Exit status of a worker that has lost one of the processes that train its unit on several GPUs."""
-NOT_RETRIED = ("storage", "inputs")
+NOT_RETRIED = ("storage", "refused", "inputs")
 """Kinds of failure of a disk or a machine that the same launch does not try again."""
 UNCHARGED = (*NOT_RETRIED, "damaged")
 """Kinds of failure that are not the cell's fault."""

@@ -25,7 +25,7 @@ from runners.launch.stopping import StopSignals, WindDown
 from runners.launch.supply import Supply
 from runners.planning.devices import Devices, of_machines
 from runners.planning.prices import Prices
-from runners.store import end_attempt
+from runners.store import ExpiredCredentialsError, end_attempt
 from runners.tracking.sync import SweepTracking
 from sweeps import Training
 
@@ -73,6 +73,8 @@ class Launcher:
         """How often a file of a training was found damaged."""
         self._failed_fast = False
         """Whether a training failed and the launch should not go on."""
+        self._cut_short = ""
+        """What the store said when the credentials for it had expired; empty while they work."""
         self._signals = signals or StopSignals()
         self._wind_down = WindDown(sweep.store, launch_id, self._signals, view.note)
         self._others = None if options.share is None else Others(sweep.store, launch_id, plan)
@@ -81,21 +83,24 @@ class Launcher:
     @property
     def stopping(self) -> bool:
         """Whether all units should stop now."""
-        return self._failed_fast or self._wind_down.over
+        return self._failed_fast or bool(self._cut_short) or self._wind_down.over
 
     def run(self) -> int:
         """Train, and return the exit status.
 
         Raises:
-            UnfinishedError: Ray has no machine left, or none with room for a unit.
+            UnfinishedError: Ray has no machine left, or none with room for a unit, or the credentials for the store
+                have expired.
         """
-        self._write_cells()
         try:
+            self._write_cells()
             self._train()
+            if self._cut_short:
+                raise ExpiredCredentialsError(self._cut_short)
         except UnfinishedError as error:
             if self._signals.received is None:
-                lost = isinstance(error, RayLostError)
-                self._end_running("Ray died" if lost else "the cluster had no room for it")
+                whys = {RayLostError: "Ray died", ExpiredCredentialsError: "its store refused the credentials"}
+                self._end_running(whys.get(type(error), "the cluster had no room for it"))
                 raise
         except KeyboardInterrupt:  # a second signal, or one that came while no unit was running
             if self._signals.received is None:
@@ -162,7 +167,7 @@ class Launcher:
                     self._settle(training)
 
     def _is_over(self) -> bool:
-        return self._failed_fast or self._signals.received is not None
+        return self._failed_fast or bool(self._cut_short) or self._signals.received is not None
 
     def _settle(self, training: Training) -> None:
         """Read from the store how a training ended, because a lost worker may have lost events too.
@@ -209,7 +214,10 @@ class Launcher:
     def finished(self, job: UnitJob) -> Sequence[UnitJob]:
         """Note how the trainings of a unit ended. Returns the units that can start because of that."""
         for training in () if self._is_over() else job.unit.trainings:
-            self._settle(training)
+            try:
+                self._settle(training)
+            except UnfinishedError as error:
+                self._cut_short = str(error)
         return () if self._is_over() else self._supply.after(job.unit, damaged=self._damages.keys())
 
     def step(self) -> None:
@@ -250,6 +258,10 @@ class Launcher:
     def _evicted(self, training: Training, kind: str, reason: str) -> None:
         if self._progress[training].state == "done":
             return
+        if kind == "refused":
+            self._cut_short = reason
+            self._progress.waiting(training)
+            return
         self._damages[training] += kind == "damaged"
         if kind in NOT_RETRIED or self._damages[training] > MAX_DAMAGES:
             # This launch would only fail again. The next one tries again, when the disk may have room.
@@ -274,7 +286,10 @@ class Launcher:
         self._failed_fast |= self._options.fail_fast
 
     def _refused(self, training: Training, error: Exception) -> None:
-        """Give up a training for this launch, because its files cannot be used. The others go on."""
+        """Give up a training for this launch, because its files cannot be used. The others go on, if they can."""
+        if isinstance(error, UnfinishedError):
+            self._cut_short = str(error)
+            return
         self._plan.given_up.add(training)
         self._failed(training, f"storage: {error}")
 

@@ -81,7 +81,10 @@ class LaunchPlan:
     def set_aside_damaged(
         self, trainings: Iterable[Training], refused: Callable[[Training, Exception], None]
     ) -> list[Training]:
-        """Read the weights that trainings start from, and move away the results whose weights are damaged or missing.
+        """Read what trainings start from, and move away the results whose weights or states are damaged or missing.
+
+        A training that continues another needs the state in which that ended, which `goal-sweep gc` removes when
+        nothing seems to need it any more.
 
         Args:
             trainings: the trainings.
@@ -90,9 +93,16 @@ class LaunchPlan:
         Returns:
             The trainings whose results are damaged. Those that were moved must be trained again.
         """
+        store, trainings = self._sweep.store, list(trainings)
         before = list(dict.fromkeys(one.before for one in trainings if one.before is not None))
-        statuses = self._sweep.store.status(before, thorough=True)
-        damaged = [training for training, status in statuses.items() if status.damaged]
+        statuses = store.status(before, thorough=True)
+        continued = {one.before for one in trainings if one.before is not None and one.continues}
+        damaged = [
+            training
+            for training, status in statuses.items()
+            if status.damaged
+            or (status.state == "done" and training in continued and not store.folder(training).can_be_continued())
+        ]
         for training in damaged:
             self._set_aside(training, "damaged", refused)
         return damaged

@@ -122,10 +122,10 @@ class Supply:
         return chosen if self._others is None else [one for one in chosen if not self._others.hold(one)]
 
     def _set_aside_damaged(self, trainings: Sequence[Training]) -> bool:
-        """Have the damaged weights that trainings start from trained again. Returns whether there are any."""
+        """Have the lost weights and states that trainings start from trained again. Returns whether there are any."""
         damaged = self._plan.set_aside_damaged(trainings, self._refused)
         if damaged:
-            self._note(f"the weights of {len(damaged)} finished trainings are damaged; they are trained again")
+            self._note(f"the weights or states of {len(damaged)} finished trainings are lost; they are trained again")
         return bool(damaged)
 
     def _stages(self, trainings: Sequence[Training]) -> list[list[Training]]:

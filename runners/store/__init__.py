@@ -4,17 +4,20 @@
 """
 
 from goal_core.checkpoints import BEST, LAST
-from runners.store.attempts import Attempt, AttemptFolder, Outcome, charged_failures, was_cut_off
-from runners.store.endings import end_attempt, forgive
-from runners.store.heartbeat import Heartbeat, LeaseHeldError
-from runners.store.lease import LeaseLostError
-from runners.store.result_content import METRICS, RESULT
-from runners.store.status import State, TrainingStatus
-from runners.store.storage import PATIENCE_S, local_root
+from runners.store.leases import Heartbeat, LeaseHeldError, LeaseLostError
+from runners.store.records import METRICS, RESULT, Attempt, AttemptFolder, Outcome, charged_failures, was_cut_off
+from runners.store.storage import PATIENCE_S, ExpiredCredentialsError, local_root
 from runners.store.store import Store
-from runners.store.training_files import LOG
-from runners.store.training_folder import AlreadyDoneError, TrainingFolder
-from runners.store.versions import digest
+from runners.store.trainings import (
+    LOG,
+    AlreadyDoneError,
+    State,
+    TrainingFolder,
+    TrainingStatus,
+    digest,
+    end_attempt,
+    forgive,
+)
 
 __all__ = [
     "BEST",
@@ -26,6 +29,7 @@ __all__ = [
     "AlreadyDoneError",
     "Attempt",
     "AttemptFolder",
+    "ExpiredCredentialsError",
     "Heartbeat",
     "LeaseHeldError",
     "LeaseLostError",

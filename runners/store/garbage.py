@@ -1,32 +1,30 @@
 """What a store keeps although nobody needs it any more, for `goal-sweep gc`.
 
 A finished training needs the files that its result states, its attempts and its log. An unfinished one needs all it
-has, because a launch continues from it. Features are computed again where they are missing, so they are needed as long
-as some training that the store knows may read them.
+has, because a launch continues from it. So does one whose state another training continues, until that is done; should
+that be lost afterwards, both are trained again. Features are computed again where they are missing, so they are needed
+as long as some training that the store knows may read them.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from runners.store.heartbeat import LeaseHeldError
-from runners.store.result_content import RESULT
+from goal_core.basics.atomic import is_leftover
+from runners.store.leases import LeaseHeldError
+from runners.store.records import RESULT
 from runners.store.storage import ALIVE, LOCAL, Storage, Written
 from runners.store.store import Store
+from runners.store.trainings.versions import WORKING
 from sweeps import Training
 
 Kind = Literal["states", "set aside", "leftovers", "features"]
-_WORKING = re.compile(r"(?:last|best(?:-\d+)?|metrics|triplets)(?:\.\d+)?\.(?:safetensors|jsonl|npz)")
 _ASIDE = re.compile(r"(.+)\.(?:replaced|damaged)-\d+")
-_STAGED = re.compile(r"\..+\.import-\d+")
-_STAGED_S = 86_400.0
-"""Age of the last file after which an import that has not ended counts as dead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,30 +60,21 @@ def find_garbage(store: Store, trainings: Sequence[Training]) -> list[Garbage]:
     names = {store.folder(training).folder: training.name for training in trainings}
     cells = list(dict.fromkeys(folder.parent for folder in names))
     listed = dict(zip(cells, storage.each(storage.listed, cells), strict=True))
-    found = []
+    garbage = []
     needed = {one.before for one, status in statuses.items() if one.continues and status.state != "done"}
     for training, status in statuses.items():
         if status.state == "done" and training not in needed:
             folder = store.folder(training).folder
-            found.append(_states(storage, training.name, folder, listed[folder.parent], status.result))
+            garbage.append(_states(storage, training.name, folder, listed[folder.parent], status.result))
     for files in listed.values():
-        found += [*_set_aside(storage, files, names), *_leftovers(storage, files)]
+        garbage += _set_aside(storage, files, names)
+        sizes = {path: written.bytes for path, written in files.items() if is_leftover(path)}
+        garbage.append(Garbage(kind="leftovers", what="interrupted writes", files=sizes, storage=storage))
     if all(status.state == "done" for status in statuses.values()) and not _has_unfinished(store):
         # Of a store in a bucket, they lie on this machine too.
         features = {path: written.bytes for path, written in LOCAL.listed(store.features).items()}
-        found.append(Garbage(kind="features", what="of frozen backbones", files=features, storage=LOCAL))
-    return [one for one in found if one.files]
-
-
-def refuse_while_running(store: Store) -> None:
-    """Refuse to remove anything while a driver works on the store.
-
-    Raises:
-        LeaseHeldError: one does; the message names it.
-    """
-    for driver in store.drivers.all():
-        if driver.alive:
-            raise LeaseHeldError(f"the store is in use by {driver.describe()}; nothing was removed")
+        garbage.append(Garbage(kind="features", what="of frozen backbones", files=features, storage=LOCAL))
+    return [each for each in garbage if each.files]
 
 
 def remove_garbage(store: Store, sweep: str, trainings: Sequence[Training]) -> list[Garbage]:
@@ -103,28 +92,30 @@ def remove_garbage(store: Store, sweep: str, trainings: Sequence[Training]) -> l
         LeaseHeldError: a driver works on the store; nothing was removed.
         StorageError: the store cannot be read, or something not removed.
     """
-    refuse_while_running(store)
+    for driver in store.drivers.all():
+        if driver.alive:
+            raise LeaseHeldError(f"the store is in use by {driver.describe()}; nothing was removed")
     with store.heartbeat(f"gc of {sweep}") as heartbeat:
         heartbeat.start(training.key for training in trainings)
-        found = find_garbage(store, trainings)
-        for garbage in found:
+        removed = find_garbage(store, trainings)
+        for garbage in removed:
             if garbage.folder is not None:
                 garbage.storage.remove_folder(garbage.folder, first=RESULT)
                 continue
             for path in garbage.files:
                 garbage.storage.remove(path)
-        return found
+        return removed
 
 
 def _states(
     storage: Storage, name: str, folder: Path, listed: Mapping[Path, Written], result: Mapping[str, Any]
 ) -> Garbage:
     """What a finished training keeps beside the files of its result."""
-    kept = {str(one.get("name", name)) for name, one in result["files"].items()} | set(result["files"])
+    kept = {stated["name"] for stated in result["files"].values()}
     files = {
         path: written.bytes
         for path, written in listed.items()
-        if (path.parent == folder and _WORKING.fullmatch(path.name) and path.name not in kept)
+        if (path.parent == folder and WORKING.fullmatch(path.name) and path.name not in kept)
         or (path.parent == folder / "attempts" and path.name.endswith(ALIVE))
     }
     return Garbage(kind="states", what=name, files=files, storage=storage)
@@ -148,27 +139,11 @@ def _set_aside(storage: Storage, listed: Mapping[Path, Written], names: Mapping[
         yield Garbage(kind="set aside", what=f"{what}: damaged files", files=files, storage=storage)
 
 
-def _leftovers(storage: Storage, listed: Mapping[Path, Written]) -> Iterator[Garbage]:
-    """Temporary files of dead processes, and what dead imports have not put in place."""
-    staged: dict[Path, dict[Path, int]] = defaultdict(dict)
-    newest: dict[Path, float] = defaultdict(float)
-    for path, written in listed.items():
-        for parent in path.parents:
-            if _STAGED.fullmatch(parent.name):
-                staged[parent][path] = written.bytes
-                newest[parent] = max(newest[parent], written.modified_ns / 1e9)
-    for folder, files in staged.items():
-        if time.time() - newest[folder] > _STAGED_S:
-            yield Garbage(kind="leftovers", what=folder.name, files=files, storage=storage, folder=folder)
-    files = {path: written.bytes for path, written in listed.items() if storage.is_leftover(path)}
-    yield Garbage(kind="leftovers", what="interrupted writes", files=files, storage=storage)
-
-
 def _has_unfinished(store: Store) -> bool:
     """Whether the store knows of a training, of whatever sweep, that is not finished."""
     for listed in store.storage.each(store.storage.listed, store.cell_folders()):
         trainings = {path.parent for path in listed if path.parent.parent.parent.name == "cells"}
-        trainings = {folder for folder in trainings if not (_ASIDE.fullmatch(folder.name) or folder.name[0] == ".")}
+        trainings = {folder for folder in trainings if not _ASIDE.fullmatch(folder.name)}
         if not trainings or any(folder / RESULT not in listed for folder in trainings):
             return True
     return False

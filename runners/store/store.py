@@ -2,14 +2,14 @@
 
 ::
 
-    STORE/store.json                        the layout's version
-    STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.heartbeat); .stop asks one's workers to
-                                            save and stop
+    STORE/store.json                        the version of this layout
+    STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.leases); .stop asks the workers of one
+                                            to save and stop
     STORE/submissions/                      batch jobs (runners.store.submissions)
     STORE/tuning/<sweep>.json               what the sweep's search tried and chose; follows from the results
     STORE/cells/<cell id>/cell.json         description of the cell, written once
-    STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training_folder)
-        log.txt  attempts/<n>.json  lease.json  result.json
+    STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.trainings)
+        log.txt  attempts/<n>.json  result.json
         metrics.<n>.jsonl  triplets.<n>.npz  last.<n>.safetensors  best-<epoch>.<n>.safetensors     of attempt n
 
 ``result.json`` is written last, and it alone means done. Reading, including `status`, changes nothing.
@@ -18,25 +18,37 @@
 from __future__ import annotations
 
 import contextlib
-import errno
+import itertools
+import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from goal_core.basics.atomic import DamagedError, StorageError, perform
+from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.sealed_json import json_bytes
-from runners.store.heartbeat import DriverRecords, Heartbeat
-from runners.store.result_content import RESULT
-from runners.store.status import StatusReader, TrainingStatus
+from runners.store.leases import DriverRecords, Heartbeat
+from runners.store.records import RESULT, Attempt
 from runners.store.storage import Place, read_json
-from runners.store.training_files import SUSPECT
-from runners.store.training_folder import TrainingFolder
+from runners.store.trainings import SUSPECT, StatusReader, TrainingFolder, TrainingStatus
 from sweeps import Cell, Training
 
-_VERSION = 2
-"""1: files without the attempt in their names (goal-sweep 0.1)."""
+_VERSION = 3
+_READ_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """Everything that a store tells of one training."""
+
+    training: Training
+    status: TrainingStatus
+    """With the result, where there is one."""
+    attempts: Sequence[Attempt]
+    epochs: Sequence[Mapping[str, Any]]
+    """The epoch records; empty where their file is damaged, which the status of a finished training says."""
 
 
 class Store:
@@ -48,7 +60,7 @@ class Store:
         patience: seconds to wait for an object store that has not answered yet; None for those of a command.
 
     Raises:
-        StorageError: the location is a file or of an unknown kind, cannot be read, or a later version wrote it.
+        StorageError: the location is a file or of an unknown kind, cannot be read, or another version wrote it.
     """
 
     def __init__(self, location: str | Path, *, patience: float | None = None) -> None:
@@ -70,20 +82,20 @@ class Store:
 
     def _check_version(self) -> None:
         version = self._version()
-        if version > _VERSION:
+        if version not in (None, _VERSION):
+            is_later = isinstance(version, int) and version > _VERSION
+            what, advice = ("a later", "upgrade it") if is_later else ("an earlier development", "give another --store")
             raise StorageError(
-                f"store {self.location} was written by a later goal-sweep (layout {version}, supported: {_VERSION}); "
-                "upgrade goal-sweep"
+                f"store {self.location} was written by {what} version of goal-sweep (layout {version}, this version "
+                f"reads {_VERSION}); {advice}"
             )
 
-    def _version(self) -> int:
-        """The layout's version; 0 where the store does not state it."""
-        try:
-            marker = read_json(self.storage, self._base / "store.json") or {}
-        except DamagedError:
-            return 0
-        version = marker.get("version")
-        return version if isinstance(version, int) else 0
+    def _version(self) -> object:
+        """The layout's version; None where the store does not state it, or its statement is damaged."""
+        # Other versions have another kind of checksum, or none.
+        with contextlib.suppress(DamagedError, UnicodeDecodeError, json.JSONDecodeError, AttributeError):
+            return json.loads(self.storage.read(self._base / "store.json") or "{}").get("version")
+        return None
 
     def prepare(self) -> None:
         """Create the store.
@@ -92,11 +104,11 @@ class Store:
             StorageError: it cannot be created or written.
         """
         self.storage.prepare([self._base / "cells", self.drivers.folder])
-        if self._version() < _VERSION:
+        if self._version() is None:
             self.storage.replace(self._base / "store.json", json_bytes({"version": _VERSION}))
 
     def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False) -> Heartbeat:
-        """Make a heartbeat for this process; see `runners.store.heartbeat.Heartbeat`."""
+        """Make a heartbeat for this process; see `runners.store.leases.heartbeat.Heartbeat`."""
         self.prepare()
         return Heartbeat(self.drivers, sweep, ttl=ttl, renew=renew, shares=shares)
 
@@ -116,29 +128,17 @@ class Store:
         return self._base / "cells" / cell_id
 
     def write_cell(self, cell: Cell) -> None:
-        """Write ``cell.json`` unless it exists. A damaged file is replaced.
+        """Write ``cell.json``, which tells people what the cell is, unless it exists. A damaged file is replaced.
 
         Raises:
             StorageError: the file cannot be written.
         """
-        self.write_description(cell.id, cell.describe())
-
-    def write_description(self, cell_id: str, description: Mapping[str, Any]) -> None:
-        """Write ``cell.json`` as `write_cell` does, from a given description."""
-        path = self._cell_folder(cell_id) / "cell.json"
+        path = self._cell_folder(cell.id) / "cell.json"
         with contextlib.suppress(DamagedError):
             if read_json(self.storage, path) is not None:
                 return
         self.storage.make_folder(path.parent)
-        self.storage.replace(path, json_bytes(description))
-
-    def read_cell(self, cell_id: str) -> dict[str, Any] | None:
-        """Read ``cell.json``; None if the store does not know the cell.
-
-        Raises:
-            DamagedError: the file exists but cannot be parsed.
-        """
-        return read_json(self.storage, self._cell_folder(cell_id) / "cell.json")
+        self.storage.replace(path, json_bytes(cell.describe()))
 
     def status(
         self, trainings: Iterable[Training], *, max_attempts: int = 1, thorough: bool = False
@@ -161,6 +161,28 @@ class Store:
 
         return dict(zip(asked, self.storage.each(read, asked), strict=True))
 
+    def records(self, trainings: Iterable[Training], *, max_attempts: int = 1) -> Iterator[TrainingRecord]:
+        """Read everything that the store tells of trainings, many at once where reading takes long.
+
+        Args:
+            trainings: the trainings, of which those that nobody has begun are there too.
+            max_attempts: as for `status`.
+        """
+        reader, asked = StatusReader(self.drivers, max_attempts), list(trainings)
+
+        def read(training: Training) -> TrainingRecord:
+            folder = self.folder(training).seen_at_once()
+            status = reader.read(folder)
+            attempts: list[Attempt] = []
+            epochs: list[dict[str, Any]] = []
+            with contextlib.suppress(DamagedError, StorageError):
+                attempts = folder.attempts.all()
+                epochs = folder.records(status.result)
+            return TrainingRecord(training=training, status=status, attempts=attempts, epochs=epochs)
+
+        for start in range(0, len(asked), _READ_AT_ONCE):
+            yield from self.storage.each(read, asked[start : start + _READ_AT_ONCE])
+
     def is_running(self, folder: TrainingFolder) -> bool:
         """Whether a living driver works in a training's folder."""
         return StatusReader(self.drivers, max_attempts=1).read(folder).state == "running"
@@ -179,19 +201,13 @@ class Store:
             StorageError: the folder cannot be moved.
         """
         folder = self.folder(training).folder
-
-        def move() -> Path | None:
-            free = (folder.with_name(f"{folder.name}.{why}-{number}") for number in range(1, 1000))
-            target = next((path for path in free if not self.storage.exists(path)), None)
-            if target is None:
-                raise FileExistsError(errno.EEXIST, f"there are 999 {why} copies already; remove some", str(folder))
-            try:
-                self.storage.move(folder, target, last=RESULT)
-            except FileNotFoundError:
-                return None
-            return target
-
-        return perform("rename", folder, move, doing="move")
+        names = (folder.with_name(f"{folder.name}.{why}-{number}") for number in itertools.count(1))
+        target = next(path for path in names if not self.storage.exists(path))
+        try:
+            self.storage.move(folder, target, last=RESULT)
+        except FileNotFoundError:
+            return None
+        return target
 
     def write_trail(self, sweep: str, trail: Mapping[str, Any]) -> None:
         """Write the trail of a sweep's search as ``tuning/<sweep>.json``, unless it is there already.
@@ -205,12 +221,15 @@ class Store:
             self.storage.replace(path, content)
 
     def read_trail(self, sweep: str) -> bytes | None:
-        """Read what `write_trail` wrote; None where there is none.
+        """Read what `write_trail` wrote; None where there is none, or only a damaged one, which a launch replaces.
 
         Raises:
             StorageError: it cannot be read.
         """
-        return self.storage.read(self._base / "tuning" / f"{sweep}.json")
+        with contextlib.suppress(DamagedError):
+            trail = read_json(self.storage, self._base / "tuning" / f"{sweep}.json")
+            return None if trail is None else json_bytes(trail)
+        return None
 
     def suspect(self, training: Training, damage: str) -> None:
         """Note what a thorough check found, so that the next launch reads every file of the training again.

@@ -17,8 +17,8 @@ from typing import Any
 from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import TRIPLETS
 from goal_core.training import below_warmup, weak_objective
-from runners.store import BEST, METRICS, Attempt, Store, TrainingFolder, TrainingStatus, digest
-from runners.store.provenance import gather
+from runners.store import BEST, Attempt, Store, TrainingFolder, TrainingStatus, digest
+from runners.store.records.provenance import gather
 from runners.tracking import schema as names
 from runners.tracking.client import Outcome, Tracking
 from runners.tracking.edits import describe_code, describe_edits
@@ -313,13 +313,8 @@ def short_digest(sha256: str) -> str:
 
 
 def _epoch_points(folder: TrainingFolder) -> list[Point]:
-    """The epochs in the store. An epoch recorded without a time gets the time of the file."""
-    records = _records(folder)
-    try:
-        written = folder.storage.seen(folder.place(METRICS)) if records else 0.0
-    except OSError:
-        return []
-    return [Point(record["epoch"], record["metrics"], float(record.get("time", written))) for record in records]
+    """The epochs in the store."""
+    return [Point(record["epoch"], record["metrics"], float(record["time"])) for record in _records(folder)]
 
 
 def _records(folder: TrainingFolder) -> list[dict[str, Any]]:

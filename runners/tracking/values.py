@@ -8,7 +8,7 @@ from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
-from runners.store.training_files import LOG
+from runners.store import LOG
 from runners.tracking import schema as names
 from sweeps import Cell, ResolvedSweep, Training, content_id
 from sweeps.axes import axis_names, value_text

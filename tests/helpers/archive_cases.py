@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-import json
-import zipfile
+import io
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from goal_core.basics.sealed_json import json_bytes, parse_json
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.cells.triplet_histogram import TripletHistogram
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import Store, TrainingFolder
-from runners.store.archive import ImportOutcome, add_results, plan_import, read_archive
+from runners.store.archive import ImportOutcome, add_results, opened_archive, plan_import
 from tests.helpers.store_cases import record, result, write_weights
 from tests.helpers.sweep_cases import opened_in
 
@@ -36,61 +39,57 @@ def finished_sweep(folder: Path, *more: str) -> OpenedSweep:
 
 
 def train_fully(folder: TrainingFolder, epochs: int) -> None:
-    """Do what `train` does, and report every recall, as a real training does and an import requires."""
-    folder.save_with("best.safetensors", write_weights)
+    """Do what `train` does, and report every recall, as a real training does."""
+    folder.save_with(f"best-{epochs}.safetensors", write_weights)
     folder.write_metrics([record(number) for number in range(1, epochs + 1)])
     recalls = {f"test/{direction}_r{k}": 7.0 for direction in ("i2t", "t2i") for k in (1, 5, 10)}
     plain = result(epochs)
     folder.finish({**plain, "metrics": {**recalls, **plain["metrics"]}})
 
 
-def rewritten(archive: Path, change: Callable[[Files], None]) -> Path:
-    """Change the members of an archive, and not the digests of its manifest."""
-    with zipfile.ZipFile(archive) as zipped:
-        files = {name: zipped.read(name) for name in zipped.namelist()}
-    change(files)
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+def files_in(archive: Path) -> Files:
+    """The members of an archive, in order."""
+    with tarfile.open(archive) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]  # all are files
+
+
+def write_archive(archive: Path, files: Files, add: Callable[[tarfile.TarFile], None] = lambda tar: None) -> Path:
+    """Write members, and then whatever else a test adds."""
+    with gzip.GzipFile(archive, "wb") as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
         for name, content in files.items():
-            zipped.writestr(name, content)
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        add(tar)
     return archive
 
 
-def forged(archive: Path, change: Callable[[Files], None]) -> Path:
-    """Change the members of an archive, and its digests with them; no file has a checksum of its own any more."""
-
-    def change_and_seal(files: Files) -> None:
-        for name in files:
-            if name.endswith((".json", ".jsonl")):
-                files[name] = b"".join(map(unsealed, files[name].splitlines() if name.endswith("l") else [files[name]]))
-        state_records(files)
-        manifest = json.loads(files.pop("manifest.json"))
-        change(files)
-        manifest["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        files["manifest.json"] = json.dumps(manifest).encode()
-
-    return rewritten(archive, change_and_seal)
+def rewritten(archive: Path, change: Callable[[Files], None]) -> Path:
+    """Change the members of an archive, and not the digests of its manifest."""
+    files = files_in(archive)
+    change(files)
+    return write_archive(archive, files)
 
 
-def unsealed(content: bytes) -> bytes:
-    """A JSON object without its checksum, on one line."""
-    return json.dumps({key: value for key, value in json.loads(content).items() if key != "checksum"}).encode() + b"\n"
+def resealed(archive: Path, change: Callable[[Files], None]) -> Path:
+    """Change the members of an archive, and its digests with them."""
+    files = files_in(archive)
+    manifest = parse_json(files.pop("manifest.json"), "manifest")
+    change(files)
+    manifest["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return write_archive(archive, {"manifest.json": json_bytes(manifest), **files})
 
 
-def state_records(files: Files) -> None:
-    """Let every result state the records as they are in the archive."""
-    for name in [name for name in files if name.endswith("/result.json")]:
-        result = json.loads(files[name])
-        for member, stated in result["files"].items():
-            if (content := files.get(f"{name.rpartition('/')[0]}/{member}")) is not None:
-                stated |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        files[name] = json.dumps(result).encode()
+def edited(files: Files, name: str, /, **changes: Any) -> None:
+    """Change keys of a member that is a JSON object, and its own checksum with them."""
+    files[name] = json_bytes({**parse_json(files[name], name), **changes})
 
 
 def import_into(store: Store, archive: Path) -> ImportOutcome:
     """Do what `import` does with a store, and leave MLflow alone."""
-    read = read_archive(archive)
-    outcome = plan_import(read, store)
-    add_results(read, outcome, store, "sqlite:///{store}/mlflow.db")
+    with opened_archive(archive) as opened:
+        outcome = plan_import(opened, store)
+        add_results(opened, outcome, store, "sqlite:///{store}/mlflow.db")
     return outcome
 
 

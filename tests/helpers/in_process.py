@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from safetensors.torch import save_file
 
-from goal_core.checkpoints import BEST, read_checkpoint
 from runners.execution.capacity import Machine
 from runners.execution.worker import UnitJob, run_unit
 from runners.launch import launch as launch_module
@@ -21,7 +17,6 @@ from runners.launch import launcher
 from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.opened_sweep import OpenedSweep, open_sweep
 from runners.launch.plan import LaunchOptions
-from runners.store import digest
 
 if TYPE_CHECKING:
     import pytest
@@ -118,32 +113,3 @@ def results(sweep: OpenedSweep) -> dict[str, Any]:
 
 def _timeless(metrics: dict[str, float]) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if not key.startswith("time/")}
-
-
-def as_version_1(sweep: OpenedSweep) -> None:
-    """Turn the files of a store into those that goal-sweep 0.1 wrote: plain names and no checksums."""
-    root = sweep.store.root
-    for path in list(root.rglob("*")):
-        match = re.fullmatch(r"(last|best|metrics|triplets)(-\d+)?\.\d+(\.\w+)", path.name)
-        plain = path.with_name(match[1] + match[3]) if match else path
-        path.rename(plain)
-        if plain.suffix == ".safetensors" and "features" not in plain.parts:
-            tensors, state = read_checkpoint(plain)
-            save_file(tensors, plain, metadata={"state": json.dumps(state, sort_keys=True)})
-    for path in root.rglob("*.json*"):
-        rows = [_unsealed(json.loads(row), path.parent) for row in _rows(path)]
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    (root / "store.json").write_text('{"version": 1}')
-
-
-def _rows(path: Path) -> list[str]:
-    text = path.read_text()
-    return text.splitlines() if path.suffix == ".jsonl" else [text]
-
-
-def _unsealed(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    content.pop("checksum", None)
-    if "files" in content:
-        best = folder / BEST
-        content["files"] = {BEST: {"sha256": digest(best), "bytes": best.stat().st_size}}
-    return content

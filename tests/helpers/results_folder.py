@@ -21,7 +21,7 @@ def finished(folder: Path, empty_database: Path) -> OpenedSweep:
     for number, training in enumerate(sweep.trainings):
         one = sweep.store.folder(training)
         one.claim("L")
-        one.save_with("best.safetensors", write_weights)
+        one.save_with("best-1.safetensors", write_weights)
         one.save("triplets.npz", record_bytes([[1, 5, 2 + number]]))
         one.write_metrics([{"epoch": 1, "time": 1.7e9, "metrics": {"val/rsum": 10.0, "train/pos_sim": 0.5}}])
         metrics = {f"test/{name}": 10.0 + number for name in RECALLS}

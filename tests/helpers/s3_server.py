@@ -24,13 +24,13 @@ from moto.s3.models import s3_backends
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from runners.store.storage.bucket import Bucket
-
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
 _FAULTS = ("busy", "lost", "slow")
 _LASTING = {
-    "denied": b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>",
-    "skewed": b"<Error><Code>RequestTimeTooSkewed</Code><Message>too far</Message></Error>",
+    "denied": ("403 Forbidden", b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"),
+    "skewed": ("403 Forbidden", b"<Error><Code>RequestTimeTooSkewed</Code><Message>too far</Message></Error>"),
+    "expired": ("400 Bad Request", b"<Error><Code>ExpiredToken</Code><Message>it has expired</Message></Error>"),
+    "unknown": ("403 Forbidden", b"<Error><Code>InvalidAccessKeyId</Code><Message>who?</Message></Error>"),
 }
 
 
@@ -94,7 +94,7 @@ class FaultyServer:
                 environ, start, "503 Slow Down", b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>"
             )
         if fault in _LASTING:
-            return _refuse(environ, start, "403 Forbidden", _LASTING[fault])
+            return _refuse(environ, start, *_LASTING[fault])
         if fault == "unconditional":
             environ.pop("HTTP_IF_NONE_MATCH", None)
         if fault == "slow":
@@ -127,13 +127,12 @@ def _refuse(environ: dict[str, Any], start: Callable[..., Any], status: str, bod
     return [body]
 
 
-def flip(bucket: Bucket, key: str) -> None:
+def flip(bucket: str, key: str) -> None:
     """Change a bit in the middle of an object, and nothing else of it."""
-    ask = bucket._requests.once
-    held = ask("get_object", Key=key)
-    content = bytearray(held["Body"])
+    held = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].get_object(bucket, key)
+    content = bytearray(held.value)
     content[len(content) // 2] ^= 1
-    ask("put_object", Key=key, Body=bytes(content), Metadata=held["Metadata"])
+    held.value = bytes(content)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tests.helpers.launches import command, goal_sweep, records_of, results, sto
 from tests.helpers.paths import ROOT
 
 pytest.importorskip("moto", reason="moto[server] is not installed")
-pytest.importorskip("s3fs", reason="s3fs is not installed")
+pytest.importorskip("obstore", reason="obstore is not installed")
 pytestmark = [pytest.mark.exhaustive, pytest.mark.integration, pytest.mark.timeout(1800)]
 EPOCHS = 30
 

@@ -1,11 +1,43 @@
+"""An S3 server in this process, and plans of sweeps."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from runners.cli.app import run
+
+
+@pytest.fixture(scope="session")
+def _running_server() -> Iterator[object]:
+    pytest.importorskip("moto", reason="moto[server] is not installed")
+    pytest.importorskip("obstore", reason="obstore is not installed")
+    from tests.helpers.s3_server import CREDENTIALS, served
+
+    with served() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        server.make_bucket("bucket")
+        yield server
+
+
+@pytest.fixture
+def server(_running_server, monkeypatch, tmp_path):
+    """The server, without faults."""
+    from runners.store.storage import connection
+    from tests.helpers.s3_server import CREDENTIALS
+
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": _running_server.url}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GOAL_SWEEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GOAL_SWEEP_SCRATCH", str(tmp_path))
+    monkeypatch.setitem(connection.BACKOFF, "init_backoff", timedelta(milliseconds=1))
+    monkeypatch.setitem(connection.BACKOFF, "max_backoff", timedelta(milliseconds=10))
+    _running_server.without_faults()
+    return _running_server
 
 
 @pytest.fixture

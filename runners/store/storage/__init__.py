@@ -3,14 +3,23 @@
 The rest of `runners.store` reads and writes through a `Storage`, so nothing else asks which of the two it is.
 """
 
-from runners.store.storage.interface import ALIVE, PATIENCE_S, Storage, Task, Written, read_json
-from runners.store.storage.local import LOCAL
+from runners.store.storage.folders import (
+    ALIVE,
+    LOCAL,
+    PATIENCE_S,
+    ExpiredCredentialsError,
+    Storage,
+    Task,
+    Written,
+    read_json,
+)
 from runners.store.storage.place import Place, cache_folder, local_root
 
 __all__ = [
     "ALIVE",
     "LOCAL",
     "PATIENCE_S",
+    "ExpiredCredentialsError",
     "Place",
     "Storage",
     "Task",

@@ -1,175 +1,176 @@
 """Storage in a bucket: small files directly, and what a library writes or reads through a working copy.
 
 A path of the store stands for the object of the same name. Under the path itself lies the working copy of a file that
-this process has saved or fetched; it belongs to this process alone, and nobody else reads it.
+this process has saved or fetched; it belongs to this process alone, and nobody else reads it. Every object has the
+digest of its content in its metadata.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import hashlib
+import io
 import secrets
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, Any, TypeVar
 
-from goal_core.basics.atomic import StorageError, perform, read_bytes, replace_with
-from runners.store.storage.bucket import Bucket
-from runners.store.storage.interface import ALIVE, Storage, Task, Written
-from runners.store.storage.requests import RefusedError
-from runners.store.storage.uploads import Uploads
-from runners.store.storage.working_copies import WorkingCopies
+from goal_core.basics.atomic import DamagedError, StorageError, perform, read_bytes, replace_with
+from runners.store.storage.background import Lane, Scratch
+from runners.store.storage.connection import Connection, RefusedError, failure
+from runners.store.storage.folders import ALIVE, Storage, Task, Written
 
 T = TypeVar("T")
 R = TypeVar("R")
+PART = 5 * 2**20
+"""Bytes of a large object that travel in one request. The smallest that S3 allows."""
+_SHA256 = "sha256"
+_MAX_COPY = 5 * 2**30
+"""Bytes of an object that a server copies by itself."""
 _SIDE_BY_SIDE = 16
 
 
-class ObjectStorage:
+class ObjectStorage(Storage):
     """Files as objects of a bucket.
 
     Args:
-        bucket: the bucket.
-        prefix: what the keys of all objects begin with, without a slash at its end.
-        base: the path that stands for the prefix.
-        copies: the folder of this process's working copies, at or above ``base``.
+        connection: to the place in the bucket.
+        base: the path that stands for it.
+        scratch: the folder of this process's working copies, at or above ``base``.
     """
 
-    def __init__(self, bucket: Bucket, prefix: str, base: Path, copies: WorkingCopies) -> None:
-        self._bucket, self._base, self._copies = bucket, base, copies
-        self._prefix = [prefix] if prefix else []
-        self._uploads = Uploads()
+    def __init__(self, connection: Connection, base: Path, scratch: Scratch) -> None:
+        import obstore
+
+        self._api: Any = obstore
+        self._connection, self._base, self._scratch = connection, base, scratch
+        self._lanes: dict[Path, Lane] = {}
         self._checked = False
-        self._asking = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep asking")
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep reading")
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="goal-sweep reading")
         self._asked: dict[Path, Future[bool]] = {}
 
-    @property
-    def is_waiting(self) -> bool:
-        return self._uploads.is_waiting
+    def _key(self, path: Path) -> str:
+        return "/".join(path.relative_to(self._base).parts)
 
-    def key(self, path: Path) -> str:
-        """The key of the object that a path stands for."""
-        return "/".join([*self._prefix, *path.relative_to(self._base).parts])
-
-    def _start(self, folder: Path) -> str:
-        """What the keys of everything in a folder begin with."""
-        key = self.key(folder)
-        return f"{key}/" if key else ""
+    def _ask(self, doing: str, path: Path, act: Callable[[Any, str], T]) -> T:
+        """Call a function with a client and the key of a path; see `Connection.ask`."""
+        key = self._key(path)
+        return self._connection.ask(doing, key, lambda client: act(client, key))
 
     def prepare(self, folders: Iterable[Path]) -> None:
+        if self._checked:
+            return
+        probe = self._base / f".check-{secrets.token_hex(4)}"
+        self.replace(probe, b"one")
+        try:
+            self._checked = not self.create(probe, b"two")
+        finally:
+            self.remove(probe)
         if not self._checked:
-            self._bucket.check_conditions(self.key(self._base / f".check-{secrets.token_hex(4)}"))
-            self._checked = True
+            raise StorageError(
+                f"the server of {self.shown(self._base)} ignores conditional writes (If-None-Match), so nothing keeps "
+                "two launches from training the same cell; use a server that honours them (AWS S3, MinIO, Ceph, ...), "
+                "or a folder"
+            )
 
     def make_folder(self, folder: Path) -> None:
         """Nothing: objects need no folder."""
 
     def shown(self, path: Path) -> str:
-        return self._bucket.url(self.key(path))
+        return self._connection.url(self._key(path))
 
     def read(self, path: Path) -> bytes | None:
-        return self._bucket.get(self.key(path))
+        content = io.BytesIO()
+        is_whole = self._download(path, content)
+        if is_whole is False:
+            raise DamagedError(f"{self.shown(path)} is damaged: its content does not match its checksum")
+        return None if is_whole is None else content.getvalue()
 
-    def replace(self, path: Path, content: bytes, *, guard: Task | None = None) -> None:
-        self._bucket.put(self.key(path), content, guard=guard)
+    def replace(self, path: Path, content: bytes) -> None:
+        self._put(path, content)
 
     def create(self, path: Path, content: bytes, *, guard: Task | None = None) -> bool:
+        if guard is not None:
+            guard()
         try:
-            self._bucket.put(self.key(path), content, new=True, guard=guard)
+            self._put(path, content, mode="create")
         except RefusedError:
             # A try whose answer was lost may have created it.
             return self.read(path) == content
         return True
 
     def written(self, path: Path) -> Written | None:
-        return self._bucket.written(self.key(path))
+        return self._in(path.parent).get(path)
 
     def exists(self, path: Path) -> bool:
-        key = self.key(path)
-        return any(one.key == key or one.key.startswith(f"{key}/") for one in self._bucket.list(key))
+        return path in self._in(path.parent)
+
+    def entries(self, folder: Path) -> list[Path]:
+        return list({**self._in(folder), **dict.fromkeys(self._on_their_way(folder))})
+
+    def listed(self, folder: Path) -> dict[Path, Written]:
+        def read(client: Any, key: str) -> list[Any]:
+            return list(chain.from_iterable(self._api.list(client, key or None, chunk_size=1000)))
+
+        files = ((self._base / each["path"], _written(each)) for each in self._ask("list", folder, read))
+        return {path: written for path, written in files if path != folder}
 
     def appeared(self, path: Path) -> bool:
         asked = self._asked.get(path)
         if asked is not None and not asked.done():
             return False
-        self._asked[path] = self._asking.submit(self._bucket.appeared, self.key(path))
+        self._asked[path] = self.soon(functools.partial(super().appeared, path))
         return asked is not None and asked.result()
 
-    def entries(self, folder: Path) -> list[Path]:
-        kept = [folder / name.rstrip("/") for name in self._bucket.names(self._start(folder))]
-        return list(dict.fromkeys([*kept, *self._on_their_way(folder)]))
-
-    def listed(self, folder: Path) -> dict[Path, Written]:
-        start = self._start(folder)
-        found = ((one.key.removeprefix(start), one.written) for one in self._bucket.list(start))
-        # A key can be any text. One with such parts is not a file of a store; used as a path, it would lead elsewhere.
-        return {folder / name: written for name, written in found if not {"", ".", ".."} & set(name.split("/"))}
-
     def touch(self, path: Path) -> None:
-        self._bucket.put(f"{self.key(path)}{ALIVE}", b"")
+        self._put(path.with_name(f"{path.name}{ALIVE}"), b"")
 
     def seen(self, path: Path) -> float:
-        key = self.key(path)
-        times = [one.written.modified_ns for one in self._bucket.list(key) if one.key in (key, f"{key}{ALIVE}")]
-        return max(times, default=0) / 1e9
-
-    def now(self, folder: Path) -> float:
-        key = self.key(folder / f".clock-{secrets.token_hex(4)}")
-        self._bucket.put(key, b"")
-        try:
-            written = self._bucket.written(key)
-        finally:
-            self._bucket.delete(key)
-        if written is None:
-            raise StorageError(f"cannot write {self._bucket.url(key)}: it is gone at once; does a rule remove it?")
-        return written.modified_ns / 1e9
+        found = self._in(path.parent)
+        times = (found.get(each) for each in (path, path.with_name(f"{path.name}{ALIVE}")))
+        return max((each.modified_ns for each in times if each is not None), default=0) / 1e9
 
     def digest(self, path: Path) -> str:
-        return self._bucket.digest(self.key(path))
+        digests = self._digests(path, len)
+        if digests is None:
+            raise failure(errno.ENOENT, f"cannot read {self.shown(path)}: there is no such object")
+        return digests[1]
 
     def remove(self, path: Path) -> None:
-        self._bucket.delete(self.key(path))
+        self._ask("remove", path, self._api.delete)
         path.unlink(missing_ok=True)
 
-    def rename(self, path: Path, target: Path) -> None:
-        self._bucket.copy(self.key(path), self.key(target))
-        self.remove(path)
-
-    def move(self, folder: Path, target: Path, *, last: str = "") -> None:
-        start, end = self._start(folder), self._start(target)
-        keys = [one.key for one in self._bucket.list(start)]
-        if not keys:
-            raise FileNotFoundError(f"there is no {self.shown(folder)}")
-        if next(iter(self._bucket.list(end)), None) is not None:
-            raise FileExistsError(f"there is {self.shown(target)} already")
-        for key in sorted(keys, key=lambda key: key == f"{start}{last}"):
-            self._bucket.copy(key, end + key.removeprefix(start))
-        self.remove_folder(folder, first=last)
+    def move(self, path: Path, target: Path, *, last: str = "") -> None:
+        files = [path] if self.written(path) is not None else list(self.listed(path))
+        if not files:
+            raise FileNotFoundError(f"there is no {self.shown(path)}")
+        for each in sorted(files, key=lambda each: each == path / last):
+            self._copy(each, target / each.relative_to(path))
+        for each in sorted(files, key=lambda each: each != path / last):
+            self.remove(each)
 
     def remove_folder(self, folder: Path, *, first: str = "") -> None:
-        start = self._start(folder)
-        keys = [one.key for one in self._bucket.list(start)]
-        for key in sorted(keys, key=lambda key: key != f"{start}{first}"):
-            self._bucket.delete(key)
-
-    def remove_leftovers(self, folder: Path) -> None:
-        """Nothing: a write that fails leaves no object."""
-
-    def is_leftover(self, path: Path) -> bool:
-        return False
+        for path in sorted(self.listed(folder), key=lambda path: path != folder / first):
+            self.remove(path)
 
     def save_with(self, path: Path, write: Callable[[Path], None], *, guard: Task) -> None:
-        self._uploads.wait(path.parent, path)
+        lane = self._lane(path.parent)
+        lane.wait(path)
         self._make(path.parent)
         replace_with(path, write)
 
         def send() -> None:
-            self._bucket.send(self.key(path), path, guard=guard)
+            guard()
+            self._put(path, path)
             guard()
 
-        self._uploads.add(path.parent, path, send)
+        lane.add(path, send)
 
     def append(self, path: Path, content: bytes, *, writer: int) -> None:
         own = path.with_name(f"{path.stem}.{writer}{path.suffix}")
@@ -183,9 +184,9 @@ class ObjectStorage:
 
         def send() -> None:
             with contextlib.suppress(StorageError):  # a line of a log may be missing; a training must not fail for it
-                self._bucket.put(self.key(own), read_bytes(own) or b"")
+                self._put(own, read_bytes(own) or b"")
 
-        self._uploads.add(own, own, send, once=True)
+        self._lane(own).add(own, send, once=True)
 
     def discard(self, path: Path, *, guard: Task) -> None:
         def remove() -> None:
@@ -193,43 +194,109 @@ class ObjectStorage:
             with contextlib.suppress(StorageError):
                 self.remove(path)
 
-        self._uploads.add(path.parent, path, remove)
-
-    def flush(self, folder: Path) -> None:
-        for log in folder.glob("*.txt"):
-            self._uploads.wait(log)
-        self._uploads.wait(folder)
-
-    def forget(self, folder: Path) -> None:
-        self._uploads.forget(folder)
+        self._lane(path.parent).add(path, remove)
 
     def fetch(self, path: Path) -> Path:
         if path.exists():
             return path
         self._make(path.parent)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            if perform("write", path, lambda: self._bucket.fetch(self.key(path), fresh), doing="write"):
+
+        def write() -> None:
+            with fresh.open("wb") as file:
+                # One that is not what was written is left for its reader, who knows what to do about damage.
+                is_there = self._download(path, file) is not None
+            if is_there:
                 fresh.replace(path)
+
+        try:
+            perform("write", path, write, doing="write")
         finally:
             fresh.unlink(missing_ok=True)
         return path
 
+    @property
+    def is_waiting(self) -> bool:
+        return any(lane.is_waiting for lane in list(self._lanes.values()))
+
+    def flush(self, folder: Path) -> None:
+        for place in [place for place in self._lanes if folder in (place, place.parent)]:
+            self._lanes[place].wait()
+
+    def forget(self, folder: Path) -> None:
+        self._lanes.pop(folder, None)
+
     def close(self) -> None:
-        self._uploads.wait_all()
-        self._copies.remove()
+        for lane in self._lanes.values():
+            with contextlib.suppress(Exception):  # whoever saved it has been told
+                lane.wait()
+        self._scratch.remove()
 
     def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        if len(items) < 2:
-            return [act(item) for item in items]
         with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="goal-sweep reading") as pool:
             return list(pool.map(act, items))
 
     def soon(self, act: Callable[[], R]) -> Future[R]:
-        return self._reading.submit(act)
+        return self._background.submit(act)
 
     def view(self, folder: Path) -> Storage:
-        return FolderView(self, folder)
+        return _FolderView(self, folder)
+
+    def _in(self, folder: Path) -> dict[Path, Written | None]:
+        """What is right in a folder: files, and folders with None."""
+        found = self._ask("list", folder, lambda client, key: self._api.list_with_delimiter(client, key or None))
+        folders = {self._base / key: None for key in found["common_prefixes"]}
+        files = {self._base / each["path"]: _written(each) for each in found["objects"]}
+        return {path: written for path, written in {**folders, **files}.items() if path != folder}
+
+    def _download(self, path: Path, into: IO[bytes]) -> bool | None:
+        """Copy an object to a file; twice if it is not what was written, for damage on the way does not come twice.
+
+        Returns:
+            Whether it is what was written, as far as its digest tells; None if there is no such object.
+        """
+        for _ in range(2):
+            into.seek(0)
+            into.truncate()
+            digests = self._digests(path, into.write)
+            if digests is None:
+                return None
+            if digests[0] in ("", digests[1]):  # what another program has written has none
+                return True
+        return False
+
+    def _digests(self, path: Path, take: Callable[[bytes], object]) -> tuple[str, str] | None:
+        """Pass an object on, part by part. Returns its stated digest and its own; None if there is no object."""
+
+        def read(client: Any, key: str) -> tuple[str, str]:
+            found, digest = self._api.get(client, key), hashlib.sha256()
+            for part in found.stream(PART):
+                digest.update(part)
+                take(part)
+            return found.attributes.get(_SHA256, ""), digest.hexdigest()
+
+        try:
+            return self._ask("read", path, read)
+        except FileNotFoundError:
+            return None
+
+    def _put(self, path: Path, content: bytes | Path, mode: str = "overwrite") -> None:
+        """Write an object, in parts if it is large, with all of its content or with that of a file."""
+        with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
+            attributes = {_SHA256: hashlib.file_digest(file, "sha256").hexdigest()}
+        how = {"mode": mode, "attributes": attributes, "chunk_size": PART, "max_concurrency": 4}
+        self._ask("write", path, lambda client, key: self._api.put(client, key, content, **how))
+
+    def _copy(self, path: Path, target: Path) -> None:
+        """Copy an object with its digest; one that is too large for the server, through here."""
+        if self._ask("read", path, self._api.head)["size"] <= _MAX_COPY:
+            to = self._key(target)
+            self._ask("write", path, lambda client, key: self._api.copy(client, key, to))
+            return
+        with tempfile.NamedTemporaryFile() as file:
+            self._download(path, file)
+            file.flush()
+            self._put(target, Path(file.name))
 
     def _on_their_way(self, folder: Path) -> list[Path]:
         """What this process has saved in a folder, as a listing that comes too early would miss it."""
@@ -237,45 +304,32 @@ class ObjectStorage:
             return [path for path in folder.iterdir() if path.is_file() and not path.name.endswith(".tmp")]
         return []
 
+    def _lane(self, place: Path) -> Lane:
+        if place not in self._lanes:
+            self._lanes[place] = Lane()
+        return self._lanes[place]
+
     def _make(self, folder: Path) -> None:
-        self._copies.make()
+        self._scratch.make()
         folder.mkdir(parents=True, exist_ok=True)
 
 
-class FolderView(ObjectStorage):
-    """A folder listed once: what is not there is not asked for."""
+class _FolderView(ObjectStorage):
+    """For reading what is in a folder, which is listed once."""
 
     def __init__(self, storage: ObjectStorage, folder: Path) -> None:
         vars(self).update(vars(storage))
-        self._folder = folder
-
-    @functools.cached_property
-    def _known(self) -> dict[Path, Written]:
-        return self.listed(self._folder)
+        self._known = storage.listed(folder)
 
     def read(self, path: Path) -> bytes | None:
-        return None if self._is_known_absent(path) else super().read(path)
+        return super().read(path) if path in self._known else None
 
-    def written(self, path: Path) -> Written | None:
-        return self._known.get(path) if path.is_relative_to(self._folder) else super().written(path)
+    def _in(self, folder: Path) -> dict[Path, Written | None]:
+        below = (Path(*path.parts[: len(folder.parts) + 1]) for path in self._known if folder in path.parents)
+        return {child: self._known.get(child) for child in below}
 
-    def exists(self, path: Path) -> bool:
-        if not path.is_relative_to(self._folder):
-            return super().exists(path)
-        return any(one.is_relative_to(path) for one in self._known)
 
-    def entries(self, folder: Path) -> list[Path]:
-        if not folder.is_relative_to(self._folder):
-            return super().entries(folder)
-        depth = len(folder.parts)
-        kept = [Path(*one.parts[: depth + 1]) for one in self._known if folder in one.parents]
-        return list(dict.fromkeys([*kept, *self._on_their_way(folder)]))
-
-    def seen(self, path: Path) -> float:
-        if not path.is_relative_to(self._folder):
-            return super().seen(path)
-        found = [self._known.get(one) for one in (path, path.with_name(f"{path.name}{ALIVE}"))]
-        return max((one.modified_ns for one in found if one is not None), default=0) / 1e9
-
-    def _is_known_absent(self, path: Path) -> bool:
-        return path.is_relative_to(self._folder) and path not in self._known
+def _written(meta: Any) -> Written:
+    since = meta["last_modified"] - datetime(1970, 1, 1, tzinfo=UTC)
+    nanoseconds = (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
+    return Written(bytes=meta["size"], modified_ns=nanoseconds)

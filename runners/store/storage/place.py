@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from goal_core.basics.atomic import StorageError
-from runners.store.storage.interface import Storage
-from runners.store.storage.local import LOCAL
+from runners.store.storage.folders import LOCAL, Storage
 
 CACHE = "GOAL_SWEEP_CACHE"
 """The environment variable that names another folder than ``~/.cache/goal-sweep``."""
+_opening = threading.Lock()
 ENDPOINT = "endpoint_url"
 """The only setting that the URL of an object store may have: ``s3://bucket/prefix?endpoint_url=http://host:9000``."""
 
@@ -45,15 +47,26 @@ class Place:
         """
         text = str(given)
         if is_object_store(text):
-            from runners.store.storage.opening import open_bucket  # with aiobotocore, which folders do without
-
-            bucket, prefix, endpoint = parse_url(text)
-            base, storage = open_bucket(bucket, prefix, endpoint, patience)
+            with _opening:
+                base, storage = _bucket(*parse_url(text), patience, os.getpid())
             return cls(location=text, root=local_root(text), base=base, storage=storage)
         root = local_root(text)
         if root.exists() and not root.is_dir():
             raise StorageError(f"store {root} is a file, not a folder")
         return cls(location=str(root), root=root, base=root, storage=LOCAL)
+
+
+@functools.cache
+def _bucket(bucket: str, prefix: str, endpoint: str, patience: float | None, pid: int) -> tuple[Path, Storage]:
+    """The path that stands for a place in a bucket, and its storage: one in each process."""
+    from runners.store.storage.background import Scratch
+    from runners.store.storage.connection import FIRST_S, Connection
+    from runners.store.storage.objects import ObjectStorage
+
+    scratch = Scratch()
+    base = scratch.folder / bucket / prefix
+    connection = Connection(bucket, prefix, endpoint, first=FIRST_S if patience is None else patience)
+    return base, ObjectStorage(connection, base, scratch)
 
 
 def is_object_store(location: str) -> bool:
@@ -91,15 +104,8 @@ def parse_url(location: str) -> tuple[str, str, str]:
     parts = urlsplit(location)
     settings = dict(parse_qsl(parts.query, keep_blank_values=True))
     prefix = parts.path.strip("/")
-    strange = {"", ".", ".."} & set(prefix.split("/")) if prefix else set()
-    if (
-        strange
-        or not parts.netloc
-        or "@" in parts.netloc
-        or ":" in parts.netloc
-        or parts.fragment
-        or settings.keys() - {ENDPOINT}
-    ):
+    is_bucket = re.fullmatch(r"[A-Za-z0-9._-]+", parts.netloc) and not parts.fragment and settings.keys() <= {ENDPOINT}
+    if not (is_bucket and prefix.isprintable()) or (prefix and {"", ".", ".."} & set(prefix.split("/"))):
         raise StorageError(
             f"store {location!r} must be s3://bucket/prefix, with ?{ENDPOINT}=http://host:port where "
             "AWS_ENDPOINT_URL does not name the server; credentials come from the environment"

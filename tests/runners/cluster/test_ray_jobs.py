@@ -12,7 +12,7 @@ from goal_core.basics.errors import ConfigError
 from runners.cluster.backend import ClusterError, Job
 from runners.cluster.ray_jobs import RayJobs
 from runners.execution.inputs import code_digest, source_hash
-from runners.store.provenance import gather
+from runners.store.records.provenance import gather
 from tests.helpers.cluster_cases import job, submission
 
 LEAST = ("ray.address=http://head:8265", "ray.store=/shared/store")

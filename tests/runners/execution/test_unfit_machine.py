@@ -15,7 +15,7 @@ from runners.execution import inputs, worker
 from runners.execution.inputs import InputsDifferError, UnfitMachineError
 from runners.execution.worker import UnitJob, run_unit
 from runners.launch.opened_sweep import OpenedSweep
-from runners.store.heartbeat import DriverRecords
+from runners.store.leases.heartbeat import DriverRecords
 from sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 

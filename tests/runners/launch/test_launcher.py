@@ -11,6 +11,7 @@ from rich.console import Console
 
 from goal_core.basics.atomic import StorageError
 from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import json_bytes
 from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.unit_listener import UnitListener
 from runners.execution.worker import UnitJob
@@ -19,8 +20,7 @@ from runners.launch.launcher import Launcher
 from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions, LaunchPlan
-from runners.store import BEST, AttemptFolder, charged_failures, end_attempt
-from runners.store.imported import MARK, mark_content
+from runners.store import BEST, RESULT, AttemptFolder, charged_failures, end_attempt
 from sweeps import Training
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
@@ -87,7 +87,8 @@ def test_what_starts_from_an_imported_result_is_failed_with_the_reason_and_the_r
     finish(sweep, frozen)
     imported = sweep.store.folder(frozen[0])
     imported.path(BEST).unlink()
-    (imported.folder / MARK).write_bytes(mark_content("results.zip", "0" * 64))
+    result = imported.path(RESULT)
+    result.write_bytes(json_bytes({**(imported.result() or {}), "imported": "results.tar.gz (sha256 0)"}))
     plan = LaunchPlan(sweep, LaunchOptions())
     assert [plan.progress[training].state for training in finetune] == ["failed", "waiting"]
     assert plan.progress[finetune[0]].reason.startswith("its frozen stage has no best.safetensors to start from")

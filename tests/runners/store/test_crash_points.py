@@ -8,8 +8,9 @@ import os
 from dataclasses import replace
 
 from goal_core.basics import atomic
+from goal_core.basics.sealed_json import read_json
 from runners.store import BEST, Store, digest
-from runners.store.heartbeat import ProcessIdentity
+from runners.store.leases.heartbeat import ProcessIdentity
 from tests.helpers.store_cases import named, train
 
 TRAINING = named("c" * 16)
@@ -62,7 +63,7 @@ def test_every_crash_point_leaves_a_store_that_goes_on(tmp_path, monkeypatch):
         assert store.status([TRAINING])[TRAINING].state == "done", passed[-1]
         weights = successor.path(BEST)
         assert digest(weights) == successor.result()["files"][BEST]["sha256"]
-        assert store.read_cell(TRAINING.cell.id) == TRAINING.cell.describe()
+        assert read_json(store.root / "cells" / TRAINING.cell.id / "cell.json") == TRAINING.cell.describe()
         assert [attempt.charged for attempt in successor.attempts.all() if attempt.charged] == []
         if not died_done:
             assert not [path for path in successor.folder.rglob("*.tmp")]

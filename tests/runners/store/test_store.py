@@ -8,6 +8,7 @@ import pytest
 
 from goal_core.basics.atomic import StorageError
 from goal_core.basics.sealed_json import read_json
+from runners.cli.app import run
 from runners.store import Store
 from tests.helpers.store_cases import named, train
 
@@ -28,11 +29,9 @@ def test_layout_is_the_documented_one(store):
         "best-3.1.safetensors",
         "log.txt",
         "attempts/1.json",
-        "lease.json",
         "result.json",
     )
     assert files == {"store.json", f"cells/{TRAINING.cell.id}/cell.json", *(f"{stage}/{name}" for name in names)}
-    assert read_json(root / stage / "lease.json") == {"launch_id": "L", "attempt": 1}
 
 
 @pytest.mark.parametrize(
@@ -44,13 +43,27 @@ def test_other_locations_are_refused_in_one_line(location):
     assert "\n" not in str(error.value)
 
 
-def test_a_file_is_no_store_and_a_later_layout_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("version", "said"), [(99, "a later version.*layout 99.*upgrade"), (2, "an earlier development version.*layout 2")]
+)
+def test_a_store_of_another_version_is_refused_in_one_line(tmp_path, capsys, version, said):
+    (tmp_path / "store.json").write_text(f'{{"version": {version}, "checksum": "of another kind"}}')
+    with pytest.raises(StorageError, match=said):
+        Store(tmp_path)
+    assert run(["status", "quickstart", "--store", str(tmp_path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_damaged_version_does_not_keep_anybody_out(store):
+    (store.root / "store.json").write_text("{")
+    Store(store.root).prepare()
+    assert read_json(store.root / "store.json") == {"version": 3}
+
+
+def test_a_file_is_no_store(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="is a file"):
         Store(tmp_path / "file")
-    (tmp_path / "store.json").write_text('{"version": 99}')
-    with pytest.raises(StorageError, match="layout 99"):
-        Store(tmp_path)
 
 
 def test_relative_root_does_not_follow_the_working_directory(tmp_path, monkeypatch):
@@ -65,12 +78,12 @@ def test_cell_description_is_written_once_and_a_damaged_one_again(store):
     cell = TRAINING.cell
     store.write_cell(cell)
     store.write_cell(replace(cell, seed=2))
-    assert store.read_cell(cell.id) == cell.describe()
+    path = store.root / "cells" / cell.id / "cell.json"
+    assert read_json(path) == cell.describe()
     assert cell.describe()["seed"] == 1
-    (store.root / "cells" / cell.id / "cell.json").write_text('{"se')
+    path.write_text('{"se')
     store.write_cell(replace(cell, seed=3))
-    assert (store.read_cell(cell.id) or {})["seed"] == 3
-    assert store.read_cell("unknown") is None
+    assert (read_json(path) or {})["seed"] == 3
 
 
 def test_a_training_that_is_set_aside_is_done_again_and_nothing_is_lost(store):

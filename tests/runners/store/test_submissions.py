@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from goal_core.basics.sealed_json import json_bytes
 from runners.store.submissions import Submissions
 
 
@@ -97,7 +98,7 @@ def test_a_record_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     content = json.loads(records.path(begun.id).read_text())
     for name in ("cancelled", "ended", "exit_status", "checksum"):
         del content[name]
-    records.path(begun.id).write_text(json.dumps(content))
+    records.path(begun.id).write_bytes(json_bytes(content))
     assert records.of("tiny") == [begun]
 
 

@@ -92,12 +92,12 @@ def test_what_arrived_though_it_failed_is_not_repeated(empty_database, store, tm
 def test_what_is_not_a_number_is_named_and_not_faked(uri, store):
     folder = folder_of(store)
     folder.claim("L")
-    folder.write_metrics([{"epoch": 1, "metrics": {"train/hinge": float("nan"), "val/rsum": 1.0}}])
+    folder.write_metrics([{"epoch": 1, "time": 1.7e9, "metrics": {"train/hinge": float("nan"), "val/rsum": 1.0}}])
     synced(uri, store)
     folder.write_metrics(
         [
-            {"epoch": 1, "metrics": {"train/hinge": float("nan"), "val/rsum": 1.0}},
-            {"epoch": 2, "metrics": {"train/hinge": float("inf"), "val/rsum": 2.0}},
+            {"epoch": 1, "time": 1.7e9, "metrics": {"train/hinge": float("nan"), "val/rsum": 1.0}},
+            {"epoch": 2, "time": 1.7e9, "metrics": {"train/hinge": float("inf"), "val/rsum": 2.0}},
         ]
     )
     content = synced(uri, store)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from runners.store.provenance import gather
+from runners.store.records.provenance import gather
 from runners.tracking import schema as names
 from runners.tracking.sync import SweepTracking
 from runners.tracking.values import objective_key, settings_key, training_params
@@ -154,7 +154,7 @@ def test_a_cell_trained_anew_replaces_its_run(uri, store, tracked_before):
         assert KEY not in [run.data.tags[names.STAGE_KEY] for run in synced(uri, store).children]
     again = folder_of(store)
     again.claim("M")
-    again.save_with("best.safetensors", write_weights)
+    again.save_with("best-1.safetensors", write_weights)
     again.write_metrics([record(1, 11.0)])
     again.finish(result(1, test_rsum=43.0))
     content = synced(uri, store)
@@ -179,7 +179,7 @@ def test_a_run_that_ended_below_its_warm_up_is_tagged_with_both_numbers(uri, sto
 def test_a_run_whose_objective_was_weak_beside_matching_is_tagged(uri, store):
     folder = store.folder(TRAINING)
     folder.claim("L")
-    folder.save_with("best.safetensors", write_weights)
+    folder.save_with("best-1.safetensors", write_weights)
     weak, strong = (
         {**one, "metrics": {**one["metrics"], "train/objective_to_matching": ratio}}
         for one, ratio in ((record(1, 50.0), 0.0013), (record(2, 40.0), 0.2))
@@ -195,7 +195,7 @@ def test_a_run_whose_objective_was_weak_beside_matching_is_tagged(uri, store):
 def test_a_run_whose_heads_were_stacked_says_for_how_many_of_its_steps(uri, store):
     folder = store.folder(TRAINING)
     folder.claim("L")
-    folder.save_with("best.safetensors", write_weights)
+    folder.save_with("best-1.safetensors", write_weights)
     folder.write_metrics([record(1, 50.0)])
     folder.finish({**result(1), "stacked": 0.5})
     assert synced(uri, store).child(KEY).data.tags["goal.stacked"] == "0.5"
@@ -252,7 +252,7 @@ def test_a_finished_run_of_an_earlier_version_is_given_its_selected_metrics(uri,
 
 def test_what_a_modified_tree_trained_says_so(uri, store, monkeypatch):
     modified = replace(gather(), git_commit="c0ffee", git_diff="+1", git_diff_sha256="ab" * 32)
-    monkeypatch.setattr("runners.store.lease.gather", lambda: modified)
+    monkeypatch.setattr("runners.store.leases.lease.gather", lambda: modified)
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,8 @@ from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.live import overview
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions
-from runners.store.archive import add_results, export_results, plan_import, read_archive
-from runners.store.garbage import find_garbage
+from runners.store.archive import add_results, export_results, opened_archive, plan_import
+from runners.store.garbage import find_garbage, remove_garbage
 from runners.store.store import Store
 from tests.helpers.in_process import InProcess, NoTracking, results, sweep_in
 
@@ -180,6 +181,24 @@ def test_a_candidate_that_goes_on_ends_as_one_that_never_stopped(early: Path, wh
     assert {one.what for one in garbage if one.kind == "states"} == stopped
 
 
+def copied(folder: Path, target: Path) -> Path:
+    shutil.copytree(folder / "store", target / "store")
+    return target
+
+
+def test_a_candidate_is_trained_again_although_its_states_are_gone(tmp_path: Path, launch: Launch, early: Path) -> None:
+    """`gc` removes the states of candidates that have ended; then one of those that went on is found damaged."""
+    sweep = _sweep(copied(early, tmp_path), HALVING)
+    numbers, trail = results(sweep), _trail(sweep)
+    assert remove_garbage(sweep.store, "tiny", sweep.trainings)
+    went_on = next(one for one in sweep.trainings if one.continues)
+    sweep.store.folder(went_on).path("result.json").write_text("{")
+    assert launch(_sweep(tmp_path, HALVING)).status == 0
+    again = _sweep(tmp_path, HALVING)
+    assert not again.is_searching
+    assert (results(again), _trail(again)) == (numbers, trail)
+
+
 def test_a_search_works_with_two_stages_and_shares_what_is_equal(tmp_path: Path, launch: Launch) -> None:
     space = "{stages.frozen.lr: {choice: [1e-3, 1e-2]}, stages.finetune.lr: {choice: [1e-4, 1e-3]}}"
     short = "stages.frozen={name: frozen, epochs: 1, lr: 1e-3, batch_size: 24}"
@@ -225,13 +244,13 @@ def test_the_view_says_what_a_search_does(tmp_path: Path, whole: tuple[Path, Tes
 
 def test_an_archive_carries_candidates_and_the_trail(tmp_path: Path, early: Path) -> None:
     sweep = _sweep(early, HALVING)
-    file = tmp_path / "results.zip"
+    file, other = tmp_path / "results.tar.gz", Store(tmp_path / "other")
     done, asked = export_results(sweep, sweep.store, file)
     assert done == asked == len(sweep.trainings)
-    archive, other = read_archive(file), Store(tmp_path / "other")
-    assert [one.key for one in archive.trainings] == [one.key for one in sweep.trainings]
-    outcome = plan_import(archive, other)
-    path = add_results(archive, outcome, other, "sqlite:///mlflow.db")
+    with opened_archive(file) as archive:
+        assert [one.key for one in archive.trainings] == [one.key for one in sweep.trainings]
+        outcome = plan_import(archive, other)
+        path = add_results(archive, outcome, other, "sqlite:///mlflow.db")
     assert len(outcome.added) == done
     assert other.read_trail("tiny") == sweep.store.read_trail("tiny")
     assert json.loads(path.read_text())["tune"]["budget"] == 4

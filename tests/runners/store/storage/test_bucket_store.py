@@ -14,13 +14,13 @@ from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST, LAST
 from runners.execution.signs_of_life import SignsOfLife
 from runners.store import LeaseHeldError, LeaseLostError, Store
-from runners.store.archive import export_results, read_archive
-from runners.store.heartbeat import ProcessIdentity
-from runners.store.storage import opening
+from runners.store.archive import export_results
+from runners.store.leases.heartbeat import ProcessIdentity
+from runners.store.storage import place
 from runners.store.verification import damaged_files
 from sweeps import pack
 from tests.helpers.archive_cases import finished_sweep, import_into
-from tests.helpers.store_cases import named, record, result, train, write_weights
+from tests.helpers.store_cases import load, named, record, result, train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
 TRAINING = named("c" * 16)
@@ -28,7 +28,7 @@ TRAINING = named("c" * 16)
 
 def elsewhere(store: Store) -> Store:
     """The same store, as a process on another machine opens it: without this one's working copies."""
-    opening._opened.cache_clear()
+    place._bucket.cache_clear()
     return Store(store.location)
 
 
@@ -43,7 +43,7 @@ def test_the_layout_is_that_of_a_folder(bucket_store):
     folder.log("hello")
     train(folder)
     stage = f"cells/{TRAINING.cell.id}/frozen-{TRAINING.key}"
-    names = ("metrics.1.jsonl", "best-3.1.safetensors", "log.1.txt", "attempts/1.json", "lease.json", "result.json")
+    names = ("metrics.1.jsonl", "best-3.1.safetensors", "log.1.txt", "attempts/1.json", "result.json")
     assert keys(bucket_store) == {
         "store.json",
         f"cells/{TRAINING.cell.id}/cell.json",
@@ -79,7 +79,7 @@ def test_late_writes_of_a_process_that_was_cut_off_do_not_arrive(bucket_store, s
     for write in (lambda: first.save("y", b"late"), lambda: first.finish(result()), lambda: first.fail("late")):
         with pytest.raises(LeaseLostError):
             write()
-    assert second.load("x") == b"first"
+    assert load(second, "x") == b"first"
     train(second)
     assert elsewhere(bucket_store).folder(TRAINING).result()["attempt"] == 2
 
@@ -112,7 +112,7 @@ def test_training_goes_on_while_an_epoch_travels_and_waits_for_the_next(bucket_s
     gate.set()
     second.join(timeout=20)
     folder.flush()
-    assert folder.load(LAST) == b"epoch 2"
+    assert load(folder, LAST) == b"epoch 2"
 
 
 def foreign(store: Store, launch_id: str, *, ttl: float, planned: str) -> None:
@@ -120,7 +120,7 @@ def foreign(store: Store, launch_id: str, *, ttl: float, planned: str) -> None:
     identity = replace(ProcessIdentity.of_this_process(), host="far", machine="other boot", pid=4711)
     content = {**asdict(identity), "launch_id": launch_id, "sweep": "theirs", "ttl": ttl, "started": 0}
     store.storage.replace(store.drivers.folder / f"{launch_id}.json", json_bytes(content))
-    store.storage.replace(store.drivers.folder / f"{launch_id}.keys", planned.encode())
+    store.storage.replace(store.drivers.folder / f"{launch_id}.keys", json_bytes({"keys": [planned]}))
 
 
 @pytest.mark.exhaustive
@@ -175,16 +175,15 @@ def test_status_changes_nothing(bucket_store, server):
 @pytest.mark.exhaustive
 def test_results_travel_between_a_folder_and_a_bucket(bucket_store, tmp_path):
     sweep = finished_sweep(tmp_path / "there")
-    one, two = tmp_path / "one.zip", tmp_path / "two.zip"
+    one, two = tmp_path / "one.tar.gz", tmp_path / "two.tar.gz"
     export_results(sweep, sweep.store, one)
     import_into(bucket_store, one)
     again = import_into(elsewhere(bucket_store), one)
     assert (len(again.added), len(again.known)) == (0, 3)
     export_results(sweep, elsewhere(bucket_store), two)
-    archives = [read_archive(path) for path in (one, two)]
-    assert [len(archive.finished) for archive in archives] == [3, 3]
-    for training in archives[0].finished:
-        assert archives[0].metrics_of(training) == archives[1].metrics_of(training)
+    import_into(third := Store(tmp_path / "third"), two)
+    for training in sweep.trainings[:3]:
+        assert third.folder(training).result()["metrics"] == sweep.store.folder(training).result()["metrics"]
 
 
 @pytest.mark.exhaustive

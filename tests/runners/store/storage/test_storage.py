@@ -58,13 +58,10 @@ def test_of_many_that_create_a_file_one_succeeds(storage, place):
     assert storage.read(place / "claim.json") == f"{created[0]}".encode()
 
 
-def test_a_guard_that_raises_leaves_the_old_file(storage, place):
-    path = place / "a.json"
-    storage.replace(path, b"old")
-    for write in (storage.replace, storage.create):
-        with pytest.raises(KeyError):
-            write(path, b"new", guard=lambda: {}["gone"])
-    assert storage.read(path) == b"old"
+def test_a_guard_that_raises_keeps_a_file_from_being_created(storage, place):
+    with pytest.raises(KeyError):
+        storage.create(place / "b.json", b"new", guard=lambda: {}["gone"])
+    assert storage.read(place / "b.json") is None
 
 
 def test_folders_are_listed_by_name(storage, place):
@@ -140,6 +137,9 @@ def test_a_folder_moves_with_all_its_files_to_a_free_name(storage, place):
     assert storage.read(target / "attempts/1.json") == b"attempts/1.json"
     with pytest.raises(FileNotFoundError):
         storage.move(place, place.with_name("other"))
+    storage.move(target / "result.json", target / "result.json.damaged")
+    assert storage.read(target / "result.json.damaged") == b"result.json"
+    assert not storage.exists(target / "result.json")
     storage.remove_folder(target, first="result.json")
     assert storage.listed(target) == {}
 

@@ -1,0 +1,27 @@
+"""Archives: one file that carries results, without weights, from one store to another.
+
+::
+
+    manifest.json                            first: the format, its version, and the SHA-256 of every other file
+    sweep.json                               the resolved sweep, its data fingerprint and the ids of its weights
+    tuning.json                              what the sweep's search tried and chose, if it has one
+    cells/<cell id>/<stage>-<key>/...        a finished training as the store has it, without its weights
+
+It is a ``.tar.gz``, and unpacked it is a small store. So what reads a store checks its content too. An import
+never replaces a finished result, and marks what it adds: numbers that were forged together with their digests are not
+found.
+"""
+
+from runners.store.archive.adding import ImportOutcome, add_results, plan_import
+from runners.store.archive.export import export_results
+from runners.store.archive.reading import Archive, ArchiveError, opened_archive
+
+__all__ = [
+    "Archive",
+    "ArchiveError",
+    "ImportOutcome",
+    "add_results",
+    "export_results",
+    "opened_archive",
+    "plan_import",
+]

@@ -1,0 +1,131 @@
+"""Write the finished trainings of a sweep, without weights, to one file."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import os
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from goal_core.basics.atomic import DamagedError, replace_with
+from goal_core.basics.sealed_json import json_bytes
+from goal_core.checkpoints import BEST
+from goal_core.models import NAMED_WEIGHTS
+from runners.store.archive.reading import FORMAT, MANIFEST, MAX_FILE, MAX_TOTAL, SWEEP, TRAIL, VERSION, ArchiveError
+from runners.store.records import RESULT, Attempt
+from runners.store.storage import read_json
+from runners.store.store import Store
+from runners.store.trainings import LOG, TrainingFolder
+from sweeps import ResolvedSweep, SweepConfig, to_mapping
+
+_STORE, _TRACKING = "./goal-sweep-store", "sqlite:///{store}/mlflow.db"
+_PATH = re.compile(r"(?<![\w:/])~?/[^\s:,;'\"()]+")
+
+
+def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_provenance: bool = False) -> tuple[int, int]:
+    """Write every finished training of a sweep, without weights, to one file. Equal results give equal bytes.
+
+    Args:
+        sweep: the sweep.
+        store: the results folder that holds the results.
+        path: the file to write or replace.
+        with_provenance: also write what tells of the people and machines that trained: names of hosts, process
+            numbers, paths, uncommitted changes, traces and logs.
+
+    Returns:
+        The number of trainings in the archive, and the number in the sweep.
+
+    Raises:
+        ArchiveError: no training is finished, a file is not what its result states, or there is too much.
+        StorageError: the store cannot be read or the file cannot be written.
+    """
+    # A tracking URI may contain a password, so it stays here in any case.
+    config = replace(sweep.config, store=_STORE, tracking=_TRACKING)
+    description = {
+        "sweep": to_mapping(config if with_provenance else _without_paths(config)),
+        "data_fingerprint": sweep.data_fingerprint,
+        "weights": dict(sweep.weights),
+        "trails": to_mapping(sweep.trails),
+    }
+    files = {SWEEP: json_bytes(description)}
+    if sweep.has_chosen and (trail := store.read_trail(sweep.config.name)) is not None:
+        files[TRAIL] = trail
+    statuses = store.status(sweep.trainings)
+    done = [training for training, status in statuses.items() if status.state == "done"]
+    if not done:
+        raise ArchiveError(f"nothing to export: no training of {sweep.config.name!r} is finished in {store.location}")
+    carried = store.storage.each(
+        lambda training: dict(_carried(store.folder(training).seen_at_once(), with_provenance=with_provenance)), done
+    )
+    for training, contents in zip(done, carried, strict=True):
+        place = f"cells/{training.cell.id}/{training.stage.name}-{training.key}"
+        files |= {f"{place}/{name}": content for name, content in contents.items()}
+    if max(map(len, files.values())) > MAX_FILE or sum(map(len, files.values())) > MAX_TOTAL // 2:
+        raise ArchiveError(f"the results in {store.location} are larger than an archive may be")
+    replace_with(path.absolute(), lambda temporary: _pack(temporary, files))
+    return len(done), len(statuses)
+
+
+def _without_paths(config: SweepConfig) -> SweepConfig:
+    """Shorten the paths of data and weights to their last part: the others say who trained, and where."""
+    data = config.data if config.data.root is None else replace(config.data, root=Path(config.data.root).name or "data")
+    backbones = [
+        backbone if backbone.weights in NAMED_WEIGHTS else replace(backbone, weights=Path(backbone.weights).name)
+        for backbone in config.model.backbones
+    ]
+    bert = config.model.bert
+    model = replace(
+        config.model,
+        backbones=tuple(backbones),
+        bert=replace(bert, weights=Path(bert.weights).name) if os.path.isabs(bert.weights) else bert,
+        init_from=Path(config.model.init_from).name if config.model.init_from else "",
+    )
+    return replace(config, data=data, model=model)
+
+
+def _carried(folder: TrainingFolder, *, with_provenance: bool) -> Iterator[tuple[str, bytes]]:
+    """The files of a finished training that an archive holds, by name."""
+    result = folder.result() or {}
+    yield RESULT, folder.storage.read(folder.folder / RESULT) or b""
+    for key, stated in result["files"].items():
+        if key != BEST:
+            content = folder.storage.read(folder.folder / stated["name"]) or b""
+            if hashlib.sha256(content).hexdigest() != stated["sha256"]:
+                shown = folder.storage.shown(folder.folder / stated["name"])
+                raise ArchiveError(f"{shown} is not the file that {RESULT} states; launch trains damaged results again")
+            yield stated["name"], content
+    if with_provenance and (log := folder.log_text()):
+        yield LOG, log.encode()
+    for number in folder.attempts.numbers():
+        with contextlib.suppress(DamagedError):
+            record = read_json(folder.storage, folder.attempts.path(number))
+            if record is not None and Attempt.from_json(record).n == number:
+                yield f"attempts/{number}.json", json_bytes(record if with_provenance else _anonymous(record))
+
+
+def _anonymous(record: Mapping[str, Any]) -> dict[str, Any]:
+    """An attempt without what tells of its user and machine; the digest of its uncommitted changes stays."""
+    launch = hashlib.sha256(str(record["launch_id"]).encode()).hexdigest()[:16]
+    reason = _PATH.sub("[path]", str(record["reason"]))
+    return {**record, "launch_id": launch, "host": "", "pid": 0, "git_diff": "", "trace": "", "reason": reason}
+
+
+def _pack(path: Path, files: Mapping[str, bytes]) -> None:
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
+    manifest = json_bytes({"format": FORMAT, "version": VERSION, "sha256": digests})
+    with (
+        path.open("wb") as packed,
+        gzip.GzipFile(filename="", fileobj=packed, mode="wb", mtime=0) as unpacked,
+        tarfile.open(fileobj=unpacked, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for name, content in [(MANIFEST, manifest), *sorted(files.items())]:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))

@@ -1,0 +1,197 @@
+"""Read an archive of results, which may come from anybody: names, sizes and digests first, then as a store is read."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import re
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from goal_core.basics.atomic import DamagedError, StorageError, storage_errors
+from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import json_bytes, parse_json
+from runners.store.records import RESULT
+from runners.store.store import Store
+from runners.store.trainings import LOG
+from sweeps import ResolvedSweep, SweepConfig, Trail, Training, from_mapping
+
+FORMAT, VERSION = "goal-sweep results", 2
+MANIFEST, SWEEP, TRAIL = "manifest.json", "sweep.json", "tuning.json"
+MAX_FILE, MAX_TOTAL = 64 * 2**20, 2**30
+"""Bytes of one file in an archive, and of all of them."""
+_MAX_CELLS = 20_000
+_ID, _NUMBER = "[0-9a-f]{16}", "[1-9][0-9]{0,5}"
+_MEMBER = re.compile(
+    rf"sweep\.json|tuning\.json|cells/{_ID}/(?:frozen|finetune)-{_ID}/(?:result\.json|log\.txt|metrics\.{_NUMBER}\.jsonl|"
+    rf"triplets\.{_NUMBER}\.npz|attempts/{_NUMBER}\.json)"
+)
+
+
+_WRONG = (
+    *(GoalError, tarfile.TarError, zlib.error, OSError, EOFError),
+    *(ValueError, TypeError, LookupError, AttributeError),
+)
+"""What a file raises that is not what it claims to be."""
+
+
+class ArchiveError(GoalError):
+    """A file is not an archive of results, is damaged, or contradicts what the store holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive(ResolvedSweep):
+    """A sweep with its finished results, read from an archive and checked."""
+
+    store: Store
+    """The unpacked results."""
+    trail: Mapping[str, Any] | None
+    """What the sweep's search tried and chose; None if there is none."""
+
+    @cached_property
+    def finished(self) -> list[Training]:
+        """The trainings whose results the archive holds, in the sweep's order."""
+        return [training for training, status in self.store.status(self.trainings).items() if status.state == "done"]
+
+    def metrics_of(self, training: Training) -> dict[str, float]:
+        """The final metrics of a finished training."""
+        metrics: dict[str, float] = (self.store.folder(training).result() or {})["metrics"]
+        return metrics
+
+
+@contextlib.contextmanager
+def opened_archive(path: Path) -> Iterator[Archive]:
+    """Unpack and check an archive. It is gone from this machine's folder for temporary files after the block.
+
+    Raises:
+        ArchiveError: the file is not an archive, is damaged, holds anything that no export writes, or was written by
+            another version.
+    """
+    if not path.is_file():
+        raise ArchiveError(f"{path} is not a regular file" if path.exists() else f"there is no file {path}")
+    with tempfile.TemporaryDirectory(prefix="goal-sweep-import-") as folder:
+        try:
+            files = _unpack(path, Path(folder))
+            archive = _resolved(files, Store(folder))
+            _check(archive, set(files))
+        except StorageError:
+            raise
+        except _WRONG as error:
+            what = " ".join(str(error).replace(f"{folder}/", "").split()) or type(error).__name__
+            raise ArchiveError(f"{path} is no archive of results, or is damaged: {what}") from error
+        yield archive
+
+
+class _Unpacked(gzip.GzipFile):
+    """Gives no more than so many bytes, whatever sizes an archive declares and however well it is packed."""
+
+    _left = MAX_TOTAL
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(self._left + 1 if size is None or size < 0 else min(size, self._left + 1))
+        self._left -= len(content)
+        if self._left < 0:
+            raise DamagedError(f"it unpacks to more than {MAX_TOTAL // 2**20} MiB")
+        return content
+
+
+def _unpack(path: Path, folder: Path) -> dict[str, bytes]:
+    """Write the files of an archive to a folder. Returns the names, with the content of those of no training."""
+    found: dict[str, bytes] = {}
+    with path.open("rb") as packed, _Unpacked(fileobj=packed) as unpacked:
+        origin = f"{_quoted(path.name)} (sha256 {hashlib.file_digest(packed, 'sha256').hexdigest()})"
+        packed.seek(0)
+        with tarfile.open(fileobj=unpacked, mode="r|") as tar:
+            members = iter(tar)
+            digests = _digests(tar, next(members, None))
+            for member in members:
+                name = member.name
+                if not (member.isreg() and _MEMBER.fullmatch(name)) or name in found or member.size > MAX_FILE:
+                    raise DamagedError(f"{_quoted(name)} does not belong in an archive")
+                content = _content(tar, member)
+                if hashlib.sha256(content).hexdigest() != digests.get(name):
+                    raise DamagedError(f"{name} is not the file that {MANIFEST} states")
+                found[name] = content if name in (SWEEP, TRAIL) else b""
+                target = folder / name
+                with storage_errors(target, "write"):
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(_as_stored(target.name, content, origin))
+    if lost := sorted({SWEEP, *digests} - found.keys()):
+        raise DamagedError(f"{_quoted(lost[0])} is missing")
+    return found
+
+
+def _digests(tar: tarfile.TarFile, first: tarfile.TarInfo | None) -> Mapping[str, Any]:
+    """The SHA-256 of every file in an archive, by name, as its first member states them."""
+    if first is None or first.name != MANIFEST or not first.isreg() or first.size > MAX_FILE:
+        raise DamagedError(f"it does not begin with {MANIFEST}")
+    manifest = parse_json(_content(tar, first), MANIFEST)
+    if (manifest.get("format"), manifest.get("version")) != (FORMAT, VERSION):
+        raise DamagedError(f"it has version {str(manifest.get('version'))[:20]}, and this goal-sweep reads {VERSION}")
+    return dict(manifest["sha256"])
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    assert file is not None  # of a regular file it never is
+    return file.read()
+
+
+def _as_stored(name: str, content: bytes, origin: str) -> bytes:
+    """A file as the store keeps it: a result says where it came from, and a log cannot command a terminal."""
+    if name == RESULT:
+        return json_bytes({**parse_json(content, RESULT), "imported": origin})
+    if name == LOG:
+        return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "?", content.decode(errors="replace")).encode()
+    return content
+
+
+def _quoted(name: str) -> str:
+    """A name from elsewhere, on one line and without characters that would command a terminal."""
+    return (name if len(name) <= 120 else f"{name[:120]}...").encode("unicode_escape").decode()
+
+
+def _resolved(files: Mapping[str, bytes], store: Store) -> Archive:
+    described = parse_json(files[SWEEP], SWEEP)
+    fingerprint, weights = described["data_fingerprint"], described["weights"]
+    if not all(re.fullmatch(r"[\x21-\x7e]{1,200}", each) for each in [fingerprint, *weights.values()]):
+        raise DamagedError(f"{SWEEP} has a data fingerprint or an id of weights that is none")
+    config = from_mapping(SweepConfig, described["sweep"])
+    trails = tuple(from_mapping(Trail, each) for each in described["trails"])
+    if any(trail.chosen not in (None, *range(len(trail.candidates))) for trail in trails):
+        raise DamagedError(f"{SWEEP} has chosen a candidate that is none")
+    num_candidates = sum(len(trail.candidates) for trail in trails)
+    num_seeds = max(len(config.seeds), len(config.tune.seeds) if config.tune else 0)
+    if num_seeds * (len(config.model.backbones) * len(config.objectives.names) + num_candidates) > _MAX_CELLS:
+        raise DamagedError(f"{SWEEP} has more than {_MAX_CELLS} cells")
+    return Archive(
+        config=config,
+        data_fingerprint=fingerprint,
+        weights=dict(weights),
+        trails=trails,
+        store=store,
+        trail=parse_json(files[TRAIL], TRAIL) if TRAIL in files else None,
+    )
+
+
+def _check(archive: Archive, names: set[str]) -> None:
+    """Check that every file belongs to a finished training of the sweep, and is what its result states."""
+    folders = {archive.store.folder(training).folder: training for training in archive.trainings}
+    for name in sorted(names - {SWEEP, TRAIL}):
+        folder = archive.store.root.joinpath(*Path(name).parts[:3])
+        if folder not in folders or f"{folder.relative_to(archive.store.root)}/{RESULT}" not in names:
+            raise DamagedError(f"it holds results of another sweep, or parts of one: {name}")
+    begun = [training for folder, training in folders.items() if folder.exists()]
+    for record in archive.store.records(begun):
+        if record.status.damaged or record.status.state != "done":
+            raise DamagedError(record.status.reason)
+        archive.store.folder(record.training).records()
+        if damage := archive.store.folder(record.training).damage(record.status.result, thorough=True):
+            raise DamagedError(damage)

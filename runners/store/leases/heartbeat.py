@@ -1,0 +1,254 @@
+"""The drivers that work on a store: a small file for each, renewed by a heartbeat.
+
+A driver is the process of one `goal-sweep launch`. Its record says which process it is, and on which machine. Every
+attempt names its launch, so one heartbeat keeps hundreds of leases alive. These rules decide whether a driver is alive:
+
+1. If its record is gone, it has ended.
+2. On this machine, it is alive exactly as long as its process, whatever any clock says. A killed driver can be
+   succeeded at once, and a suspended one is never taken for dead.
+3. On another machine, or where the system hides other users' processes (``hidepid``), it is alive while its record is
+   no older than the time to live. Ages are differences between file times of one file system, so the clocks of
+   different machines need not agree. A record from further in the future than the time to live counts as dead: a
+   living driver whose clock was set back renews it within seconds.
+   (`status` writes nothing, so it compares with this machine's clock instead.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import secrets
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from goal_core.basics.atomic import DamagedError, StorageError
+from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import json_bytes
+from runners.store.leases.processes import ProcessIdentity
+from runners.store.records import is_count, is_time
+from runners.store.storage import LOCAL, Storage, read_json
+
+_log = logging.getLogger(__name__)
+
+
+class LeaseHeldError(GoalError):
+    """Another living driver already works on the trainings asked for."""
+
+
+def _record(storage: Storage, path: Path) -> dict[str, Any] | None:
+    """A driver's record; empty if damaged, because then nobody knows who wrote it, and the file's time decides."""
+    with contextlib.suppress(DamagedError):
+        record = read_json(storage, path)
+        times = [(record or {}).get(key, 0) for key in ("started", "ttl")]
+        if record is None or (all(map(is_time, times)) and is_count(record.get("pid", 1), 2**22)):
+            return record
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverState:
+    """What a store knows of one driver."""
+
+    launch_id: str
+    process: ProcessIdentity
+    sweep: str
+    alive: bool
+    age: float
+    """Seconds since its last sign of life."""
+    shares: bool = False
+    """Whether it shares its trainings with other drivers that share."""
+
+    def describe(self) -> str:
+        """Describe the driver in a message: user, machine, process, sweep and last sign of life."""
+        return (
+            f"{self.process.user}@{self.process.host} (pid {self.process.pid}, sweep {self.sweep}, "
+            f"last sign of life {max(self.age, 0):.0f} s ago)"
+        )
+
+
+class DriverRecords:
+    """Reads the records of a store's drivers.
+
+    Args:
+        folder: ``STORE/launches``; need not exist.
+        storage: what keeps it.
+    """
+
+    def __init__(self, folder: Path, storage: Storage = LOCAL) -> None:
+        self.folder, self.storage = folder, storage
+
+    def state(self, launch_id: str, *, now: float | None = None) -> DriverState | None:
+        """Read the state of one driver; None if it has ended.
+
+        Args:
+            launch_id: the launch, as in an attempt's record.
+            now: the file system's time from `file_time`; this machine's clock if not given.
+        """
+        record = _record(self.storage, path := self.folder / f"{launch_id}.json")
+        seen = self.storage.seen(path)
+        if record is None or not seen:
+            return None
+        process = ProcessIdentity.from_json(record)
+        age = (time.time() if now is None else now) - seen
+        exists = process.exists()
+        alive = abs(age) <= float(record.get("ttl", 60)) if exists is None else exists
+        return DriverState(
+            launch_id=launch_id,
+            process=process,
+            sweep=str(record.get("sweep", "?")),
+            alive=alive,
+            age=age,
+            shares=record.get("shares") is True,
+        )
+
+    def all(self, *, now: float | None = None) -> list[DriverState]:
+        """Read the state of every driver that has a record, oldest first."""
+        records = (path for path in sorted(self.storage.entries(self.folder)) if path.suffix == ".json")
+        states = (self.state(path.stem, now=now) for path in records)
+        return [state for state in states if state is not None]
+
+    def planned(self, launch_id: str) -> frozenset[str]:
+        """The keys of the trainings that a driver plans to do."""
+        with contextlib.suppress(StorageError, DamagedError):  # then the leases keep the two apart
+            return frozenset((read_json(self.storage, self.folder / f"{launch_id}.keys") or {}).get("keys", ()))
+        return frozenset()
+
+    def ask_to_stop(self, launch_id: str) -> None:
+        """Ask the workers of a launch to save their state and stop. Its record is removed with the driver's.
+
+        Raises:
+            StorageError: the store cannot be written.
+        """
+        self.storage.replace(self.folder / f"{launch_id}.stop", b"")
+
+    def is_asked_to_stop(self, launch_id: str) -> bool:
+        """Whether a launch's workers are to save and stop; no if the store cannot be read."""
+        return self.storage.appeared(self.folder / f"{launch_id}.stop")
+
+    def bury(self, launch_id: str) -> None:
+        """Remove the record of an ended driver, so that every machine sees at once that it has ended."""
+        for suffix in ("keys", "json", "stop"):
+            with contextlib.suppress(OSError):
+                self.storage.remove(self.folder / f"{launch_id}.{suffix}")
+
+    def file_time(self) -> float:
+        """The time of the store's file system, in seconds. On network folders it may differ from this machine's."""
+        return self.storage.now(self.folder)
+
+
+class Heartbeat:
+    """Shows other drivers that this one is alive. A context manager: the heartbeat ends with the block.
+
+    Args:
+        drivers: the records of the store's drivers, whose folder must exist.
+        sweep: the sweep's name, shown to other drivers.
+        ttl: seconds without a heartbeat after which other machines may take over.
+        renew: seconds between heartbeats.
+        shares: whether this driver shares its trainings with others that share; leases divide them.
+    """
+
+    def __init__(
+        self, drivers: DriverRecords, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False
+    ) -> None:
+        self._drivers = drivers
+        self._process = ProcessIdentity.of_this_process()
+        self._content: dict[str, Any] = {
+            **asdict(self._process),
+            "sweep": sweep,
+            "ttl": ttl,
+            "started": time.time(),
+            "shares": shares,
+        }
+        self._renew, self._shares = renew, shares
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="goal-sweep heartbeat", daemon=True)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        self.id = f"{stamp}-{self._process.pid}-{secrets.token_hex(4)}"
+
+    def start(self, keys: Iterable[str] = ()) -> None:
+        """Announce the trainings of this driver, unless a living driver has announced some of them already.
+
+        Args:
+            keys: the keys of the trainings that this driver plans to do.
+
+        Raises:
+            LeaseHeldError: a living driver plans to do some of them; the message names it.
+            StorageError: the store cannot be written.
+        """
+        wanted = frozenset(keys)
+        for tries_left in (2, 1, 0):
+            self._replace(f"{self.id}.keys", json_bytes({"keys": sorted(wanted)}))
+            self._write()
+            rival = self._rival(wanted)
+            if rival is None:
+                self._thread.start()
+                return
+            self._drivers.bury(self.id)
+            # Two drivers that start at the same moment see each other and both step back. Each then tries again after a
+            # random time.
+            if not tries_left or self._runs_for(rival) > 5:
+                raise LeaseHeldError(self._refusal(rival, wanted))
+            time.sleep(random.uniform(0.1, 1.5))
+
+    def close(self) -> None:
+        """End the heartbeat and remove the record, which frees what this driver left unfinished for others."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+        self._drivers.bury(self.id)
+
+    def __enter__(self) -> Heartbeat:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _rival(self, keys: frozenset[str]) -> DriverState | None:
+        for other in self._drivers.all(now=self._drivers.file_time()):
+            if other.launch_id == self.id:
+                continue
+            if not other.alive:
+                # Only its own machine sees at once that a driver is dead. Without the record, all machines do.
+                self._drivers.bury(other.launch_id)
+            elif not (self._shares and other.shares) and keys & self._drivers.planned(other.launch_id):
+                return other
+        return None
+
+    def _refusal(self, rival: DriverState, keys: frozenset[str]) -> str:
+        shared = len(keys & self._drivers.planned(rival.launch_id))
+        return (
+            f"{shared} of the {len(keys)} trainings asked for are already being done by {rival.describe()}; "
+            f"wait until it ends, or stop it there with: kill {rival.process.pid}"
+        )
+
+    def _runs_for(self, other: DriverState) -> float:
+        """Seconds since another driver started: until its last sign of life by its own clock, and since then."""
+        record = _record(self._drivers.storage, self._drivers.folder / f"{other.launch_id}.json") or {}
+        return other.age + float(record.get("renewed", 0)) - float(record.get("started", 0))
+
+    def _beat(self) -> None:
+        failing = False
+        while not self._stop.wait(self._renew):
+            try:
+                self._write()
+            except StorageError as error:
+                if not failing:
+                    _log.warning("the heartbeat of this launch fails, so another launch may take over: %s", error)
+                failing = True
+            else:
+                failing = False
+
+    def _write(self) -> None:
+        content = json_bytes({"launch_id": self.id, **self._content, "renewed": time.time()})
+        self._replace(f"{self.id}.json", content)
+
+    def _replace(self, name: str, content: bytes) -> None:
+        self._drivers.storage.replace(self._drivers.folder / name, content)

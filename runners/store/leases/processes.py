@@ -1,0 +1,94 @@
+"""Which process is meant by a record, and whether it still runs."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from goal_core.basics.machine import is_taken, machine_identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """Identifies a process, even if a later one gets the same process number."""
+
+    user: str
+    host: str
+    machine: str
+    """The kernel's boot id and its namespace of process numbers. Outside these, a process number means nothing."""
+    pid: int
+    process_started: str
+    """Clock ticks from boot to the start of the process. No change of the clock affects it."""
+
+    @classmethod
+    def of_this_process(cls) -> ProcessIdentity:
+        """The identity of the calling process."""
+        pid = os.getpid()
+        started = ""
+        with contextlib.suppress(psutil.AccessDenied):
+            started = _process_started(pid) or ""
+        return cls(
+            user=user_name(), host=socket.gethostname(), machine=machine_identity(), pid=pid, process_started=started
+        )
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> ProcessIdentity:
+        """Read the identity from a driver's record. Missing fields are empty, which matches no machine."""
+        return cls(
+            user=str(content.get("user", "?")),
+            host=str(content.get("host", "?")),
+            machine=str(content.get("machine", "")),
+            pid=int(content.get("pid", 0)),
+            process_started=str(content.get("process_started", "")),
+        )
+
+    def exists(self) -> bool | None:
+        """Whether the process still runs.
+
+        Returns:
+            None if it cannot be seen from here: it runs on another machine, in another container, or hidden from this
+            user.
+        """
+        if self.machine != machine_identity() or self.host != socket.gethostname():
+            return None
+        try:
+            started = _process_started(self.pid)
+        except psutil.AccessDenied:
+            return None
+        if started is None:
+            return False
+        return started == self.process_started if self.process_started else None
+
+
+def user_name() -> str:
+    """The name of the user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a user number that is in no password file
+        return f"uid{os.getuid()}"
+
+
+def _process_started(pid: int) -> str | None:
+    """When a process of this machine started, in clock ticks since boot; None if there is no such process.
+
+    Raises:
+        psutil.AccessDenied: the process exists, but this user may not see when it started.
+    """
+    try:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return str(round((process.create_time() - psutil.boot_time()) * os.sysconf("SC_CLK_TCK")))
+    except psutil.ZombieProcess:
+        return None
+    except (psutil.Error, OSError, ValueError, OverflowError) as error:
+        if not is_taken(pid):
+            return None
+        raise psutil.AccessDenied(pid) from error

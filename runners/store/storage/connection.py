@@ -1,0 +1,205 @@
+"""Clients for an S3-compatible server, by obstore, and what their errors mean.
+
+obstore repeats requests while the server is slow or away, and goes on with broken downloads. It finds no credentials in
+``~/.aws``; botocore, which AWS's own tools use, does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from goal_core.basics.atomic import StorageError, storage_errors
+from goal_core.basics.errors import first_line
+from runners.store.storage.folders import PATIENCE_S, ExpiredCredentialsError
+
+if TYPE_CHECKING:
+    from obstore.store import BackoffConfig, ClientConfig, S3Credential, S3Store
+
+T = TypeVar("T")
+FIRST_S = 15.0
+"""Seconds that a command waits for the server's first answer; for those after it, `PATIENCE_S`."""
+_SIDE_BY_SIDE = 32
+BACKOFF: BackoffConfig = {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=10), "base": 2}
+"""Pauses between two tries, of random length, so that many processes do not come back at the same moment."""
+_SILENCE_S, _CONNECT_S = 60.0, 5.0
+"""Seconds without an answer after which a request has failed; also those that a part of an upload may take."""
+_KEPT = timedelta(minutes=6)
+"""obstore asks for credentials anew five minutes before they end, so this asks once a minute."""
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
+_UNKNOWN_KEY = frozenset({"NoCredentials", "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId"})
+"""If the server has answered before: some servers say so of a key that has expired."""
+_RENEWED = "the credentials have expired; a role or a credential_process in ~/.aws/config renews them by itself"
+_ADVICE = {
+    "NoSuchBucket": "create the bucket first",
+    "RequestTimeTooSkewed": "set this machine's clock",
+    "PermanentRedirect": "set AWS_REGION to that of the bucket",
+    "AuthorizationHeaderMalformed": "set AWS_REGION to that of the bucket",
+    "NoCredentials": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role",
+}
+
+
+class RefusedError(Exception):
+    """The server answered that the condition of a request does not hold."""
+
+
+class Connection:
+    """A place in a bucket. Any number of threads may use it.
+
+    Args:
+        bucket: its name.
+        prefix: what all keys begin with, without a slash at its end; the keys that this object is given do not.
+        endpoint: the server's address; empty for AWS_ENDPOINT_URL, or AWS itself.
+        first: seconds to wait for the server's first answer.
+
+    Raises:
+        StorageError: obstore is not installed, or the address is none.
+    """
+
+    def __init__(self, bucket: str, prefix: str = "", endpoint: str = "", *, first: float = FIRST_S) -> None:
+        make = _client_maker(bucket, prefix, endpoint)
+        self._url = f"s3://{bucket}/{prefix}/" if prefix else f"s3://{bucket}/"
+        self._answered, self._clients = False, (make(first), make(PATIENCE_S))
+        self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="goal-sweep request")
+
+    def url(self, key: str) -> str:
+        """The URL of an object."""
+        return f"{self._url}{key}"
+
+    def ask(self, doing: str, key: str, act: Callable[[Any], T]) -> T:
+        """Call a function with a client.
+
+        Args:
+            doing: a verb for the message of an error.
+            key: the object.
+            act: makes requests about it.
+
+        Raises:
+            RefusedError: a condition does not hold.
+            FileNotFoundError: there is no such object.
+            ExpiredCredentialsError: the credentials do not work any more.
+            StorageError: it fails.
+        """
+        began = time.monotonic()
+        try:
+            # In another thread, because a signal reaches Python only where the main thread runs Python.
+            answer = self._pool.submit(act, self._clients[self._answered]).result()
+        except Exception as error:
+            tried = time.monotonic() - began
+            why = _meaning(error, f"cannot {doing} {self.url(key)}", answered=self._answered, tried_s=tried)
+            if isinstance(why, StorageError):
+                self._answered &= why.errno != errno.ETIMEDOUT  # the next request waits less, until the server is back
+            else:
+                self._answered = True
+            raise why from error.__cause__ if why is error else error
+        self._answered = True
+        return answer
+
+
+def _client_maker(bucket: str, prefix: str, endpoint: str) -> Callable[[float], S3Store]:
+    """Prepare to make clients, which repeat a failing request for so many seconds. Nothing is sent."""
+    try:
+        from botocore.session import get_session
+        from obstore.store import S3Store
+    except ImportError as error:
+        raise StorageError(f"a store on S3 needs obstore: pip install 'goal-sweep[s3]' ({error})") from error
+    address = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    if address and not re.match(r"https?://[^/]", address):
+        raise StorageError(f"the address of the server must begin with http:// or https://, got {address!r}")
+    options: ClientConfig = {
+        "allow_http": True,
+        "connect_timeout": timedelta(seconds=_CONNECT_S),
+        "read_timeout": timedelta(seconds=_SILENCE_S),
+        "timeout": timedelta(days=1),
+    }
+    if bundle := os.environ.get("AWS_CA_BUNDLE"):
+        with storage_errors(Path(bundle), "read"):
+            options["root_certificate"] = Path(bundle).read_bytes()
+    config: dict[str, Any] = {"endpoint": address} if address else {}
+    region = os.environ.get("AWS_REGION") or get_session().get_config_variable("region") or "us-east-1"
+    credentials = _credentials()
+
+    def client(patience: float) -> S3Store:
+        return S3Store(
+            bucket,
+            prefix=prefix or None,
+            **config,
+            region=region,
+            disable_bulk_delete=True,  # which not every server knows
+            credential_provider=credentials,
+            client_options=options,
+            retry_config={"max_retries": 10_000, "retry_timeout": timedelta(seconds=patience), "backoff": BACKOFF},
+        )
+
+    return client
+
+
+def _credentials() -> Callable[[], S3Credential]:
+    """A source of credentials as AWS's own tools find them: environment, ~/.aws, roles, credential_process."""
+    from botocore.credentials import RefreshableCredentials
+    from botocore.session import get_session
+
+    held: Any = None
+
+    def get() -> S3Credential:
+        nonlocal held
+        if not isinstance(held, RefreshableCredentials):  # which renew themselves; others may have been written anew
+            held = get_session().get_credentials()
+        if held is None:
+            raise ValueError("no credentials were found")
+        now = held.get_frozen_credentials()
+        return {
+            "access_key_id": now.access_key,
+            "secret_access_key": now.secret_key,
+            "token": now.token,
+            "expires_at": datetime.now(UTC) + _KEPT,
+        }
+
+    return get
+
+
+def _meaning(error: Exception, what: str, *, answered: bool, tried_s: float) -> Exception:
+    """What an error of obstore means, which has the server's answer in its text alone. Other errors stay as they are.
+
+    A `StorageError` has ``errno.EACCES`` if waiting does not help, and ``errno.ETIMEDOUT`` if the server was away.
+    """
+    from obstore import exceptions
+
+    if not isinstance(error, exceptions.BaseError | FileNotFoundError):
+        return error
+    text, said = str(error), re.split(r" - |provider: ", first_line(error))[-1]
+    answer, code = re.search(r"non-2xx status code: (\d+)", text), _first(r"<Code>(\w+)</Code>", text)
+    if isinstance(error, exceptions.UnauthenticatedError) and not answer:
+        code = "NoCredentials"
+    elif answer and code:
+        said = f"{code}: {_first('<Message>([^<]*)</Message>', text)}"
+    if isinstance(error, exceptions.AlreadyExistsError | exceptions.PreconditionError):
+        return RefusedError(said)
+    if isinstance(error, FileNotFoundError) and code != "NoSuchBucket":
+        return FileNotFoundError(said)
+    if code in _EXPIRED or (answered and code in _UNKNOWN_KEY):
+        return failure(errno.EACCES, f"{what}: {said}: {_RENEWED}", ExpiredCredentialsError)
+    if code in _ADVICE or (answer and 400 <= int(answer[1]) < 500):
+        return failure(errno.EACCES, f"{what}: {said}" + (f": {_ADVICE[code]}" if code in _ADVICE else ""))
+    reason = _first(r'(?:message|error): "([^"]*)"', text)  # why it could not connect
+    why = f"{reason}; tried" if reason else "tried"
+    return failure(errno.ETIMEDOUT, f"{what}: {said} ({why} for {tried_s:.0f} s)")
+
+
+def failure(code: int, message: str, kind: type[StorageError] = StorageError) -> StorageError:
+    """An error of the storage with a number that says whether trying again may help."""
+    error = kind(message)
+    error.errno = code
+    return error
+
+
+def _first(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    return match[1] if match else ""

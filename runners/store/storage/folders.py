@@ -1,0 +1,272 @@
+"""Storage in folders: a local disk, or a network file system such as NFS. What a store asks of any storage is here."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from goal_core.basics import atomic
+from goal_core.basics.atomic import StorageError, perform
+from goal_core.basics.errors import UnfinishedError
+from goal_core.basics.sealed_json import parse_json
+
+T = TypeVar("T")
+R = TypeVar("R")
+Task = Callable[[], None]
+ALIVE = ".alive"
+"""Ends the name of a file beside another, whose time says when the other was last touched."""
+PATIENCE_S = 300.0
+"""Seconds that a launch waits for a storage that does not answer."""
+
+
+class ExpiredCredentialsError(StorageError, UnfinishedError):
+    """The credentials for the storage worked, and do not any more. With others, the same command continues."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How a file was last written."""
+
+    bytes: int
+    modified_ns: int
+    """Nanoseconds since 1970 by the clock of the storage, as exact as it states them."""
+
+
+class Storage:
+    """Keeps files under paths. Every write is whole and on the disk, or did not happen; see `goal_core.basics.atomic`.
+
+    Another kind of storage overrides the methods. Every method raises `StorageError` if the storage fails, also after
+    it was tried again for a while.
+    """
+
+    def prepare(self, folders: Iterable[Path]) -> None:
+        """Make folders that can be written, and check that the storage keeps what a store relies on."""
+        for folder in folders:
+            if folder.parent.exists() and not os.access(folder.parent, os.W_OK):
+                raise StorageError(
+                    f"results folder {folder.parent} is read-only; make it writable, or give another --store"
+                )
+            self.make_folder(folder)
+
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder and those above it, where files need one."""
+        atomic.make_folder(folder)
+
+    def shown(self, path: Path) -> str:
+        """A path as a user knows it."""
+        return str(path)
+
+    def read(self, path: Path) -> bytes | None:
+        """The content of a file; None if there is none.
+
+        Raises:
+            DamagedError: it is not what was written, as far as the storage can tell.
+        """
+        return atomic.read_bytes(path)
+
+    def replace(self, path: Path, content: bytes) -> None:
+        """Write a file in one step."""
+        atomic.replace_bytes(path, content)
+
+    def create(self, path: Path, content: bytes, *, guard: Task | None = None) -> bool:
+        """As `replace`, but never replaces a file; of several processes exactly one succeeds.
+
+        Args:
+            path: the file.
+            content: all of it.
+            guard: called right before; may raise to give up.
+
+        Returns:
+            Whether this call created it.
+        """
+        return atomic.create_bytes(path, content, guard=guard)
+
+    def written(self, path: Path) -> Written | None:
+        """How a file was last written; None if there is none."""
+        try:
+            stat = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Written(bytes=stat.st_size, modified_ns=stat.st_mtime_ns)
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file, or a folder with something in it."""
+        return path.exists()
+
+    def entries(self, folder: Path) -> list[Path]:
+        """The files and folders in a folder; empty if there is no such folder."""
+
+        def read() -> list[Path]:
+            try:
+                return [folder / name for name in os.listdir(folder)]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+        return perform("list", folder, read)
+
+    def listed(self, folder: Path) -> dict[Path, Written]:
+        """All files in a folder and in those within it."""
+        files = ((path, self.written(path)) for path in folder.rglob("*") if path.is_file())
+        return {path: written for path, written in files if written is not None}
+
+    def appeared(self, path: Path) -> bool:
+        """Whether a file of another process is there. Never waits: the answer may be that of the call before."""
+        with contextlib.suppress(StorageError):
+            # Opening the folder makes a network file system look for new files; a lookup by name may be remembered.
+            return path in self.entries(path.parent)
+        return False
+
+    def touch(self, path: Path) -> None:
+        """Give a sign of life that `seen` shows; the content stays."""
+        os.utime(path)
+
+    def seen(self, path: Path) -> float:
+        """When a file was last written or touched, in seconds since 1970; 0 if there is none."""
+        written = self.written(path)
+        return 0.0 if written is None else written.modified_ns / 1e9
+
+    def now(self, folder: Path) -> float:
+        """The time of the storage's clock, which dates its files, in seconds since 1970."""
+        probe = folder / f".clock-{secrets.token_hex(4)}.tmp"
+        self.replace(probe, b"")
+        try:
+            written = self.written(probe)
+        finally:
+            self.remove(probe)
+        if written is None:
+            raise StorageError(f"cannot write {self.shown(probe)}: it is gone at once; does a rule remove it?")
+        return written.modified_ns / 1e9
+
+    def digest(self, path: Path) -> str:
+        """The SHA-256 of a file, in hex."""
+
+        def read() -> str:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+
+        return perform("read", path, read)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if there is one."""
+        path.unlink(missing_ok=True)
+
+    def move(self, path: Path, target: Path, *, last: str = "") -> None:
+        """Give a file or a folder another name, which must be free.
+
+        Args:
+            path: the file or folder.
+            target: its new path.
+            last: the file without which the folder means nothing. Where a move takes several steps, this file leaves
+                first and arrives last.
+
+        Raises:
+            FileNotFoundError: there is no such file or folder.
+        """
+        if not path.exists():
+            raise FileNotFoundError(f"there is no {path}")
+        perform("rename", path, lambda: path.rename(target), doing="rename")
+
+    def remove_folder(self, folder: Path, *, first: str = "") -> None:
+        """Remove a folder with all that is in it, the file ``first`` before the others."""
+        if first:
+            (folder / first).unlink(missing_ok=True)
+        shutil.rmtree(folder)
+
+    def save_with(self, path: Path, write: Callable[[Path], None], *, guard: Task) -> None:
+        """Let a library write a file. It may arrive in the storage later; see `flush`.
+
+        Args:
+            path: the file.
+            write: writes the whole content to the path that it is given.
+            guard: called before and after the file takes its place; may raise to give up. Where that happens later,
+                the next call for a file in the same folder raises instead.
+        """
+        try:
+            atomic.replace_with(path, write, guard=guard)
+        except StorageError:
+            # A successor may have moved or cleaned the folder; then the lost lease is the reason.
+            guard()
+            raise
+        guard()
+
+    def append(self, path: Path, content: bytes, *, writer: int) -> None:
+        """Add to the end of a file.
+
+        Args:
+            path: the file.
+            content: to add.
+            writer: a number that no other process uses for this file. Where files cannot grow, each writer has one of
+                its own, with the number in its name.
+        """
+
+        def write() -> None:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                os.write(descriptor, content)
+            finally:
+                os.close(descriptor)
+
+        perform("append", path, write, doing="write")
+
+    def discard(self, path: Path, *, guard: Task) -> None:
+        """Remove a file after everything that was saved before in its folder has arrived, as `save_with` does."""
+        guard()
+        with contextlib.suppress(OSError):
+            atomic.file_operation("remove", path)
+            path.unlink(missing_ok=True)
+
+    def fetch(self, path: Path) -> Path:
+        """A file of this machine with the content of a file, for a library. It may be damaged, as the other may be.
+
+        Returns:
+            A path that does not exist if there is no such file.
+        """
+        return path
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call waits for a storage that does not answer, or is slow."""
+        return False
+
+    def flush(self, folder: Path) -> None:
+        """Wait until everything that was saved in a folder has arrived, and raise what went wrong meanwhile."""
+
+    def forget(self, folder: Path) -> None:
+        """Forget what went wrong in a folder in the background, because another attempt begins there."""
+
+    def close(self) -> None:
+        """Remove what this process keeps on its machine for the storage, after everything has arrived."""
+
+    def each(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call a function that reads a little for each of many items, side by side where reading takes long."""
+        return [act(item) for item in items]
+
+    def soon(self, act: Callable[[], R]) -> Future[R]:
+        """Call a function that reads; where reading takes long, in the background, one such call after the other."""
+        done: Future[R] = Future()
+        try:
+            done.set_result(act())
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def view(self, folder: Path) -> Storage:
+        """A storage for reading several files of one folder now, with fewer requests where those take long."""
+        return self
+
+
+LOCAL = Storage()
+
+
+def read_json(storage: Storage, path: Path) -> dict[str, Any] | None:
+    """As `goal_core.basics.sealed_json.read_json`, from a storage."""
+    content = storage.read(path)
+    return None if content is None else parse_json(content, storage.shown(path))

@@ -1,0 +1,178 @@
+"""The files of a training in the store, as every process may read them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from goal_core.basics.atomic import DamagedError, storage_errors
+from goal_core.basics.errors import WeightsError
+from goal_core.basics.sealed_json import parse_json
+from goal_core.checkpoints import BEST, LAST, TRIPLETS, best_name
+from runners.store.records import METRICS, RESULT, AttemptFolder, is_count, is_time, parse_result
+from runners.store.records.result_content import is_metrics
+from runners.store.storage import LOCAL, Storage
+from runners.store.trainings.versions import fingerprint_of, is_whole_zip, problems, version_name, versions
+
+LOG = "log.txt"
+SUSPECT = "suspect.json"
+"""A note that a thorough check found damage here."""
+
+
+class TrainingFiles:
+    """The files of a training in the store, to be read by every process.
+
+    Every method raises `StorageError` if a file cannot be read.
+
+    Args:
+        folder: ``STORE/cells/<cell id>/<stage>-<stage key>``; need not exist.
+        storage: what keeps it.
+    """
+
+    def __init__(self, folder: Path, storage: Storage = LOCAL) -> None:
+        self.folder, self.storage = folder, storage
+        self.attempts = AttemptFolder(folder, storage)
+
+    def path(self, name: str) -> Path:
+        """A file of this machine with the content of a file of the training, for a library; see `place`."""
+        return self.storage.fetch(self.place(name))
+
+    def place(self, name: str) -> Path:
+        """The path of a file in the store: of a finished training as its result states it, else of its newest version.
+
+        Args:
+            name: the name without the attempt, such as ``metrics.jsonl``. `BEST` stands for the weights of a result.
+
+        Returns:
+            A path that need not exist.
+        """
+        with contextlib.suppress(DamagedError):
+            stated = (self.result() or {"files": {}})["files"].get(name)
+            if stated is not None:
+                return self.folder / str(stated["name"])
+        return next(iter(self.places(name)), self.folder / name)
+
+    def versions(self, name: str) -> Iterator[Path]:
+        """As `places`, each as a file of this machine by the time that it is asked for."""
+        return map(self.storage.fetch, self.places(name))
+
+    def places(self, name: str) -> Sequence[Path]:
+        """The versions in the store of a file that different attempts saved, the newest first."""
+        return versions(self.folder, name, self.storage)
+
+    def progressed(self, attempt: int) -> bool:
+        """Whether an attempt saved a state that the next one can continue."""
+        return self.storage.exists(self.folder / version_name(LAST, attempt))
+
+    def log_text(self) -> str:
+        """The log of all attempts; empty before a line is logged."""
+        logs = reversed(self.places(LOG))
+        return "".join((self.storage.read(path) or b"").decode(errors="replace") for path in logs)
+
+    def log_sizes(self) -> dict[Path, int]:
+        """The files of the log, and the bytes of each, to see what is added."""
+        logs = {path: self.storage.written(path) for path in reversed(self.places(LOG))}
+        return {path: written.bytes for path, written in logs.items() if written is not None}
+
+    def result(self) -> dict[str, Any] | None:
+        """Read the result; None if the training is not done.
+
+        Raises:
+            DamagedError: the file exists but is not a result of this training.
+        """
+        content, source = self.storage.read(self.folder / RESULT), self.storage.shown(self.folder / RESULT)
+        if content is None:
+            return None
+        result = parse_result(content, source)
+        own = {"cell": self.folder.parent.name, "stage_key": self.folder.name.rpartition("-")[2]}
+        for name, value in own.items():
+            if result.get(name, value) != value:
+                raise DamagedError(f"{source} is the result of another training ({name} {result[name]})")
+        return result
+
+    def damage(self, result: Mapping[str, Any], *, thorough: bool = False) -> str:
+        """Compare the files of a finished training with its result.
+
+        Args:
+            result: the result.
+            thorough: read every file, and miss those that are gone, except the weights of an imported result;
+                otherwise read only those that have changed since they were written. Where an earlier thorough check
+                found damage, every check is thorough.
+
+        Returns:
+            What is damaged, or an empty text.
+        """
+        files = result["files"]
+        if not thorough and not self.storage.exists(self.folder / SUSPECT):
+            return next(problems(self.folder, files, self.storage, thorough=False), "")
+        needed = files.keys() - ({BEST} if result.get("imported") else set())
+        return next(problems(self.folder, files, self.storage, thorough=True, needed=needed), "")
+
+    def damaged_states(self) -> list[str]:
+        """Read the states and weights of an unfinished training, and say what is damaged."""
+        paths = sorted(path for path in self.storage.entries(self.folder) if path.suffix == ".safetensors")
+        return [line for line in map(self._damage_of, paths) if line]
+
+    def can_be_continued(self) -> bool:
+        """Whether another training can continue from the state that this one ended in; it is read whole."""
+        return any(not self._damage_of(path) for path in self.places(LAST)[:1])
+
+    def _damage_of(self, checkpoint: Path) -> str:
+        from goal_core.checkpoints import read_of_training  # with torch, which readers of results do without
+
+        try:
+            read_of_training(self.storage.fetch(checkpoint), self.folder.name.rpartition("-")[2])
+        except DamagedError as error:
+            return str(error)
+        return ""
+
+    def records(self, result: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Read the epoch records written so far, in order.
+
+        Args:
+            result: the result, if it has been read already.
+
+        Raises:
+            DamagedError: a line is not an epoch record.
+        """
+        stated = (result or {}).get("files", {}).get(METRICS)
+        path = self.folder / stated["name"] if stated else self.place(METRICS)
+        records, shown = [], self.storage.shown(path)
+        for number, line in enumerate((self.storage.read(path) or b"").splitlines(), start=1):
+            record = parse_json(line, f"{shown}:{number}")
+            epoch, ended, metrics = (record.get(key) for key in ("epoch", "time", "metrics"))
+            if not (is_count(epoch) and is_time(ended) and is_metrics(metrics)):
+                raise DamagedError(f"{shown}:{number} is damaged: it is not an epoch record")
+            records.append({**record, "metrics": {key: float(value) for key, value in record["metrics"].items()}})
+        return records
+
+    def stated(self, best_epoch: int) -> dict[str, dict[str, Any]]:
+        """Describe the files that a result rests on, after each was read whole.
+
+        Args:
+            best_epoch: the epoch of the weights that gave the result.
+
+        Returns:
+            By name, as a result's ``"files"``: the file's own name, its digest and how to see a later change.
+
+        Raises:
+            DamagedError: a file is missing or damaged.
+        """
+        from goal_core.checkpoints import read_checkpoint  # with torch, which readers of results do without
+
+        names = {BEST: best_name(best_epoch), METRICS: METRICS, TRIPLETS: TRIPLETS}
+        paths = {name: places[0] for name, saved_as in names.items() if (places := self.places(saved_as))}
+        weights = paths.setdefault(BEST, self.folder / best_name(best_epoch))
+        with storage_errors(weights, "read"):
+            stated = {name: fingerprint_of(path, self.storage) for name, path in paths.items()}
+        # Verified after the digests are taken, so that no digest is that of a damaged file.
+        try:
+            read_checkpoint(self.storage.fetch(weights))
+        except WeightsError as error:
+            raise DamagedError(str(error)) from error
+        self.records()
+        if TRIPLETS in paths and not is_whole_zip(self.storage.fetch(paths[TRIPLETS])):
+            raise DamagedError(f"{self.storage.shown(paths[TRIPLETS])} is damaged")
+        return stated

@@ -1,0 +1,273 @@
+"""The folder of a training in the store, as its trainer reads and writes it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from goal_core.basics import atomic
+from goal_core.basics.atomic import DamagedError, StorageError
+from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import json_bytes
+from goal_core.checkpoints import LAST
+from runners.store.leases import DriverRecords, Lease, LeaseLostError, acquire
+from runners.store.records import METRICS, RESULT, AttemptFolder, Outcome
+from runners.store.trainings.files import LOG, TrainingFiles
+from runners.store.trainings.versions import WORKING, version_name
+
+
+class AlreadyDoneError(GoalError):
+    """The training already has its result, so it cannot be claimed."""
+
+
+class TrainingFolder(TrainingFiles):
+    """A training's folder in the store. Every process may read it; `claim` gives the right to write.
+
+    The trainer chooses the names of the files that this class does not name (checkpoints). What writes raises
+    `LeaseLostError` if another attempt has taken over, and `StorageError` if the store cannot be written; what was
+    there before is then unchanged.
+
+    Args:
+        folder: ``STORE/cells/<cell id>/<stage>-<stage key>``; need not exist.
+        drivers: the records of the store's drivers.
+    """
+
+    def __init__(self, folder: Path, drivers: DriverRecords) -> None:
+        super().__init__(folder, drivers.storage)
+        self._drivers = drivers
+        self._lease: Lease | None = None
+        self.attempt = 0
+        """Number of this object's attempt; 0 before `claim`."""
+        self.memory_mb: Callable[[], float] = _not_measured
+        """Measures the memory of a GPU that the attempt has needed, in megabytes; asked when it ends."""
+        self._finished = False
+
+    def __repr__(self) -> str:
+        return f"TrainingFolder({str(self.folder)!r}, attempt={self.attempt})"
+
+    def seen_at_once(self) -> TrainingFolder:
+        """The same folder, for reading several of its files now with fewer requests."""
+        seen = TrainingFolder(self.folder, self._drivers)
+        seen.storage = self.storage.view(self.folder)
+        seen.attempts = AttemptFolder(self.folder, seen.storage)
+        return seen
+
+    def claim(
+        self, launch_id: str, *, node: str = "", shared_by: int = 1, micro_batch: int = 0, units_per_gpu: int = 1
+    ) -> int:
+        """Begin an attempt, to which all further writes belong.
+
+        A damaged result is renamed to ``result.json.damaged``, because the training is then not done.
+
+        Args:
+            launch_id: the launch for which the caller works.
+            node: Ray's id of this machine; empty without Ray.
+            shared_by: number of trainings that this process trains side by side.
+            micro_batch: pairs that it encodes at a time; 0: whole batches.
+            units_per_gpu: how many units share the GPU.
+
+        Returns:
+            The number of the attempt.
+
+        Raises:
+            AlreadyDoneError: the training has its result.
+            LeaseHeldError: another living driver works on the training.
+            LeaseLostError: a later claim of the same launch overtook this one.
+        """
+        self._refuse_if_done()
+        self.storage.forget(self.folder)
+        how = {"shared_by": shared_by, "micro_batch": micro_batch, "units_per_gpu": units_per_gpu}
+        self._lease = acquire(self.folder, launch_id, self._drivers, node=node, **how)
+        self.attempt = self._lease.attempt
+        try:
+            self._refuse_if_done()
+        except AlreadyDoneError:
+            # The previous owner finished between the first check and the claim.
+            self._end("interrupted", reason="the training was already done")
+            raise
+        return self.attempt
+
+    def save(self, name: str, data: bytes) -> None:
+        """Write or replace this attempt's version of a file atomically, on an object store in the background."""
+        self.save_with(name, lambda path: _write(path, data))
+
+    def save_with(self, name: str, write: Callable[[Path], None]) -> None:
+        """Like `save`, for content that a library writes.
+
+        Args:
+            name: the file's name in this folder.
+            write: writes the whole content to its argument, a path that does not exist yet.
+        """
+        lease = self._owned()
+        self.storage.save_with(self.folder / version_name(name, lease.attempt), write, guard=lease.check)
+
+    def write_metrics(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write ``metrics.jsonl`` anew with exactly these records, one line per epoch.
+
+        Args:
+            records: ``{"epoch": 1-based, "time": seconds since 1970, "metrics": {name: float}}``, and any other JSON
+                values.
+        """
+        self.save(METRICS, b"".join(json_bytes(record, indent=None) for record in records))
+
+    def log(self, line: str) -> None:
+        """Append to ``log.txt``, each line with the time (UTC) and the number of the attempt.
+
+        Writing does not need the lease: late lines of a superseded attempt do no harm, because they carry its number.
+        """
+        prefix = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} attempt {self.attempt} | "
+        text = "".join(f"{prefix}{part}\n" for part in line.splitlines() or [""])
+        self.storage.append(self.folder / LOG, text.encode(), writer=self.attempt)
+
+    def flush(self) -> None:
+        """Wait until everything that was saved is in the store. If the lease is lost, what was saved is discarded."""
+        self.storage.flush(self.folder)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call waits until what was saved before has arrived in the store."""
+        return self.storage.is_waiting
+
+    def path(self, name: str) -> Path:
+        """As for every training; while this object's attempt runs, its own version is the newest."""
+        own = self.folder / version_name(name, self.attempt)
+        return own if self._lease is not None and own.exists() else super().path(name)
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result. The training is then done, and nothing in the folder changes any more.
+
+        Adds ``"stage_key"``, ``"attempt"``, ``"finished"`` (seconds since 1970), and ``"files"``: by name, the files of
+        the weights that gave the result and of the records, with their digests. Files of other epochs and of earlier
+        attempts are removed.
+
+        Args:
+            result: as the trainer reports it; ``status`` is ``done`` and ``metrics`` maps names to numbers.
+
+        Raises:
+            DamagedError: a file of the training is missing or damaged.
+        """
+        lease = self._owned()
+        atomic.crash_point("finish: begin")
+        self.flush()
+        lease.check()
+        complete = {
+            **result,
+            "stage_key": self.folder.name.rpartition("-")[2],
+            "attempt": lease.attempt,
+            "finished": time.time(),
+            "files": self.stated(int(result["best_epoch"])),
+        }
+        if not self.storage.create(self.folder / RESULT, json_bytes(complete), guard=lease.check):
+            raise LeaseLostError(
+                f"{self.storage.shown(self.folder / RESULT)} was written by another attempt; this one's is discarded"
+            )
+        atomic.crash_point("finish: before outcome")
+        self._end("done")
+        self._finished = True
+        kept = {str(stated["name"]) for stated in complete["files"].values()}
+        # What ended before the end of its stage may be continued.
+        self._tidy(lease.attempt, kept | ({version_name(LAST, lease.attempt)} if "until" in result else set()))
+
+    def _tidy(self, attempt: int, kept: set[str]) -> None:
+        """Remove what a result does not state: files of other epochs, of earlier attempts, and of this one's state."""
+        with contextlib.suppress(OSError):
+            for path in self.storage.entries(self.folder):
+                match = WORKING.fullmatch(path.name)
+                if match and int(match[1]) <= attempt and path.name not in kept:
+                    with contextlib.suppress(OSError):
+                        atomic.file_operation("remove", path)
+                        self.storage.remove(path)
+
+    def discard(self, name: str) -> None:
+        """Remove this attempt's version of a file that is no longer needed. If it cannot be removed, it stays."""
+        guard = _pass if self._finished else self._owned().check
+        self.storage.discard(self.folder / version_name(name, self.attempt), guard=guard)
+
+    def set_aside(self, path: Path) -> None:
+        """Rename a damaged file to ``<name>.damaged``."""
+        lease = self._owned()
+        lease.check()
+        try:
+            self._set_aside(path)
+        except StorageError:
+            # A successor may have moved or cleaned the folder; then the lost lease is the reason.
+            lease.check()
+            raise
+        lease.check()
+
+    def fail(self, reason: str, trace: str = "", **how: bool) -> None:
+        """End the attempt as failed.
+
+        Args:
+            reason: one line.
+            trace: the traceback, if there is one.
+            **how: ``charged``, ``final`` and ``out_of_memory`` of `Attempt`. A failure is charged unless they say
+                otherwise.
+        """
+        self._end("failed", reason=reason, trace=trace, **how)
+
+    def release(self, reason: str) -> None:
+        """End the attempt before its training ends, at no cost; a later attempt continues from its last state."""
+        self._end("interrupted", reason=reason)
+
+    def lose(self, reason: str, *, out_of_memory: bool = False) -> None:
+        """End the attempt because its process must end. Whose fault that is shows when the unit starts again.
+
+        Args:
+            reason: one line.
+            out_of_memory: the fault is known: memory ran out, and fewer pairs at a time may fit.
+        """
+        self._end("lost", reason=reason, died=not out_of_memory, out_of_memory=out_of_memory)
+
+    def has_progressed(self) -> bool:
+        """Whether this object's attempt has saved a state of its own; False if that cannot be read."""
+        try:
+            return self.progressed(self.attempt)
+        except (DamagedError, StorageError):
+            return False
+
+    def _owned(self) -> Lease:
+        if self._lease is None and self.attempt:
+            raise LeaseLostError(f"attempt {self.attempt} at {self.folder.parent.name}/{self.folder.name} has ended")
+        if self._lease is None:
+            raise RuntimeError(f"claim {self.folder} before writing to it")
+        return self._lease
+
+    def _set_aside(self, path: Path) -> None:
+        self.storage.move(path, path.with_name(f"{path.name}.damaged"))
+
+    def _refuse_if_done(self) -> None:
+        try:
+            result = self.result()
+        except DamagedError:
+            if self._lease is not None:
+                self._set_aside(self.folder / RESULT)
+            return
+        if result is not None:
+            raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is already done")
+
+    def _end(self, outcome: Outcome, **how: Any) -> None:
+        lease = self._owned()
+        with contextlib.suppress(StorageError):  # the attempt has ended, whatever of it the store has
+            self.flush()
+        lease.check()
+        record = self.attempts.read(lease.attempt)
+        if record is not None:
+            how |= {"progressed": self.has_progressed(), "memory_mb": self.memory_mb()}
+            self.attempts.update(record.ending(outcome, ended=time.time(), **how))
+        self._lease = None
+
+
+def _not_measured() -> float:
+    return 0.0
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def _pass() -> None:
+    """Guard nothing."""

@@ -1,0 +1,118 @@
+"""The status of a training, read from its files without changing them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from goal_core.basics.atomic import DamagedError, StorageError
+from goal_core.basics.errors import UnfinishedError
+from runners.store.leases import DriverRecords, DriverState
+from runners.store.records import Attempt, charged_failures
+from runners.store.trainings.folder import TrainingFolder
+
+State = Literal["waiting", "running", "done", "failed"]
+"""State of a training. `running`: a living driver works on it. What a dead driver left unfinished is `waiting`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStatus:
+    """The status of one training."""
+
+    state: State
+    reason: str = ""
+    """Why it failed, last failed, was interrupted, or must be repeated."""
+    damaged: bool = False
+    """Whether it has a result with a damaged file, named in `reason`, so that it must be trained again."""
+    unreadable: bool = False
+    """Whether a file of it could not be read, as `reason` says, so that nothing is known of it."""
+    attempts: int = 0
+    charged: int = 0
+    """Attempts that count against `max_attempts`."""
+    holder: str = ""
+    """The driver that works on it, while it is running."""
+    epochs: int = 0
+    """Epochs done, while it is running."""
+    best_rsum: float = math.nan
+    """Highest val/rsum of these epochs; NaN before the first."""
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """The content of ``result.json``; empty until it is done."""
+
+    @property
+    def imported(self) -> str:
+        """The archive that the result came from; empty if it was trained here."""
+        return str(self.result.get("imported", ""))
+
+
+class StatusReader:
+    """Reads the status of many trainings, and each driver's record only once.
+
+    Args:
+        drivers: the records of the store's drivers.
+        max_attempts: number of charged failures after which a training is failed instead of waiting for another try.
+        thorough: verify every file of finished trainings, also those that have not changed since they were written.
+    """
+
+    def __init__(self, drivers: DriverRecords, max_attempts: int, *, thorough: bool = False) -> None:
+        self._drivers = drivers
+        self._max_attempts, self._thorough = max_attempts, thorough
+        self._known: dict[str, DriverState | None] = {}
+
+    def read(self, folder: TrainingFolder) -> TrainingStatus:
+        """Read the status of one training. A file that is damaged or cannot be read is named in the status.
+
+        Raises:
+            UnfinishedError: the credentials for the store have expired, so that nothing can be read.
+        """
+        problem, damaged, unreadable = "", False, False
+        try:
+            result = folder.result()
+            if result is not None:
+                attempts = result["attempt"]
+                if damage := folder.damage(result, thorough=self._thorough):
+                    return TrainingStatus(state="waiting", reason=damage, damaged=True, attempts=attempts)
+                return TrainingStatus(state="done", result=result, attempts=attempts)
+        except UnfinishedError:
+            raise
+        except (DamagedError, StorageError) as error:
+            problem, damaged = str(error), isinstance(error, DamagedError)
+            unreadable = not damaged
+        try:
+            return replace(self._unfinished(folder, problem), damaged=damaged, unreadable=unreadable)
+        except (DamagedError, OSError) as error:
+            unreadable |= isinstance(error, OSError)
+            reason = problem or str(error)
+            return TrainingStatus(state="waiting", reason=reason, damaged=damaged, unreadable=unreadable)
+
+    def _unfinished(self, folder: TrainingFolder, problem: str) -> TrainingStatus:
+        attempts = folder.attempts.all()
+        if not attempts:
+            return TrainingStatus(state="waiting", reason=problem)
+        newest, charged = attempts[-1], charged_failures(attempts)
+        counts: dict[str, Any] = {"attempts": newest.n, "charged": charged}
+        if newest.outcome == "running":
+            driver = self._driver(newest)
+            if driver is not None and driver.alive:
+                rsums = _rsums(folder)
+                so_far: dict[str, Any] = {"epochs": len(rsums), "best_rsum": max(rsums, default=math.nan)}
+                holder = driver.describe()
+                return TrainingStatus(state="running", holder=holder, reason=problem, **so_far, **counts)
+            return TrainingStatus(state="waiting", reason=problem or "its launch ended unexpectedly", **counts)
+        if (newest.outcome == "failed" and newest.final) or charged >= self._max_attempts:
+            reason = next((attempt.reason for attempt in reversed(attempts) if attempt.outcome == "failed"), "")
+            return TrainingStatus(state="failed", reason=problem or reason, **counts)
+        return TrainingStatus(state="waiting", reason=problem or newest.reason, **counts)
+
+    def _driver(self, attempt: Attempt) -> DriverState | None:
+        if attempt.launch_id not in self._known:
+            self._known[attempt.launch_id] = self._drivers.state(attempt.launch_id)
+        return self._known[attempt.launch_id]
+
+
+def _rsums(folder: TrainingFolder) -> list[float]:
+    with contextlib.suppress(DamagedError):  # the worker will find it and repeat what it must
+        return [record["metrics"].get("val/rsum", -math.inf) for record in folder.records()]
+    return []

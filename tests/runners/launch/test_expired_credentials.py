@@ -1,0 +1,49 @@
+"""A launch on a store in a bucket whose credentials expire: it ends with 75, and with new ones it continues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goal_core.training import TrainingFailed
+from runners.store import ExpiredCredentialsError
+from tests.helpers.in_process import launch, results, sweep_in
+
+
+def expire_at(server: Any, method: str, part: str) -> None:
+    """Let the credentials expire with the first request of a kind."""
+    expired: list[bool] = []
+
+    def before(asked: str, path: str) -> str:
+        expired.extend([True] if (asked, part in path) == (method, True) else [])
+        return "expired" if expired else ""
+
+    server.before = before
+
+
+@pytest.mark.parametrize(("method", "part"), [("PUT", "last.1."), ("PUT", "/attempts/1.json"), ("PUT", "result.json")])
+def test_a_launch_ends_with_the_advice_and_continues(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, part: str
+) -> None:
+    where = f"store=s3://bucket/{tmp_path.name}"
+    sweep = sweep_in(tmp_path, where)
+    expire_at(server, method, part)
+    with pytest.raises(ExpiredCredentialsError, match="a role or a credential_process") as error:
+        launch(sweep, monkeypatch)
+    assert error.value.status == 75
+    server.without_faults()
+    for driver in sweep.store.drivers.all():  # whose process would have ended
+        sweep.store.drivers.bury(driver.launch_id)
+    again = sweep_in(tmp_path, where)
+    assert launch(again, monkeypatch).status == 0
+    assert len(results(again)) == len(again.trainings)
+    attempts = [attempt for one in again.trainings for attempt in again.store.folder(one).attempts.all()]
+    assert not [attempt for attempt in attempts if attempt.charged]
+
+
+def test_a_worker_says_what_kind_of_failure_it_is() -> None:
+    failed: Callable[..., TrainingFailed] = TrainingFailed.because_of
+    assert failed("k", ExpiredCredentialsError("cannot write s3://bucket/x")).kind == "refused"

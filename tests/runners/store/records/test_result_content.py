@@ -1,0 +1,151 @@
+"""What a result in the store states is checked whenever it is read: what no training writes is damage, and is named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.sealed_json import json_bytes
+from runners.store import Store, TrainingFolder
+from tests.helpers.store_cases import named, npz, train
+
+TRAINING = named("a" * 16)
+BEST, SHA = "best.safetensors", "0" * 64
+
+
+@pytest.fixture
+def folder(store: Store) -> TrainingFolder:
+    folder = store.folder(TRAINING)
+    folder.claim("L")
+    folder.save("triplets.npz", npz("x"))
+    train(folder, 3)
+    return folder
+
+
+def rewrite(folder: TrainingFolder, change: dict[str, Any]) -> None:
+    """Change keys of the result; None removes one. The checksum is that of the new content."""
+    path = folder.folder / "result.json"
+    changed = {**json.loads(path.read_text()), **change}
+    path.write_bytes(json_bytes({key: value for key, value in changed.items() if value is not None}))
+
+
+def is_damaged(store: Store, folder: TrainingFolder, said: str) -> None:
+    """Status says so, and a launch trains it again."""
+    with pytest.raises(DamagedError, match=r"result\.json is damaged: it ") as caught:
+        folder.result()
+    assert said in str(caught.value)
+    status = store.status([TRAINING], thorough=True)[TRAINING]
+    assert (status.state, status.damaged) == ("waiting", True)
+    assert said in status.reason
+    assert folder.path("best.safetensors").parent == folder.folder
+    again = store.folder(TRAINING)
+    again.claim("M")
+    train(again)
+    assert store.status([TRAINING], thorough=True)[TRAINING].state == "done"
+
+
+FIELDS: dict[str, tuple[dict[str, Any], str]] = {
+    "no seconds": ({"seconds": None}, "must have seconds"),
+    "seconds as text": ({"seconds": "2.5"}, "must have seconds"),
+    "negative seconds": ({"seconds": -1}, "must have seconds"),
+    "seconds of 400 digits": ({"seconds": 10**400}, "must have seconds"),
+    "no best epoch": ({"best_epoch": None}, "must have best_epoch"),
+    "best epoch as text": ({"best_epoch": "3"}, "must have best_epoch"),
+    "best epoch beyond": ({"best_epoch": 4}, "must have best_epoch"),
+    "epochs as list": ({"epochs": [3]}, "must have epochs"),
+    "attempt as text": ({"attempt": "1"}, "must have an attempt"),
+    "true as attempt": ({"attempt": True}, "must have an attempt"),
+    "finished as text": ({"finished": "now"}, "must have finished"),
+    "metrics as list": ({"metrics": [1]}, "must have metrics"),
+    "a metric as text": ({"metrics": {"test/rsum": "42"}}, "must have metrics"),
+    "a metric as list": ({"metrics": {"test/rsum": [42]}}, "must have metrics"),
+    "a metric of 400 digits": ({"metrics": {"test/rsum": 10**400}}, "must have metrics"),
+    "no files": ({"files": None}, "does not state the files"),
+    "files as list": ({"files": [1]}, "does not state the files"),
+    "files as number": ({"files": 5}, "does not state the files"),
+    "empty files": ({"files": {}}, "does not state the files"),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), FIELDS.values(), ids=FIELDS.keys())
+def test_a_field_that_no_training_writes(
+    store: Store, folder: TrainingFolder, change: dict[str, Any], said: str
+) -> None:
+    rewrite(folder, change)
+    is_damaged(store, folder, said)
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "said"),
+    [
+        ("metrics.jsonl", {}, "and nothing else"),
+        ("metrics.jsonl", None, "and nothing else"),
+        ("metrics.jsonl", "metrics.1.jsonl", "and nothing else"),
+        ("secret.txt", {"bytes": 1, "sha256": SHA}, "a file that no training writes"),
+        ("last.safetensors", {"bytes": 1, "sha256": SHA}, "a file that no training writes"),
+        (BEST, {"mode": 7}, "and nothing else"),
+        (BEST, {"name": "../../b/frozen-k/best-3.1.safetensors"}, "that its training does not write"),
+        (BEST, {"name": "/etc/passwd"}, "that its training does not write"),
+        (BEST, {"name": "last.1.safetensors"}, "that its training does not write"),
+        (BEST, {"name": "best-2.1.safetensors"}, "that its training does not write"),
+        (BEST, {"name": "best-3.1.safetensors\n"}, "that its training does not write"),
+        (BEST, {"name": ["best-3.1.safetensors"]}, "that its training does not write"),
+        ("triplets.npz", {"name": "metrics.1.jsonl"}, "that its training does not write"),
+        ("triplets.npz", {"name": ".."}, "that its training does not write"),
+        ("metrics.jsonl", {"name": "metrics.1.jsonl.damaged"}, "that its training does not write"),
+        ("metrics.jsonl", {"sha256": SHA.upper() + "x"}, "in hex"),
+        ("metrics.jsonl", {"sha256": 0}, "in hex"),
+        ("metrics.jsonl", {"bytes": -1}, "as whole numbers from 0"),
+        ("metrics.jsonl", {"bytes": True}, "as whole numbers from 0"),
+        ("metrics.jsonl", {"bytes": 1.0}, "as whole numbers from 0"),
+        ("metrics.jsonl", {"modified_ns": "x"}, "as whole numbers from 0"),
+    ],
+)
+def test_a_file_that_no_training_states(store: Store, folder: TrainingFolder, key: str, change: Any, said: str) -> None:
+    files = json.loads((folder.folder / "result.json").read_text())["files"]
+    files[key] = {**files.get(key, {}), **change} if isinstance(change, dict) and change else change
+    rewrite(folder, {"files": files})
+    is_damaged(store, folder, said)
+
+
+def test_what_a_training_writes_is_accepted(store: Store, folder: TrainingFolder) -> None:
+    files = (folder.result() or {})["files"]
+    assert {key: stated["name"] for key, stated in files.items()} == {
+        BEST: "best-3.1.safetensors",
+        "metrics.jsonl": "metrics.1.jsonl",
+        "triplets.npz": "triplets.1.npz",
+    }
+    assert store.status([TRAINING], thorough=True)[TRAINING].state == "done"
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 200_000, '{"a":' * 200_000, '{"seconds": NaN}', '{"a": "\\ud800"}', "9" * 9999]
+)
+def test_json_that_cannot_be_parsed_is_damage(store: Store, folder: TrainingFolder, content: str) -> None:
+    path = folder.folder / "result.json"
+    path.write_text(content)
+    status = store.status([TRAINING])[TRAINING]
+    assert (status.state, status.damaged) == ("waiting", True)
+    assert "result.json is damaged" in status.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"epoch": "1", "metrics": {}}',
+        '{"epoch": 0, "metrics": {}}',
+        '{"epoch": 1, "metrics": [1]}',
+        '{"epoch": 1, "metrics": {"val/rsum": "1"}}',
+        '{"epoch": 1, "metrics": {"val/rsum": null}}',
+        '{"epoch": 1, "metrics": {"val/rsum": 1' + "0" * 400 + "}}",
+        '{"epoch": 1, "time": "x", "metrics": {}}',
+        "[" * 200_000,
+    ],
+)
+def test_a_line_that_is_no_epoch_record(folder: TrainingFolder, line: str) -> None:
+    folder.path("metrics.jsonl").write_text(line)
+    with pytest.raises(DamagedError, match=r"metrics\.1\.jsonl:1 is damaged"):
+        folder.records()
