@@ -20,11 +20,11 @@ import typer
 from goal_core.basics.errors import GoalError, UnfinishedError, first_line
 from runners.cli.checkpoints import checkpoints
 from runners.cli.data import data
+from runners.cli.jobs import submitting
 from runners.cli.launch import launching
 from runners.cli.objectives import listing
 from runners.cli.plan import planning
 from runners.cli.results import results
-from runners.cli.submit import submitting
 from runners.cli.ui import page
 
 app = typer.Typer(

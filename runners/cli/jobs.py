@@ -1,4 +1,4 @@
-"""What `status`, `logs` and `cancel` read of batch jobs: the records of a store and what the clusters say of them."""
+"""Batch jobs: the commands `submit` and `cancel`, and what `status` and `logs` show of jobs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,163 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goal_core.basics.errors import GoalError
-from runners.cli.options import SweepArguments
+from goal_core.basics.errors import DataError, GoalError, WeightsError
+from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
 
 if TYPE_CHECKING:
-    from runners.cluster.standing import Standing
     from runners.store.submissions import Submission, Submissions
+    from sweeps import ClusterSweep
 
+submitting = typer.Typer()
+Kind = Literal["ray", "slurm", "kubernetes"]
 Site = Annotated[
     Path | None, typer.Option("--site", help="Settings of the cluster; default: ~/.config/goal-sweep/site.yaml.")
 ]
+
+
+@submitting.command()
+def submit(
+    sweep: Annotated[str, typer.Argument(help="A sweep file, or the name of one that ships with goal-sweep.")] = "",
+    to: Annotated[Kind | None, typer.Option("--to", help="Kind of cluster.")] = None,
+    site: Site = None,
+    set_: Set = None,
+    store: StoreDir = None,
+    tracking_uri: Uri = None,
+    array: Annotated[
+        int | None, typer.Option("--array", min=1, help="Slurm: this many independent jobs that share the store.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--print", help="Print exactly what would be sent; send nothing.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also retry failed cells.")] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failed cell.")] = False,
+    example: Annotated[Kind | None, typer.Option("--example", help="Print an example of a site file.")] = None,
+) -> None:
+    """Launch a sweep as a batch job, which goes on without this shell until the sweep is done.
+
+    Example: goal-sweep submit quickstart.yaml --to slurm --set cluster.slurm.time=4:00:00
+    """
+    if example is not None:
+        from runners.cluster.submission import example_site
+
+        print(example_site(example), end="")
+        return
+    if not sweep or to is None:
+        raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
+    if array is not None and to != "slurm":
+        raise GoalError("--array is a form of Slurm jobs; on Ray and Kubernetes the workers share the sweep")
+    options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
+    arguments = SweepArguments(sweep, set_, store, tracking_uri)
+    overrides = [*arguments.overrides, *([] if array is None else [f"cluster.slurm.array={array}"])]
+    _submit(arguments, overrides, to, site, options, show=show)
+
+
+def _submit(
+    arguments: SweepArguments, overrides: list[str], to: Kind, site: Path | None, options: list[str], *, show: bool
+) -> None:
+    """Check a job, and print or send it."""
+    from runners.cluster import submission as jobs
+    from runners.cluster.standing import send
+    from runners.execution.inputs import code_digest
+    from runners.store import local_root
+    from runners.store.submissions import Submissions
+
+    loaded = jobs.load(arguments.sweep, overrides, jobs.site_file(site), to)
+    backend, code = jobs.backend_of(to), code_digest()
+    records = Submissions(local_root(loaded.config.store))
+    draft = jobs.job_of(loaded, records.next_id(loaded.config.name), code, options)
+    backend.check(draft)
+    if show:
+        print(backend.render(draft), end="")
+        return
+    _check_here(loaded)
+    for note in backend.notes(draft):
+        _note(note)
+    again = SweepArguments(
+        arguments.sweep, [one for one in arguments.set_ or () if not one.startswith("cluster.")], arguments.store
+    )
+    make = partial(jobs.job_of, loaded, code=code, options=options)
+    sent = send(draft, make, backend, to, records, again.command("cancel"), _note)
+    console.print(f"{sent.id}: submitted to {to} as job {sent.job}", soft_wrap=True)
+    anywhere = _from_anywhere(again, loaded.config.store)
+    for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
+        console.print(f"  {anywhere.command(verb, *words)}", soft_wrap=True)
+
+
+def _note(text: str) -> None:
+    console.print(f"note: {text}", soft_wrap=True)
+
+
+def _from_anywhere(again: SweepArguments, store: str) -> SweepArguments:
+    """The same sweep and store, named so that a command works in any folder."""
+    from runners.store import local_root
+
+    path = Path(again.sweep).expanduser()
+    sweep = str(path.absolute()) if path.is_file() else again.sweep
+    place = store if "://" in store else str(local_root(store))
+    return SweepArguments(sweep, [one for one in again.set_ or () if not one.startswith("store=")], place)
+
+
+def _check_here(loaded: ClusterSweep) -> None:
+    """Check data and weights if they are on this machine; the cluster's nodes check what they have in any case."""
+    from runners.launch.opened_sweep import open_config
+
+    try:
+        open_config(loaded.config).check_trainable()
+    except (DataError, WeightsError) as error:
+        console.print(f"not checked here: {error}", soft_wrap=True)
+
+
+@submitting.command()
+def cancel(
+    sweep: Sweep,
+    job: Annotated[
+        str | None, typer.Argument(help="The job's id or its beginning; default: the one that lives.")
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Take a job for ended whose cluster cannot be asked any more.")
+    ] = False,
+    site: Site = None,
+    set_: Set = None,
+    store: StoreDir = None,
+) -> None:
+    """End a batch job of a sweep. Its running cells save first; submit continues from there.
+
+    Example: goal-sweep cancel quickstart.yaml
+    """
+    from runners.cluster.standing import standing
+    from runners.cluster.submission import backend_of
+
+    records, known = submissions_of(sweep, set_, store, site)
+    asked = [one for one in chosen(records, known, job) if job is not None or not one.ended]
+    command, done = SweepArguments(sweep, set_, store).command("cancel"), False
+    for now in [standing(one, records) for one in asked]:
+        one, name = now.submission, f"{now.submission.to} job {now.submission.job}".rstrip()
+        if now.state.phase == "ended" and not one.ended:
+            records.ended(one, now.state.said, now.state.status)  # so that its cluster is not asked again
+        if forget and (now.error or now.state.is_over):
+            if now.state.phase == "unknown" and not one.ended:
+                records.ended(one, "forgotten")
+                console.print(f"{one.id}: forgotten; {now.state.said}", soft_wrap=True)
+                done = True
+        elif forget:
+            raise GoalError(f"{one.id}: {now.state.said}; without --forget, cancel ends it")
+        elif now.error and now.may_live:
+            raise GoalError(f"{one.id}: {now.error}; if it is gone: {command} {one.id} --forget")
+        elif not now.error and not now.state.is_over:
+            backend_of(one.to).cancel(one, records.files(one.id))
+            records.cancelled(one)
+            how = "is being cancelled; its running cells save" if now.state.phase == "running" else "leaves the queue"
+            console.print(f"{one.id}: {name} {how}", soft_wrap=True)
+            done = True
+        elif job is not None and len(asked) == 1:
+            raise GoalError(f"{one.id} is over: {now.state.said}")
+    if not done:
+        raise GoalError(f"no job of {sweep} is in a queue or running")
 
 
 def submissions_of(
@@ -36,63 +178,52 @@ def submissions_of(
     return records, records.of(loaded.config.name)
 
 
-def chosen(records: Submissions, found: list[Submission], job: str | None) -> list[Submission]:
+def chosen(records: Submissions, known: list[Submission], job: str | None) -> list[Submission]:
     """The submissions that a job's id, its beginning or the cluster's own id names; all where none is given.
 
     Raises:
         GoalError: there are none.
     """
-    exact = [one for one in found if job and job in (one.id, one.job)]
-    named = exact or [one for one in found if job is None or (job and one.id.startswith(job))]
-    if not found:
+    exact = [one for one in known if job and job in (one.id, one.job)]
+    named = exact or [one for one in known if job is None or (job and one.id.startswith(job))]
+    if not known:
         raise GoalError(f"nothing was submitted for this sweep from the store {records.root}")
     if not named:
-        raise GoalError(f"no job {job!r} of this sweep; known: {', '.join(one.id for one in found)}")
+        raise GoalError(f"no job {job!r} of this sweep; known: {', '.join(one.id for one in known)}")
     return named
 
 
-def job_name(one: Submission) -> str:
-    """A job as messages name it, with the cluster's own id where that is known."""
-    return " ".join(filter(None, [one.to, "job", one.job]))
-
-
-def job_lines(records: Submissions, found: list[Submission]) -> Iterator[str]:
+def job_lines(records: Submissions, known: list[Submission]) -> Iterator[str]:
     """A line on the newest job, and on each older one that lives; none where nothing was submitted."""
-    for one in found:
-        if one is found[-1] or not one.ended:
-            known = _standing(one, records)
-            if one is found[-1] or not known.state.is_over:
-                yield _line(known)
+    from runners.cluster.standing import standing
+
+    for one in known:
+        if one is known[-1] or not one.ended:
+            now = standing(one, records)
+            if one is known[-1] or not now.state.is_over:
+                since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
+                cancelled = "cancelled; " if one.cancelled and now.error else ""
+                status = f", exit status {now.state.status}" if now.state.status is not None else ""
+                name = f"{one.id}: {one.to} job {one.job}".rstrip()
+                yield f"{name}, submitted {since} on {one.host}: {cancelled}{now.state.said}{status}"
 
 
-def _line(known: Standing) -> str:
-    one, state = known.submission, known.state
-    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.submitted))
-    by = f" on {one.host}" if one.host else ""
-    cancelled = "cancelled; " if one.cancelled and known.error else ""
-    ended = f", exit status {state.status}" if state.status is not None else ""
-    return f"{one.id}: {job_name(one)}, submitted {since}{by}: {cancelled}{state.said}{ended}"
-
-
-def jobs_as_json(records: Submissions, found: list[Submission]) -> str:
+def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
     """Every job of a sweep with its state."""
+    from runners.cluster.standing import standing
+
+    states = [standing(one, records).state for one in known]
     rows = [
         {**asdict(one), "phase": state.phase, "state": state.said, "status": state.status}
-        for one, state in ((one, _standing(one, records).state) for one in found)
+        for one, state in zip(known, states, strict=True)
     ]
     return json.dumps(rows, indent=2)
 
 
-def _standing(one: Submission, records: Submissions) -> Standing:
-    from runners.cluster.standing import standing
-
-    return standing(one, records)
-
-
-def show_job_log(records: Submissions, found: list[Submission], job: str | None, *, follow: bool) -> None:
+def show_job_log(records: Submissions, known: list[Submission], job: str | None, *, follow: bool) -> None:
     """Print what a job has printed."""
     from runners.cluster import submission as jobs
 
-    one = chosen(records, found, job)[-1]
+    one = chosen(records, known, job)[-1]
     for line in jobs.backend_of(one.to).logs(one, records.files(one.id), follow=follow):
         print(line, flush=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goal_core.basics.errors import ConfigError, GoalError
+from goal_core.basics.errors import ConfigError, DeviceError, GoalError
 from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
 from runners.cli.plan import show_plan
@@ -124,7 +124,7 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
     with signals.loading():
         from runners.cli.noise import judge
         from runners.execution.inputs import check_code
-        from runners.execution.ray_session import RayLostError, restart_command
+        from runners.execution.session.session import RayLostError, restart_command
         from runners.launch.launch import launch_sweep
 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
@@ -167,6 +167,7 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
 
     Example: goal-sweep validate my_sweep.yaml
     """
+    from runners.execution.capacity import Resources, check_here
     from sweeps.overview import describe_size
 
     opened = SweepArguments(sweep, set_).open()
@@ -181,6 +182,10 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
         console.print(line, soft_wrap=True)
     if opened.trails:
         console.print(opened.progress().phase, soft_wrap=True)
+    try:
+        check_here(Resources.of(opened.config.resources))
+    except DeviceError as error:
+        console.print(f"note: {error}", soft_wrap=True)
 
 
 @launching.command()

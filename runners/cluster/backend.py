@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from goal_core.basics.errors import GoalError
-from runners.store.submissions import Submission
-from sweeps import ClusterConfig, SweepConfig
+import jinja2
 
+from goal_core.basics.errors import ConfigError, GoalError
+from runners.store.submissions import Submission
+from sweeps import ClusterConfig, ResourceConfig, SweepConfig
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_ANSWER_S, _ACT_S = 20.0, 120.0
+"""Seconds that a command of a cluster may take to answer a question, and to do something."""
+_ACTS = ("sbatch", "scancel")
+_WITHOUT_DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 Phase = Literal["pending", "running", "ended", "unknown"]
 """Where a job is in its life; `unknown`: the cluster does not know it (any more)."""
 
 
 class ClusterError(GoalError):
     """A cluster refused something, or cannot be reached."""
+
+
+class NotInstalledError(ClusterError):
+    """This machine lacks a program of a cluster."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(f"{program} is not installed on this machine, or not on the path")
 
 
 class NoAnswerError(ClusterError):
@@ -127,12 +143,13 @@ def run_command(command: Sequence[str], text: str = "") -> Completed:
     Raises:
         ClusterError: it is not installed here, or does not answer.
     """
+    limit = _ACT_S if text or command[0] in _ACTS else _ANSWER_S
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=limit, check=False)
     except FileNotFoundError as error:
-        raise ClusterError(f"{command[0]} is not installed on this machine, or not on the path") from error
+        raise NotInstalledError(command[0]) from error
     except subprocess.TimeoutExpired as error:
-        raise NoAnswerError(f"{command[0]} does not answer (waited 120 s)") from error
+        raise NoAnswerError(f"{command[0]} does not answer (waited {limit:.0f} s)") from error
     return Completed(status=done.returncode, out=done.stdout, err=done.stderr)
 
 
@@ -147,3 +164,54 @@ def succeed(done: Completed, doing: str) -> str:
         error = NoAnswerError if "timed out" in lines[-1].lower() else ClusterError
         raise error(f"cannot {doing}: {lines[-1].strip()}")
     return done.out
+
+
+def check_variables(job: Job, kind: str, known: Collection[str]) -> None:
+    """Refuse a sweep that names a variable which the nodes will not have, where they lack this machine's folders.
+
+    Args:
+        job: the job.
+        kind: the kind of cluster.
+        known: the variables that its settings give to the nodes.
+
+    Raises:
+        ConfigError: names the variables that are missing.
+    """
+    missing = sorted(set(_WITHOUT_DEFAULT.findall(job.sweep_text)) - set(known))
+    if missing:
+        raise ConfigError(
+            f"the sweep names {', '.join(missing)}; give the values for the cluster's nodes in "
+            f"cluster.{kind}.environment"
+        )
+
+
+def idle_gpus(gpus: int, cpus: int, need: ResourceConfig, setting: str) -> Iterator[str]:
+    """A line on GPUs of a node that no unit can use, because the node has too few cores; none where all are used.
+
+    Args:
+        gpus: of each node.
+        cpus: of each node.
+        need: the resources of a unit.
+        setting: the setting with the cores.
+    """
+    wanted, possible = int(gpus / need.gpus), cpus // need.cpus
+    if possible < wanted:
+        yield (
+            f"{possible} of {wanted} units train at a time on a node, because each takes {need.cpus} of its {cpus} "
+            f"cores ({setting}); {wanted * need.cpus} cores would keep all {gpus} GPUs busy, or fewer cores a unit "
+            "(resources.cpus)"
+        )
+
+
+def template(name: str) -> jinja2.Template:
+    """A template of a script or a manifest. In a script, every value must go through `quote`."""
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    templates.filters["quote"] = shlex.quote
+    return templates.get_template(name)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import ConfigError
-from runners.cluster.backend import ClusterError, Job, JobState, Phase, RunCommand, run_command, succeed
-from runners.cluster.named import check_named
+from runners.cluster.backend import (
+    ClusterError,
+    Job,
+    JobState,
+    NotInstalledError,
+    Phase,
+    RunCommand,
+    check_variables,
+    idle_gpus,
+    run_command,
+    succeed,
+)
 from runners.cluster.rayjob import render_manifest
 from runners.store.submissions import Submission
 
@@ -30,7 +40,7 @@ def stream_command(command: Sequence[str]) -> Iterator[str]:
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except FileNotFoundError as error:
-        raise ClusterError(f"{command[0]} is not installed on this machine, or not on the path") from error
+        raise NotInstalledError(command[0]) from error
     assert process.stdout is not None
     assert process.stderr is not None
     try:
@@ -75,11 +85,13 @@ class Kubernetes:
                 f"a unit needs {need.cpus} CPUs and {need.gpus:g} GPU (resources), but a worker has "
                 f"{settings.cpus_per_worker} and {settings.gpus_per_worker} (cluster.kubernetes)"
             )
-        check_named(job, "kubernetes", {**settings.environment, **settings.secrets})
+        check_variables(job, "kubernetes", {**settings.environment, **settings.secrets})
 
     def notes(self, job: Job) -> Iterator[str]:
-        """Nothing: what a pod lacks is refused."""
-        yield from ()
+        """GPUs that nothing would use."""
+        have, need = job.cluster.kubernetes, job.config.resources
+        if need.gpus:
+            yield from idle_gpus(have.gpus_per_worker, have.cpus_per_worker, need, "cluster.kubernetes.cpus_per_worker")
 
     def render(self, job: Job) -> str:
         """The manifest that `kubectl create` gets."""
@@ -93,10 +105,7 @@ class Kubernetes:
         """Write the manifest into the submission's folder, and create what it describes."""
         manifest = self.render(job)
         replace_bytes(job.folder / "rayjob.yaml", manifest.encode())
-        done = self._run(_kubectl(self.place(job), "create", "--filename=-"), manifest)
-        if done.status and f"configmap/{job.id} created" in done.out:  # or the next job of that id would be refused
-            self._run(_kubectl(self.place(job), "delete", "configmap", job.id, "--ignore-not-found"), "")
-        succeed(done, "submit to Kubernetes")
+        succeed(self._run(_kubectl(self.place(job), "create", "--filename=-"), manifest), "submit to Kubernetes")
         return job.id
 
     def state(self, submission: Submission, folder: Path) -> JobState:
@@ -114,8 +123,8 @@ class Kubernetes:
         return JobState(phase=phase, said=f"{said}: {message}" if message else said, status=0 if succeeded else None)
 
     def cancel(self, submission: Submission, folder: Path) -> None:
-        """Delete the RayJob with its pods, which let the trainings save first, and the ConfigMap."""
-        words = ("delete", "rayjob,configmap", submission.id, "--ignore-not-found", "--wait=false")
+        """Delete the RayJob with its pods, which let the trainings save first."""
+        words = ("delete", "rayjob", submission.id, "--ignore-not-found", "--wait=false")
         succeed(self._run(_kubectl(submission.place, *words), ""), f"cancel {submission.id}")
 
     def logs(self, submission: Submission, folder: Path, *, follow: bool) -> Iterator[str]:
@@ -124,6 +133,6 @@ class Kubernetes:
         return self._stream(_kubectl(submission.place, *words))
 
 
-def _kubectl(place: Any, *words: str) -> list[str]:
+def _kubectl(place: Mapping[str, str], *words: str) -> list[str]:
     context = [f"--context={place['context']}"] if place.get("context") else []
     return ["kubectl", *context, f"--namespace={place.get('namespace') or 'default'}", *words]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.cluster.backend import ClusterError
-from runners.execution.joining import MODE, TOKEN, TOKEN_FILE, TOKEN_PATH
+from runners.execution.session.joining import MODE, TOKEN, TOKEN_FILE, TOKEN_PATH
 
 _GREETING = "/api/version"
 """What the client asks first."""

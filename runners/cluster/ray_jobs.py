@@ -18,8 +18,7 @@ import sweeps
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import ConfigError, GoalError, first_line
 from goal_core.basics.sealed_json import json_bytes
-from runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Phase
-from runners.cluster.named import check_named
+from runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Phase, check_variables
 from runners.cluster.ray_client import connect, token_source
 from runners.store.records.provenance import BUILT_FROM, gather
 from runners.store.submissions import Submission
@@ -57,7 +56,7 @@ class RayJobs:
         settings = job.cluster.ray
         if not settings.address:
             raise ConfigError("cluster.ray.address is needed: that of Ray's dashboard, such as http://head:8265")
-        check_named(job, "ray", settings.environment)
+        check_variables(job, "ray", settings.environment)
         for name in settings.files:
             if not (job.working_dir / name).exists():
                 raise ConfigError(f"cluster.ray.files: {name} does not exist")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-import jinja2
-
-from runners.cluster.backend import Job
+from runners.cluster.backend import Job, template
 from sweeps import SlurmConfig
 
-_TEMPLATES = Path(__file__).parent / "templates"
 _WAIT_S = 180
 """Seconds that a launch waits for its predecessor, which counts as alive for a minute if it was killed."""
+_OF_THE_JOB = (
+    *("GOAL_SWEEP_CODE", "GOAL_SWEEP_GPUS", "GOAL_SWEEP_PROGRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"),
+    *("RAY_OVERRIDE_RESOURCES", "SLURM_ARRAY_TASK_ID", "SLURM_CPUS_ON_NODE", "SLURM_JOB_ID", "SLURM_PROCID"),
+    "CUDA_VISIBLE_DEVICES",
+)
+"""Variables that the script and Slurm set. Enroot's containers see only those that it is told."""
 
 
 def render_sbatch(job: Job) -> str:
@@ -37,39 +39,38 @@ def render_close(job: Job) -> str:
     return _render("close.sbatch.j2", job, options)
 
 
-def _render(template: str, job: Job, options: list[str]) -> str:
+def _render(name: str, job: Job, options: list[str]) -> str:
     settings = job.cluster.slurm
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # shell, in which every value goes through `quote`
-    )
-    templates.filters["quote"] = shlex.quote
-    return templates.get_template(template).render(
+    environment = {**job.variables, **settings.environment, "GOAL_SWEEP_CODE": job.code}
+    node = ["--nodes", str(settings.nodes), "--join-wait", str(settings.join_wait), "--missing", settings.missing_nodes]
+    return template(name).render(
         id=job.id,
         sweep=job.config.name,
         options=options,
-        environment={**job.variables, **settings.environment, "GOAL_SWEEP_CODE": job.code},
+        environment=environment,
         modules=settings.modules,
         setup=settings.setup,
         folder=str(job.folder),
         store=job.store,
-        python=python_command(settings),
+        python=python_command(settings, [*environment, *settings.pass_environment]),
         nodes=settings.nodes,
+        node_options=node + (["--interface", settings.interface] if settings.interface else []),
         cpus=settings.cpus_per_node,
         gpus=settings.gpus_per_node,
         gpu_request=_gpu_request(settings),
         array=settings.array,
-        max_requeues=settings.max_requeues,
+        idle_runs=settings.idle_runs,
         launch=["--wait-for-launch", str(_WAIT_S), *job.options],
     )
 
 
-def python_command(settings: SlurmConfig) -> list[str]:
-    """The command that starts Python on a node, in its container if there is one."""
+def python_command(settings: SlurmConfig, variables: list[str]) -> list[str]:
+    """The command that starts Python on a node, in its container if there is one.
+
+    Args:
+        settings: of the job.
+        variables: names of the variables that it must see.
+    """
     container = settings.container
     if container is None:
         return [settings.python or sys.executable]
@@ -79,7 +80,8 @@ def python_command(settings: SlurmConfig) -> list[str]:
         binds = [word for mount in container.mounts for word in ("--bind", mount)]
         return ["apptainer", "exec", *gpu, *binds, *container.options, container.image, python]
     mounts = [word for mount in container.mounts for word in ("--mount", mount if ":" in mount else f"{mount}:{mount}")]
-    return ["enroot", "start", *mounts, *container.options, container.image, python]
+    names = [word for name in dict.fromkeys([*variables, *_OF_THE_JOB]) for word in ("--env", name)]
+    return ["enroot", "start", *mounts, *names, *container.options, container.image, python]
 
 
 def _gpu_request(settings: SlurmConfig) -> str:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from goal_core.basics.atomic import replace_bytes
@@ -16,14 +16,17 @@ from runners.cluster.backend import (
     Job,
     JobState,
     NoAnswerError,
+    NotInstalledError,
     Phase,
     RunCommand,
+    idle_gpus,
     run_command,
     succeed,
 )
 from runners.cluster.sbatch import render_close, render_sbatch
 from runners.store.storage.place import is_object_store
 from runners.store.submissions import Submission
+from sweeps import SlurmConfig
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "REQUEUE_FED", "RESV_DEL_HOLD")
 _LIVING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "PREEMPTED")
@@ -80,11 +83,14 @@ class Slurm:
                 f"the nodes must see {job.folder}, where the job's script and output lie; GOAL_SWEEP_CACHE names "
                 "another folder for that"
             )
-        if job.cluster.slurm.gpus_per_node and not job.config.resources.gpus:
+        have, need = job.cluster.slurm, job.config.resources
+        if have.gpus_per_node and not need.gpus:
             yield (
                 "the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU "
                 "(resources.gpus is 0)"
             )
+        elif have.gpus_per_node:
+            yield from idle_gpus(have.gpus_per_node, have.cpus_per_node, need, "cluster.slurm.cpus_per_node")
 
     def render(self, job: Job) -> str:
         """The script that `sbatch` gets, for an array also that of the job that follows it, and the sweep file."""
@@ -99,15 +105,17 @@ class Slurm:
         """Write the sweep file and the script into the submission's folder, and queue the script."""
         replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
         script = job.folder / "job.sbatch"
+        replace_bytes(script, render_sbatch(job).encode())
+        if job.cluster.slurm.test:
+            self._test(script, job.cluster.slurm)
         if not job.cluster.slurm.array:
-            return self._queue(script, render_sbatch(job))
+            return self._queue(script)
         # Held, so that nothing of the array begins before the job that follows it is in the queue too.
-        first = self._queue(script, render_sbatch(job), ["--hold"])
+        first, close = self._queue(script, "--hold"), job.folder / "close.sbatch"
         taken = [first]
         try:
-            taken.append(
-                self._queue(job.folder / "close.sbatch", render_close(job), [f"--dependency=afterany:{first}"])
-            )
+            replace_bytes(close, render_close(job).encode())
+            taken.append(self._queue(close, f"--dependency=afterany:{first}"))
             succeed(self._run(["scontrol", "release", first], ""), "submit to Slurm")
         except ClusterError as error:
             if self._run(["scancel", f"--name={job.id}", *taken], "").status:
@@ -115,17 +123,28 @@ class Slurm:
             raise
         return ",".join(taken)
 
-    def _queue(self, path: Path, script: str, options: Sequence[str] = ()) -> str:
-        """Write a script and queue it. Returns the job's number."""
-        replace_bytes(path, script.encode())
-        try:
-            said = succeed(self._run(["sbatch", "--parsable", *options, str(path)], ""), "submit to Slurm")
-        except NoAnswerError:
-            raise
-        except ClusterError as error:
-            if "gres" not in str(error):
-                raise
-            raise ClusterError(f"{error}; cluster.slurm.gpus_per_node: 0 asks for no GPU") from error
+    def _test(self, script: Path, settings: SlurmConfig) -> None:
+        """Refuse a job that the scheduler could never start. It tells no time limit, so that is compared here."""
+        done = self._run(["sbatch", "--test-only", str(script)], "")
+        lines = done.err.strip().splitlines()
+        if done.status:
+            said = lines[-1].strip() if lines else f"exit status {done.status}"
+            hint = "cluster.slurm.gpus_per_node: 0 asks for no GPU; " if "gres" in said else ""
+            raise ClusterError(
+                f"Slurm cannot run such a job: {said} (sbatch --test-only); {hint}if its nodes are only down for now, "
+                "--set cluster.slurm.test=false queues it"
+            )
+        name = lines[-1].rpartition(" in partition ")[2] if lines else ""
+        limit = self._run(["sinfo", "--noheader", "--format=%l", f"--partition={settings.partition or name}"], "").out
+        if settings.seconds and settings.seconds > _seconds((limit.split() or ["infinite"])[0]):
+            raise ClusterError(
+                f"cluster.slurm.time ({settings.time}) is longer than the limit of the partition "
+                f"{settings.partition or name} ({limit.split()[0]}), so Slurm would never start the job"
+            )
+
+    def _queue(self, path: Path, *options: str) -> str:
+        """Queue a script. Returns the job's number."""
+        said = succeed(self._run(["sbatch", "--parsable", *options, str(path)], ""), "submit to Slurm")
         return said.strip().splitlines()[-1].split(";")[0]
 
     def state(self, submission: Submission, folder: Path) -> JobState:
@@ -180,7 +199,10 @@ class Slurm:
     def _cluster(self) -> str:
         """The name of the cluster that this machine's Slurm leads to; empty if it does not say."""
         if self._here is None:
-            done = self._run(["scontrol", "show", "config"], "")
+            try:
+                done = self._run(["scontrol", "show", "config"], "")
+            except NotInstalledError:
+                raise NotInstalledError("Slurm (sbatch, squeue, scontrol)") from None
             found = re.search(r"^ClusterName\s*=\s*(\S+)", done.out, re.MULTILINE)
             self._here = found[1] if found and not done.status else ""
         return self._here
@@ -218,6 +240,18 @@ class Slurm:
                     continue
                 yield from [said] if is_silent and said != before else []
             time.sleep(_POLL_S)
+
+
+def _seconds(limit: str) -> float:
+    """A time limit as `sinfo` writes it: ``minutes:seconds``, ``hours:minutes:seconds`` or with days before that."""
+    days, _, clock = limit.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdigit() for part in [*parts, days or "0"]):
+        return math.inf  # "infinite", or nothing that can be compared
+    seconds = 0.0
+    for part in parts:
+        seconds = 60 * seconds + int(part)
+    return seconds + 86400 * int(days or 0)
 
 
 def _by_name(submission: Submission) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from goal_core.basics.errors import GoalError
-from runners.cluster.backend import Backend, ClusterError, Job, JobState, NoAnswerError
+from runners.cluster.backend import Backend, Job, JobState, NoAnswerError
 from runners.cluster.submission import SubmissionError, backend_of
 from runners.store.submissions import Submission, Submissions
 
@@ -32,15 +32,10 @@ def standing(submission: Submission, records: Submissions) -> Standing:
         state = JobState(phase="ended", said=submission.ended, status=submission.exit_status)
         return Standing(submission=submission, state=state)
     try:
-        if submission.damaged and submission.to != "slurm":
-            raise ClusterError(f"its record {records.path(submission.id)} is damaged and does not tell the cluster")
         state = backend_of(submission.to).state(submission, records.files(submission.id))
     except GoalError as error:
         state = JobState(phase="unknown", said=str(error))
         return Standing(submission=submission, state=state, error=str(error))
-    if submission.damaged:
-        path = records.path(submission.id)
-        state = JobState(phase=state.phase, said=f"{state.said} (its record {path} is damaged)", status=state.status)
     return Standing(submission=submission, state=state)
 
 
@@ -71,44 +66,37 @@ def send(
     """
     own = records.begin(draft.config.name, to, draft.code, backend.place(draft))
     try:
-        for other in list(_ended_before(own, records, cancel)):
-            one, how = other.submission, other.state.said
-            if other.error:
+        over = [
+            known for known in (standing(one, records) for one in records.before(own)) if not known.submission.ended
+        ]
+        for known in over:
+            _check_over(known, own, records, cancel)
+        for known in over:
+            other, how = known.submission, known.state.said
+            if known.error:
                 how = "cancelled"
-                say(f"{one.id} was cancelled and counts as ended, because its cluster is gone: {other.error}")
-            records.ended(one, how, other.state.status)
-    except BaseException:
-        records.withdraw(own)
-        raise
-    try:
+                say(f"{other.id} was cancelled and counts as ended, because its cluster is gone: {known.error}")
+            records.ended(other, how, known.state.status)
         return records.sent(own, backend.submit(make(own.id)))
     except NoAnswerError:
         raise
-    except GoalError:
+    except BaseException:
         records.withdraw(own)
         raise
 
 
-def _ended_before(own: Submission, records: Submissions, cancel: str) -> Iterator[Standing]:
-    """The submissions before one that are over, though their records do not say so yet.
+def _check_over(known: Standing, own: Submission, records: Submissions, cancel: str) -> None:
+    """Check that a job is over, though its record does not say so yet.
 
     Raises:
-        SubmissionError: one lives, or may live.
+        SubmissionError: it lives, or may live.
     """
-    for other in records.before(own):
-        if other.ended:
-            continue
-        found, forget = standing(other, records), f"{cancel} {other.id} --forget"
-        if other.damaged:
-            raise SubmissionError(
-                f"{other.id}: {found.state.said}; {cancel} {other.id} ends it, and with --forget it counts as ended"
-            )
-        if found.error and found.may_live:
-            raise SubmissionError(f"{other.id} may still run, but {found.error}; if it is gone: {forget}")
-        if found.may_live:
-            raise SubmissionError(f"{other.id} of this sweep is still in the queue or running; {cancel} ends it")
-        if found.state.phase == "unknown" and records.is_being_sent(other, own):
-            raise SubmissionError(
-                f"{other.id} is being submitted by {other.user} on {other.host}; if that command was killed: {forget}"
-            )
-        yield found
+    other, forget = known.submission, f"{cancel} {known.submission.id} --forget"
+    if known.error and known.may_live:
+        raise SubmissionError(f"{other.id} may still run, but {known.error}; if it is gone: {forget}")
+    if known.may_live:
+        raise SubmissionError(f"{other.id} of this sweep is still in the queue or running; {cancel} ends it")
+    if known.state.phase == "unknown" and records.is_being_sent(other, own):
+        raise SubmissionError(
+            f"{other.id} is being submitted by {other.user} on {other.host}; if that command was killed: {forget}"
+        )

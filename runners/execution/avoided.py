@@ -24,16 +24,8 @@ class _Record:
     """Until when it is left alone."""
     times: int = 0
     """How often it has been left alone."""
-    reason: str = ""
-    unfit: bool = False
-    """Whether it lacks what the units need."""
-
-
-def _is_suspect(record: _Record) -> bool:
-    """Whether the failures speak against the machine: of two units at first, one of any unit after a rest."""
-    if record.times:
-        return bool(record.failed)
-    return len(record.failed) >= FAILURES and len(set(record.failed)) > 1
+    unfit: str = ""
+    """What it lacks that the units need."""
 
 
 class AvoidedMachines:
@@ -59,11 +51,8 @@ class AvoidedMachines:
 
     def now(self) -> tuple[str, ...]:
         """The ids of the machines to avoid now, in order. At least one large enough machine is never avoided."""
-        now = self._clock()
-        resting = {machine for machine, record in self._records.items() if record.until > now}
-        if not any(machine.fits(self._need) and machine.id not in resting for machine in self.machines):
-            return ()
-        return tuple(sorted(resting))
+        resting = {machine for machine, record in self._records.items() if record.until > self._clock()}
+        return tuple(sorted(resting)) if self._others() else ()
 
     def succeeded(self, machine: str) -> None:
         """An epoch of a unit ended on a machine."""
@@ -80,40 +69,40 @@ class AvoidedMachines:
         if record.until > self._clock():
             return [unit]
         record.failed.append(unit)
-        if not _is_suspect(record) or not self._others(machine):
-            return []
         units = sorted(set(record.failed))
+        # One failure speaks against a machine that has been left alone before.
+        is_suspect = bool(record.times) or (len(record.failed) >= FAILURES and len(units) > 1)
+        if not is_suspect or not self._others(machine):
+            return []
         self._rest(machine, record, f"{len(record.failed)} failures in a row and no success there, the last: {reason}")
         return units
 
     def unfit(self, machine: str, reason: str) -> None:
         """A machine lacks what the units need; the reason names what."""
         record = self._records.setdefault(machine, _Record())
-        new, record.unfit = record.until <= self._clock(), True
+        new, record.unfit = record.until <= self._clock(), reason
         self._rest(machine, record, reason, say=new and bool(self._others(machine)))
 
     def all_unfit(self) -> str:
         """Why no machine can train any unit, one reason for each; empty while one might."""
         large = [machine for machine in self.machines if machine.fits(self._need)]
-        records = [self._records.get(machine.id) for machine in large]
-        if not large or not all(record and record.unfit and record.until > self._clock() for record in records):
+        records = [self._records.get(machine.id, _Record()) for machine in large]
+        if not all(record.unfit and record.until > self._clock() for record in records):
             return ""
-        return "; ".join(dict.fromkeys(record.reason for record in records if record))
+        return "; ".join(dict.fromkeys(record.unfit for record in records))
 
     def _rest(self, machine: str, record: _Record, reason: str, *, say: bool = True) -> None:
         rest = REST_S * 2**record.times
-        record.reason, record.failed = reason, []
-        record.until, record.times = self._clock() + rest, record.times + 1
+        record.failed, record.until, record.times = [], self._clock() + rest, record.times + 1
         if say:
-            self._say(f"machine {self._name(machine)} is left alone for {rest / 60:.0f} min: {reason}")
+            name = next((one.name for one in self.machines if one.id == machine), machine[:12])
+            self._say(f"machine {name} is left alone for {rest / 60:.0f} min: {reason}")
 
-    def _others(self, machine: str) -> list[Machine]:
-        now = self._clock()
+    def _others(self, machine: str = "") -> list[Machine]:
+        """The machines beside one that are large enough and not left alone."""
+        now, fresh = self._clock(), _Record()
         return [
             one
             for one in self.machines
-            if one.id != machine and one.fits(self._need) and self._records.get(one.id, _Record()).until <= now
+            if one.id != machine and one.fits(self._need) and self._records.get(one.id, fresh).until <= now
         ]
-
-    def _name(self, machine: str) -> str:
-        return next((one.name for one in self.machines if one.id == machine), machine[:12])

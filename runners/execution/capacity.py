@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,6 +88,39 @@ class Machine:
         kinds = [key.partition(":")[2] for key in self.resources if key.startswith("accelerator_type:")]
         what = f" ({', '.join(sorted(kinds))})" if kinds else ""
         return f"{self.resources.get('CPU', 0):g} CPU and {self.resources.get('GPU', 0):g} GPU{what}"
+
+
+def check_here(need: Resources, here: Machine | None = None) -> None:
+    """Check that a unit fits this machine.
+
+    Args:
+        need: the resources of a unit.
+        here: this machine as Ray counts it; None counts what Ray may find at most, and starts nothing.
+
+    Raises:
+        DeviceError: it does not; names the settings with which it would.
+    """
+    if here is None:  # only Ray finds out the kind of a GPU
+        here, need = _this_machine(), replace(need, accelerator="")
+    if here.fits(need):
+        return
+    has = {name: int(here.resources.get(kind, 0)) for name, kind in (("gpus", "GPU"), ("cpus", "CPU"))}
+    smaller = [f"--set resources.{name}={count}" for name, count in has.items() if getattr(need, name) > count]
+    fits = f"{' '.join(smaller)} fits it; " if smaller else ""
+    raise DeviceError(
+        f"a unit needs {need} (resources.*), but this machine has {here.describe()}; {fits}--address trains on a "
+        "cluster"
+    )
+
+
+def _this_machine() -> Machine:
+    """What Ray may find on this machine at most."""
+    from torch import cuda  # counts GPUs without starting one
+
+    counted = {"CPU": float(os.cpu_count() or 1), "GPU": float(cuda.device_count())}
+    with contextlib.suppress(ValueError):  # Ray says what is wrong with it
+        counted |= json.loads(os.environ.get("RAY_OVERRIDE_RESOURCES", "{}"))
+    return Machine(id="", host=socket.gethostname(), address="", resources=counted)
 
 
 def has_autoscaler(status: bytes | None, is_version_2: bool) -> bool:

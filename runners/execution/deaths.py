@@ -12,7 +12,7 @@ its machine lacks what the unit needs. `died`: anything else."""
 IDLE_DEATHS = 8
 """How often in a row a unit's worker may die before it begins an attempt; then this launch gives the unit up."""
 MEMORY_DEATHS = 12
-"""How often in a row Ray may end a unit's worker for want of memory before the deaths count as its own."""
+"""How often in a row Ray may end a unit's worker for want of memory; then this launch gives the unit up."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 MEMORY_PAUSE_S, LONGEST_MEMORY_PAUSE_S = 10.0, 300.0
 """First and longest pause before a restart. Every death without progress doubles it."""
@@ -64,8 +64,8 @@ class Deaths:
 
     _counts: dict[int, _Count] = field(default_factory=dict)
 
-    def pause(self, unit: int, death: Death, *, began: bool, progressed: bool) -> float:
-        """Note a death. Returns the seconds to wait before the unit starts again.
+    def pause(self, unit: int, death: Death, *, began: bool, progressed: bool) -> float | None:
+        """Note a death. Returns the seconds to wait before the unit starts again; None where it is given up.
 
         Args:
             unit: number of the unit.
@@ -80,25 +80,10 @@ class Deaths:
             return 0.0
         if death.kind == "memory":
             count.memory += 1
-            return min(MEMORY_PAUSE_S * 2.0 ** (count.memory - 1), LONGEST_MEMORY_PAUSE_S)
+            pause = min(MEMORY_PAUSE_S * 2.0 ** (count.memory - 1), LONGEST_MEMORY_PAUSE_S)
+            return pause if count.memory < MEMORY_DEATHS else None
         count.memory = 0
         count.idle = 0 if began else count.idle + 1
+        if count.idle >= IDLE_DEATHS:
+            return None
         return 0.0 if began else min(FIRST_PAUSE_S * 2.0 ** (count.idle - 1), LONGEST_PAUSE_S)
-
-    def is_hopeless(self, unit: int) -> bool:
-        """Whether one more death is the last."""
-        count = self._counts.get(unit, _Count())
-        return count.idle >= IDLE_DEATHS - 1 or count.memory >= MEMORY_DEATHS - 1
-
-    def is_blameless(self, unit: int, death: Death, neighbours: int) -> bool:
-        """Whether a death says nothing against the cells of the unit.
-
-        The memory of a machine is filled by all that runs there. A unit that was alone there filled it itself, and so
-        did one that Ray ends again and again.
-
-        Args:
-            unit: number of the unit.
-            death: how its worker ended.
-            neighbours: number of other units of this launch on the machine then.
-        """
-        return death.kind == "memory" and neighbours > 0 and self._counts.get(unit, _Count()).memory < MEMORY_DEATHS

@@ -1,23 +1,25 @@
 """Run units as Ray Tune trials.
 
-Tune schedules, places and restarts trials. It does not have to remember anything: the store knows what is done, so
-every launch gives Tune a fresh list of the remaining units and never restores Tune's own state.
+Tune starts, places and follows trials. It does not have to remember anything: the store knows what is done, so every
+launch gives Tune a fresh list of the remaining units and never restores Tune's own state.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import count
 
 from goal_core.basics.errors import GoalError
 from runners.execution.capacity import Machine
-from runners.execution.gpu_sharing import Crowding
-from runners.execution.ray_session import AGAIN, HEAD_LOST, RayLostError, RaySession
+from runners.execution.memory import Crowding
+from runners.execution.session.session import AGAIN, RayLostError, RaySession, machines
 from runners.execution.trial import train_trial
+from runners.execution.unit_line import UnitJob
 from runners.execution.unit_watch import UnitObserver, UnitWatch
-from runners.execution.worker import UnitJob
 
 MAX_PENDING = 200
 """Units that ask Ray for room at the same time. The more there are, the faster an autoscaler adds machines."""
@@ -41,7 +43,7 @@ class RayUnits(RaySession):
 
     def machines(self) -> list[Machine]:
         """The machines alive."""
-        return _machines()
+        return machines()
 
     def run(self, jobs: Sequence[UnitJob], observer: UnitObserver) -> None:
         """Train units and those that follow them, until each is done or given up, or the observer stops them.
@@ -54,12 +56,13 @@ class RayUnits(RaySession):
             RayLostError: Ray has no machine left, for which Tune itself would wait forever, or Ray failed.
             NoCapacityError: no machine has had room for a unit for longer than the user wants to wait.
             DeviceError: every machine of the cluster lacks what the units need.
+            GoalError: goal-sweep does not know this version of Ray.
         """
         watch = UnitWatch(
             jobs,
             observer,
             self.resources,
-            _machines,
+            self.machines,
             is_cluster=self.address is not None,
             wait=self.wait,
             avoided=self.avoided(observer.note),
@@ -67,8 +70,12 @@ class RayUnits(RaySession):
         )
         while not watch.line.is_over:
             self._run(watch, observer)
-            if observer.stopping or not watch.is_stuck:
+            if observer.stopping:
                 return
+            if not watch.line.is_over and not watch.is_stuck:
+                # Tune's own handler took the signal, before the observer's was in its place again.
+                observer.step()
+                signal.raise_signal(signal.SIGUSR1)
 
     @property
     def _most_pending(self) -> int:
@@ -85,28 +92,44 @@ class RayUnits(RaySession):
 
         watch.restart()
 
-        def check() -> None:
+        def ends() -> bool:
+            return observer.stopping or watch.is_stuck
+
+        def check() -> bool:
+            observer.step()
             try:
-                watch.line.feed()
+                watch.line.ask()
                 if self.watch.lost:
-                    raise RayLostError(f"{HEAD_LOST}; {AGAIN}")
+                    raise RayLostError(f"{self.watch.lost}; {AGAIN}")
                 if self.watch.answers_lately:
                     watch.step()
             except LookupError:
                 raise _Leave(RayLostError(f"Ray has no machine left to train on; {AGAIN}")) from None
             except (GoalError, OSError) as error:
                 raise _Leave(error) from None
+            return ends()
+
+        numbers = count()
+
+        def name(trial: object) -> str:
+            return f"unit-{trial.config['unit']:04d}"  # type: ignore[attr-defined]  # ray is not typed
 
         # Tune must write its bookkeeping somewhere; nothing reads it.
-        with tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch, tune_parts.without_habits():
+        with (
+            tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch,
+            tune_parts.memory_kills_end_one_worker(),
+        ):
+            queue = tune_parts.UnitQueue(
+                watch, elsewhere=self.address is not None, most=self._most_pending, check=check
+            )
             tuner = tune.Tuner(
-                tune.with_resources(train_trial, tune_parts.request(self.resources, ())),
+                tune.with_resources(train_trial, tune_parts.request),
                 tune_config=tune.TuneConfig(
                     num_samples=-1,  # the queue says when it is over
-                    search_alg=tune_parts.UnitQueue(watch, elsewhere=self.address is not None, most=self._most_pending),
-                    scheduler=tune_parts.UnitOrder(watch),
-                    trial_name_creator=_trial_name,
-                    trial_dirname_creator=_trial_name,
+                    search_alg=queue,
+                    scheduler=tune_parts.UnitOrder(),
+                    trial_name_creator=name,
+                    trial_dirname_creator=lambda trial: f"{name(trial)}-{next(numbers)}",
                     # Reusing a CPU worker saves seconds of imports; a used CUDA context may not be clean.
                     reuse_actors=self.resources.gpus == 0,
                 ),
@@ -114,9 +137,7 @@ class RayUnits(RaySession):
                     name="units",
                     storage_path=scratch,
                     verbose=0,
-                    stop=tune_parts.UnitStopper(lambda: observer.stopping or watch.is_stuck),
-                    # The store decides who pays for a death, so Tune restarts a dead worker however often it died.
-                    failure_config=tune.FailureConfig(max_failures=-1),
+                    stop=tune_parts.UnitStopper(ends),
                     callbacks=[tune_parts.UnitCallback(watch, observer.step, check)],
                 ),
             )
@@ -126,16 +147,6 @@ class RayUnits(RaySession):
                 raise leave.error from None
             except (RayError, tune.TuneError, RuntimeError) as error:
                 raise RayLostError(f"Ray stopped: {_last_line(error)}; {AGAIN}") from error
-
-
-def _machines() -> list[Machine]:
-    import ray
-
-    return [Machine.of_ray(node) for node in ray.nodes() if node["Alive"]]
-
-
-def _trial_name(trial: object) -> str:
-    return f"unit-{trial.config['unit']:04d}"  # type: ignore[attr-defined]  # ray is not typed
 
 
 def _last_line(error: Exception) -> str:

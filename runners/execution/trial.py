@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 NODE_LOSS_S = 60.0
@@ -10,10 +16,11 @@ NODE_LOSS_S = 60.0
 
 
 def train_trial(config: dict[str, Any]) -> None:
-    """Train a unit and report its events, each time with Ray's id of the machine.
+    """Train a unit and report its events, each time with Ray's id of the machine and the worker.
 
     Args:
-        config: ``job``, a reference to the unit's job; ``elsewhere``, whether other machines may train it.
+        config: ``job``, a reference to the unit's job; ``elsewhere``, whether other machines may train it; ``sign``,
+            the seconds after which a worker with nothing to report says that it lives, or 0.
 
     Raises:
         UnfitMachineError: this machine lacks what the unit needs; the driver was told what.
@@ -21,23 +28,50 @@ def train_trial(config: dict[str, Any]) -> None:
     import ray
     from ray import tune
 
-    node = ray.get_runtime_context().get_node_id()
-    tune.report({"node": node, "events": []})
+    node, turn = ray.get_runtime_context().get_node_id(), threading.Lock()
+    where = f" on {socket.gethostname()} (pid {os.getpid()})"
+
+    def send(events: Sequence[Any], **more: Any) -> None:
+        with turn:  # a report waits until the driver has read it
+            tune.report({"node": node, "where": where, "events": list(events), **more})
+
+    send([])
     from runners.execution.inputs import UnfitMachineError
     from runners.execution.worker import run_unit
 
+    with _signs(lambda: send([]), config["sign"]):
+        try:
+            run_unit(
+                ray.get(config["job"]),
+                partial(send, began=True),
+                node=node,
+                node_lost=lambda other: bool(other) and other != node and _is_lost(other),
+                elsewhere=config["elsewhere"],
+            )
+        except UnfitMachineError as error:
+            send([], unfit=str(error))
+            raise
+    send([])
+
+
+@contextmanager
+def _signs(send: Callable[[], None], period: float) -> Iterator[None]:
+    """Give a sign of life every so many seconds, on a thread of its own."""
+    over = threading.Event()
+
+    def give() -> None:
+        while not over.wait(period):
+            send()
+
+    thread = threading.Thread(target=give, name="goal-sweep signs of life", daemon=True)
+    if period:
+        thread.start()
     try:
-        run_unit(
-            ray.get(config["job"]),
-            lambda events: tune.report({"node": node, "events": list(events)}),
-            node=node,
-            node_lost=lambda other: bool(other) and other != node and _is_lost(other),
-            elsewhere=config["elsewhere"],
-        )
-    except UnfitMachineError as error:
-        tune.report({"node": node, "events": [], "unfit": str(error)})
-        raise
-    tune.report({"node": node, "events": []})
+        yield
+    finally:
+        over.set()
+        if period:
+            thread.join()  # its last report would be taken for one of the next trial
 
 
 def _is_lost(node: str) -> bool:

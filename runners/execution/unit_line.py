@@ -1,11 +1,46 @@
-"""The units that wait for a device, in the order in which they should start. It grows while units run."""
+"""A unit as it is sent to a worker, and the line of those that wait for a device. It grows while units run."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from runners.execution.worker import UnitJob
+from goal_core.training import UnitPlan
+from sweeps import Training, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitJob:
+    """A unit as it is sent to a worker."""
+
+    unit: Unit
+    plan: UnitPlan
+    """The same unit in the form that the trainer takes."""
+    store: str
+    launch_id: str
+    code: str
+    """Hash of the driver's code; see `runners.execution.inputs.code_digest`."""
+    software: Mapping[str, str]
+    """The driver's versions; see `runners.execution.inputs.software`."""
+    max_attempts: Mapping[Training, int]
+    """Number of charged attempts allowed for each training, including those of earlier launches."""
+    watchdog: int
+    """Seconds without a sign of life after which the unit counts as hung; 0 disables the check."""
+    rank: tuple[int, float] = (0, 0.0)
+    """Units start in the order of their ranks, as far as they wait for a device."""
+    shares: bool = False
+    """Whether other launches may train units of the same sweep. One that another holds is then left to it whole."""
+
+    @property
+    def units_per_gpu(self) -> int:
+        """How many units of its kind share a GPU."""
+        return self.plan.units_per_gpu
+
+    def sharing(self, units: int) -> UnitJob:
+        """The job as one of so many that share a GPU."""
+        return replace(self, plan=replace(self.plan, units_per_gpu=units))
 
 
 class UnitLine:
@@ -16,26 +51,42 @@ class UnitLine:
     Args:
         jobs: the units that can start at once.
         follow: called with each unit that has ended for good; gives those that can start because of it.
+        clock: seconds; for tests.
     """
 
-    def __init__(self, jobs: Sequence[UnitJob], follow: Callable[[UnitJob], Sequence[UnitJob]]) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[UnitJob],
+        follow: Callable[[UnitJob], Sequence[UnitJob]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.jobs: list[UnitJob] = []
         self.finished: set[int] = set()
         """Units that need no further start in this round."""
-        self._follow = follow
+        self._follow, self._clock = follow, clock
         self._waiting: list[tuple[tuple[int, float], int]] = []
+        self._resting: list[tuple[float, int]] = []
+        """Units that may start from a time on, with that time."""
         self._unasked: list[int] = []
         """Units that have ended and of which nobody has asked yet what follows them."""
         self._add(jobs)
 
     def restart(self) -> None:
         """Let all units that have not ended wait again, because whoever ran them has stopped."""
+        self._resting = []
         self._waiting = [(job.rank, unit) for unit, job in enumerate(self.jobs) if unit not in self.finished]
         heapq.heapify(self._waiting)
 
     def take(self) -> int | None:
         """The unit to start next: that of the lowest rank, then the earliest. None if none waits now."""
+        while self._resting and self._resting[0][0] <= self._clock():
+            unit = heapq.heappop(self._resting)[1]
+            heapq.heappush(self._waiting, (self.jobs[unit].rank, unit))
         return heapq.heappop(self._waiting)[1] if self._waiting else None
+
+    def put_back(self, unit: int, pause: float) -> None:
+        """Let a unit start again, after some seconds."""
+        heapq.heappush(self._resting, (self._clock() + pause, unit))
 
     def finish(self, unit: int) -> None:
         """Note that a unit has ended for good."""
@@ -43,7 +94,7 @@ class UnitLine:
             self.finished.add(unit)
             self._unasked.append(unit)
 
-    def feed(self) -> None:
+    def ask(self) -> None:
         """Ask what can start because of the units that have ended. Call this soon after `finish`."""
         while self._unasked:
             self._add(self._follow(self.jobs[self._unasked.pop(0)]))

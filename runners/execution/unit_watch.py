@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import DeviceError, GoalError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import CapacityWatch, Machine, Resources
-from runners.execution.deaths import Death, Deaths, read_death
-from runners.execution.gpu_sharing import Crowding
-from runners.execution.memory import Chunks
-from runners.execution.signs_of_life import SignsOfLife, count_attempts
-from runners.execution.unit_line import UnitLine
-from runners.execution.worker import UnitJob
-from runners.store import Store, end_attempt, forgive
+from runners.execution.deaths import Deaths, read_death
+from runners.execution.memory import Crowding
+from runners.execution.signs_of_life import SignsOfLife
+from runners.execution.unit_line import UnitJob, UnitLine
+from runners.store import Store, TrainingFolder, end_attempt, forgive
 
 LOOK_S = 2.0
 """Seconds between looks at the machines of the cluster."""
 _OF_MACHINES = ("error", "storage", "inputs")
 """Kinds of failure that a machine may cause."""
+_WHY = {
+    "died": "its worker died",
+    "machine": "its worker died with its machine",
+    "memory": "Ray ended its worker, because the memory of the machine was nearly full",
+}
 
 
 class UnitObserver(Protocol):
@@ -63,12 +66,22 @@ class UnitObserver(Protocol):
 class _Run:
     """One start of a unit."""
 
-    attempts: int
-    """Attempts at its trainings before."""
     machine: str = ""
     """Ray's id of the machine; empty until the worker has reported it."""
+    began: bool = False
+    """Whether the worker has claimed trainings."""
     epochs: int = 0
     failures: list[str] = field(default_factory=list)
+
+
+class Start(NamedTuple):
+    """A unit that asks for room."""
+
+    unit: int
+    job: UnitJob
+    need: Resources
+    avoid: tuple[str, ...]
+    """The ids of the machines that it must not start on."""
 
 
 class UnitWatch:
@@ -99,7 +112,7 @@ class UnitWatch:
         crowding: Crowding | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.line = UnitLine(jobs, lambda job: observer.finished(job))
+        self.line = UnitLine(jobs, lambda job: observer.finished(job), clock)
         self._observer, self._need, self._list_machines = observer, need, list_machines
         self._is_cluster, self._clock = is_cluster, clock
         self._signs = SignsOfLife(observer.note, clock)
@@ -123,39 +136,40 @@ class UnitWatch:
         self.line.restart()
 
     @property
-    def num_pending(self) -> int:
-        """How many units have asked for room and do not run yet."""
-        return len(self._asked.keys() - self._runs.keys())
+    def is_idle(self) -> bool:
+        """Whether no unit runs."""
+        return not self._runs
 
-    def fitted(self, unit: int) -> UnitJob:
-        """A unit's job, with as many units on its GPU as have room. Call this before each first start."""
-        self.line.jobs[unit] = self._crowding.fit(self.line.jobs[unit])
-        return self.line.jobs[unit]
+    def take(self, most: int) -> Start | None:
+        """The next unit that asks for room; None if none waits.
 
-    def need(self, unit: int) -> Resources:
-        """The resources of a unit."""
-        return self._need.shared_by(self.line.jobs[unit].units_per_gpu)
-
-    def avoid(self, unit: int) -> tuple[str, ...]:
-        """The ids of the machines that a unit must not start on. Call this for each start."""
-        avoided = set(self._avoided.now())
-        elsewhere = avoided | {self._died_on.get(unit, "")} - {""}
+        Args:
+            most: units that may ask for room at the same time. The others stay in line, where a unit of a lower rank
+                can still overtake them.
+        """
+        pending = len(self._asked.keys() - self._runs.keys())
+        unit = self.line.take() if pending < most else None
+        if unit is None:
+            return None
+        job = self.line.jobs[unit] = self._crowding.fit(self.line.jobs[unit])
+        avoid = set(self._avoided.now())
+        elsewhere = avoid | {self._died_on.get(unit, "")} - {""}
         if any(machine.fits(self._need) and machine.id not in elsewhere for machine in self._avoided.machines):
-            avoided = elsewhere
-        self._asked[unit] = frozenset(avoided)
-        return tuple(sorted(avoided))
+            avoid = elsewhere
+        self._asked[unit] = frozenset(avoid)
+        return Start(unit, job, self._need.shared_by(job.units_per_gpu), tuple(sorted(avoid)))
 
     def started(self, unit: int) -> None:
         """A worker has started for a unit."""
-        job = self.line.jobs[unit]
-        self._signs.begin(job)
-        self._runs[unit] = _Run(count_attempts(job))
-        self._observer.started(job)
+        self._runs[unit] = _Run()
+        self._signs.begin(unit, self.line.jobs[unit])
+        self._observer.started(self.line.jobs[unit])
 
-    def reported(self, unit: int, report: dict[str, Any]) -> None:
-        """A worker has sent a report."""
-        run = self._runs.setdefault(unit, _Run(0))
-        run.machine = report.get("node", run.machine)
+    def reported(self, unit: int, report: Mapping[str, Any]) -> None:
+        """A worker has sent a report (`runners.execution.trial`)."""
+        run = self._runs.setdefault(unit, _Run())
+        run.machine, run.began = report.get("node", run.machine), run.began or report.get("began", False)
+        self._signs.heard(unit, report.get("where", ""))
         if "unfit" in report:
             self._avoided.unfit(run.machine, report["unfit"])
         events: Sequence[TrainingEvent] = report.get("events", ())
@@ -172,45 +186,39 @@ class UnitWatch:
     def completed(self, unit: int) -> None:
         """A unit has ended, by itself or because it was stopped."""
         run = self._runs.get(unit)
-        if run and run.failures and not run.epochs and self._is_cluster:
-            self._forgive(run.machine, self._avoided.failed(run.machine, unit, run.failures[-1]))
+        if run and run.failures and not run.epochs:
+            self._failed_on(run.machine, unit, run.failures[-1])
         self._end(unit)
         self.line.finish(unit)
 
-    def died(self, unit: int, text: str) -> float:
-        """A unit's worker has died, and the unit starts again. Returns the seconds to wait before.
+    def died(self, unit: int, text: str) -> None:
+        """A unit's worker has died. The unit waits for another start, or is given up.
 
         Args:
             unit: its number.
             text: the error, as Ray Tune keeps it.
         """
         death, job = read_death(text), self.line.jobs[unit]
-        run = self._runs.get(unit) or _Run(count_attempts(job))
+        run = self._runs.get(unit, _Run())
         run.machine = run.machine or next((one.id for one in self._avoided.machines if one.id in death.ids), "")
         neighbours = sum(other.machine == run.machine for number, other in self._runs.items() if number != unit)
         self._end(unit)
-        began, goes_on = count_attempts(job) > run.attempts, ""
         if death.kind == "memory":
-            blameless = self._deaths.is_blameless(unit, death, neighbours)
-            goes_on = _lose(job, death, died=not blameless)
+            # All that runs on a machine fills its memory. A unit that was alone there has filled it itself.
+            for folder in _folders(job):
+                with _unless_refused():
+                    end_attempt(folder, job.launch_id, "lost", death.line, charged=False, died=not neighbours)
         elif death.kind == "died" and not run.epochs and self._is_cluster:
             self._died_on[unit] = run.machine
-            if run.machine:
-                self._forgive(run.machine, self._avoided.failed(run.machine, unit, death.line))
-        pause = self._deaths.pause(unit, death, began=began, progressed=run.epochs > 0)
+            self._failed_on(run.machine, unit, death.line)
+        pause = self._deaths.pause(unit, death, began=run.began, progressed=run.epochs > 0)
+        if pause is None:
+            self.line.finish(unit)
+            self._observer.given_up(job, death.line)
+            return
+        self.line.put_back(unit, pause)
         if death.kind != "unfit":
-            self._observer.restarts(job, _WHY[death.kind] + goes_on, pause)
-        return pause
-
-    def is_hopeless(self, unit: int) -> bool:
-        """Whether a unit is given up when its worker dies once more."""
-        return self._deaths.is_hopeless(unit)
-
-    def given_up(self, unit: int, text: str) -> None:
-        """A unit's worker has died for the last time."""
-        self._end(unit)
-        self.line.finish(unit)
-        self._observer.given_up(self.line.jobs[unit], read_death(text).line)
+            self._observer.restarts(job, _WHY[death.kind], pause)
 
     def step(self) -> None:
         """Look at the signs of life and at the machines.
@@ -240,40 +248,25 @@ class UnitWatch:
     def _end(self, unit: int) -> None:
         self._runs.pop(unit, None)
         self._asked.pop(unit, None)
-        self._signs.end(self.line.jobs[unit])
+        self._signs.end(unit)
         self._observer.ended(self.line.jobs[unit])
 
-    def _forgive(self, machine: str, units: Iterable[int]) -> None:
-        for unit in units:
-            job = self.line.jobs[unit]
-            for training in job.unit.trainings:
-                with suppress(OSError, DamagedError, GoalError):
-                    forgive(Store(job.store).folder(training), job.launch_id, machine)
+    def _failed_on(self, machine: str, unit: int, reason: str) -> None:
+        """Note a failure without an epoch. Of a machine on which all fail, none is charged."""
+        if machine and self._is_cluster:
+            for job in map(self.line.jobs.__getitem__, self._avoided.failed(machine, unit, reason)):
+                for folder in _folders(job):
+                    with _unless_refused():
+                        forgive(folder, job.launch_id, machine)
 
 
-_WHY = {
-    "died": "its worker died",
-    "machine": "its worker died with its machine",
-    "memory": "Ray ended its worker, because the memory of the machine was nearly full",
-}
+def _folders(job: UnitJob) -> Iterator[TrainingFolder]:
+    """The folders of a unit's trainings; none where the store cannot be opened."""
+    with _unless_refused():
+        store = Store(job.store)
+        yield from map(store.folder, job.unit.trainings)
 
 
-def _lose(job: UnitJob, death: Death, *, died: bool) -> str:
-    """End the attempts of a worker that Ray has ended for want of memory.
-
-    With ``died`` the worker filled the memory itself. Then, on a CPU, it goes on with fewer pairs at a time; where it
-    cannot, who is at fault is decided as for any death. Returns how it goes on, empty if as before.
-    """
-    goes_on = ""
-    for training in job.unit.trainings:
-        with suppress(OSError, DamagedError, GoalError):
-            folder, smaller = Store(job.store).folder(training), None
-            newest = folder.attempts.newest()
-            if died and newest is not None and job.plan.device == "cpu":
-                smaller = replace(Chunks.of(job.plan), size=newest.micro_batch).smaller
-            reason = f"{death.line}; goes on with {smaller}" if smaller else death.line
-            fate = {"died": died and not smaller, "out_of_memory": smaller is not None}
-            if end_attempt(folder, job.launch_id, "lost", reason, charged=False, **fate) and smaller:
-                folder.log(reason)
-                goes_on = f"; goes on with {smaller}"
-    return goes_on
+def _unless_refused() -> AbstractContextManager[None]:
+    """Leave out what the store refuses: the next launch finds that the attempt was cut off."""
+    return suppress(OSError, DamagedError, GoalError)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import FencedError, GoalError
 from goal_core.data import Dataset
 from goal_core.models.memory import forget_peak, peak_memory_mb
-from goal_core.training import TrainingEvent, TrainingFailed, UnitPlan, train_unit
+from goal_core.training import TrainingEvent, TrainingFailed, train_unit
 from runners.execution.inputs import (
     InputsDifferError,
     UnfitMachineError,
@@ -23,6 +23,7 @@ from runners.execution.inputs import (
     open_inputs,
 )
 from runners.execution.memory import Chunks
+from runners.execution.unit_line import UnitJob
 from runners.execution.unit_listener import SavedError, UnitListener, log_to_all
 from runners.execution.verdict import judge
 from runners.store import (
@@ -34,35 +35,7 @@ from runners.store import (
     TrainingFolder,
     charged_failures,
 )
-from sweeps import Training, Unit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitJob:
-    """A unit as it is sent to a worker."""
-
-    unit: Unit
-    plan: UnitPlan
-    """The same unit in the form that the trainer takes."""
-    store: str
-    launch_id: str
-    code: str
-    """Hash of the driver's code; see `runners.execution.inputs.code_digest`."""
-    software: Mapping[str, str]
-    """The driver's versions; see `runners.execution.inputs.software`."""
-    max_attempts: Mapping[Training, int]
-    """Number of charged attempts allowed for each training, including those of earlier launches."""
-    watchdog: int
-    """Seconds without a sign of life after which the unit counts as hung; 0 disables the check."""
-    rank: tuple[int, float] = (0, 0.0)
-    """Units start in the order of their ranks, as far as they wait for a device."""
-    shares: bool = False
-    """Whether other launches may train units of the same sweep. One that another holds is then left to it whole."""
-
-    @property
-    def units_per_gpu(self) -> int:
-        """How many units of its kind share a GPU."""
-        return self.plan.units_per_gpu
+from sweeps import Training
 
 
 def run_unit(
@@ -147,6 +120,7 @@ class _Worker:
         folders = self._claim(trainings, chunks)
         if not folders:
             return
+        self._send(())  # it has begun
         if until_saved:
             log_to_all(folders, "tried apart from the rest of its unit, because a worker died without progress")
         chosen = tuple(one for one in self._job.plan.trainings if one.key in folders)

@@ -13,7 +13,7 @@ from functools import partial
 from rich.console import Console
 
 from goal_core.models.sizes import DataSize
-from runners.execution.joining import reach
+from runners.execution.session.joining import reach
 from runners.launch.ending import DONE, SOME_FAILED, exit_status, finish
 from runners.launch.kept_ray import KeptRay
 from runners.launch.launcher import Launcher

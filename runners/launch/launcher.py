@@ -11,10 +11,10 @@ from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import UnfinishedError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.capacity import Resources
-from runners.execution.ray_session import RayLostError
 from runners.execution.ray_tune import RayUnits
+from runners.execution.session.session import RayLostError, not_on_restart
+from runners.execution.unit_line import UnitJob
 from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
-from runners.execution.worker import UnitJob
 from runners.launch.ending import exit_status, finish
 from runners.launch.kept_ray import KeptRay
 from runners.launch.live import LiveView
@@ -150,7 +150,9 @@ class Launcher:
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
             self._tracking.tracking.wait_open()
-            if repeated := self._plan.set_aside_finished(self._refused):
+            repeated = self._plan.set_aside_finished(self._refused)
+            not_on_restart("--force")
+            if repeated:
                 self._view.note(
                     f"--force: {repeated} finished trainings start over; their results are kept beside them, in "
                     "folders that end in .replaced-N. To continue after a stop, launch without --force"

@@ -21,7 +21,7 @@ from sweeps import ResolvedSweep, SweepConfig, Training, Unit, load_sweep
 
 if TYPE_CHECKING:
     from goal_core.training import UnitPlan
-    from runners.execution.worker import UnitJob
+    from runners.execution.unit_line import UnitJob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +140,7 @@ class OpenedSweep(ResolvedSweep):
             units_per_gpu: how many units of its kind share a GPU.
             shares: whether other launches share the sweep.
         """
-        from runners.execution.gpu_sharing import with_units
-        from runners.execution.worker import UnitJob
+        from runners.execution.unit_line import UnitJob
 
         resources = self.config.resources
         job = UnitJob(
@@ -156,7 +155,7 @@ class OpenedSweep(ResolvedSweep):
             rank=rank,
             shares=shares,
         )
-        return with_units(job, units_per_gpu)
+        return job.sharing(units_per_gpu)
 
     def unlike_published(self) -> str:
         """Which splits have not the published size of the data that `data.name` names; empty if all have."""

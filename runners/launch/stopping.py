@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from goal_core.basics.atomic import StorageError
 from goal_core.basics.errors import UnfinishedError
-from runners.execution.head_watch import end_process
+from runners.execution.session.watch import end_process
 
 if TYPE_CHECKING:  # a launch handles signals before it spends seconds on loading torch
-    from runners.execution.worker import UnitJob
+    from runners.execution.unit_line import UnitJob
     from runners.store import Store
 
 STOPPED, INTERRUPTED = UnfinishedError.status, 130

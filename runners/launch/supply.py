@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from runners.execution.worker import UnitJob
+from runners.execution.unit_line import UnitJob
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.pace import Pace, epoch_prices
 from runners.launch.plan import LaunchPlan

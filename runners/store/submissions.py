@@ -16,7 +16,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from goal_core.basics.atomic import DamagedError, create_bytes, make_folder, replace_bytes
 from goal_core.basics.sealed_json import json_bytes, read_json
@@ -27,8 +28,6 @@ _MAX_NAME = 32
 """Kubernetes allows 63 characters in a name, and Ray's operator adds to it."""
 _SENDING_S = 180.0
 """Seconds within which a cluster has taken a job or refused it."""
-_NOT_KEPT = ("damaged",)
-"""What a record does not hold, because it is only known when it is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +57,11 @@ class Submission:
     """How the job ended, once a command that may write has seen it; then no cluster is asked for it any more."""
     exit_status: int | None = None
     """The exit status of the launch, where it is known."""
-    damaged: bool = False
-    """Whether the record cannot be read. Then only its name and its folder tell of the job."""
+
+    @property
+    def number(self) -> int:
+        """Its number among the submissions of its sweep."""
+        return int(self.id.rpartition("-")[2])
 
 
 class Submissions:
@@ -81,24 +83,19 @@ class Submissions:
         make_folder(self.folder)
         while True:
             submission = Submission(
-                id=self.next_id(sweep),
-                sweep=sweep,
-                to=to,
-                submitted=time.time(),
-                user=user_name(),
-                host=socket.gethostname(),
-                code=code,
-                place=dict(place),
-            )
-            if create_bytes(self.path(submission.id), _content(submission)):
+                id=self.next_id(sweep), sweep=sweep, to=to, submitted=time.time(), user=user_name(),
+                host=socket.gethostname(), code=code, place=place,
+            )  # fmt: skip
+            if create_bytes(self.path(submission.id), json_bytes(asdict(submission))):
                 make_folder(self.files(submission.id))
                 return submission
 
     def next_id(self, sweep: str) -> str:
         """The id that the next submission of a sweep will have. Writes nothing."""
-        found = [_ID.fullmatch(path.stem) for path in self.folder.glob("*") if path.suffix in ("", ".json")]
+        known = [_ID.fullmatch(path.stem) for path in self.folder.glob("*") if path.suffix in ("", ".json")]
+        name = re.sub(r"[^a-z0-9]+", "-", sweep).strip("-")[:_MAX_NAME].strip("-") or "sweep"
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:6]
-        return f"{_plain(sweep)}-{digest}-{1 + max((int(one[2]) for one in found if one), default=0)}"
+        return f"{name}-{digest}-{1 + max((int(match[2]) for match in known if match), default=0)}"
 
     def sent(self, submission: Submission, job: str) -> Submission:
         """Record the id that the cluster has given to the job."""
@@ -109,8 +106,8 @@ class Submissions:
         return self._write(replace(submission, cancelled=time.time()))
 
     def ended(self, submission: Submission, how: str, exit_status: int | None = None) -> Submission:
-        """Record that the job is over, so that its cluster is not asked for it again. Mends a damaged record."""
-        return self._write(replace(submission, ended=how, exit_status=exit_status, damaged=False))
+        """Record that the job is over, so that its cluster is not asked for it again."""
+        return self._write(replace(submission, ended=how, exit_status=exit_status))
 
     def withdraw(self, submission: Submission) -> None:
         """Remove the record of a job that the cluster has refused, and what was written for it."""
@@ -122,7 +119,7 @@ class Submissions:
 
         Of two commands that begin at once, both see the record with the lower number, and that one counts.
         """
-        return [one for one in self.of(own.sweep) if _number(one.id) < _number(own.id)]
+        return [other for other in self.of(own.sweep) if other.number < own.number]
 
     def is_being_sent(self, other: Submission, own: Submission) -> bool:
         """Whether another command may be sending a job at this moment.
@@ -133,7 +130,7 @@ class Submissions:
             other: a submission before one's own.
             own: the submission that this command has begun.
         """
-        if other.job or other.damaged or other.ended:
+        if other.job or other.ended:
             return False
         try:
             apart = self.path(own.id).stat().st_mtime - self.path(other.id).stat().st_mtime
@@ -145,76 +142,31 @@ class Submissions:
         """The folder of what belongs to a job."""
         return self.folder / submission_id
 
-    def all(self) -> list[Submission]:
-        """Every submission, oldest first. Writes nothing."""
-        found = [self.read(path.stem) for path in self.folder.glob("*.json") if _ID.fullmatch(path.stem)]
-        return sorted((one for one in found if one is not None), key=lambda one: (one.submitted, one.id))
-
-    def of(self, sweep: str) -> list[Submission]:
-        """The submissions of a sweep, by its name, oldest first. Of a damaged one the id tells the sweep."""
-        mine = [one for one in self.all() if one.sweep == (_plain(sweep) if one.damaged else sweep)]
-        return [replace(one, sweep=sweep) for one in mine]
-
-    def read(self, submission_id: str) -> Submission | None:
-        """One submission; None if there is none. Of a damaged record, what its name and its folder tell."""
-        try:
-            content = read_json(self.path(submission_id))
-        except DamagedError:
-            return self._rebuilt(submission_id)
-        return None if content is None else (_from_json(content) or self._rebuilt(submission_id))
-
     def path(self, submission_id: str) -> Path:
         """The file of a record."""
         return self.folder / f"{submission_id}.json"
 
-    def _rebuilt(self, submission_id: str) -> Submission | None:
-        """A submission whose record is damaged. Slurm's jobs have its id as their name, and are found by it."""
+    def of(self, sweep: str) -> list[Submission]:
+        """The submissions of a sweep, by its name, oldest first. Writes nothing.
+
+        Raises:
+            DamagedError: the record of a job is damaged; says what to do.
+        """
+        paths = [path for path in self.folder.glob("*.json") if _ID.fullmatch(path.stem)]
+        known = [one for one in map(self._read, paths) if one is not None and one.sweep == sweep]
+        return sorted(known, key=lambda one: (one.submitted, one.number))
+
+    def _read(self, path: Path) -> Submission | None:
+        """A record; None if it was withdrawn a moment ago."""
         try:
-            when = self.path(submission_id).stat().st_mtime
-        except FileNotFoundError:
-            return None
-        name = _ID.fullmatch(submission_id)
-        files = {path.name for path in self.files(submission_id).glob("*")}
-        kinds = {"job.sbatch": "slurm", "rayjob.yaml": "kubernetes", "sweep.yaml": "ray"}
-        to = next((kind for file, kind in kinds.items() if file in files), "")
-        sweep = name[1] if name else ""
-        return Submission(id=submission_id, sweep=sweep, to=to, submitted=when, user=user_name(), damaged=True)
+            content = read_json(path)
+            return None if content is None else TypeAdapter(Submission).validate_python(content)
+        except (DamagedError, ValidationError) as error:
+            raise DamagedError(
+                f"{path} is damaged: it was the record of the job {path.stem}. If the cluster does not know a job of "
+                "that name any more, remove the file"
+            ) from error
 
     def _write(self, submission: Submission) -> Submission:
-        replace_bytes(self.path(submission.id), _content(submission))
+        replace_bytes(self.path(submission.id), json_bytes(asdict(submission)))
         return submission
-
-
-def _plain(sweep: str) -> str:
-    """The name of a sweep as ids have it."""
-    return re.sub(r"[^a-z0-9]+", "-", sweep).strip("-")[:_MAX_NAME].strip("-") or "sweep"
-
-
-def _number(submission_id: str) -> int:
-    return int(submission_id.rpartition("-")[2])
-
-
-def _content(submission: Submission) -> bytes:
-    return json_bytes({name: value for name, value in asdict(submission).items() if name not in _NOT_KEPT})
-
-
-def _from_json(content: Mapping[str, Any]) -> Submission | None:
-    """Rebuild a record. Keys of later versions are left out; None where a value has the wrong type."""
-    texts = ("id", "sweep", "to", "job", "user", "host", "code", "ended")
-    place, status = content.get("place", {}), content.get("exit_status")
-    times = {name: content.get(name, 0.0) for name in ("submitted", "cancelled")}
-    if (
-        not all(isinstance(content.get(name, ""), str) for name in texts)
-        or not isinstance(place, dict)
-        or not all(isinstance(value, (int, float)) for value in times.values())
-        or not isinstance(status, (int, type(None)))
-    ):
-        return None
-    known = {name: content.get(name, "") for name in texts}
-    return Submission(
-        **known,
-        submitted=float(times["submitted"]),
-        cancelled=float(times["cancelled"]),
-        exit_status=status,
-        place={str(key): str(value) for key, value in place.items()},
-    )

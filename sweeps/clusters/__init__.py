@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from sweeps.clusters.checks import STRICT
-from sweeps.clusters.kubernetes import KubernetesConfig, VolumeConfig, toleration
+from sweeps.clusters.kubernetes import KubernetesConfig, VolumeConfig
 from sweeps.clusters.ray import RayConfig
 from sweeps.clusters.slurm import ContainerConfig, SlurmConfig
 
@@ -22,7 +22,6 @@ __all__ = [
     "RayConfig",
     "SlurmConfig",
     "VolumeConfig",
-    "toleration",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Checks that the settings of several kinds of clusters share."""
+"""Checks that the settings of several kinds of clusters share. Each lists what is wrong."""
 
 from __future__ import annotations
 
@@ -10,41 +10,44 @@ from pydantic import ConfigDict
 from sweeps.checks import check_tracking, failures, looks_secret
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def check_environment(environment: Mapping[str, str], passed: Iterable[str] = ()) -> list[str]:
-    """List what is wrong with variables: their names, secrets among them, and values of several lines."""
-    problems = []
+def check_variables(name: str, variables: Iterable[str]) -> list[str]:
+    """Names that no environment variable can have."""
+    return [f"{name}: {one!r} is no variable's name" for one in variables if not _VARIABLE.fullmatch(one)]
+
+
+def check_environment(environment: Mapping[str, str]) -> list[str]:
+    """Variables whose values are written to files: their names, secrets among them, and values of several lines."""
+    problems = check_variables("environment", environment)
     for name, value in environment.items():
-        if not VARIABLE.fullmatch(name):
-            problems.append(f"environment: {name!r} is no variable's name")
-        elif looks_secret(name):
+        if looks_secret(name):
             problems.append(
                 f"environment must not hold secrets such as {name}, because its values are written to files"
             )
         elif "\n" in value or "\0" in value:
             problems.append(f"environment: the value of {name} must be one line")
-    return problems + [
-        f"pass_environment: {name!r} is no variable's name" for name in passed if not VARIABLE.fullmatch(name)
-    ]
+    return problems
 
 
 def check_credentials(tracking: str) -> list[str]:
-    """List what is wrong with a tracking URI; an empty one is fine."""
+    """A tracking URI; an empty one is fine."""
     return failures(lambda: check_tracking(tracking)) if tracking else []
 
 
-def below(settings: object, least: int, *names: str) -> list[str]:
-    """Names of the settings that are below the least value they may have."""
-    return [name for name in names if getattr(settings, name) < least]
+def at_least(settings: object, least: int, *names: str) -> list[str]:
+    """Settings that are below the least value they may have."""
+    rule = f"be at least {least}" if least else "not be negative"
+    values = {name: getattr(settings, name) for name in names}
+    return [f"{name} must {rule}, got {value}" for name, value in values.items() if value < least]
 
 
 def one_line(settings: object, *names: str) -> list[str]:
-    """Refuse texts of several lines, which would add lines of their own to a script."""
-    found = []
+    """Texts of several lines, which would add lines of their own to a script."""
+    problems = []
     for name in names:
         value = getattr(settings, name)
         texts = [value] if isinstance(value, str) else value
-        found += [f"{name} must be one line each, got {text!r}" for text in texts if "\n" in text or "\r" in text]
-    return found
+        problems += [f"{name} must be one line each, got {text!r}" for text in texts if "\n" in text or "\r" in text]
+    return problems

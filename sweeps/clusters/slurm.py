@@ -11,11 +11,10 @@ from typing import ClassVar, Literal
 from pydantic import ConfigDict
 
 from sweeps.checks import refuse
-from sweeps.clusters.checks import STRICT, below, check_environment, one_line
+from sweeps.clusters.checks import STRICT, at_least, check_environment, check_variables, one_line
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d))?")
 _MEMORY = re.compile(r"\d+[KMGT]?")
-_OPTION = re.compile(r"(--[a-z][a-z-]*)(?:=.*)?", re.DOTALL)
 _OURS = (
     *("--job-name", "--nodes", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-node", "--mem", "--time"),
     *("--partition", "--account", "--qos", "--array", "--output", "--error", "--open-mode", "--signal", "--requeue"),
@@ -55,7 +54,7 @@ class SlurmConfig:
     IN_SWEEP: ClassVar[frozenset[str]] = frozenset(
         (
             *("nodes", "gpus_per_node", "gpu_type", "cpus_per_node", "memory_per_node", "time", "save_before"),
-            *("max_requeues", "partition", "account", "qos", "array", "array_at_once"),
+            *("idle_runs", "join_wait", "missing_nodes", "partition", "account", "qos", "array", "array_at_once"),
         )
     )
     """Settings that a sweep file may hold, as in each kind: they decide how much is asked for, not what runs."""
@@ -74,8 +73,16 @@ class SlurmConfig:
     """Time limit of one run, `hours:minutes:seconds` or `days-hours:minutes`; empty takes the partition's default."""
     save_before: int = 120
     """Seconds before the time limit at which every training saves and the job goes back to the queue."""
-    max_requeues: int = 200
-    """How often the job may go back to the queue before it gives up."""
+    idle_runs: int = 3
+    """Runs in a row in which no training has saved anything, after which the job gives up."""
+    join_wait: int = 300
+    """Seconds that a job of several nodes waits until all have joined."""
+    missing_nodes: Literal["go_on", "wait", "give_up"] = "go_on"
+    """What a job does without some of its nodes: train on the others, wait until its time limit, or end."""
+    interface: str = ""
+    """Network interface through which nodes see each other, such as `ib0`; empty leaves the choice to Ray."""
+    test: bool = True
+    """Ask the scheduler whether it could ever start the job (`sbatch --test-only`) before it is submitted."""
     partition: str = ""
     """Empty takes the site's default, as for `account` and `qos`."""
     account: str = ""
@@ -101,27 +108,28 @@ class SlurmConfig:
 
     def __post_init__(self) -> None:
         """Check each setting, and those that depend on each other."""
-        problems = [
-            f"{name} must be at least 1, got {getattr(self, name)}" for name in below(self, 1, "nodes", "cpus_per_node")
-        ]
-        problems += [
-            f"{name} must not be negative, got {getattr(self, name)}"
-            for name in below(self, 0, "gpus_per_node", "array", "array_at_once", "max_requeues")
-        ]
+        problems = at_least(self, 1, "nodes", "cpus_per_node", "idle_runs")
+        problems += at_least(self, 0, "gpus_per_node", "array", "array_at_once", "join_wait")
         if self.save_before < 30:
             problems.append(f"save_before must be at least 30 seconds, got {self.save_before}")
         if self.gpu_type and not self.gpus_per_node:
             problems.append("gpu_type needs gpus_per_node")
         if self.memory_per_node and not _MEMORY.fullmatch(self.memory_per_node):
             problems.append(f"memory_per_node must be a whole number with K, M, G or T, got {self.memory_per_node!r}")
-        problems += self._time_problems()
+        if self.time and self.seconds is None:
+            problems.append(f"time must be written as 24:00:00 or 2-12:00, got {self.time!r}")
+        elif self.seconds is not None and self.seconds < self.save_before + _MIN_RUN_S:
+            problems.append(
+                f"time must be at least {_MIN_RUN_S} seconds longer than save_before ({self.save_before}), or the job "
+                f"would be requeued before it has trained anything; got {self.time}"
+            )
         if self.array and self.nodes > 1:
             problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
         if self.array_at_once and not self.array:
             problems.append("array_at_once needs array")
         problems += [problem for option in self.options for problem in _option_problems(option)]
-        problems += one_line(self, "gpu_type", "partition", "account", "qos", "python", "modules", "setup")
-        problems += check_environment(self.environment, self.pass_environment)
+        problems += one_line(self, "gpu_type", "partition", "account", "qos", "python", "interface", "modules", "setup")
+        problems += check_environment(self.environment) + check_variables("pass_environment", self.pass_environment)
         refuse(problems)
 
     @property
@@ -133,18 +141,6 @@ class SlurmConfig:
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
-    def _time_problems(self) -> list[str]:
-        if not self.time:
-            return []
-        if self.seconds is None:
-            return [f"time must be written as 24:00:00 or 2-12:00, got {self.time!r}"]
-        if self.seconds < self.save_before + _MIN_RUN_S:
-            return [
-                f"time must be at least {_MIN_RUN_S} seconds longer than save_before ({self.save_before}), or the job "
-                f"would be requeued before it has trained anything; got {self.time}"
-            ]
-        return []
-
 
 def _option_problems(option: str) -> list[str]:
     """What is wrong with an option of sbatch. A line of a script may hold several, and names may be shortened."""
@@ -152,12 +148,11 @@ def _option_problems(option: str) -> list[str]:
         words = shlex.split(option)
     except ValueError:  # a quotation mark is missing
         words = []
-    name = _OPTION.fullmatch(words[0]) if words and option.isprintable() and "\\" not in option else None
-    if name is None:
-        return [f"options must each begin with -- and be plain text of one line, got {option!r}"]
-    if len(words) > 2 or any(word.startswith("-") for word in words[1:]):
-        return [f"options must hold one option each, got {option!r}"]
-    if meant := next((ours for ours in _OURS if ours.startswith(name[1])), ""):
-        which = meant if meant == name[1] else f"{name[1]}, which may stand for {meant}"
-        return [f"options may not hold {which}, which has a setting of its own or is needed as it is"]
+    name = words[0].partition("=")[0] if words else ""
+    if not name.startswith("--") or len(words) > 2 or not option.isprintable() or "\\" in option:
+        return [f"options must hold one option each, which begins with --, got {option!r}"]
+    if any(word.startswith("-") for word in words[1:]):
+        return [f"options must hold one option each, which begins with --, got {option!r}"]
+    if meant := next((ours for ours in _OURS if ours.startswith(name)), ""):
+        return [f"options may not hold {name}, because {meant} has a setting of its own or is needed as it is"]
     return []

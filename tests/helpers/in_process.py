@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from runners.execution.capacity import Machine
-from runners.execution.worker import UnitJob, run_unit
+from runners.execution.unit_line import UnitJob
+from runners.execution.worker import run_unit
 from runners.launch import launch as launch_module
 from runners.launch import launcher
 from runners.launch.launch import LaunchOutcome, launch_sweep

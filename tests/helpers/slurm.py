@@ -111,7 +111,7 @@ def _queue(environment: Mapping[str, str]) -> str:
     return subprocess.run(["squeue", "-h"], env=environment, capture_output=True, text=True).stdout
 
 
-def _wait(ready: object, what: str, seconds: float = 30.0) -> None:
+def _wait(ready: object, what: str, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not ready():  # type: ignore[operator]
         if time.monotonic() > deadline:

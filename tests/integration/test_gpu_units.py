@@ -20,10 +20,7 @@ import json, os, sys, time
 from dataclasses import replace
 from pathlib import Path
 
-import ray
-
-init = ray.init
-ray.init = lambda **settings: init(num_cpus=8, num_gpus=2, **settings)
+os.environ["RAY_OVERRIDE_RESOURCES"] = '{"CPU": 8, "GPU": 2}'
 
 from goal_core.training import TrainingFailed
 from runners.execution import ray_tune
@@ -35,6 +32,7 @@ folder = Path(sys.argv[1])
 
 
 def train_trial(config):
+    import ray
     from ray import tune
 
     job, node, began = ray.get(config["job"]), ray.get_runtime_context().get_node_id(), time.time()

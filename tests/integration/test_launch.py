@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from runners.execution.session.session import RaySession
 from runners.launch import launcher
 from tests.helpers.in_process import InProcess
 from tests.helpers.launches import check_mlflow, goal_sweep_here, results
@@ -63,20 +63,12 @@ def test_the_status_of_a_finished_sweep(unbroken: Path) -> None:
     assert [row["state"] for row in rows] == ["done"] * 4
 
 
-def test_a_gpu_that_no_machine_has_is_one_clear_line(unbroken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ray
-
-    def start(**options: Any) -> None:
-        assert options["address"] == "local"
-
-    left: list[bool] = []
-    monkeypatch.setattr(ray, "init", start)
-    monkeypatch.setattr(
-        ray, "nodes", lambda: [{"NodeID": "1", "Alive": True, "Resources": {"CPU": 2.0, "memory": 1e9}}]
-    )
-    monkeypatch.setattr(ray, "shutdown", lambda: left.append(True))
+def test_a_gpu_that_this_machine_lacks_is_said_before_ray_starts(
+    unbroken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 2, "GPU": 0}')
+    monkeypatch.setattr(RaySession, "_start", lambda self: pytest.fail("Ray was started"))
     answer = goal_sweep_here(unbroken, "launch", "tiny.yaml", "--set", "resources.gpus=1", "--store", "other")
     assert answer.returncode == 2, answer.stdout + answer.stderr
-    assert "this machine has 2 CPU and 0 GPU" in answer.stderr
+    assert "--set resources.gpus=0" in answer.stderr
     assert "Traceback" not in answer.stderr
-    assert left

@@ -163,7 +163,7 @@ def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(
     launch.says("epoch 2/")
     cluster.head.kill()
     launch.ends(75, within=120)
-    assert "Ray's head process does not answer; run the same command again to continue" in launch.said.splitlines()[-1]
+    assert "run the same command again to continue" in launch.said.splitlines()[-1]
     with RayCluster(tmp_path / "again", cpus=1) as again:
         launch = Launch(folder, "--address", again.address)
         launch.ends()

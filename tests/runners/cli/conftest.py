@@ -19,6 +19,7 @@ echo "scancel $@" >> "$LOG"
 sed 's/^[A-Z]*/CANCELLED/' queue > ended
 rm -f queue
 """
+SINFO = "#!/bin/sh\necho infinite\n"
 SCONTROL = '#!/bin/sh\necho "ClusterName = here"\n'
 
 
@@ -26,7 +27,8 @@ SCONTROL = '#!/bin/sh\necho "ClusterName = here"\n'
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
+    texts = {"sbatch": SBATCH, "squeue": SQUEUE, "scancel": SCANCEL, "scontrol": SCONTROL, "sinfo": SINFO}
+    for name, text in texts.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     folder = tmp_path / "here"

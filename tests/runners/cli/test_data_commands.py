@@ -118,6 +118,16 @@ def test_what_makes_no_sense_without_images_is_refused_in_one_line(
     assert said in capsys.readouterr().err
 
 
+def test_validate_says_what_this_machine_lacks_and_the_setting_that_fits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 2, "GPU": 0}')
+    assert run(["validate", "quickstart", "--set", "resources.gpus=1"]) == 0
+    assert "--set resources.gpus=0" in capsys.readouterr().out
+    assert run(["validate", "quickstart"]) == 0
+    assert "resources." not in capsys.readouterr().out
+
+
 def test_features_are_written_and_open_as_regions(
     sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

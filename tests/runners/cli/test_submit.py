@@ -72,9 +72,9 @@ def test_printing_changes_nothing_and_asks_nobody(here: Path, capsys) -> None:
 def test_a_refusal_of_the_cluster_is_one_line_and_leaves_no_record(here: Path, capsys) -> None:
     (here / "answer").write_text("sbatch: error: invalid partition specified: gpu\n")
     assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 2
-    assert capsys.readouterr().err == (
-        "error: cannot submit to Slurm: sbatch: error: invalid partition specified: gpu\n"
-    )
+    said = capsys.readouterr().err
+    assert "sbatch: error: invalid partition specified: gpu" in said
+    assert said.count("\n") == 1
     assert not list((here / "goal-sweep-store" / "submissions").iterdir())
 
 

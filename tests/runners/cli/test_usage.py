@@ -12,7 +12,7 @@ from typer.main import get_command
 from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.cli import launch, reports
 from runners.cli.app import app, run
-from runners.execution import ray_session
+from runners.execution.session import session as ray_session
 
 
 @pytest.mark.parametrize(

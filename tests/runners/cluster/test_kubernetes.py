@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goal_core.basics.errors import ConfigError
-from runners.cluster.backend import ClusterError, Completed, Job
+from runners.cluster.backend import ClusterError, Job
 from runners.cluster.kubernetes import Kubernetes, stream_command
 from tests.helpers.cluster_cases import Commands, job, refusal, submission
 
@@ -35,14 +35,6 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ClusterError) as refused:
         Kubernetes(Commands(kubectl=refusal(said))).submit(made(tmp_path))
     assert str(refused.value) == f"cannot submit to Kubernetes: {said}"
-
-
-def test_a_refused_job_leaves_no_sweep_file_in_the_cluster(tmp_path: Path) -> None:
-    half = Completed(status=1, out="configmap/tiny-0a1b2c-1 created\n", err="error: no matches for kind RayJob\n")
-    commands = Commands(kubectl=half)
-    with pytest.raises(ClusterError, match="no matches for kind RayJob"):
-        Kubernetes(commands).submit(made(tmp_path))
-    assert commands.given[-1][0] == f"{START} delete configmap tiny-0a1b2c-1 --ignore-not-found"
 
 
 @pytest.mark.parametrize(
@@ -73,10 +65,10 @@ def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(tmp_path: Path) -> No
         Kubernetes(down).state(submission("kubernetes", **PLACE), tmp_path)
 
 
-def test_a_cancellation_deletes_the_job_and_its_sweep_file(tmp_path: Path) -> None:
+def test_a_cancellation_deletes_the_job(tmp_path: Path) -> None:
     commands = Commands(kubectl="")
     Kubernetes(commands).cancel(submission("kubernetes", **PLACE), tmp_path)
-    assert commands.given[0][0].startswith(f"{START} delete rayjob,configmap tiny-0a1b2c-1")
+    assert commands.given[0][0].startswith(f"{START} delete rayjob tiny-0a1b2c-1")
 
 
 def test_the_log_is_that_of_the_submitter(tmp_path: Path) -> None:
@@ -120,3 +112,12 @@ def test_variables_that_the_pods_lack_are_named(tmp_path: Path) -> None:
     named = replace(found, sweep_text=f"{found.sweep_text}\nstore: ${{GOAL_A}}/${{GOAL_B:-x}}/${{GOAL_C}}\n")
     with pytest.raises(ConfigError, match="the sweep names GOAL_A, GOAL_C; give the values for the cluster's nodes"):
         Kubernetes().check(named)
+
+
+def test_gpus_that_idle_for_want_of_cores_are_named(tmp_path: Path) -> None:
+    many = made(tmp_path, "kubernetes.gpus_per_worker=8", "kubernetes.cpus_per_worker=8")
+    assert list(Kubernetes().notes(many)) == []  # its units train on the CPU
+    config = replace(many.config, resources=replace(many.config.resources, cpus=4, gpus=1))
+    (note,) = Kubernetes().notes(replace(many, config=config))
+    assert "2 of 8 units train at a time" in note
+    assert "32 cores" in note

@@ -45,20 +45,26 @@ def schema() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(content)
 
 
-def documents(tmp_path: Path, *overrides: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    config_map, ray_job = YAML(typ="safe").load_all(render_manifest(job(tmp_path, *overrides, **more)))
-    return config_map, ray_job
+def manifest(tmp_path: Path, *overrides: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = YAML(typ="safe").load(render_manifest(job(tmp_path, *overrides)))
+    return loaded
+
+
+def pods(tmp_path: Path, *overrides: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The pod templates of the head and the workers."""
+    cluster = manifest(tmp_path, *overrides)["spec"]["rayClusterSpec"]
+    return cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]
 
 
 @pytest.mark.parametrize("settings", [LEAST, (f"kubernetes={FULL}",)], ids=["least", "full"])
 def test_the_manifest_is_valid(settings: tuple[str, ...], schema: Any, tmp_path: Path) -> None:
-    _, ray_job = documents(tmp_path, *settings)
+    ray_job = manifest(tmp_path, *settings)
     assert [error.message for error in schema.iter_errors(ray_job)] == []
     assert (ray_job["apiVersion"], ray_job["kind"]) == ("ray.io/v1", "RayJob")
 
 
 def test_the_schema_finds_mistakes(schema: Any, tmp_path: Path) -> None:
-    _, ray_job = documents(tmp_path, *LEAST)
+    ray_job = manifest(tmp_path, *LEAST)
     head = ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     head["tolerationss"] = []
     ray_job["spec"]["backoffLimit"] = "two"
@@ -68,31 +74,79 @@ def test_the_schema_finds_mistakes(schema: Any, tmp_path: Path) -> None:
     assert any("'template' is a required property" in one for one in found)
 
 
-def test_the_sweep_file_arrives_unchanged(tmp_path: Path) -> None:
-    config_map, ray_job = documents(tmp_path, *LEAST)
-    assert config_map["data"]["sweep.yaml"] == job(tmp_path, *LEAST).sweep_text
-    head = ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
-    assert {"name": "sweep", "configMap": {"name": config_map["metadata"]["name"]}} in head["volumes"]
-    assert {"name": "sweep", "mountPath": "/goal-sweep", "readOnly": True} in head["containers"][0]["volumeMounts"]
+def test_the_sweep_file_arrives_unchanged_and_goes_with_the_job(tmp_path: Path) -> None:
+    head, _ = pods(tmp_path, *LEAST)
+    ((key, text),) = head["metadata"]["annotations"].items()
+    assert text == job(tmp_path, *LEAST).sweep_text
+    (volume,) = (one for one in head["spec"]["volumes"] if one["name"] == "sweep")
+    (item,) = volume["downwardAPI"]["items"]
+    assert item == {"path": "sweep.yaml", "fieldRef": {"fieldPath": f"metadata.annotations['{key}']"}}
+    (mount,) = (one for one in head["spec"]["containers"][0]["volumeMounts"] if one["name"] == "sweep")
+    assert f"{mount['mountPath']}/sweep.yaml" in manifest(tmp_path, *LEAST)["spec"]["entrypoint"]
 
 
-def test_only_workers_run_on_spot_nodes_and_have_gpus(tmp_path: Path) -> None:
-    spec = documents(tmp_path, f"kubernetes={FULL}")[1]["spec"]["rayClusterSpec"]
-    head, worker = spec["headGroupSpec"]["template"]["spec"], spec["workerGroupSpecs"][0]["template"]["spec"]
+def test_the_example_runs_workers_alone_on_spot_nodes_with_gpus(tmp_path: Path) -> None:
+    spec = manifest(tmp_path, f"kubernetes={FULL}")["spec"]["rayClusterSpec"]
+    head, worker = (pod["spec"] for pod in pods(tmp_path, f"kubernetes={FULL}"))
     assert "nodeSelector" not in head
     assert worker["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
-    assert [one["key"] for one in head["tolerations"]] == ["nvidia.com/gpu"]
+    assert "tolerations" not in head
     assert [one["key"] for one in worker["tolerations"]] == ["nvidia.com/gpu", "cloud.google.com/gke-spot"]
+    assert {one["securityContext"]["fsGroup"] for one in (head, worker)} == {1000}
     assert "nvidia.com/gpu" not in head["containers"][0]["resources"]["limits"]
     assert worker["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     assert (spec["enableInTreeAutoscaling"], spec["workerGroupSpecs"][0]["maxReplicas"]) == (True, 8)
     assert spec["authOptions"] == {"mode": "token"}
+    assert ("automountServiceAccountToken" in head, worker["automountServiceAccountToken"]) == (False, False)
+
+
+PASSED_THROUGH = {
+    "labels": {"kueue.x-k8s.io/queue-name": "research"},
+    "pod": {
+        "metadata": {"labels": {"team": "vision"}},
+        "spec": {
+            "containers": [
+                {
+                    "resources": {"limits": {"ephemeral-storage": "10Gi"}},
+                    "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+                    "env": [{"name": "RAY_worker_niceness", "value": "5"}, {"name": "MINE", "value": "1"}],
+                }
+            ],
+            "volumes": [
+                {"name": "scratch", "emptyDir": {}},
+                {"name": "shared-memory", "emptyDir": {"sizeLimit": "16Gi"}},
+            ],
+        },
+    },
+    "worker_pod": {"spec": {"priorityClassName": "low"}},
+}
+
+
+def test_what_has_no_setting_is_passed_through(schema: Any, tmp_path: Path) -> None:
+    settings = (*LEAST, *(f"kubernetes.{key}={json.dumps(value)}" for key, value in PASSED_THROUGH.items()))
+    ray_job = manifest(tmp_path, *settings)
+    assert [error.message for error in schema.iter_errors(ray_job)] == []
+    assert ray_job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
+    assert ray_job["metadata"]["labels"]["app.kubernetes.io/name"] == "goal-sweep"
+    head, worker = pods(tmp_path, *settings)
+    assert ("priorityClassName" in head["spec"], worker["spec"]["priorityClassName"]) == (False, "low")
+    for pod in (head, worker):
+        assert pod["metadata"]["labels"] | {"team": "vision"} == pod["metadata"]["labels"]
+        (container,) = pod["spec"]["containers"]
+        assert container["resources"]["limits"]["ephemeral-storage"] == "10Gi"
+        assert container["resources"]["limits"]["memory"]
+        assert {"/scratch", "/dev/shm"} <= {one["mountPath"] for one in container["volumeMounts"]}
+        variables = {one["name"]: one.get("value") for one in container["env"]}
+        assert (variables["RAY_worker_niceness"], variables["MINE"]) == ("5", "1")
+        volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
+        assert volumes["shared-memory"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "16Gi"}
+        assert volumes["scratch"]["emptyDir"] == {}
 
 
 def test_secrets_are_references(tmp_path: Path) -> None:
-    spec = documents(tmp_path, f"kubernetes={FULL}")[1]["spec"]["rayClusterSpec"]
-    variables = {one["name"]: one for one in spec["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]}
+    head, _ = pods(tmp_path, f"kubernetes={FULL}")
+    variables = {one["name"]: one for one in head["spec"]["containers"][0]["env"]}
     reference = {"secretKeyRef": {"name": "mlflow", "key": "password"}}
     assert variables["MLFLOW_TRACKING_PASSWORD"] == {"name": "MLFLOW_TRACKING_PASSWORD", "valueFrom": reference}
     assert variables["GOAL_SWEEP_CODE"]["value"] == "0123456789abcdef"
@@ -104,7 +158,7 @@ def test_secrets_are_references(tmp_path: Path) -> None:
 def test_a_driver_that_stopped_before_the_end_starts_again(
     statuses: list[int], expected: int, runs: int, tmp_path: Path
 ) -> None:
-    entrypoint = documents(tmp_path, *LEAST)[1]["spec"]["entrypoint"]
+    entrypoint = manifest(tmp_path, *LEAST)["spec"]["entrypoint"]
     script = '#!/bin/sh\necho x >> runs; sed -n "$(wc -l < runs)p" statuses > now; exit $(cat now)\n'
     for name, text in (("python", script), ("sleep", "#!/bin/sh\n")):
         (tmp_path / name).write_text(text)
@@ -117,7 +171,7 @@ def test_a_driver_that_stopped_before_the_end_starts_again(
 
 def test_a_pod_that_must_go_lets_the_driver_save(tmp_path: Path) -> None:
     """The command of the head's preStop hook ends the driver, and neither itself nor anything else."""
-    spec = documents(tmp_path, *LEAST)[1]["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    spec = pods(tmp_path, *LEAST)[0]["spec"]
     command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     shown = command[2].replace("sleep 25", "echo waited").replace("runners.cli", f"runners.cli-{tmp_path.name}")
     driver = subprocess.Popen(["sh", "-c", "exec sleep 60", f"runners.cli-{tmp_path.name}"])

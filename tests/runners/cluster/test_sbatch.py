@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from runners.cluster.sbatch import python_command, render_close, render_sbatch
 from sweeps import SlurmConfig
 from sweeps.clusters import ContainerConfig
 from tests.helpers.cluster_cases import job
+from tests.helpers.until import until
 
 GOLDEN = Path(__file__).parent / "golden"
 SITE = ("slurm.python=/opt/goal/bin/python", "slurm.partition=gpu", 'slurm.time="24:00:00"', "slurm.cpus_per_node=8")
@@ -56,21 +58,23 @@ def test_no_value_can_add_a_line_or_a_command(tmp_path: Path) -> None:
             SlurmConfig(gpus_per_node=1, container=ContainerConfig(image="g.sif", mounts=("/a", "/b:/c"))),
             ["apptainer", "exec", "--nv", "--bind", "/a", "--bind", "/b:/c", "g.sif", "python3"],
         ),
-        (
-            SlurmConfig(
-                python="/p", container=ContainerConfig(runtime="enroot", image="g", mounts=("/a",), options=("--rw",))
-            ),
-            ["enroot", "start", "--mount", "/a:/a", "--rw", "g", "/p"],
-        ),
     ],
 )
 def test_python_runs_in_the_container(settings: SlurmConfig, expected: list[str]) -> None:
-    assert python_command(settings) == expected
+    assert python_command(settings, ["GOAL_DATA"]) == expected
+
+
+def test_a_container_of_enroot_sees_the_variables_of_the_job() -> None:
+    words = python_command(SlurmConfig(container=ContainerConfig(runtime="enroot", image="g")), ["GOAL_DATA"])
+    given = {value for name, value in pairwise(words) if name == "--env"}
+    assert {"GOAL_DATA", "GOAL_SWEEP_CODE", "RAY_AUTH_TOKEN_PATH", "SLURM_JOB_ID"} <= given
 
 
 STATUS = """
 import os, signal, sys, time
 told = os.environ["TOLD"]
+if {saves}:
+    open(os.environ["GOAL_SWEEP_PROGRESS"], "w").close()
 def stop(number, frame):
     open(told, "a").write(signal.Signals(number).name)
     sys.exit(75)
@@ -84,41 +88,40 @@ time.sleep(60)
 
 
 def started(
-    tmp_path: Path, status: int | None, restarts: int = 0, *, has_goal_sweep: bool = True
+    tmp_path: Path,
+    status: int | None,
+    idle: int = 0,
+    *,
+    has_goal_sweep: bool = True,
+    saves: bool = False,
+    modules: str = "[]",
 ) -> subprocess.Popen[str]:
     """The script of one node, run by bash, with a launch that ends with a status or waits for a signal."""
     package = tmp_path / "path" / "runners"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "cli.py").write_text(STATUS.format(status=status))
+    (package / "cli.py").write_text(STATUS.format(status=status, saves=saves))
     if has_goal_sweep:
         (package / "cluster").mkdir()
-        (package / "cluster" / "arrival.py").touch()
+        (package / "cluster" / "slurm_node.py").touch()
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "scontrol").write_text('#!/bin/sh\necho "$@" >> "$TOLD"\n')
     (programs / "scontrol").chmod(0o755)
     store = tmp_path / "store"
-    made = job(tmp_path, "slurm.max_requeues=3", store=store)
+    made = job(tmp_path, "slurm.idle_runs=3", f"slurm.modules={modules}", store=store)
     made.folder.mkdir(parents=True)
+    if idle:
+        (made.folder / "idle-runs").write_text(f"{idle}\n")
     variables = {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": str(tmp_path / "path"),
         "TOLD": str(tmp_path / "told"),
         **{"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_CPUS_ON_NODE": "1"},
-        "SLURM_RESTART_COUNT": str(restarts),
     }
     return subprocess.Popen(
         ["bash", "-c", render_sbatch(made)], cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True
     )
-
-
-def wait_for(path: Path) -> None:
-    for _ in range(200):
-        if path.exists():
-            return
-        subprocess.run(["sleep", "0.05"], check=True)
-    raise AssertionError(f"no {path}")
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
@@ -129,18 +132,19 @@ def test_a_final_status_ends_the_job(status: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("signal", "restarts", "told", "said"),
+    ("signal", "idle", "saves", "told", "said"),
     [
-        ("USR1", 0, "SIGUSR1requeue 7\n", "back to the queue: the time limit is near"),
-        ("USR1", 3, "SIGUSR1", "not done after 3 requeues"),
-        ("TERM", 0, "SIGTERM", ""),
+        ("USR1", 0, False, "SIGUSR1requeue 7\n", "back to the queue: the time limit is near"),
+        ("USR1", 2, True, "SIGUSR1requeue 7\n", "back to the queue: the time limit is near"),
+        ("USR1", 2, False, "SIGUSR1", "no training has saved anything in 3 runs"),
+        ("TERM", 0, False, "SIGTERM", ""),
     ],
 )
-def test_the_time_limit_requeues_the_job_and_a_cancellation_ends_it(
-    signal: str, restarts: int, told: str, said: str, tmp_path: Path
+def test_the_time_limit_requeues_a_job_that_progresses_and_a_cancellation_ends_it(
+    signal: str, idle: int, saves: bool, told: str, said: str, tmp_path: Path
 ) -> None:
-    run = started(tmp_path, None, restarts)
-    wait_for(tmp_path / "told.up")
+    run = started(tmp_path, None, idle, saves=saves)
+    until((tmp_path / "told.up").exists)
     subprocess.run(["kill", f"-{signal}", str(run.pid)], check=True)
     out = run.communicate()[0]
     assert run.returncode == 75
@@ -148,11 +152,20 @@ def test_the_time_limit_requeues_the_job_and_a_cancellation_ends_it(
     assert said in out
 
 
-def test_a_launch_that_stops_at_once_does_not_go_round_in_circles(tmp_path: Path) -> None:
-    run = started(tmp_path, 75)
-    assert "stopped within a minute" in run.communicate()[0]
+@pytest.mark.parametrize(("saves", "runs"), [(False, "1"), (True, "0")])
+def test_runs_without_progress_are_counted(saves: bool, runs: str, tmp_path: Path) -> None:
+    run = started(tmp_path, 75, saves=saves)
+    assert "back to the queue: Ray is gone" in run.communicate()[0]
     assert run.returncode == 75
-    assert not (tmp_path / "told").exists()
+    assert (tmp_path / "store/submissions/tiny-0a1b2c-1/idle-runs").read_text().strip() == runs
+
+
+def test_a_module_that_cannot_be_loaded_ends_the_job(tmp_path: Path) -> None:
+    run = started(tmp_path, 0, modules='["no$(touch pwned)"]')
+    assert "goal-sweep: this failed: module load no$(touch pwned)" in run.communicate()[0]
+    assert run.returncode == 2
+    assert (tmp_path / "store/submissions/tiny-0a1b2c-1/status").read_text() == "2\n"
+    assert not (tmp_path / "pwned").exists()
 
 
 def test_a_python_without_this_goal_sweep_is_no_failed_sweep(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_of_many_submits_at_once_one_is_accepted(sending: Callable[[Cluster], Su
     assert len(cluster.taken) == 1
     assert sum(one in cluster.taken for one in told) == 1
     assert sum("is being submitted by" in one or "still in the queue or running" in one for one in told) == 7
-    (kept,) = Submissions(tmp_path / "store").all()
+    (kept,) = Submissions(tmp_path / "store").of("tiny")
     assert (kept.id, kept.job) == (cluster.taken[0], "1")
     assert {path.stem for path in Submissions(tmp_path / "store").folder.iterdir()} == {kept.id}
 

@@ -14,10 +14,10 @@ from goal_core.training import TrainingEvent, TrainingFailed
 from goal_core.training.cells.stack import CellStack
 from goal_core.training.cells.trainer import CellTrainer
 from runners.execution.capacity import Resources
-from runners.execution.gpu_sharing import Crowding, with_units
-from runners.execution.memory import is_full
+from runners.execution.memory import Crowding, is_full
+from runners.execution.unit_line import UnitJob
 from runners.execution.unit_watch import UnitWatch
-from runners.execution.worker import UnitJob, run_unit
+from runners.execution.worker import run_unit
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import charged_failures
 from sweeps import pack
@@ -57,7 +57,7 @@ class Sharing(in_process.InProcess):
     """How many shared the GPU of each unit, in order."""
 
     def run(self, jobs: Sequence[UnitJob], observer: Any) -> None:
-        crowding, left = Crowding(), deque(with_units(job, 4) for job in jobs)
+        crowding, left = Crowding(), deque(job.sharing(4) for job in jobs)
         while left:
             job = crowding.fit(left.popleft())
             Sharing.units.append(job.units_per_gpu)
@@ -68,7 +68,7 @@ class Sharing(in_process.InProcess):
                 observer.events(events)
 
             run_unit(job, heard)
-            left.extend(with_units(one, 4) for one in observer.finished(job))
+            left.extend(one.sharing(4) for one in observer.finished(job))
 
 
 def launched(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -167,21 +167,27 @@ def test_the_units_that_wait_ask_for_more_of_a_gpu_once_one_was_full(tmp_path: P
         need = Resources(cpus=1, gpus=1)
         return UnitWatch(jobs, ignored, need, list, is_cluster=False, crowding=crowding)
 
+    def full(one: UnitWatch, unit: int) -> None:
+        failed = TrainingFailed(key=units[0].trainings[0].key, kind="memory", reason="CUDA out of memory", trace="")
+        one.reported(unit, {"events": [failed]})
+
     first = watch()
-    assert first.fitted(0).units_per_gpu == 4
-    assert first.need(0).gpus == 0.25
+    start = first.take(most=99)
+    assert start is not None
+    assert (start.job.units_per_gpu, start.need.gpus) == (4, 0.25)
     first.started(0)
-    key = units[0].trainings[0].key
-    first.reported(0, {"events": [TrainingFailed(key=key, kind="memory", reason="CUDA out of memory", trace="")]})
-    assert first.need(0).gpus == 0.25  # it has started
-    assert (first.fitted(1).units_per_gpu, first.need(1).gpus) == (2, 0.5)
+    full(first, 0)
+    start = first.take(most=99)
+    assert start is not None
+    assert (start.job.units_per_gpu, start.need.gpus) == (2, 0.5)
     later = watch()  # of the next round
-    later.reported(0, {"events": [TrainingFailed(key=key, kind="memory", reason="CUDA out of memory", trace="")]})
-    found = later.fitted(0)
-    assert (found.units_per_gpu, found.plan.units_per_gpu) == (2, 2)
-    later.reported(0, {"events": [TrainingFailed(key=key, kind="memory", reason="CUDA out of memory", trace="")]})
-    found = later.fitted(1)
-    assert (found.units_per_gpu, found.plan.units_per_gpu, later.need(1).gpus) == (1, 1, 1)
+    start = later.take(most=99)
+    assert start is not None
+    assert (start.job.units_per_gpu, start.job.plan.units_per_gpu) == (2, 2)
+    full(later, 0)
+    start = later.take(most=99)
+    assert start is not None
+    assert (start.job.units_per_gpu, start.need.gpus) == (1, 1)
 
 
 @pytest.mark.gpu

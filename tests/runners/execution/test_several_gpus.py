@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from runners.execution import unit_listener, worker
+from runners.execution.unit_line import UnitJob
 from runners.execution.unit_listener import RANK_LOST, UnitListener
-from runners.execution.worker import UnitJob, run_unit
+from runners.execution.worker import run_unit
 from runners.store import charged_failures
 from sweeps import pack
 from tests.helpers.in_process import results, sweep_in

@@ -1,26 +1,24 @@
-"""The parts of Ray Tune that are replaced, without a running Ray. Loading Tune takes seconds."""
+"""What Ray Tune is given in place of its own parts, without a running Ray. Loading Tune takes seconds."""
 
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
-from ray import tune
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import OutOfMemoryError, RayActorError
-from ray.tune.execution.tune_controller import TuneController
-from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
+from goal_core.basics.errors import GoalError
 from runners.execution import tune_parts
 from runners.execution.capacity import Resources
 from runners.execution.deaths import read_death
-from runners.execution.tune_parts import UnitOrder, UnitQueue, request, without_habits
+from runners.execution.tune_parts import UnitCallback, UnitOrder, UnitQueue, memory_kills_end_one_worker, request
 from runners.execution.unit_line import UnitLine
+from runners.execution.unit_watch import Start
 
 NEED = Resources(cpus=2, gpus=0.25, accelerator="A100")
 
@@ -35,32 +33,25 @@ def test_a_worker_that_ray_ends_for_want_of_memory_has_died_and_nothing_else_end
     error = OutOfMemoryError("Task was killed due to the node running low on memory.")
     with pytest.raises(RuntimeError, match="Caught unexpected exception"):
         manager._actor_task_failed(tracked_actor_task=task, exception=error)
-    with without_habits():
+    with memory_kills_end_one_worker():
         manager._actor_task_failed(tracked_actor_task=task, exception=error)
     (died,) = heard
     assert isinstance(died, RayActorError)
     assert read_death(f"ray.exceptions.{died}").kind == "memory"
-    with pytest.raises(RuntimeError):  # the habit is back
+    with pytest.raises(RuntimeError):  # it is as before
         manager._actor_task_failed(tracked_actor_task=task, exception=error)
 
 
-def test_tunes_state_holds_no_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    state: dict[str, Any] = {"0001": "all of a trial"}
-    monkeypatch.setattr(TuneController, "_get_trial_checkpoints", lambda self: state)
-    controller = TuneController.__new__(TuneController)
-    with without_habits():
-        assert controller._get_trial_checkpoints() == {}
-    assert controller._get_trial_checkpoints() == state
-
-
-def test_a_trial_carries_its_own_job_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_parts.ray, "put", lambda job: f"reference to {job}")
-    watch = line_of(Job("a"), Job("b"))
-    queue = UnitQueue(watch, elsewhere=True, most=2)
-    assert [queue.suggest("x") for _ in range(2)] == [
-        {"unit": 0, "job": "reference to a", "elsewhere": True},
-        {"unit": 1, "job": "reference to b", "elsewhere": True},
-    ]
+@pytest.mark.parametrize("change", ["gone", "other parameters"])
+def test_a_ray_without_the_replaced_function_is_refused_at_once(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a memory kill would end the whole launch again, and nobody would know before."""
+    if change == "gone":
+        monkeypatch.delattr(RayActorManager, "_actor_task_failed")
+    else:
+        monkeypatch.setattr(RayActorManager, "_actor_task_failed", lambda self, task: None)
+    with pytest.raises(GoalError, match=r"goal-sweep knows Ray 2\.60, and Ray .* is installed"):
+        with memory_kills_end_one_worker():
+            pass
 
 
 class Job(NamedTuple):
@@ -73,29 +64,54 @@ class Job(NamedTuple):
         return self.name
 
 
-def line_of(*jobs: Job, follow: Mapping[str, Sequence[Job]] = {}) -> Any:
-    line = UnitLine(jobs, lambda job: follow.get(str(job), ()))  # type: ignore[arg-type, return-value]
-    return SimpleNamespace(line=line, num_pending=0, fitted=lambda unit: line.jobs[unit])
+class Watch:
+    """What the queue needs of a watch."""
+
+    def __init__(self, *jobs: Job, follow: Mapping[str, Sequence[Job]] = {}) -> None:
+        self.now = 0.0
+        self.line = UnitLine(jobs, lambda job: follow.get(str(job), ()), lambda: self.now)  # type: ignore[arg-type, return-value]
+        self.is_idle, self.pending = False, 0
+
+    def take(self, most: int) -> Start | None:
+        unit = self.line.take() if self.pending < most else None
+        return None if unit is None else Start(unit, self.line.jobs[unit], NEED, ("abc",))
+
+
+def queue_of(watch: Watch, monkeypatch: pytest.MonkeyPatch, *, ends: Sequence[bool] = ()) -> UnitQueue:
+    monkeypatch.setattr(tune_parts.ray, "put", lambda job: f"reference to {job}")
+    monkeypatch.setattr(tune_parts, "sign_seconds", lambda watchdog: 5.0)
+    monkeypatch.setattr(Job, "watchdog", 20, raising=False)
+    answers = iter(ends)
+    return UnitQueue(watch, elsewhere=True, most=2, check=lambda: next(answers, False))  # type: ignore[arg-type]
 
 
 def suggested(queue: UnitQueue) -> str | None:
-    found = queue.suggest("x")
-    return found["job"].removeprefix("reference to ") if isinstance(found, dict) else found
+    suggestion = queue.suggest("x")
+    return suggestion["job"].removeprefix("reference to ") if isinstance(suggestion, dict) else suggestion
+
+
+def test_a_trial_is_one_start_with_its_own_job_and_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(Job("a"), Job("b"))
+    queue = queue_of(watch, monkeypatch)
+    common = {"bundle": NEED.bundle, "avoid": ["abc"], "elsewhere": True, "sign": 5.0}
+    assert [queue.suggest("x") for _ in range(2)] == [
+        {"unit": 0, "job": "reference to a", **common},
+        {"unit": 1, "job": "reference to b", **common},
+    ]
 
 
 def test_the_queue_waits_for_what_follows_a_unit_and_gives_lower_ranks_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune_parts.ray, "put", lambda job: f"reference to {job}")
     follow = {"a": [Job("a2", (1, 0.0))], "b": [Job("b again"), Job("b2", (1, 0.0))]}
-    watch = line_of(Job("c", (0, 9.0)), Job("a"), Job("b", (0, 1.0)), follow=follow)
-    queue, line = UnitQueue(watch, elsewhere=False, most=2), watch.line
+    watch = Watch(Job("c", (0, 9.0)), Job("a"), Job("b", (0, 1.0)), follow=follow)
+    queue, line = queue_of(watch, monkeypatch), watch.line
 
     assert [suggested(queue) for _ in range(2)] == ["a", "b"]
-    watch.num_pending = 2
+    watch.pending = 2
     assert suggested(queue) is None  # c stays in line, where others can overtake it
-    watch.num_pending = 0
+    watch.pending = 0
     for unit in (1, 2):
         line.finish(unit)
-        line.feed()
+        line.ask()
     assert [suggested(queue) for _ in range(4)] == ["b again", "c", "a2", "b2"]
     assert suggested(queue) is None  # all run, and more may follow
     line.restart()  # they were stopped
@@ -103,73 +119,66 @@ def test_the_queue_waits_for_what_follows_a_unit_and_gives_lower_ranks_first(mon
     for unit in (0, 3, 4, 5):
         line.finish(unit)
     assert suggested(queue) is None  # nobody has asked what follows them
-    line.feed()
+    line.ask()
     assert suggested(queue) == Searcher.FINISHED
 
 
+def test_a_unit_that_rests_after_a_death_starts_again_when_its_time_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(Job("a"), Job("b"))
+    queue = queue_of(watch, monkeypatch)
+    assert [suggested(queue) for _ in range(2)] == ["a", "b"]
+    watch.line.put_back(0, 10.0)
+    watch.line.put_back(1, 5.0)
+    assert suggested(queue) is None
+    watch.now = 6.0
+    assert [suggested(queue) for _ in range(2)] == ["b", None]
+    watch.now = 11.0
+    assert [suggested(queue) for _ in range(2)] == ["a", None]
+
+
+def test_where_no_unit_runs_the_queue_looks_after_signals_for_tune(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tune then asks it once a second, for ten minutes, and does nothing else."""
+    watch = Watch(Job("a"))
+    watch.line.put_back(watch.line.take() or 0, 60.0)
+    watch.is_idle = True
+    queue = queue_of(watch, monkeypatch, ends=[False, True])
+    assert [suggested(queue) for _ in range(2)] == [None, Searcher.FINISHED]
+
+
 def test_a_request_names_the_part_of_a_gpu_and_the_machines_to_avoid() -> None:
-    plain = request(NEED, ())
+    plain = request({"bundle": NEED.bundle, "avoid": []})
     assert plain.bundles == [{"CPU": 2.0, "GPU": 0.25, "accelerator_type:A100": 0.001}]
-    apart = request(NEED, ("abc", "def"))
+    apart = request({"bundle": NEED.bundle, "avoid": ["abc", "def"]})
     assert apart != plain
-    assert apart._bound.kwargs == {} or "bundle_label_selector" in apart._kwargs
     assert apart._kwargs["bundle_label_selector"] == [{"ray.io/node-id": "!in(abc,def)"}]
 
 
-class Trial:
-    """What the order needs of one of Tune's trials."""
-
-    PENDING, PAUSED = "PENDING", "PAUSED"
-
-    def __init__(self) -> None:
-        self.config, self.status, self.num_failures, self.max_failures = {"unit": 7}, self.PENDING, 0, -1
-        self.error_file = "/nowhere"
-        self.placed: list[Any] = []
-
-    def should_recover(self) -> bool:
-        return self.max_failures < 0 or self.num_failures <= self.max_failures
-
-    def update_resources(self, placed: Any) -> None:
-        self.placed.append(placed)
-
-
-def set_status(trial: Trial, status: str) -> None:
-    trial.status = status
+def test_what_tune_tells_reaches_the_watch(tmp_path: Any) -> None:
+    told: list[tuple[Any, ...]] = []
+    names = ("started", "reported", "completed", "died")
+    watch: Any = SimpleNamespace(**{name: lambda *given, name=name: told.append((name, *given)) for name in names})
+    callback = UnitCallback(watch, lambda: told.append(("step",)), lambda: told.append(("check",)))
+    (tmp_path / "error.txt").write_text("it broke")
+    trial = SimpleNamespace(config={"unit": 7}, error_file=str(tmp_path / "error.txt"))
+    callback.setup()  # before Tune's first step, so that its handler of SIGUSR1 is replaced
+    callback.on_trial_start(0, [], trial)
+    callback.on_trial_result(0, [], trial, {"events": []})
+    callback.on_trial_complete(0, [], trial)
+    callback.on_trial_error(0, [], trial)
+    callback.on_trial_error(0, [], SimpleNamespace(config={"unit": 8}, error_file=None))
+    assert told == [
+        ("step",), ("started", 7), ("reported", 7, {"events": []}), ("completed", 7), ("died", 7, "it broke"),
+        ("died", 8, ""),
+    ]  # fmt: skip
 
 
-def test_a_unit_waits_after_a_death_starts_elsewhere_and_is_given_up_at_last() -> None:
-    avoided: list[str] = []
-    hopeless: list[bool] = [False]
-    watch: Any = SimpleNamespace(
-        died=lambda unit, text: avoided.append("abc") or 0.3,
-        avoid=lambda unit: tuple(avoided),
-        need=lambda unit: NEED,
-        is_hopeless=lambda unit: hopeless[0],
+def test_what_tune_writes_to_disk_holds_nothing_of_ours() -> None:
+    lock: Any = SimpleNamespace(line=None, cannot=lambda: None)  # a function that cannot be pickled
+    parts = (
+        UnitOrder(),
+        UnitQueue(lock, elsewhere=False, most=1, check=lock.cannot),
+        tune_parts.UnitStopper(lock.cannot),
+        UnitCallback(lock, lock.cannot, lock.cannot),
     )
-    order, trial = UnitOrder(watch), Trial()
-    controller = SimpleNamespace(_set_trial_status=set_status)
-    order.on_trial_add(controller, trial)
-    trial.num_failures = 1
-    order.on_trial_error(controller, trial)
-    order.on_trial_add(controller, trial)
-    assert trial.placed == [request(NEED, ()), request(NEED, ("abc",))]
-    assert trial.status == trial.PAUSED
-    assert order.choose_trial_to_run(controller) is None
-    time.sleep(0.3)
-    assert order.choose_trial_to_run(controller) is trial
-    hopeless[0] = True
-    trial.num_failures = 2
-    order.on_trial_error(controller, trial)
-    assert trial.max_failures == 2
-    trial.num_failures = 3
-    order.on_trial_error(controller, trial)  # the last; the callback reports it
-    assert avoided == ["abc", "abc"]
-
-
-def test_what_tune_pickles_is_its_own() -> None:
-    watch: Any = SimpleNamespace()
-    parts = (UnitOrder(watch), UnitQueue(watch, elsewhere=False, most=1), tune_parts.UnitStopper(lambda: False))
-    order, queue, _ = (pickle.loads(pickle.dumps(part)) for part in parts)
-    assert (type(order), type(queue)) == (FIFOScheduler, Searcher)
-    callback = tune_parts.UnitCallback(watch, lambda: None, lambda: None)
-    assert type(pickle.loads(pickle.dumps(callback))) is tune.Callback
+    for part in parts:
+        assert type(pickle.loads(pickle.dumps(part))) is type(part)

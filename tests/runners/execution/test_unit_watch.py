@@ -10,7 +10,7 @@ import pytest
 from goal_core.basics.errors import DeviceError
 from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.capacity import Machine, Resources
-from runners.execution.memory import SMALLEST
+from runners.execution.deaths import IDLE_DEATHS
 from runners.execution.unit_watch import LOOK_S, UnitWatch
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import Attempt, charged_failures
@@ -62,12 +62,22 @@ class Cluster:
         self.now += LOOK_S
         self.watch.step()
 
+    def avoid(self, unit: int) -> tuple[str, ...]:
+        """The machines that a unit which asks for room now must not start on."""
+        self.watch.line.put_back(unit, 0.0)
+        start = self.watch.take(most=99)
+        while start is not None and start.unit != unit:
+            self.watch.line.put_back(start.unit, 1e9)
+            start = self.watch.take(most=99)
+        assert start is not None
+        return start.avoid
+
     def begins(self, unit: int, machine: str) -> None:
         """A worker starts a unit and claims its training."""
-        self.watch.avoid(unit)
+        self.avoid(unit)
         self.watch.started(unit)
-        self.watch.reported(unit, {"node": machine, "events": []})
         self.folder(unit).claim("L", node=machine)
+        self.watch.reported(unit, {"node": machine, "events": [], "began": True})
 
     def fails(self, unit: int, machine: str) -> None:
         """A worker starts a unit and records an error."""
@@ -95,9 +105,9 @@ def cluster(tmp_path: Path) -> Cluster:
 
 def test_a_machine_on_which_everything_fails_is_left_alone_and_its_cells_are_not_charged(cluster: Cluster) -> None:
     for unit in range(3):
-        assert cluster.watch.avoid(unit) == ()
+        assert cluster.avoid(unit) == ()
         cluster.fails(unit, "bad")
-    assert cluster.watch.avoid(3) == ("bad",)
+    assert cluster.avoid(3) == ("bad",)
     assert [charged_failures(cluster.attempts(unit)) for unit in range(3)] == [0, 0, 0]
     assert cluster.watch.line.finished == {0, 1, 2}
     assert "machine bad (10.0.0.1) is left alone for 30 min" in cluster.observer.said[0]
@@ -109,42 +119,43 @@ def test_errors_on_a_machine_where_others_succeed_are_charged(cluster: Cluster) 
         cluster.fails(unit, "bad")
         epoch = EpochDone(key=cluster.jobs[3].unit.trainings[0].key, record={})
         cluster.watch.reported(3, {"node": "bad", "events": [epoch]})
-    assert cluster.watch.avoid(0) == ()
+    assert cluster.avoid(0) == ()
     assert [charged_failures(cluster.attempts(unit)) for unit in range(3)] == [1, 1, 1]
 
 
 def test_a_unit_whose_worker_died_starts_elsewhere_where_it_can(cluster: Cluster) -> None:
     cluster.begins(0, "bad")
-    assert cluster.watch.died(0, DIED) == 0.0
-    assert cluster.watch.avoid(0) == ("bad",)
-    assert cluster.watch.avoid(1) == ()
+    cluster.watch.died(0, DIED)
+    assert cluster.observer.said == ["its worker died (0 s)"]
+    assert cluster.avoid(0) == ("bad",)
+    assert cluster.avoid(1) == ()
     cluster.machines = cluster.machines[1:]
     cluster.look()
-    assert cluster.watch.avoid(0) == ()
+    assert cluster.avoid(0) == ()
 
 
 @pytest.mark.parametrize("neighbours", [True, False])
 def test_an_end_for_want_of_memory_is_the_cells_own_only_where_it_was_alone(cluster: Cluster, neighbours: bool) -> None:
     cluster.begins(0, "bad")
     cluster.begins(1, "bad" if neighbours else "good")
-    assert cluster.watch.died(0, MEMORY) == 10.0
+    cluster.watch.died(0, MEMORY)
     (attempt,) = cluster.attempts(0)
     reason = "Ray ended its worker, because the memory of the machine was nearly full"
-    if not neighbours:
-        reason += "; goes on with micro_batch 32 (batches of 64 in 2 chunks, same gradient)"
-        assert "goes on with micro_batch 32" in cluster.folder(0).log_text()
     assert (attempt.outcome, attempt.reason, attempt.charged) == ("lost", reason, False)
-    assert (attempt.died, attempt.out_of_memory) == (False, not neighbours)
+    assert attempt.died is not neighbours  # then its next start judges who is at fault
     assert cluster.observer.said == [f"{reason} (10 s)"]
     assert cluster.attempts(1)[0].outcome == "running"
 
 
-def test_what_died_alone_for_want_of_memory_with_the_smallest_chunks_is_judged(cluster: Cluster) -> None:
-    cluster.begins(0, "bad")
-    cluster.folder(0).claim("L", node="bad", micro_batch=SMALLEST)
-    cluster.watch.died(0, MEMORY)
-    attempt = cluster.attempts(0)[-1]
-    assert (attempt.outcome, attempt.died, attempt.out_of_memory, attempt.charged) == ("lost", True, False, False)
+def test_a_unit_whose_workers_die_before_they_begin_is_given_up_at_last(cluster: Cluster) -> None:
+    for _ in range(IDLE_DEATHS):
+        assert 0 not in cluster.watch.line.finished
+        cluster.watch.started(0)
+        cluster.watch.reported(0, {"node": "good", "events": []})
+        cluster.watch.died(0, DIED)
+    assert cluster.watch.line.finished == {0}
+    assert len(cluster.observer.said) == IDLE_DEATHS
+    assert cluster.observer.said[-1].startswith("given up: ray.exceptions.ActorDiedError")
 
 
 def test_a_launch_ends_when_every_machine_lacks_what_its_units_need(cluster: Cluster) -> None:
@@ -162,7 +173,7 @@ def test_a_launch_ends_when_every_machine_lacks_what_its_units_need(cluster: Clu
 def test_a_launch_whose_units_may_start_nowhere_any_more_begins_anew(cluster: Cluster) -> None:
     cluster.begins(0, "bad")
     cluster.watch.died(0, DIED)
-    assert cluster.watch.avoid(0) == ("bad",)
+    assert cluster.avoid(0) == ("bad",)
     cluster.look()
     assert not cluster.watch.is_stuck
     cluster.machines = cluster.machines[1:]  # only the one to avoid is left

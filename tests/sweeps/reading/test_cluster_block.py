@@ -112,7 +112,8 @@ def test_a_sweep_sees_the_variables_of_its_cluster(tmp_path: Path) -> None:
         ("ray", "pip", "[evil]"),
         ("ray", "token_file", "/t"),
         ("kubernetes", "image", "evil"),
-        ("kubernetes", "volumes", "[{path: /a, host_path: /}]"),
+        ("kubernetes", "volumes", "[{path: /a, claim: theirs}]"),
+        ("kubernetes", "pod", "{spec: {hostNetwork: true}}"),
         ("kubernetes", "secrets", "{A: b/c}"),
     ],
 )

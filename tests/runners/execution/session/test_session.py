@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from runners.execution import ray_session
-from runners.execution.capacity import Resources
-from runners.execution.ray_session import RaySession
+from goal_core.basics.errors import DeviceError
+from runners.execution.capacity import Resources, check_here
+from runners.execution.session import session as ray_session
+from runners.execution.session.session import RaySession
 from tests.helpers.paths import ROOT
 
 _LAUNCH = """
@@ -32,7 +34,8 @@ with RayUnits(None, Resources(cpus=1, gpus=0)):
         for one in process.net_connections(kind="inet")
         if one.status == psutil.CONN_LISTEN
     ]
-    path = Path(ray._private.worker._global_node.get_sockets_dir_path())
+    (node,) = ray.nodes()
+    path = Path(node["RayletSocketName"]).parent
     modes = [folder.stat().st_mode & 0o077 for folder in [path, *path.parents]]
     print(json.dumps({"sockets": sockets, "dashboard": ray.worker.get_dashboard_url(), "closed": 0 in modes[:4]}))
 """
@@ -40,7 +43,7 @@ with RayUnits(None, Resources(cpus=1, gpus=0)):
 _LEAVE = """
 import gc, threading, time
 from runners.execution.capacity import Resources
-from runners.execution.ray_session import RaySession
+from runners.execution.session.session import RaySession
 
 class Knot:
     def __init__(self):
@@ -104,7 +107,7 @@ def test_a_token_that_an_earlier_launch_left_is_closed_to_others(
     token.write_text("a" * 64)
     token.chmod(0o644)
     mine, other = ray_session._own_token(), ray_session._own_token()  # before Ray starts
-    assert mine.keys() == {"RAY_AUTH_TOKEN"}
+    assert mine.keys() == {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
     assert mine != other
     assert token.stat().st_mode & 0o777 == 0o600
     assert token.read_text() == "a" * 64
@@ -116,9 +119,71 @@ def test_a_launch_that_ends_while_it_hangs_withdraws_first(
 ) -> None:
     """Or else the same command, started on another machine, would be refused for a minute."""
     done: list[object] = []
-    monkeypatch.setattr(ray_session, "end_children", lambda: done.append("children"))
     monkeypatch.setattr(ray_session, "restart_command", lambda error: done.append("restart"))
     monkeypatch.setattr(ray_session, "end_process", lambda said, status: done.append(status))
     session = RaySession(address, Resources(cpus=1, gpus=0), lambda: done.append("withdrawn"))
+    session.watch = SimpleNamespace(lost="Ray's processes have ended")  # type: ignore[assignment]
+    session._node = None if address else SimpleNamespace(end=lambda: done.append("node"))  # type: ignore[assignment]
     session._leave_stuck()
-    assert done == (["children", "withdrawn", "restart", 75] if address is None else ["withdrawn", 75])
+    assert done == (["node", "withdrawn", "restart", 75] if address is None else ["withdrawn", 75])
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_restart_asks_for_the_same_but_what_is_done(is_done: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(ray_session, "_DONE_ALREADY", set())
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "runners.cli", "launch", "s.yaml", "--force"])
+    monkeypatch.setattr(os, "execv", lambda program, words: called.append(words[1:]))
+    monkeypatch.delenv("GOAL_SWEEP_RELAUNCHES", raising=False)
+    if is_done:
+        ray_session.not_on_restart("--force")
+    ray_session.restart_command(RuntimeError("Ray has ended"))
+    assert called == [["-m", "runners.cli", "launch", "s.yaml", *([] if is_done else ["--force"])]]
+    monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
+    with pytest.raises(RuntimeError, match="Ray has ended"):
+        ray_session.restart_command(RuntimeError("Ray has ended"))
+
+
+def test_what_does_not_fit_this_machine_is_said_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 2, "GPU": 0}')
+    check_here(Resources(cpus=2, gpus=0))
+    with pytest.raises(DeviceError) as refused:
+        check_here(Resources(cpus=8, gpus=1))
+    assert "a unit needs 8 CPU and 1 GPU (resources.*), but this machine has 2 CPU and 0 GPU" in str(refused.value)
+    assert "--set resources.gpus=0 --set resources.cpus=2 fits it" in str(refused.value)
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 8, "GPU": 1}')
+    check_here(Resources(cpus=8, gpus=1, accelerator="A100"))  # only Ray finds out the kind of a GPU
+
+
+def test_what_does_not_fit_this_machine_is_said_before_ray_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_session.RaySession, "_start", lambda self: pytest.fail("Ray was started"))
+    with (
+        pytest.raises(DeviceError, match=r"resources\.cpus=") as refused,
+        RaySession(None, Resources(cpus=9999, gpus=0)),
+    ):
+        pass
+    assert "9999 CPU" in str(refused.value)
+
+
+_FAIL = """
+import psutil, sys
+from goal_core.basics.errors import UnfinishedError
+from runners.execution.capacity import Resources
+from runners.execution.session.session import RaySession
+
+try:
+    with RaySession(None, Resources(cpus=1, gpus=0)):
+        sys.exit("it started")
+except UnfinishedError as error:
+    print(error.status, "does not start" in str(error), len(psutil.Process().children(recursive=True)))
+"""
+
+
+@pytest.mark.integration
+def test_a_ray_that_does_not_start_leaves_no_process() -> None:
+    environment = {key: text for key, text in os.environ.items() if not key.startswith("RAY_")}
+    environment |= {"RAY_OVERRIDE_RESOURCES": "no json"}
+    done = subprocess.run(
+        [sys.executable, "-c", _FAIL], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "75 True 0\n", done.stderr

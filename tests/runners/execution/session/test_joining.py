@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from goal_core.basics.errors import GoalError, UnfinishedError
-from runners.execution import joining
-from runners.execution.joining import MODE, TOKEN, TOKEN_PATH, reach
+from runners.execution.session import joining
+from runners.execution.session.joining import MODE, TOKEN, TOKEN_PATH, reach
 
 REFUSED = "Traceback\nray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: Authentication token is missing"
 Head = Callable[[str], str]

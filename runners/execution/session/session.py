@@ -13,45 +13,57 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+import psutil
+
 import goal_core
 import runners
 import sweeps
-from goal_core.basics.errors import DeviceError, GoalError, UnfinishedError, first_line
+from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.execution.avoided import AvoidedMachines
-from runners.execution.capacity import Machine, Resources, check_possible, has_autoscaler
-from runners.execution.head_watch import HeadWatch, end_children, end_process
-from runners.execution.joining import TOKEN, TOKEN_PATH, reach
-from runners.execution.private_folder import private_folder
+from runners.execution.capacity import Machine, Resources, check_here, check_possible, has_autoscaler
+from runners.execution.session.joining import MODE, TOKEN, TOKEN_PATH, reach
+from runners.execution.session.node import PATIENT, SAVING, NodeFailedError, RayNode, is_alive, private_folder
+from runners.execution.session.watch import RayWatch, end_process
 
 # ray reads these when it is imported. They replace Tune's display by ours, switch off the csv, json and tensorboard
 # loggers (which write every report to disk again), make Ctrl-C an exception in the driver, and prevent the usage report
-# that the user did not ask for.
+# that the user did not ask for. Nothing reads the state of its trials that Tune writes to disk, so it is written once.
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "inf",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray's memory monitor would end the whole experiment for one trial; the kernel kills only one worker.
-    "RAY_memory_monitor_refresh_ms": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-LOCAL_HEAD_S, CLUSTER_HEAD_S = 3.0, 35.0
-"""Seconds without an answer after which Ray's head process is lost; after 60 Ray ends the driver with status 1."""
-# Ray's switch to listen on the loopback interface only, on every system and whatever its name says: without it, the
-# services of a local Ray accept connections from the network. `_node_ip_address="127.0.0.1"` does not do it, because
-# Ray replaces that address by the machine's own.
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+_LONG_S = 86400
+ALONE = {
+    # Ray's switch to listen on the loopback interface only, whatever its name says: without it, the services of a local
+    # Ray accept connections from the network.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # Ray's memory monitor would end a worker that the kernel might leave alone; the kernel ends only one.
+    "RAY_memory_monitor_refresh_ms": "0",
+    # No network lies between the processes of one machine. One that is silent is slow, or suspended.
+    "RAY_health_check_initial_delay_ms": f"{_LONG_S}000",
+    "RAY_health_check_timeout_ms": f"{_LONG_S}000",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": str(_LONG_S),
+    "RAY_grpc_keepalive_timeout_ms": f"{_LONG_S}000",
+    "RAY_grpc_client_keepalive_timeout_ms": f"{_LONG_S}000",
+}
+"""Variables of a Ray on this machine alone."""
 # In a Ray job, this process passes on variables that the job was given. Ray would call that a conflict.
 IN_JOB = {"RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
-_JOB_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+CLUSTER_HEAD_S = 35.0
+"""Seconds without an answer after which a cluster's head is lost; after 60 Ray ends the driver with status 1."""
+LOOPBACK = "127.0.0.1"
 MAX_RESTARTS = 3
 """How often a command restarts itself after its local Ray died."""
 _RESTARTS = "GOAL_SWEEP_RELAUNCHES"
 AGAIN = "run the same command again to continue"
-HEAD_LOST = "Ray's head process does not answer"
+_DONE_ALREADY: set[str] = set()
 
 
 class RayLostError(UnfinishedError):
@@ -81,6 +93,7 @@ class RaySession:
         self.address, self.resources, self._before_restart = address, resources, before_restart
         self.wait, self._ship_code = wait, ship_code
         self._avoided: AvoidedMachines | None = None
+        self._node: RayNode | None = None
         self.grows = False
         """Whether the cluster adds machines by itself; known once it is joined."""
 
@@ -88,63 +101,75 @@ class RaySession:
         """Start or join Ray, and check that a unit may fit.
 
         Raises:
-            DeviceError: no machine of the cluster has the resources of a unit, and none may come.
-            UnfinishedError: the cluster does not answer, or Ray did not start.
+            DeviceError: no machine has the resources of a unit, and none may come.
+            UnfinishedError: the cluster does not answer, or Ray does not start.
             GoalError: the cluster refuses this machine, or another user has made the folder of Ray's files.
             KeyboardInterrupt: SIGTERM came while Ray started.
         """
-        settings = QUIET | (IN_JOB | reach(self.address) if self.address else LOOPBACK | _own_token())
+        if self.address is None:
+            check_here(self.resources)
+        settings = QUIET | (IN_JOB | reach(self.address) if self.address else PATIENT | ALONE | _own_token())
         os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
-        files = None if self.address else str(_private_folder() / "ray")
-        # Batch systems may signal every process of a job. Ray's own inherit this mask and go on while the cells save.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_SIGNALS)
         try:
+            self._join(self.address or self._start())
+            self._check_fit(machines())
+        except BaseException:
+            self._leave()
+            raise
+        node, head, patience = self._node, None, CLUSTER_HEAD_S
+        is_running = node.is_running if node is not None else _node_of_this_machine()
+        if node is None:
             import ray
 
-            logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-            ray.init(
-                address=self.address or "local",
-                log_to_driver=False,
-                logging_level="error",
-                include_dashboard=False if self.address is None else None,
-                _temp_dir=files,
-                **({"runtime_env": self._environment()} if self.address else {}),
-            )
-        except SystemExit:  # from Ray's own handler of SIGTERM
-            raise KeyboardInterrupt from None
-        except Exception as error:  # Ray raises bare exceptions too, as when a node process does not come up in time
-            if self.address is None:  # one of its processes was killed while it started
-                raise RayLostError(f"Ray did not start on this machine: {first_line(error)}; {AGAIN}") from error
-            raise GoalError(f"cannot join Ray at {self.address}: {' '.join(str(error).split())}") from error
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _JOB_SIGNALS)
-        try:
-            self._check_fit([Machine.of_ray(node) for node in ray.nodes() if node["Alive"]])
-        except BaseException:
-            _shut_down()
-            raise
-        self.watch = HeadWatch(
-            ray.get_runtime_context().gcs_address,
-            LOCAL_HEAD_S if self.address is None else CLUSTER_HEAD_S,
-            self._leave_stuck,
-        )
+            head = ray.get_runtime_context().gcs_address
+        self.watch = RayWatch(is_running, head, patience, self._leave_stuck)
         self.watch.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Leave Ray. A local Ray ends, and its workers with it."""
-        if not self.watch.lost:
-            _shut_down()
-        elif self.address is None:
-            # A shutdown would wait for the head process; the machine's part of Ray is this process's children.
-            end_children()
         self.watch.stop()
+        self._leave(connected=not self.watch.lost)
+
+    def _start(self) -> str:
+        """Start Ray's processes on this machine. Returns their address."""
+        folder = _private_folder()
+        self._node = RayNode(folder / f"start-{os.getpid()}.log", folder / "ray", {})
+        try:
+            return self._node.start_head(LOOPBACK)
+        except NodeFailedError as error:
+            raise UnfinishedError(f"{error}; {AGAIN}") from error
+
+    def _join(self, address: str) -> None:
+        # Ray would answer the signals with which batch systems ask to save, while it is joined.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SAVING)
+        try:
+            import ray
+
+            logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+            environment = {"runtime_env": self._environment()} if self.address else {}
+            ray.init(address=address, log_to_driver=False, logging_level="error", **environment)
+        except SystemExit:  # from Ray's own handler of SIGTERM
+            raise KeyboardInterrupt from None
+        except Exception as error:  # Ray raises bare exceptions too
+            said = " ".join(str(error).split())
+            if self.address is None:  # one of its processes was killed meanwhile
+                raise RayLostError(f"Ray on this machine cannot be joined: {said}; {AGAIN}") from error
+            raise GoalError(f"cannot join Ray at {self.address}: {said}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _leave(self, *, connected: bool = True) -> None:
+        if connected and "ray" in sys.modules:  # or else a shutdown would wait for what is lost
+            _shut_down()
+        if self._node is not None:
+            self._node.end()
 
     def _leave_stuck(self) -> None:
         """Leave a main thread that hangs in a call to Ray: start the command again, or end the process."""
-        lost = RayLostError(f"{HEAD_LOST}; {AGAIN}")
-        if self.address is None:
-            end_children()
+        lost = RayLostError(f"{self.watch.lost}; {AGAIN}")
+        if self._node is not None:
+            self._node.end()
         with contextlib.suppress(OSError):
             self._before_restart()  # else the same command, on another machine, would be refused until this one expires
         if self.address is None:
@@ -152,11 +177,9 @@ class RaySession:
                 restart_command(lost)
         end_process(f"error: {lost}", lost.status)
 
-    def _check_fit(self, machines: Sequence[Machine]) -> None:
+    def _check_fit(self, here: Sequence[Machine]) -> None:
         if self.address is None:
-            if not any(machine.fits(self.resources) for machine in machines):
-                has = "; ".join(machine.describe() for machine in machines)
-                raise DeviceError(f"a unit needs {self.resources} (resources.*), but this machine has {has}")
+            check_here(self.resources, here[0])
             return
         import ray
         from ray.experimental.internal_kv import _internal_kv_get
@@ -167,7 +190,7 @@ class RaySession:
             place = ray._raylet.GCS_AUTOSCALER_STATE_NAMESPACE
             second = _internal_kv_get(ray._raylet.GCS_AUTOSCALER_V2_ENABLED_KEY, namespace=place)
         self.grows = has_autoscaler(status, second == b"1")
-        check_possible(machines, self.resources, grows=self.grows, wait=self.wait)
+        check_possible(here, self.resources, grows=self.grows, wait=self.wait)
 
     def avoided(self, say: Callable[[str], None]) -> AvoidedMachines:
         """The machines that this session leaves alone."""
@@ -179,6 +202,25 @@ class RaySession:
         """What the workers of a cluster get from this machine: some variables and, if asked, the code."""
         packages = [str(Path(str(package.__file__)).parent) for package in (goal_core, sweeps, runners)]
         return {"env_vars": _passed_on()} | ({"py_modules": packages} if self._ship_code else {})
+
+
+def machines() -> list[Machine]:
+    """The machines of the Ray that was joined."""
+    import ray
+
+    return [Machine.of_ray(node) for node in ray.nodes() if node["Alive"]]
+
+
+def _node_of_this_machine() -> Callable[[], bool]:
+    """Whether the node process of the cluster lives that this process talks to, as far as it can be seen."""
+    import ray
+
+    own = ray.get_runtime_context().get_node_id()
+    sockets = [f"--raylet_socket_name={node['RayletSocketName']}" for node in ray.nodes() if node["NodeID"] == own]
+    for process in psutil.process_iter(["cmdline"]):
+        if any(name in (process.info["cmdline"] or ()) for name in sockets):
+            return lambda: is_alive(process)
+    return lambda: True
 
 
 def _private_folder() -> Path:
@@ -212,7 +254,8 @@ def _own_token() -> dict[str, str]:
     with contextlib.suppress(OSError):  # an earlier launch may have let Ray write it
         if written.stat().st_mode & 0o077:
             written.chmod(0o600)
-    return {} if {TOKEN, TOKEN_PATH} & os.environ.keys() else {TOKEN: secrets.token_hex(32)}
+    fresh = {} if {TOKEN, TOKEN_PATH} & os.environ.keys() else {TOKEN: secrets.token_hex(32)}
+    return {MODE: "token"} | fresh
 
 
 def _passed_on() -> dict[str, str]:
@@ -220,12 +263,16 @@ def _passed_on() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key.startswith(("AWS_ENDPOINT", "GOAL_"))}
 
 
+def not_on_restart(word: str) -> None:
+    """Leave an option out when this command starts again, because what it asks for has been done."""
+    _DONE_ALREADY.add(word)
+
+
 def restart_command(error: Exception) -> NoReturn:
     """Replace this process by a new start of the same command.
 
     When the node process of a local Ray is killed, the driver cannot use Ray again: native threads would end the
-    process at some later moment. The store holds everything that a new launch needs, so the driver starts one. It
-    drops `--force`, because the old results have been set aside already.
+    process at some later moment. The store holds everything that a new launch needs, so the driver starts one.
 
     Args:
         error: the reason for the restart; raised when the command has restarted `MAX_RESTARTS` times already.
@@ -234,6 +281,6 @@ def restart_command(error: Exception) -> NoReturn:
     if count >= MAX_RESTARTS:
         raise error
     os.environ[_RESTARTS] = str(count + 1)
-    print("Ray died on this machine; starting again from the last finished epochs", flush=True)
+    print(f"{str(error).removesuffix(f'; {AGAIN}')}; starting again", flush=True)
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *(word for word in sys.orig_argv[1:] if word != "--force")])
+    os.execv(sys.executable, [sys.executable, *(word for word in sys.orig_argv[1:] if word not in _DONE_ALREADY)])

@@ -1,0 +1,223 @@
+"""What runs on a node of a Slurm job beside the launch: `python -m runners.cluster.slurm_node --session FOLDER PART`.
+
+`arrive` shows that this node's Python has goal-sweep and sees FOLDER, which belongs to the job. The other parts make a
+Ray of several nodes, which find each other by files in FOLDER, a private folder of one run of the job. `head` starts
+Ray's head with a token and ports of its own; its owner alone can read the token's file. `worker` joins the head.
+`address` waits for the head and for the other nodes, and prints the head's address.
+
+A batch system may signal every process of a job when it wants the job to save and end. Ray's processes ignore that, and
+end at SIGUSR2: exactly what they have started, because another job of the same user may run Ray on the same node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+
+from goal_core.basics.atomic import replace_bytes
+from goal_core.basics.errors import GoalError, UnfinishedError
+from runners.execution.session.joining import MODE, TOKEN_PATH
+from runners.execution.session.node import SAVING, NodeFailedError, RayNode, private_folder
+
+_SEE_S = 30.0
+"""Seconds that a network file system may take to show a new folder."""
+_POLL_S = 0.5
+_TOKEN, _ADDRESS, _FAILED, _JOINED = "token", "address", "failed", "joined-"
+
+
+def wait_for_folder(folder: Path) -> None:
+    """Wait until this machine sees a folder that another one may have made just now.
+
+    Raises:
+        GoalError: it does not see it; names the machine and the folder.
+    """
+    deadline = time.monotonic() + _SEE_S
+    while not folder.is_dir():
+        if time.monotonic() > deadline:
+            raise GoalError(
+                f"{socket.gethostname()} does not see {folder}; the folder of the store must be shared with all nodes "
+                "of the job"
+            )
+        _names(folder.parent)
+        time.sleep(_POLL_S)
+
+
+def _names(folder: Path) -> list[str]:
+    """What a folder holds. Opening it makes a network file system look for new files."""
+    with contextlib.suppress(OSError):
+        return os.listdir(folder)
+    return []
+
+
+class Node:
+    """One Ray node of a job.
+
+    Args:
+        session: the private folder of this run of the job.
+        interface: the network interface through which the nodes see each other; empty leaves the choice to Ray.
+    """
+
+    def __init__(self, session: Path, interface: str = "") -> None:
+        self._session, self._ending = session, False
+        self._number = os.environ.get("SLURM_PROCID", "0")
+        self._own_address = address_of(interface) if interface else ""
+        job = os.environ.get("SLURM_JOB_ID", str(os.getpid()))
+        # The nodes' own disk; the short path leaves room for the names of sockets.
+        self._folder = private_folder(Path("/tmp") / f"goal-sweep-{job}-{session.name[-6:]}")
+        token = {MODE: "token", TOKEN_PATH: str(session / _TOKEN)}
+        self._ray = RayNode(session / f"ray-{self._number}.log", self._folder / "r", token)
+
+    def run(self, start: Callable[[], None]) -> int:
+        """Start Ray here, and wait for its end or for SIGUSR2. Returns the exit status."""
+        signal.signal(signal.SIGUSR2, self._end)
+        try:
+            start()
+            while self._ray.is_running() and not self._ending:
+                time.sleep(_POLL_S)
+            if not self._ending:
+                raise NodeFailedError(f"Ray's processes on {socket.gethostname()} have ended: {self._ray.last_lines}")
+            return 0
+        except NodeFailedError as error:
+            print(f"error: {error}\n{self._ray.log_ends()}", file=sys.stderr)
+            return UnfinishedError.status
+        finally:
+            self._ray.end()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
+
+    def head(self) -> None:
+        """Start the head, and write its address."""
+        with os.fdopen(os.open(self._session / _TOKEN, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+        try:
+            address = self._ray.start_head(self._own_address or _chosen_by_ray(), *self._options())
+        except NodeFailedError as error:
+            replace_bytes(self._session / _FAILED, str(error).encode())
+            raise
+        replace_bytes(self._session / _ADDRESS, address.encode())
+
+    def worker(self) -> None:
+        """Join the head."""
+        self._ray.start(f"--address={wait_for_address(self._session)}", *self._options())
+        self._ray.wait_until_up()
+        replace_bytes(self._session / f"{_JOINED}{self._number}", socket.gethostname().encode())
+
+    def _options(self) -> list[str]:
+        """Options of `ray start`: what Slurm has given to the job on this node, and ports that the system chooses."""
+        environment = os.environ
+        counts = {"num-cpus": "SLURM_CPUS_ON_NODE", "num-gpus": "GOAL_SWEEP_GPUS"}
+        options = [f"--{name}={environment[key]}" for name, key in counts.items() if key in environment]
+        options += [f"--node-ip-address={self._own_address}"] if self._own_address else []
+        return [*options, "--min-worker-port=0", "--max-worker-port=0"]
+
+
+def address_of(interface: str) -> str:
+    """This machine's address on a network interface.
+
+    Raises:
+        GoalError: it has none there; names the interfaces.
+    """
+    known = psutil.net_if_addrs()
+    for one in known.get(interface, ()):
+        if one.family == socket.AF_INET:
+            return one.address
+    raise GoalError(
+        f"{socket.gethostname()} has no IPv4 address on {interface} (cluster.slurm.interface); its interfaces are "
+        f"{', '.join(known)}"
+    )
+
+
+def _chosen_by_ray() -> str:
+    """This machine's address on the interface that leads to other networks."""
+    from ray.util import get_node_ip_address
+
+    return str(get_node_ip_address())
+
+
+def wait_for_address(session: Path) -> str:
+    """Wait for the head's address, as long as it takes: the job's time limit ends the wait, or the head's end.
+
+    Raises:
+        UnfinishedError: the head did not start, or the session is gone.
+    """
+    while True:
+        names = _names(session)
+        if not session.is_dir():
+            raise UnfinishedError(f"{socket.gethostname()} no longer sees {session}")
+        if _ADDRESS in names:
+            return (session / _ADDRESS).read_text()
+        if _FAILED in names:
+            raise UnfinishedError((session / _FAILED).read_text())
+        time.sleep(_POLL_S)
+
+
+def wait_for_nodes(session: Path, nodes: int, seconds: int, missing: str) -> None:
+    """Wait until all nodes have joined, and say how many have.
+
+    Args:
+        session: the session.
+        nodes: how many the job has.
+        seconds: to wait for the last.
+        missing: what to do without some: ``wait``, ``go_on`` or ``give_up``.
+
+    Raises:
+        UnfinishedError: some are missing, and the job is to give up.
+    """
+    deadline, told = time.monotonic() + seconds, False
+    while True:
+        joined = 1 + sum(name.startswith(_JOINED) for name in _names(session))
+        late = time.monotonic() > deadline
+        if joined >= nodes or (late and not told):
+            after = f" within {seconds} s ({missing}: cluster.slurm.missing_nodes)" if joined < nodes else ""
+            print(f"goal-sweep: {joined} of {nodes} nodes joined{after}", file=sys.stderr, flush=True)
+            told = True
+        if joined >= nodes or (late and missing == "go_on"):
+            return
+        if late and missing == "give_up":
+            raise UnfinishedError(f"{nodes - joined} of {nodes} nodes are missing, as the lines above say")
+        time.sleep(_POLL_S)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point. Returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=("arrive", "head", "worker", "address"))
+    parser.add_argument("--session", type=Path, required=True)
+    parser.add_argument("--interface", default="")
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--join-wait", type=int, default=300)
+    parser.add_argument("--missing", choices=("wait", "go_on", "give_up"), default="go_on")
+    given = parser.parse_args(arguments)
+    if given.part in ("head", "worker"):
+        for number in SAVING:
+            signal.signal(number, signal.SIG_IGN)
+    try:
+        wait_for_folder(given.session)
+        if given.part == "address":
+            address = wait_for_address(given.session)
+            wait_for_nodes(given.session, given.nodes, given.join_wait, given.missing)
+            print(address)
+        elif given.part != "arrive":
+            node = Node(given.session, given.interface)
+            return node.run(node.head if given.part == "head" else node.worker)
+    except GoalError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.status if isinstance(error, UnfinishedError) else 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""Wait for what another process or thread does, however slow the machine is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+LONG_S = 120.0
+
+
+def until(condition: Callable[[], object], what: str = "that") -> None:
+    """Wait until a condition holds. Fails after two minutes."""
+    deadline = time.monotonic() + LONG_S
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} within {LONG_S:.0f} s"
+        time.sleep(0.02)

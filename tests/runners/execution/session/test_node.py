@@ -1,0 +1,214 @@
+"""Ray's processes of one node, with programs in place of Ray's."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from goal_core.basics.errors import GoalError
+from runners.execution.session import node as module
+from runners.execution.session.node import NodeFailedError, RayNode, is_alive, private_folder
+from tests.helpers.paths import ROOT
+from tests.helpers.until import until
+
+FAKE = """
+import os, signal, socket, subprocess, sys, time
+options = dict(word[2:].split("=", 1) for word in sys.argv[1:] if "=" in word)
+if "port" in options:
+    server = socket.create_server(("127.0.0.1", int(options["port"])))
+{before}
+print("Ray runtime started.", flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayNode]:
+    """A node whose `ray start` comes up at once."""
+    monkeypatch.setattr(module, "_START", FAKE.format(before=""))
+    made = RayNode(tmp_path / "log", tmp_path, {"TOLD": "a variable"})
+    yield made
+    made.end()
+
+
+def children() -> list[psutil.Process]:
+    return [process for process in psutil.Process().children(recursive=True) if is_alive(process)]
+
+
+def test_a_head_listens_on_a_free_port_and_ends_with_all_that_it_started(
+    node: RayNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])"
+    monkeypatch.setattr(module, "_START", FAKE.format(before=before))
+    others = children()
+    host, _, port = node.start_head("127.0.0.1").rpartition(":")
+    assert host == "127.0.0.1"
+    socket.create_connection((host, int(port)), timeout=5).close()
+    assert node.is_running()
+    assert len(children()) == len(others) + 2
+    node.end()
+    assert children() == others
+    assert not node.is_running()
+
+
+def test_a_port_that_another_process_takes_first_is_left_to_it(node: RayNode) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        node._ports = itertools.chain([taken.getsockname()[1]], node._ports)
+        address = node.start_head("127.0.0.1")
+        assert not address.endswith(f":{taken.getsockname()[1]}")
+
+
+def test_no_port_is_given_that_something_listens_on() -> None:
+    with socket.create_server(("", next(module._free_ports()))) as server:
+        given = set(itertools.islice(module._free_ports(), 50))
+        assert server.getsockname()[1] not in given
+    assert len(given) == 50
+    assert all(20000 <= port < 32000 for port in given)
+
+
+def test_a_head_that_does_not_start_says_why_and_leaves_nothing(node: RayNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_START", "raise SystemExit('no space left on device')")
+    others = children()
+    with pytest.raises(NodeFailedError, match="no space left on device"):
+        node.start_head("127.0.0.1")
+    assert children() == others
+
+
+RAYLET = """
+import sys, time
+from pathlib import Path
+options = dict(word[2:].split("=", 1) for word in sys.argv[1:] if "=" in word)
+told = Path(options["session_dir"], "dashboard_agent_listen_port_" + options["node_id"])
+until = time.monotonic() + 60
+while not told.exists():
+    if time.monotonic() > until:
+        sys.exit(1)
+    time.sleep(0.05)
+Path(options["session_dir"], "up").touch()
+time.sleep(300)
+"""
+
+
+def test_a_node_whose_agents_are_slow_is_told_their_port_and_lives(
+    node: RayNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's node process ends itself when an agent has not said within 20 s on which port it listens."""
+    raylet = tmp_path / "raylet"
+    raylet.symlink_to(Path(sys.executable).resolve())
+    start = f"""
+    from pathlib import Path
+    words = [{str(raylet)!r}, "-c", {RAYLET!r}, "--node_id=abc", "--session_dir={tmp_path}"]
+    node = subprocess.Popen(words, env={{**os.environ, "PYTHONHOME": {sys.base_prefix!r}}})
+    while not Path({str(tmp_path)!r}, "up").exists():
+        if node.poll() is not None:
+            sys.exit("the raylet has ended")
+        time.sleep(0.05)
+    """
+    lines = "\n".join(line.removeprefix("    ") for line in start.splitlines())
+    monkeypatch.setattr(module, "_START", FAKE.format(before=lines))
+    node.start()
+    node.wait_until_up()
+    assert node.is_running()
+    (process,) = (child for child in children() if child.name() == "raylet")
+    process.suspend()
+    assert node.is_running()  # it is silent, and lives
+    process.kill()
+    until(lambda: not is_alive(process), "end of the node process")
+    assert not node.is_running()
+
+
+def test_ray_ignores_the_signals_with_which_a_job_is_asked_to_save(node: RayNode) -> None:
+    node.start_head("127.0.0.1")
+    process = node._process
+    assert process is not None
+    for number in module.SAVING:
+        process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.5)
+    assert node.is_running()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(module.SAVING) == set()
+
+
+def test_ray_is_given_variables_with_which_slowness_is_not_death(
+    node: RayNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show = "print(*(os.environ.get(name) for name in ('RAY_worker_niceness', 'RAY_agent_register_timeout_ms', 'TOLD')))"
+    monkeypatch.setattr(module, "_START", FAKE.format(before=show))
+    node.start()
+    node.wait_until_up()
+    assert node._log.read_text().splitlines()[0] == "0 3600000 a variable"
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from runners.execution.session import node
+ray_start = "from ray.scripts.scripts import main\\nmain()"
+start = node._START.replace(ray_start, "import time; print({up!r}, flush=True); time.sleep(300)")
+assert start != node._START
+node._START = start
+ray = node.RayNode(Path({log!r}), Path("/tmp"), {{}})
+ray.start()
+ray.wait_until_up()
+print(ray._process.pid, flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends it")
+def test_ray_ends_with_the_process_that_started_it_also_when_that_is_killed(tmp_path: Path) -> None:
+    text = DRIVER.format(up=module._UP, log=str(tmp_path / "log"))
+    driver = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    process = psutil.Process(int(driver.stdout.readline()))
+    driver.kill()
+    driver.wait()
+    until(lambda: not is_alive(process), "end of Ray")
+
+
+def test_a_start_that_is_interrupted_ends_what_it_has_started(node: RayNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_START", "import time; time.sleep(300)")
+    others = children()
+    node.start()
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        node.wait_until_up()
+    node.end()
+    assert children() == others
+
+
+def test_nobody_else_may_enter(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    path.parent.mkdir()
+    path.mkdir(mode=0o777)
+    path.chmod(0o777)
+    for _ in range(2):
+        assert private_folder(path).stat().st_mode & 0o777 == 0o700
+    assert private_folder(tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_link_and_a_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "file").touch()
+    for name in ("link", "file"):
+        with pytest.raises(GoalError, match="belongs to another user"):
+            private_folder(tmp_path / name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_the_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "theirs"
+    path.mkdir()
+    os.chown(path, 65534, 65534)
+    with pytest.raises(GoalError, match="belongs to another user"):
+        private_folder(path)
