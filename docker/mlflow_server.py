@@ -78,6 +78,8 @@ def main() -> None:
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # MLflow's own batch jobs, which nothing here uses
     make_bucket()
     command = ["mlflow", "server", "--host", "0.0.0.0", "--port", "5000", "--workers", "2", "--app-name", "basic-auth"]
+    # A worker of uvicorn that imports MLflow on a busy machine for longer than 5 seconds would be ended, and again.
+    command += ["--uvicorn-opts", "--timeout-worker-healthcheck 600"]
     command += ["--allowed-hosts", ",".join(HOSTS), "--backend-store-uri", DATABASE]
     command += ["--artifacts-destination", f"s3://{BUCKET}/artifacts"]
     os.execvp(command[0], command)

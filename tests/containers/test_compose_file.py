@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+from runners.execution.session.node import PATIENT
 from tests.helpers.paths import ROOT
 
 FILES = ("docker-compose.yml", "docker-compose.gpu.yml", "tests/cluster/compose/docker-compose.test.yml")
@@ -105,3 +106,8 @@ def test_ray_asks_for_a_token_everywhere():
         assert one["environment"]["RAY_AUTH_MODE"] == "token"
         assert one["environment"]["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/ray_token"
         assert "ray_token" in one["secrets"]
+
+
+@pytest.mark.parametrize("service", ["ray-head", "ray-worker", COMMAND])
+def test_a_node_that_starts_slowly_is_not_taken_for_dead(service):
+    assert PATIENT.items() <= SERVICES[service]["environment"].items()
