@@ -20,6 +20,7 @@ from tests.helpers.launches import (
     tampered_trainer,
     worker_of,
 )
+from tests.helpers.until import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.exhaustive, pytest.mark.timeout(900)]
 KILLS = 9
@@ -109,11 +110,11 @@ def test_workers_that_die_before_they_begin_are_given_up_and_nobody_is_charged(t
 
 def test_a_suspended_worker_is_reported_and_goes_on_uncharged_when_it_wakes(unbroken: Path, tmp_path: Path) -> None:
     folder = sweep_in(tmp_path / "run")
-    driver = driver_after_an_epoch(folder, "--set", "resources.watchdog=4")
+    driver = driver_after_an_epoch(folder, "--set", "resources.watchdog=20")
     worker = worker_of(driver)
     worker.suspend()
     try:
-        time.sleep(15)
+        until(lambda: "no sign of life" in (folder / "driver.log").read_text(), "word of the silence")
         log = (folder / "driver.log").read_text()
     finally:
         worker.resume()
