@@ -21,7 +21,7 @@ class Range:
 
     def __str__(self) -> str:
         limits = {"at least": self.at_least, "above": self.above, "below": self.below, "at most": self.at_most}
-        return " and ".join(f"{words} {limit:g}" for words, limit in limits.items() if abs(limit) < inf)
+        return " and ".join(f"{words} {limit:,.10g}" for words, limit in limits.items() if abs(limit) < inf)
 
     def holds(self, value: float) -> bool:
         """Whether ``value`` is in the range."""

@@ -41,8 +41,9 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        """`file:line: key.path: message`."""
-        return ": ".join(part for part in (str(self.where), self.path, self.message) if part)
+        """`file:line: key.path: message`, or `--set key.path: message`."""
+        path = "" if str(self.where) == f"--set {self.path}" else self.path
+        return ": ".join(part for part in (str(self.where), path, self.message) if part)
 
 
 class SweepError(GoalError):

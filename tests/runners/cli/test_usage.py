@@ -37,7 +37,7 @@ from runners.execution.session import session as ray_session
             "batch_size must be at most 2000, the number of captions",
         ),
         ("validate quickstart --set name=..", "name may contain"),
-        ("validate scenes --set data.num_train=10000000", "num_train must be at most 1,000,000"),
+        ("validate scenes --set data.num_train=10000000", "num_train must be at least 1 and at most 1,000,000"),
         ("validate quickstart --set data.min_word_count=100000", "no word"),
     ],
 )
