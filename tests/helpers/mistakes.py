@@ -16,7 +16,7 @@ def check_mistakes(lines: Sequence[str], *expected: str) -> None:
     assert len(lines) == len(expected), "\n".join(lines)
     for line, stated in zip(lines, expected, strict=True):
         place, key, *facts = stated.split(" | ")
-        head = f"{place}: {key}: " if key else f"{place}: "
+        head = f"{place}: " if not key or place == f"--set {key}" else f"{place}: {key}: "
         assert line.startswith(head), f"{line}\nis not about\n{head}"
         for fact in facts:
             assert fact in line.removeprefix(head), f"{line}\nlacks {fact}"
