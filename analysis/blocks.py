@@ -1,23 +1,21 @@
-"""What a report is made of: blocks, their grids and cells, as plain values, and their wording."""
+"""What a report is made of: blocks, their grids and cells, and the verdicts on them, as plain values.
+
+Every mark, sentence, file and figure that says whether objectives differ asks the `Comparison` of a grid.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Literal
 
-from analysis.run_schema import METRICS, Metric
+from analysis.wording import file_stem, mean_text, name_text, point_values, seeds_text
+from sweeps.results import BASELINE, METRICS, Metric
 
-_NAMES = {
-    "coco": "MS-COCO",
-    "f30k": "Flickr30K",
-    "vsepp": "VSE++",
-    "vse_infty": "VSE∞",
-    "xvlm": "X-VLM",
-}
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
+Verdict = Literal["better", "worse", "level", "unknown"]
 OF_EACH = "of each objective"
 """In place of a variant: in this grid it is one of the settings that were chosen for each objective."""
 ALPHA = 0.05
@@ -30,7 +28,7 @@ _NOISE = f"{NEAR}: within noise of the best (at 5 %, cells' noise pooled, correc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockKey:
-    """Identifies a block. Runs with different keys are never averaged."""
+    """Identifies a block. Trainings with different keys are never averaged."""
 
     dataset: str
     framework: str
@@ -45,23 +43,30 @@ class BlockKey:
     """``default`` or ``tuned``, of a tuned sweep; empty for others."""
 
     @property
+    def own_variant(self) -> str:
+        """The variant where it is neither the usual one nor said elsewhere in the key; else empty."""
+        is_said = self.variant in ("paper", OF_EACH) or "variant" in point_values(self.point)
+        return "" if is_said else self.variant
+
+    @property
     def title(self) -> str:
         """The block's name for a reader."""
-        names = [name_text(name) for name in (self.dataset, self.framework)]
-        shown = "variant" in point_values(self.point) or self.variant == OF_EACH
-        variant = "" if self.variant == "paper" or shown else f", variant {self.variant}"
+        variant = f", variant {self.own_variant}" if self.own_variant else ""
         point = f", {self.point}" if self.point else ""
         grid = f", {self.grid} grid" if self.grid else ""
-        return f"{names[0]}, {names[1]} ({self.backbone}), stage {self.stage}{variant}{point}{grid}"
+        return f"{self.model_title}, stage {self.stage}{variant}{point}{grid}"
+
+    @property
+    def model_title(self) -> str:
+        """Dataset, framework and backbone for a reader."""
+        return f"{name_text(self.dataset)}, {name_text(self.framework)} ({self.backbone})"
 
     @property
     def slug(self) -> str:
         """The block's name in file names, without its fingerprint."""
-        values = point_values(self.point)
-        variant = () if self.variant in ("paper", OF_EACH) or "variant" in values else (self.variant,)
-        point = (f"{name}_{value}" for name, value in values.items())
-        grid = (self.grid,) if self.grid else ()
-        return file_stem(self.dataset, self.framework, self.backbone, self.stage, *variant, *point, *grid)
+        point = (f"{name}_{value}" for name, value in point_values(self.point).items())
+        words = (self.dataset, self.framework, self.backbone, self.stage, self.own_variant, *point, self.grid)
+        return file_stem(*filter(None, words))
 
     @property
     def paper_backbone(self) -> str:
@@ -77,11 +82,9 @@ class BlockKey:
         return self.backbone.split(".")[0].replace("vit_base_patch16_224", "vit_base_patch16")
 
 
-BLOCK_COLUMNS: tuple[str, ...] = tuple(
-    column.name for column in fields(BlockKey) if column.name not in ("point", "grid")
-)
-"""The columns of a frame that identify the block of each row, but for point and grid: a run may be in several."""
-MODEL_COLUMNS: tuple[str, ...] = tuple(name for name in BLOCK_COLUMNS if name != "stage")
+BLOCK_COLUMNS = tuple(column.name for column in fields(BlockKey) if column.name not in ("point", "grid"))
+"""The columns that identify the block of a training, but for point and grid: a training may be in several."""
+MODEL_COLUMNS = tuple(name for name in BLOCK_COLUMNS if name != "stage")
 """The block columns that all stages of a model share."""
 
 
@@ -91,9 +94,14 @@ class Gap:
 
     seed: int
     status: str
-    """``failed``, ``running``, ``waiting``, ``unusable`` (done without finite numbers) or ``absent``."""
+    """``failed``, ``running``, ``waiting``, ``unusable`` (done without finite numbers) or ``absent`` (not chosen)."""
     reason: str
     """Why the result is missing, if known; may be empty."""
+
+    @property
+    def text(self) -> str:
+        """For example ``seed 3 failed (loss is NaN)``."""
+        return f"seed {self.seed} {self.status}" + (f" ({self.reason})" if self.reason else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +118,24 @@ class CellSummary:
     requested: bool = True
     """False when the sweep does not include this objective."""
 
+    def text(self, sign: str = "±", *, with_n: bool = True, always_std: bool = True) -> str:
+        """As printed: ``35.6 ± 0.1``, ``35.6 ± 0.1 (n=2)`` when seeds are missing, ``--`` when empty."""
+        if self.mean is None:
+            return "--"
+        n = f" (n={self.n})" if self.gaps and with_n else ""
+        return f"{mean_text(self.mean, self.std, sign, always_std=always_std)}{n}"
+
+    @property
+    def gap_text(self) -> str:
+        """What is missing, by status: ``failed: seed 1; waiting: seeds 2, 3``."""
+        statuses = dict.fromkeys(gap.status for gap in self.gaps)
+        seeds = {status: [gap.seed for gap in self.gaps if gap.status == status] for status in statuses}
+        return "; ".join(f"{status}: {seeds_text(own)}" for status, own in seeds.items())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The difference of two objectives of a block, in points."""
+    """The difference of two objectives of a block, or of one objective in two grids, in points."""
 
     estimate: float
     low: float | None
@@ -130,20 +152,60 @@ class Difference:
         """Whether the two differ by more than noise."""
         return self.p is not None and self.p < ALPHA
 
+    @property
+    def verdict(self) -> Verdict:
+        """What is known about its sign."""
+        if self.p is None:
+            return "unknown"
+        if not self.told_apart:
+            return "level"
+        return "better" if self.estimate > 0 else "worse"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the interval; twice the estimate without one."""
+        if self.low is None or self.high is None:
+            return self.estimate, self.estimate
+        return self.low, self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The objectives of a block compared by one metric."""
+
+    best: Objective | None = None
+    """The objective with the highest mean; None without values."""
+    differences: Mapping[tuple[Objective, Objective], Difference] = field(default_factory=dict, repr=False)
+    """First minus second, for each two objectives in either order."""
+
+    @cached_property
+    def level(self) -> frozenset[Objective]:
+        """The objectives that cannot be told apart from the best, without the best itself."""
+        return self._with("level")
+
+    @cached_property
+    def unjudged(self) -> frozenset[Objective]:
+        """Those whose difference from the best has no interval, because one of the two has a single run."""
+        return self._with("unknown")
+
+    @cached_property
+    def from_baseline(self) -> dict[Objective, Difference]:
+        """Each objective minus con/con; empty where con/con has no value."""
+        return {name: change for (name, other), change in self.differences.items() if other == BASELINE}
+
+    def _with(self, verdict: Verdict) -> frozenset[Objective]:
+        against = ((other, change) for (name, other), change in self.differences.items() if name == self.best)
+        return frozenset(other for other, change in against if change.verdict == verdict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Grid:
     """One metric of a block: a cell for each pair and triplet weight."""
 
     metric: Metric
-    cells: Mapping[tuple[str, str], CellSummary]
+    cells: Mapping[Objective, CellSummary]
     """By ``(pair, triplet)``, row by row; every row has the same columns."""
-    near: frozenset[tuple[str, str]] = frozenset()
-    """Cells within noise of the cell with the highest mean, by `analysis.statistics.compare`."""
-    without_interval: frozenset[tuple[str, str]] = frozenset()
-    """Cells without an interval of the difference, because they or the cell with the highest mean have one seed."""
-    from_baseline: Mapping[Objective, Difference] = field(default_factory=dict)
-    """Each objective with a value minus con/con, under the same rule; empty where con/con has no value."""
+    comparison: Comparison = Comparison()
     beside: tuple[float, ...] = ()
     """Means of another grid on the same colour scale."""
     median_midpoint: bool = False
@@ -159,8 +221,8 @@ class Grid:
         """The triplet weights: columns, in order."""
         return tuple(dict.fromkeys(triplet for _, triplet in self.cells))
 
-    @property
-    def means(self) -> dict[tuple[str, str], float]:
+    @cached_property
+    def means(self) -> dict[Objective, float]:
         """The means of all cells that have one, row by row."""
         return {key: cell.mean for key, cell in self.cells.items() if cell.mean is not None}
 
@@ -172,12 +234,12 @@ class Grid:
     @property
     def gain(self) -> Difference | None:
         """The highest mean minus con/con; None where con/con has no value or is the highest."""
-        return None if self.highest is None else self.from_baseline.get(self.highest)
+        return None if self.highest is None else self.comparison.differences.get((self.highest, BASELINE))
 
     @property
     def marked(self) -> frozenset[Objective]:
-        """The cells that carry the mark of `near`: bold ones, which share the highest mean as printed, need none."""
-        return self.near - self.best()
+        """The cells with the mark `NEAR`: bold ones, which share the highest mean as printed, need none."""
+        return self.comparison.level - self.best()
 
     def best(self) -> frozenset[Objective]:
         """The cells with the highest mean as printed, to one decimal."""
@@ -208,10 +270,14 @@ class Block:
     """The most important of the protocol, for the caption of a printed table."""
 
     @property
+    def cells(self) -> Mapping[Objective, CellSummary]:
+        """The cells of any metric, for what is the same in all: seeds, gaps, whether they are requested."""
+        return next(iter(self.grids.values())).cells
+
+    @property
     def gaps(self) -> list[tuple[str, Gap]]:
-        """``(objective, gap)`` for every missing result (the same for all metrics)."""
-        grid = next(iter(self.grids.values()))
-        return [(f"{pair}/{triplet}", gap) for (pair, triplet), cell in grid.cells.items() for gap in cell.gaps]
+        """``(objective, gap)`` for every missing result."""
+        return [("/".join(objective), gap) for objective, cell in self.cells.items() for gap in cell.gaps]
 
     @property
     def is_empty(self) -> bool:
@@ -231,90 +297,8 @@ class Block:
     def _marks(self, measure: str) -> str:
         """The meaning of the marks; a cell without an interval is never marked as within noise."""
         grids = self.grids_of(measure)
-        if not any(grid.without_interval for grid in grids):
+        if not any(grid.comparison.unjudged for grid in grids):
             return f"{_BEST}; {_NOISE}."
-        if all(len(grid.without_interval) == len(grid.means) - 1 for grid in grids):
+        if all(len(grid.comparison.unjudged) == len(grid.means) - 1 for grid in grids):
             return f"{_BEST}. With one seed there is no interval, so no cell is marked as within noise of the best."
         return f"{_BEST}; {_NOISE}. Cells with one seed have no interval and no mark."
-
-
-def point_values(point: str) -> dict[str, str]:
-    """The values of a point by the names of their axes."""
-    words = point.split()
-    return dict(zip(words[::2], words[1::2], strict=False))
-
-
-def name_text(name: str) -> str:
-    """A dataset or framework as papers print it: ``MS-COCO`` for ``coco``; other names unchanged."""
-    return _NAMES.get(name, name)
-
-
-def file_stem(*words: str) -> str:
-    """Words as the stem of a file name and as a LaTeX label; a digest tells names in other scripts apart."""
-    text = "-".join(words)
-    stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", text)
-    return stem if text.isascii() else f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-def change_text(points: float) -> str:
-    """A difference as printed, never with a negative zero: ``+0.4``, ``-1.2`` or ``+0.0``."""
-    return f"{points:+z.1f}"
-
-
-def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: bool = True) -> str:
-    """A mean as printed: ``35.6 ± 0.1``.
-
-    Without a standard deviation (None or NaN) it is ``35.6 ± --``, or ``35.6`` when ``always_std`` is off.
-    """
-    if std is not None and std == std:
-        return f"{mean:.1f} {sign} {std:.1f}"
-    return f"{mean:.1f} {sign} --" if always_std else f"{mean:.1f}"
-
-
-def p_text(p: float) -> str:
-    """A p-value as printed: ``0.012``, or ``< 0.001``, below which the simulations say no more.
-
-    A fourth digit shows on which side of 0.05 it lies.
-    """
-    if p < 0.001:
-        return "< 0.001"
-    text = f"{p:.3f}"
-    return f"{p:.4f}" if text == "0.050" else text
-
-
-def p_equation(p: float) -> str:
-    """``p = 0.012`` or ``p < 0.001``."""
-    text = p_text(p)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"
-
-
-def number_text(cell: CellSummary, sign: str = "±", *, with_n: bool = True) -> str:
-    """A cell as printed: ``35.6 ± 0.1``, ``35.6 ± 0.1 (n=2)`` when seeds are missing, ``--`` when empty."""
-    if cell.mean is None:
-        return "--"
-    n = f" (n={cell.n})" if cell.gaps and with_n else ""
-    return f"{mean_text(cell.mean, cell.std, sign)}{n}"
-
-
-def gap_text(cell: CellSummary) -> str:
-    """What is missing in a cell, by status: ``failed: seed 1; absent: seeds 2, 3``."""
-    by_status: dict[str, list[int]] = {}
-    for gap in cell.gaps:
-        by_status.setdefault(gap.status, []).append(gap.seed)
-    return "; ".join(f"{status}: {seeds_text(seeds)}" for status, seeds in by_status.items())
-
-
-def seeds_text(seeds: Collection[object]) -> str:
-    """``seed 1`` or ``seeds 2, 3``."""
-    return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
-
-
-def count_text(number: int, noun: str) -> str:
-    """``1 seed`` or ``3 seeds``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def list_text(names: Sequence[str]) -> str:
-    """At most five names, and the number of the others: ``a, b, c, d, e and 3 more``."""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{', '.join(names[:5])}{more}"

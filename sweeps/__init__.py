@@ -1,6 +1,6 @@
 """What to run: sweep files, their checks, and their expansion into cells, trainings and units.
 
-Only `runners` imports this package, which sees `goal_core` alone.
+`runners` imports this package, and `analysis` its vocabulary of results; it sees `goal_core` alone.
 """
 
 from sweeps.axes import Axis

@@ -15,14 +15,13 @@ from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import Precision, StageConfig
 from sweeps.axes import Labels, Point, label, needed
 from sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
+from sweeps.results import DEFAULT, TUNED
 from sweeps.schema import SweepConfig
 from sweeps.tuning import Candidate, Space, Trail
 
-DEFAULT: Final = "default"
-TUNED: Final = "tuned"
 CANDIDATES: Final = "candidates"
-"""Where a sweep asks for a cell: in the grid with its own settings, in that with those that were chosen, in a search.
-The last two are also the names of tables."""
+"""Where a sweep asks for a cell, beside the grids `DEFAULT` and `TUNED`: in a search. `TUNED` and this one are also the
+names of tables."""
 Grid = Literal["default", "tuned"]
 """The grids of a sweep that tunes."""
 _Role = Literal[Grid, "candidates"]

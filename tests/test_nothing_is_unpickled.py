@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from analysis.tracking.training_records import parse_record
+from analysis.triplets import parse_record
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.errors import GoalError
 from goal_core.basics.sealed_json import read_json

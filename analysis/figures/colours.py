@@ -1,6 +1,6 @@
-"""The colours of figures and of the cells of tables.
+"""The colours of the cells of tables and heatmaps.
 
-The cells of a table are coloured from its lowest mean to its highest, on one of two scales.
+They are coloured from its lowest mean to its highest, on one of two scales.
 
 `paper`: from white to the block's full colour, as in the published tables. `colour-blind`: matplotlib's cividis from
 pale to dark, which looks alike to readers with and without colour vision deficiency and remains readable in greyscale.
@@ -11,23 +11,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from matplotlib import colormaps
 
 from analysis.blocks import BlockKey, Grid
-
-INK, FAINT, PALE = "#1f2328", "#59636e", "#8c959f"
-"""Colours of text and lines in all figures, from strong to weak."""
-PAIR_STYLES: Final[dict[str, tuple[str, str]]] = {
-    "con": ("#000000", "-"),
-    "lin": ("#0072B2", "--"),
-    "sig": ("#D55E00", "-"),
-    "lin-ms": ("#009E73", "--"),
-    "sig-ms": ("#CC79A7", "-"),
-}
-"""Colour and dashes of each pair weight's lines: Okabe and Ito's palette, whose colours colour-blind readers can
-distinguish; dashes and brightness distinguish the lines in greyscale print."""
 
 GREEN, BLUE, RED, YELLOW = "57BB8A", "4285F4", "E67C73", "FFD666"
 """Full colours, RRGGBB."""

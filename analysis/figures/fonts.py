@@ -1,6 +1,9 @@
 """Text of any script in figures: fonts of this machine fill in for what matplotlib's own font lacks.
 
 What no font has is drawn as its code point, such as ``U+0E01``.
+
+Each PDF contains the letters that it shows. To take them from matplotlib's font, which has six thousand, took more time
+than everything else in a report. So a process first makes a small font of the usual letters, which look the same.
 """
 
 from __future__ import annotations
@@ -8,18 +11,36 @@ from __future__ import annotations
 import logging
 import textwrap
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import groupby
+from pathlib import Path
+from string import printable
+from tempfile import TemporaryDirectory
+from typing import Final
 
-from matplotlib import rcParams
+from fontTools.subset import Options, Subsetter
+from fontTools.ttLib import TTFont
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry, FontProperties, findSystemFonts, fontManager, get_font
 from matplotlib.text import Text
 from matplotlib.textpath import TextPath
+from matplotlib.ticker import FixedFormatter
 
 _PREFERRED = ("Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans", "Hiragino", "PingFang", "Microsoft", "Malgun")
 """Beginnings of the names of fonts that go well with matplotlib's own, best first."""
+_OWN = "DejaVu Sans"
+"""Matplotlib's own font."""
+_USUAL = frozenset(printable + "±²×·αβγδεηθλμπρστχω–—‘’“”…←→↔−≈≠≤≥∞")
+"""The characters of the small font."""
+_STYLES: Final[Mapping[str, FontProperties]] = {
+    "Regular": FontProperties(family=_OWN),
+    "Bold": FontProperties(family=_OWN, weight="bold"),
+    "Oblique": FontProperties(family=_OWN, style="italic"),
+}
+"""Its faces."""
+_FOLDERS: list[TemporaryDirectory[str]] = []
+"""Where it is; removed when the process ends."""
 _UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
 """Categories of characters that leave no ink: controls, joiners and spaces."""
 # Few of these fonts have a bold face; the regular one will do.
@@ -53,9 +74,33 @@ def text_width(text: str, size: float) -> float:
 
 
 def families(texts: Iterable[str]) -> list[str]:
-    """Font families for these texts: matplotlib's own, then others that have the characters that it lacks."""
-    found = [_font(character) for character in _lacking("".join(texts))]
-    return [*rcParams["font.family"], *dict.fromkeys(name for name in found if name is not None)]
+    """Font families for these texts: the small one, matplotlib's own, then others with the characters that it lacks."""
+    text = "".join(texts)
+    if _USUAL.issuperset(text):
+        return [usual_family()]
+    others = dict.fromkeys(filter(None, map(_font, _lacking(text))))
+    return [usual_family(), _OWN, *others]
+
+
+@cache
+def usual_family() -> str:
+    """The family of the small font, which is made on the first call."""
+    folder, name = TemporaryDirectory(prefix="goal-sweep-fonts-"), "Goal Sweep Sans"
+    logging.getLogger("fontTools.subset").setLevel(logging.ERROR)  # it names tables that it leaves out
+    for style, properties in _STYLES.items():
+        font = TTFont(fontManager.findfont(properties))
+        options = Options(layout_features=["kern", "liga"], layout_scripts=["DFLT", "latn"], notdef_outline=True)
+        options.drop_tables += ["MATH"]
+        subsetter = Subsetter(options)
+        subsetter.populate(text="".join(_USUAL))
+        subsetter.subset(font)
+        for number, text in {1: name, 2: style, 4: f"{name} {style}", 6: f"GoalSweepSans-{style}", 16: name}.items():
+            font["name"].setName(text, number, 3, 1, 0x409)
+        path = Path(folder.name, f"{style}.ttf")
+        font.save(path)
+        fontManager.addfont(path)
+    _FOLDERS.append(folder)
+    return name
 
 
 def pdf_font_type(names: Iterable[str]) -> int:
@@ -65,9 +110,10 @@ def pdf_font_type(names: Iterable[str]) -> int:
 
 
 def texts_of(figure: Figure) -> list[str]:
-    """All texts of a figure."""
-    labels = [label for axes in figure.axes for label in (*axes.get_xticklabels(), *axes.get_yticklabels())]
-    return [text.get_text() for text in (*figure.findobj(Text), *labels)]
+    """All texts of a figure, but for the numbers at its axes."""
+    formatters = [axis.get_major_formatter() for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    labels = [label for own in formatters if isinstance(own, FixedFormatter) for label in own.seq]
+    return [*(text.get_text() for text in figure.findobj(Text)), *labels]
 
 
 def make_drawable(figure: Figure) -> None:
@@ -87,7 +133,7 @@ def _lacking(text: str) -> str:
     """The characters that matplotlib's own font lacks, each once; it has all of ASCII."""
     if text.isascii():
         return ""
-    own = _characters(fontManager.findfont(FontProperties()))
+    own = _characters(fontManager.findfont(FontProperties(family=_OWN)))
     return "".join(c for c in dict.fromkeys(text) if ord(c) not in own and unicodedata.category(c) not in _UNSEEN)
 
 

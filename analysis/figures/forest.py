@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.blocks import Difference
-from analysis.figures.colours import FAINT, INK, PALE
+from analysis.blocks import Difference, Objective, Verdict
+from analysis.figures.canvas import FAINT, INK, PALE, new_figure
 from analysis.figures.fonts import drawable, text_width, wrapped
-from analysis.run_schema import BASELINE, Metric
+from analysis.wording import objectives_text
+from sweeps.results import BASELINE, Metric
 
-Verdict = Literal["better", "worse", "level", "unknown"]
 VERDICT_COLOURS: Final[Mapping[Verdict, str]] = {
     "better": "#0072B2",
     "worse": "#D55E00",
@@ -31,7 +30,7 @@ VERDICT_COLOURS: Final[Mapping[Verdict, str]] = {
 """Colours of a row: blue and vermilion of Okabe and Ito's palette, which colour-blind readers can distinguish."""
 _OUTLIER = 3.0
 """A row that lies this many times farther out than three quarters of the rows is cut off at the axis's end."""
-_COLUMNS, _WIDTH, _BETWEEN, _ROW, _DPI = 4, 2.3, 0.15, 0.17, 150
+_COLUMNS, _WIDTH, _BETWEEN, _ROW = 4, 2.3, 0.15, 0.17
 _NAME, _TITLE, _NOTE = 7.5, 7.0, 7.5
 """Sizes of texts, in points; a letter is about 0.56 of its size wide."""
 
@@ -42,11 +41,11 @@ class Forest:
 
     title: str
     metric: Metric
-    best: frozenset[tuple[str, str]]
+    best: frozenset[Objective]
     """The highest mean as printed, or several."""
-    level: frozenset[tuple[str, str]]
+    level: frozenset[Objective]
     """Those that cannot be told apart from the best."""
-    differences: Mapping[tuple[str, str], Difference | None]
+    differences: Mapping[Objective, Difference | None]
     """Objective minus con/con, in the order of the rows; None without a value, and for con/con, whose row is empty."""
     beside: tuple[Difference, ...] = ()
     """The differences of the block's other direction, whose panel has the same axis."""
@@ -55,25 +54,14 @@ class Forest:
     def limits(self) -> tuple[float, float]:
         """The ends of the axis, which includes 0; a few objectives far out do not flatten the others."""
         known = [difference for difference in (*self.differences.values(), *self.beside) if difference is not None]
-        reaches = [max(abs(end) for end in _ends(difference)) for difference in known] or [1.0]
-        far = max(_OUTLIER * float(np.quantile(reaches, 0.75)), 0.1)
-        low = min([0.0, *(end for difference in known for end in _ends(difference) if end >= -far)])
-        high = max([0.0, *(end for difference in known for end in _ends(difference) if end <= far)])
-        if any(min(_ends(difference)) < -far for difference in known):
-            low = -far
-        if any(max(_ends(difference)) > far for difference in known):
-            high = far
+        ends = [difference.ends for difference in known]
+        far = max(_OUTLIER * float(np.quantile([max(map(abs, own)) for own in ends] or [1.0], 0.75)), 0.1)
+        low = min([0.0, *(end for own in ends for end in own if end >= -far)])
+        high = max([0.0, *(end for own in ends for end in own if end <= far)])
+        low = -far if any(min(own) < -far for own in ends) else low
+        high = far if any(max(own) > far for own in ends) else high
         margin = 0.06 * max(high - low, 0.1)
         return low - margin, high + margin
-
-
-def verdict(difference: Difference) -> Verdict:
-    """What is known about the sign of a difference."""
-    if difference.p is None:
-        return "unknown"
-    if not difference.told_apart:
-        return "level"
-    return "better" if difference.estimate > 0 else "worse"
 
 
 def draw_forest(panels: Sequence[Forest]) -> Figure:
@@ -101,8 +89,7 @@ def draw_forest(panels: Sequence[Forest]) -> Figure:
     between, bottom = 0.32, 0.42 + 0.15 * len(note)
     high = num_rows * _ROW
     height = top + lines * high + (lines - 1) * (top + between) + bottom
-    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, height)
     for index, panel in enumerate(panels):
         line, column = divmod(index, _COLUMNS)
         y = height - top - high - line * (high + top + between)
@@ -115,7 +102,7 @@ def draw_forest(panels: Sequence[Forest]) -> Figure:
 
 
 def _title(panel: Forest) -> list[str]:
-    best = ", ".join(map("/".join, sorted(panel.best))) if len(panel.best) <= 2 else f"{len(panel.best)} equal"
+    best = objectives_text(sorted(panel.best)) if len(panel.best) <= 2 else f"{len(panel.best)} equal"
     width = _letters(_WIDTH, _TITLE)
     return [*wrapped(panel.title, width), *wrapped(f"{panel.metric.title}; best: {best}", width)]
 
@@ -131,7 +118,8 @@ def _draw_panel(axes: Axes, panel: Forest, *, with_names: bool) -> None:
         if row % 2:
             axes.axhspan(row - 0.5, row + 0.5, color="#f6f8fa", linewidth=0, zorder=0)
         if difference is not None:
-            _draw_row(axes, row, difference, (low, high), _mark(objective, panel))
+            mark = "best" if objective in panel.best else "level" if objective in panel.level else ""
+            _draw_row(axes, row, difference, (low, high), mark)
         elif objective == BASELINE:
             axes.plot(0, row, marker="|", markersize=7, color=INK)
     axes.axvline(0, color=PALE, linewidth=0.8, zorder=1)
@@ -146,7 +134,7 @@ def _draw_panel(axes: Axes, panel: Forest, *, with_names: bool) -> None:
 
 
 def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float, float], mark: str) -> None:
-    colour = VERDICT_COLOURS[verdict(difference)]
+    colour = VERDICT_COLOURS[difference.verdict]
     low, high = limits
     if not low <= difference.estimate <= high:
         outside_left = difference.estimate < low
@@ -157,17 +145,7 @@ def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float,
             fontsize=6.5, color=colour, va="center", ha="left" if outside_left else "right",
         )  # fmt: skip
         return
-    ends = _ends(difference)
+    ends = difference.ends
     axes.plot([max(low, ends[0]), min(high, ends[-1])], [row, row], color=colour, linewidth=2.2, alpha=0.55)
     face, shape = ("white" if mark == "level" else colour), ("D" if mark == "best" else "o")
     axes.plot(difference.estimate, row, shape, markersize=4.4, color=colour, markerfacecolor=face, zorder=3)
-
-
-def _mark(objective: tuple[str, str], panel: Forest) -> str:
-    return "best" if objective in panel.best else "level" if objective in panel.level else ""
-
-
-def _ends(difference: Difference) -> tuple[float, float]:
-    if difference.low is None or difference.high is None:
-        return difference.estimate, difference.estimate
-    return difference.low, difference.high

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.blocks import NEAR, Block, CellSummary, Grid, gap_text, mean_text
-from analysis.figures.colours import FAINT, INK, WHITE, ColourScale, scale_of, text_colour
+from analysis.blocks import NEAR, Block, CellSummary, Grid
+from analysis.figures.canvas import FAINT, INK, new_figure
+from analysis.figures.colours import WHITE, ColourScale, scale_of, text_colour
 from analysis.figures.fonts import drawable, text_width, wrapped
-from analysis.run_schema import DIRECTION_TITLES
+from sweeps.results import DIRECTION_TITLES
 
 CELL: Final = (1.22, 0.56)
 """Width and height of a cell, in inches."""
@@ -46,8 +46,7 @@ def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:
     top, bottom = _TOP + 0.22 * (len(title) - 1), 0.28 + 0.145 * len(notes)
     height = top + grid_height + bottom
 
-    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, height, dpi=_DPI)
     figure.text(
         0.2 / width, 1 - 0.16 / height, "\n".join(title), ha="left", va="top", size=13, weight="bold", color=INK
     )
@@ -94,7 +93,7 @@ def draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, head: str, *, w
 
 
 def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, rank: int) -> None:
-    mean, std = mean_text(cell.mean or 0.0, cell.std).split(" ± ")
+    mean, std = cell.text(with_n=False).split(" ± ")
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=f"#{fill}", edgecolor="white", linewidth=1.6))
     ink = "white" if text_colour(fill) == WHITE else INK
     if rank == 1:
@@ -107,7 +106,7 @@ def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, rank:
     if rank == 2:
         axes.plot([x + 0.14, x + 0.86], [middle + 0.2] * 2, color=ink, linewidth=0.9)
     if cell.gaps:
-        note = f"n={cell.n}, {gap_text(cell)}"
+        note = f"n={cell.n}, {cell.gap_text}"
         axes.text(x + 0.5, y + 0.75, _fit(note, 27), ha="center", va="center", size=6.2, style="italic", color=ink)
 
 
@@ -120,7 +119,7 @@ def _draw_ring(axes: Axes, x: int, y: int, fill: str, *, is_near: bool) -> None:
 def _draw_empty(axes: Axes, x: int, y: int, cell: CellSummary) -> None:
     axes.add_patch(Rectangle((x, y), 1, 1, hatch="////", linewidth=0, facecolor=_EMPTY, edgecolor="#cfcfcf"))
     axes.add_patch(Rectangle((x, y), 1, 1, fill=False, edgecolor="white", linewidth=1.6))
-    label = gap_text(cell).replace("; ", "\n") if cell.requested else "not in the sweep"
+    label = cell.gap_text.replace("; ", "\n") if cell.requested else "not in the sweep"
     lines = [_fit(line, 25) for line in (label or "--").split("\n")]
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none", "alpha": 0.92}
     axes.text(

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analysis.figures.colours import INK, PALE
+from analysis.figures.canvas import INK, PALE, new_figure
 
 Array = NDArray[np.float64]
 TripletWeight = Callable[[Array, Array], Array]
@@ -154,8 +153,7 @@ def _plane(low: float, num_points: int) -> tuple[Array, Array]:
 
 
 def _grid_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Sequence[Sequence[Axes]]]:
-    figure = Figure(figsize=(columns * width + 0.8, rows * height + 0.2), dpi=_DPI, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(columns * width + 0.8, rows * height + 0.2, dpi=_DPI, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False).tolist()
 
 

@@ -11,22 +11,20 @@ from typing import Any, Final, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from analysis.figures.colours import FAINT, INK, PALE
-from analysis.run_schema import PAIRS, TRIPLETS, in_order
-from analysis.statistics import Curve
-from analysis.tracking import TripletRecord
+from analysis.figures.canvas import FAINT, INK, PALE, new_figure
+from analysis.statistics.curves import Curve
+from analysis.triplets import TripletRecord
+from sweeps.results import PAIRS, TRIPLETS, in_order
 
 _ROLE_STYLES: Final = {"best": ("#0072B2", "-"), "baseline": ("#000000", "--"), "worst": ("#D55E00", "-")}
 """Colours and dashes of the learning curves that stand out, of Okabe and Ito's palette."""
 _OTHERS = "#c4cad1"
 _PATH = "#b3402a"
-_DPI = 150
 _LEAST_SHARE = 1e-5
 
 
@@ -174,8 +172,7 @@ def _subplots(
     (rows, columns), (wide, high) = shape, size
     width = left + columns * wide + (columns - 1) * between + right
     height = bottom + rows * high + (rows - 1) * between + top
-    figure = Figure(figsize=(width, height), dpi=_DPI)
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, height)
     figure.subplots_adjust(
         left=left / width,
         right=1 - right / width,

@@ -1,4 +1,4 @@
-"""The figures of a tuned sweep: both grids and the gain, scores by setting, and the best score by budget."""
+"""The figures of a tuned sweep: both grids and the gain, and scores by setting."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis.blocks import Objective
-from analysis.figures.colours import FAINT, INK, PAIR_STYLES, PALE, scale_of, text_colour
+from analysis.figures.canvas import FAINT, INK, PALE, new_figure, pair_style, triplet_panels
+from analysis.figures.colours import scale_of, text_colour
 from analysis.figures.fonts import drawable, wrapped
 from analysis.figures.forest import VERDICT_COLOURS
 from analysis.figures.heatmap import CELL, draw_frame, draw_grid
-from analysis.run_schema import DIRECTION_TITLES, PAIRS, TRIPLETS, Metric, in_order
-from analysis.statistics import BlockPair, BudgetCurve, Gain, group_of, order_of
-from analysis.tuning import Candidate, Dimension, Trail
+from analysis.statistics.gains import BlockPair, Gain
+from analysis.statistics.trails import ends_of, group_of, is_log, order_of
+from sweeps.axes import AxisValue
+from sweeps.results import DIRECTION_TITLES, PAIRS, TRIPLETS, Metric, in_order
+from sweeps.tuning import Dimension
+from sweeps.tuning.trail import Trail
 
-_DPI = 150
 _LEFT, _BETWEEN, _TOP, _ROW, _BOTTOM = 0.95, 0.4, 0.62, 0.7, 0.75
 _OUT = 2.5
 """Scores that lie below the middle 80 % of a panel by this many times its width are drawn at the end of the axis."""
@@ -47,10 +49,9 @@ def draw_tuned(pair: BlockPair, gains: Mapping[Metric, Mapping[Objective, Gain]]
     )
     bottom = _BOTTOM + 0.145 * (len(note) - 2)
     height = _TOP + len(gains) * (_ROW + high) + bottom
-    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, height)
     figure.text(0.2 / width, 1 - 0.16 / height, title, ha="left", va="top", size=13, weight="bold", color=INK)
-    for row, (metric, found) in enumerate(gains.items()):
+    for row, (metric, of_metric) in enumerate(gains.items()):
         y = height - _TOP - (row + 1) * (_ROW + high) + 0.1
         panels = [
             figure.add_axes(((_LEFT + column * (wide + _BETWEEN)) / width, y / height, wide / width, high / height))
@@ -61,7 +62,7 @@ def draw_tuned(pair: BlockPair, gains: Mapping[Metric, Mapping[Objective, Gain]]
             grid = block.grids[metric.key]
             draw_grid(axes, grid, scale_of(grid, colour), f"{name}, {block.key.grid}", with_rows=block is pair.default)
         draw_frame(panels[2], first.pairs, first.triplets, f"{name}, gain", with_rows=False)
-        _draw_gains(panels[2], first.pairs, first.triplets, found)
+        _draw_gains(panels[2], first.pairs, first.triplets, of_metric)
     figure.text(0.2 / width, 0.12 / height, "\n".join(note), ha="left", va="bottom", size=7.5, color=FAINT)
     return figure
 
@@ -95,17 +96,18 @@ def _diverging(share: float) -> str:
     return "".join(f"{round(255 + 0.75 * abs(share) * (channel - 255)):02X}" for channel in channels)
 
 
-def draw_sensitivity(title: str, metric: str, dimension: Dimension, trails: Sequence[Trail]) -> Figure:
+def draw_sensitivity(title: str, metric: str, name: str, dimension: Dimension, trails: Sequence[Trail]) -> Figure:
     """The score of every candidate against its value of one setting: a panel for each triplet weight.
 
     Args:
         title: the title of the figure.
         metric: the name of the score.
+        name: the setting's name.
         dimension: the setting.
         trails: of the objectives that have it.
     """
     triplets = in_order((trail.triplet for trail in trails), TRIPLETS)
-    figure, panels = _panels(title, triplets, 2.7, sharey=False)
+    figure, panels = triplet_panels(title, triplets, 2.7, sharey=False)
     pairs, low = in_order((trail.pair for trail in trails), PAIRS), False
     for axes, triplet in zip(panels, triplets, strict=True):
         here = [trail for trail in trails if trail.triplet == triplet]
@@ -114,11 +116,11 @@ def draw_sensitivity(title: str, metric: str, dimension: Dimension, trails: Sequ
         floor = max(float(scores.min()), float(tenth - _OUT * (most - tenth)))
         low |= bool((scores < floor).any())
         for trail in here:
-            _draw_trail(axes, dimension, trail, floor, 0.13 * (pairs.index(trail.pair) - (len(pairs) - 1) / 2))
-        _draw_values(axes, dimension)
+            _draw_trail(axes, name, dimension, trail, floor, 0.13 * (pairs.index(trail.pair) - (len(pairs) - 1) / 2))
+        _draw_values(axes, name, dimension)
     panels[0].set_ylabel(metric, fontsize=8.5)
     candidates = [one for trail in trails for one in trail.candidates]
-    handles = [_key("o", f"P {drawable(pair)}", PAIR_STYLES.get(pair, (PALE, ":"))[0]) for pair in pairs]
+    handles = [_key("o", f"P {drawable(pair)}", pair_style(pair)[0]) for pair in pairs]
     handles += [_key("*", "chosen"), _key("D", "the default")]
     handles += [_key("o", "stopped early", face="white")] if any(one.stopped for one in candidates) else []
     handles += [_key("v", "lower than the axis")] if low else []
@@ -126,87 +128,44 @@ def draw_sensitivity(title: str, metric: str, dimension: Dimension, trails: Sequ
     return figure
 
 
-def _draw_values(axes: Axes, dimension: Dimension) -> None:
+def _draw_values(axes: Axes, name: str, dimension: Dimension) -> None:
     """The axis of a setting: its range, or its list of values."""
-    axes.set_xlabel(drawable(dimension.name), fontsize=8.5)
-    if dimension.values is not None:
+    axes.set_xlabel(drawable(name), fontsize=8.5)
+    if dimension.domain.values:
         names = order_of(dimension)
         axes.set_xticks(range(len(names)), [drawable(name) for name in names])
         axes.set_xlim(-0.6, len(names) - 0.4)
-    elif dimension.is_log:
+    elif is_log(dimension):
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_locator(NullLocator())
-    if dimension.values is None and dimension.ends is not None:
-        for end in dimension.ends:
-            axes.axvline(end, color=PALE, linewidth=0.8, linestyle=":", zorder=1)
+    for end in () if dimension.domain.values else ends_of(dimension) or ():
+        axes.axvline(end, color=PALE, linewidth=0.8, linestyle=":", zorder=1)
 
 
 def _key(mark: str, label: str, colour: str = FAINT, face: str = "") -> Line2D:
     return Line2D([], [], color=colour, markerfacecolor=face or colour, marker=mark, linestyle="", label=label)
 
 
-def _draw_trail(axes: Axes, dimension: Dimension, trail: Trail, floor: float, offset: float) -> None:
-    colour = PAIR_STYLES.get(trail.pair, (PALE, ":"))[0]
+def _draw_trail(axes: Axes, name: str, dimension: Dimension, trail: Trail, floor: float, offset: float) -> None:
+    colour = pair_style(trail.pair)[0]
     for one in trail.candidates:
         if one.score is None:
             continue
         chosen = one.number == trail.chosen
         mark = "*" if chosen else "v" if one.score < floor else "D" if one.default else "o"
         axes.plot(
-            _place(dimension, one, offset), max(one.score, floor), marker=mark, linestyle="",
+            _place(dimension, one.values[name], offset), max(one.score, floor), marker=mark, linestyle="",
             markersize=10 if chosen else 4.2, color=colour, markerfacecolor="white" if one.stopped else colour,
             markeredgecolor=INK if chosen else colour, markeredgewidth=0.6, alpha=1.0 if chosen else 0.7,
             zorder=4 if chosen else 3, clip_on=False,
         )  # fmt: skip
 
 
-def _place(dimension: Dimension, one: Candidate, offset: float) -> float:
-    value = one.values[dimension.name]
-    if dimension.values is not None:
-        names = order_of(dimension)
-        return offset + (names.index(group_of(dimension, value)) if group_of(dimension, value) in names else len(names))
+def _place(dimension: Dimension, value: AxisValue, offset: float) -> float:
+    if dimension.domain.values:
+        names, group = order_of(dimension), group_of(dimension, value)
+        return offset + (names.index(group) if group in names else len(names))
     assert isinstance(value, int | float)
     return float(value)
-
-
-def draw_budget(title: str, metric: str, curves: Mapping[Objective, BudgetCurve]) -> Figure:
-    """The best score by the number of candidates: a panel for each triplet weight, a line for each pair weight.
-
-    Args:
-        title: the title of the figure.
-        metric: the name of the score.
-        curves: of each objective.
-    """
-    triplets = in_order((triplet for _, triplet in curves), TRIPLETS)
-    figure, panels = _panels(title, triplets, 2.9)
-    handles: dict[str, Line2D] = {}
-    for axes, triplet in zip(panels, triplets, strict=True):
-        for pair in in_order((pair for pair, other in curves if other == triplet), PAIRS):
-            curve = curves[pair, triplet]
-            colour, dashes = PAIR_STYLES.get(pair, (PALE, ":"))
-            budgets = np.arange(1, len(curve.mean) + 1)
-            (handles[drawable(pair)],) = axes.plot(
-                budgets, curve.mean, color=colour, linestyle=dashes, linewidth=1.4,
-                drawstyle="steps-post" if curve.is_trail else "default",
-            )  # fmt: skip
-            axes.fill_between(budgets, curve.low, curve.high, color=colour, alpha=0.1, linewidth=0)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("candidates", fontsize=8.5)
-    panels[0].set_ylabel(f"best {metric}", fontsize=8.5)
-    named = [f"P {pair}" for pair in handles]
-    figure.legend(list(handles.values()), named, loc="outside right center", fontsize=8, frameon=False)
-    return figure
-
-
-def _panels(title: str, triplets: Sequence[str], height: float, *, sharey: bool = True) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(2.9 * len(triplets) + 1.5, height), dpi=_DPI, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    panels = list(figure.subplots(1, len(triplets), squeeze=False, sharey=sharey)[0])
-    for axes, triplet in zip(panels, triplets, strict=True):
-        axes.set_title(f"T {drawable(triplet)}", fontsize=9, color=INK)
-        axes.tick_params(labelsize=7)
-        axes.grid(color="#e6e9ed", linewidth=0.5)
-    figure.suptitle(title, fontsize=10.5, color=INK)
-    return figure, panels

@@ -13,9 +13,9 @@ import pandas as pd
 from scipy import stats
 
 from analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective
-from analysis.published.verdicts import CellComparison, Verdict, judge
-from analysis.run_schema import METRICS, OBJECTIVES, Metric
-from analysis.statistics import compare_printed
+from analysis.published.verdicts import CellComparison, CellVerdict, judge
+from analysis.statistics.comparison import compare_printed
+from sweeps.results import METRICS, OBJECTIVES, Metric
 
 NUM_RUNS = 3
 """The number of runs in each printed mean; the paper does not state their seeds."""
@@ -49,7 +49,7 @@ class GridComparison:
     mean_difference: float
     """Mean of the sweep's minus the published values, in points."""
 
-    def count(self, *verdicts: Verdict) -> int:
+    def count(self, *verdicts: CellVerdict) -> int:
         """The number of cells with one of these verdicts."""
         return sum(cell.verdict in verdicts for cell in self.cells.values())
 
@@ -91,14 +91,13 @@ def compare_blocks(ours: Iterable[Block], theirs: Iterable[Block]) -> tuple[Grid
     metrics without a counterpart are omitted.
     """
     published = {published_key(block.key): block for block in theirs}
-    found = []
-    for block in ours:
-        other = published.get(published_key(block.key))
-        for key, grid in block.grids.items():
-            comparison = _compare(block, grid, other.grids[key]) if other and key in other.grids else None
-            if comparison is not None:
-                found.append(comparison)
-    return tuple(found)
+    return tuple(
+        comparison
+        for block in ours
+        if (other := published.get(published_key(block.key))) is not None
+        for key, grid in block.grids.items()
+        if key in other.grids and (comparison := _compare(block, grid, other.grids[key])) is not None
+    )
 
 
 def published_key(key: BlockKey) -> tuple[str, str, str, str]:
@@ -118,14 +117,8 @@ def _grid(metric: Metric, rows: pd.DataFrame, median_midpoint: bool) -> Grid:
         objective: CellSummary(mean=float(printed[objective]["mean"]), std=float(printed[objective]["std"]), n=NUM_RUNS)
         for objective in OBJECTIVES
     }
-    found = compare_printed({key: (cell.mean or 0.0, cell.std or 0.0) for key, cell in cells.items()}, NUM_RUNS)
-    return Grid(
-        metric=metric,
-        cells=cells,
-        near=found.level,
-        from_baseline=found.from_baseline,
-        median_midpoint=median_midpoint,
-    )
+    comparison = compare_printed({key: (cell.mean or 0.0, cell.std or 0.0) for key, cell in cells.items()}, NUM_RUNS)
+    return Grid(metric=metric, cells=cells, comparison=comparison, median_midpoint=median_midpoint)
 
 
 def _compare(block: Block, ours: Grid, theirs: Grid) -> GridComparison | None:

@@ -15,7 +15,7 @@ from scipy import stats
 
 from analysis.blocks import ALPHA, Block, BlockKey, CellSummary, Grid, Objective
 from analysis.published.verdicts import pooled
-from analysis.run_schema import MAIN_METRICS, METRICS, Metric
+from sweeps.results import MAIN_METRICS, METRICS, Metric
 
 _NUM_DRAWS = 4_000
 _MIN_OBJECTIVES = 3
@@ -70,23 +70,23 @@ def order_agreement(blocks: Sequence[Block], printed: Sequence[Block]) -> tuple[
     if not complete:
         return ()
     random = np.random.default_rng(0)
-    theirs = {(one.key, metric): _Draws(random).of(one.grids[metric.key]) for one in printed for metric in metrics}
+    theirs = {(own.key, metric): _Draws(random).of(own.grids[metric.key]) for own in printed for metric in metrics}
     drawn = {metric: _Draws(random) for metric in metrics}
     correlations = []
     for block in complete:
         ours = {metric: drawn[metric].of(block.grids[metric.key]) for metric in metrics}
         correlations.append({key: _spearman(ours[key[1]], other) for key, other in theirs.items()})
-    overall = [_mean_of(found, "both") for found in correlations]
+    overall = [_mean_of(own, "both") for own in correlations]
     best = max(range(len(complete)), key=lambda index: overall[index][0])
     num_compared = max(1, len(complete) - 1)
     return tuple(
         PointOrder(
             block=block,
-            agreement={key: _estimate(values, ALPHA) for key, values in found.items()},
-            mean={name: _estimate(_mean_of(found, name), ALPHA) for name in ("i2t", "t2i", "both")},
+            agreement={key: _estimate(values, ALPHA) for key, values in own.items()},
+            mean={name: _estimate(_mean_of(own, name), ALPHA) for name in ("i2t", "t2i", "both")},
             behind=None if index == best else _estimate(overall[index] - overall[best], ALPHA / num_compared, most=2.0),
         )
-        for index, (block, found) in enumerate(zip(complete, correlations, strict=True))
+        for index, (block, own) in enumerate(zip(complete, correlations, strict=True))
     )
 
 
@@ -101,7 +101,7 @@ class _Draws:
         """By objective its mean, followed by its draws: (1 + draws,)."""
         noise_of_grid = pooled(grid.cells.values())
         spread = noise_of_grid.variance**0.5 if noise_of_grid else 0.0
-        found = {}
+        drawn = {}
         for objective, mean in grid.means.items():
             cell = grid.cells[objective]
             # Cells of two grids with the same mean, deviation and number of runs are the same trainings.
@@ -109,8 +109,8 @@ class _Draws:
                 self._noise[objective, cell] = self._random.standard_normal(_NUM_DRAWS)
             # Rounded, so that equal means remain equal despite rounding errors.
             noise = spread / max(1, cell.n) ** 0.5 * self._noise[objective, cell]
-            found[objective] = np.concatenate([[round(mean, 9)], mean + noise])
-        return found
+            drawn[objective] = np.concatenate([[round(mean, 9)], mean + noise])
+        return drawn
 
 
 def _has_means(block: Block, metric: Metric) -> bool:
@@ -126,8 +126,8 @@ def _spearman(ours: Mapping[Objective, _Ranked], theirs: Mapping[Objective, _Ran
     return np.asarray((a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0)))
 
 
-def _mean_of(found: Mapping[tuple[BlockKey, Metric], _Ranked], direction: str) -> _Ranked:
-    rows = [values for (_, metric), values in found.items() if direction in ("both", metric.direction)]
+def _mean_of(correlations: Mapping[tuple[BlockKey, Metric], _Ranked], direction: str) -> _Ranked:
+    rows = [values for (_, metric), values in correlations.items() if direction in ("both", metric.direction)]
     return np.asarray(np.mean(rows, axis=0))
 
 

@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 from scipy import stats
 
-from analysis.blocks import CellSummary, Objective
+from analysis.blocks import ALPHA, CellSummary, Objective
 
-Verdict = Literal["equal", "within both spreads", "within noise", "higher", "lower", "not judged"]
-VERDICTS: Final[Mapping[Verdict, str]] = {
+CellVerdict = Literal["equal", "within both spreads", "within noise", "higher", "lower", "not judged"]
+VERDICTS: Final[Mapping[CellVerdict, str]] = {
     "equal": "the means are equal as printed",
     "within both spreads": "the difference is no larger than either standard deviation",
     "within noise": "the 95 % interval of the difference contains 0 (Welch's t from both means, deviations and numbers "
@@ -28,7 +28,6 @@ VERDICTS: Final[Mapping[Verdict, str]] = {
     "not judged": "a side has no standard deviation",
 }
 """Every verdict on a cell and its meaning; the first that applies is given."""
-_ALPHA = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +38,22 @@ class CellComparison:
     theirs: CellSummary
     difference: float
     """The sweep's minus the printed mean, in points."""
-    verdict: Verdict
+    verdict: CellVerdict
 
 
 def judge(cells: Mapping[Objective, tuple[CellSummary, CellSummary]]) -> dict[Objective, CellComparison]:
     """A verdict for each pair of cells (the sweep's and the printed one) of a grid; both sides must have a mean."""
     ours, theirs = (pooled([pair[side] for pair in cells.values()]) for side in (0, 1))
-    found = {}
+    judged = {}
     for objective, (mine, printed) in cells.items():
         difference = _mean(mine) - _mean(printed)
-        found[objective] = CellComparison(
+        judged[objective] = CellComparison(
             ours=mine,
             theirs=printed,
             difference=difference,
             verdict=_verdict(mine, printed, difference, _reach(mine, printed, ours, theirs, len(cells))),
         )
-    return found
+    return judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +83,10 @@ def _reach(mine: CellSummary, printed: CellSummary, ours: Pooled | None, theirs:
     if total == 0:
         return 0.0
     df = total**2 / sum(variance**2 / free for variance, free in parts)
-    return float(stats.t.ppf(1 - _ALPHA / (2 * num), df)) * sqrt(total)
+    return float(stats.t.ppf(1 - ALPHA / (2 * num), df)) * sqrt(total)
 
 
-def _verdict(mine: CellSummary, printed: CellSummary, difference: float, reach: float) -> Verdict:
+def _verdict(mine: CellSummary, printed: CellSummary, difference: float, reach: float) -> CellVerdict:
     if f"{_mean(mine):.1f}" == f"{_mean(printed):.1f}":
         return "equal"
     spreads = [cell.std for cell in (mine, printed)]

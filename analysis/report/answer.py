@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from analysis.blocks import Block, Grid, Objective, count_text, list_text, mean_text
-from analysis.figures import FigureWriter, Forest, draw_forest
-from analysis.report.document import FigureLink, ReportFolder
-from analysis.report.drawing import linked_figure
-from analysis.report.tables import TextTable
-from analysis.run_schema import BASELINE, MEASURES, METRICS, Metric, measure_slug
+from analysis.blocks import Block, CellSummary, Grid, Objective
+from analysis.figures.forest import Forest, draw_forest
+from analysis.report.parts import Picture, TextTable
+from analysis.wording import count_text, interval_text, list_text, mean_text, objectives_text, signed
+from sweeps.results import BASELINE, MEASURES, METRICS, Metric, measure_slug
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +34,7 @@ class Answer:
     @property
     def mean(self) -> str:
         """The best objective's mean as printed, with its number of runs if seeds are missing."""
-        return _mean_text(self.grid, self.best)
+        return _mean_text(self.grid.cells[self.best])
 
     @property
     def top(self) -> tuple[Objective, ...]:
@@ -54,50 +53,41 @@ class Answer:
         return tuple(key for key in self.grid.means if key != self.best)
 
     @property
-    def has_baseline(self) -> bool:
-        """Whether con/con has a number."""
-        return BASELINE in self.grid.means
-
-    @property
     def is_judged(self) -> bool:
         """Whether the runs allow to say if the best is above con/con."""
         if self.best != BASELINE:
-            return self.grid.gain is not None and self.grid.gain.low is not None
-        return len(self.grid.without_interval) < len(self.others)
+            return self.grid.gain is not None and self.grid.gain.p is not None
+        return len(self.grid.comparison.unjudged) < len(self.others)
 
     @property
     def is_gain(self) -> bool:
         """Whether the best is above con/con by more than noise."""
-        return self.grid.gain is not None and self.grid.gain.told_apart and self.grid.gain.estimate > 0
-
-    @property
-    def level(self) -> tuple[Objective, ...]:
-        """The objectives that cannot be told apart from the best, in table order; without those that share its mean."""
-        return tuple(key for key in self.others if key in self.grid.near and (self.all_equal or key not in self.top))
+        return self.grid.gain is not None and self.grid.gain.verdict == "better"
 
     @property
     def forest(self) -> Forest | None:
         """The differences of all objectives from con/con; None if there are none."""
-        if not self.grid.from_baseline:
+        changes = self.grid.comparison.from_baseline
+        if not changes:
             return None
-        requested = [key for key, cell in self.grid.cells.items() if cell.requested]
+        grids = self.block.grids_of(self.metric.name)
         return Forest(
             title=self.block.key.title,
             metric=self.metric,
             best=self.grid.best(),
             level=self.grid.marked,
-            differences={key: self.grid.from_baseline.get(key) for key in requested},
-            beside=tuple(
-                found for grid in self.block.grids_of(self.metric.name) for found in grid.from_baseline.values()
-            ),
+            differences={key: changes.get(key) for key, cell in self.grid.cells.items() if cell.requested},
+            beside=tuple(change for grid in grids for change in grid.comparison.from_baseline.values()),
         )
 
+    @property
     def best_text(self) -> str:
         """The best objective, or those that share the highest mean as printed."""
         if self.all_equal:
             return "all equal"
-        return names(self.top) if len(self.top) <= 2 else f"{len(self.top)} equal"
+        return objectives_text(self.top) if len(self.top) <= 2 else f"{len(self.top)} equal"
 
+    @property
     def gain_text(self) -> str:
         """The gain over con/con with its interval, in points."""
         if BASELINE in self.top and not self.is_gain:
@@ -105,24 +95,31 @@ class Answer:
         gain = self.grid.gain
         if gain is None:
             return "no con/con to compare with"
-        if gain.low is None or gain.high is None:
-            return f"{signed(gain.estimate)} (no interval)"
-        return f"{signed(gain.estimate)} ({signed(gain.low)} to {signed(gain.high)})"
+        return f"{signed(gain.estimate)} ({'no interval' if gain.p is None else interval_text(gain.low, gain.high)})"
 
+    @property
+    def short_gain(self) -> str:
+        """The gain in short: ``+1.7*``; empty where there is none to state."""
+        gain = self.grid.gain
+        return "" if gain is None or self.all_equal else signed(gain.estimate) + ("*" if self.is_gain else "")
+
+    @property
     def level_text(self) -> str:
         """Which objectives cannot be told apart from the best, named in the shorter way."""
-        unjudged = [key for key in self.others if key in self.grid.without_interval]
-        level = self.level
+        comparison = self.grid.comparison
+        unjudged = [key for key in self.others if key in comparison.unjudged]
+        level = [key for key in self.others if key in comparison.level and (self.all_equal or key not in self.top)]
         lower = [key for key in self.others if key not in (*unjudged, *level, *self.top)]
         if not self.others:
             return "no other objective"
         if len(unjudged) == len(self.others):
             return self._unjudged_text()
         if unjudged:
-            return f"{names(level) or 'none'}; not judged, for lack of runs: {names(unjudged)}"
+            names = objectives_text(level) or "none"
+            return f"{names}; not judged, for lack of runs: {objectives_text(unjudged)}"
         if len(level) < 2 or len(level) <= len(lower):
-            return names(level) or "none"
-        return f"all others but {names(lower)}" if lower else f"all {count_text(len(level), 'other')}"
+            return objectives_text(level) or "none"
+        return f"all others but {objectives_text(lower)}" if lower else f"all {count_text(len(level), 'other')}"
 
     def _unjudged_text(self) -> str:
         """Why no difference from the best can be judged, and which objective is the best of those with more runs."""
@@ -133,7 +130,7 @@ class Answer:
         if not several:
             return "not judged: single runs"
         next_best = max(several, key=self.grid.means.__getitem__)
-        mean = _mean_text(self.grid, next_best)
+        mean = _mean_text(cells[next_best])
         return f"not judged: a single run; the best of several runs is {'/'.join(next_best)}, {mean}"
 
 
@@ -147,22 +144,17 @@ def answers_of(blocks: Iterable[Block]) -> tuple[Answer, ...]:
     )
 
 
-def of_measure(answers: Iterable[Answer], measure: str) -> tuple[Answer, ...]:
-    """The answers of one measure, in both directions."""
-    return tuple(answer for answer in answers if answer.metric.name == measure)
-
-
 def by_block(answers: Iterable[Answer]) -> list[list[Answer]]:
     """The answers of each block, an entry for each metric."""
-    found: dict[str, list[Answer]] = {}
+    of_block: dict[str, list[Answer]] = {}
     for answer in answers:
-        found.setdefault(answer.block.slug, []).append(answer)
-    return list(found.values())
+        of_block.setdefault(answer.block.slug, []).append(answer)
+    return list(of_block.values())
 
 
 def lead(answers: Iterable[Answer], measure: str) -> str:
     """The answers of one measure over all blocks and directions, in a sentence or two; for each grid on its own."""
-    here = of_measure(answers, measure)
+    here = [answer for answer in answers if answer.metric.name == measure]
     grids = dict.fromkeys(answer.block.key.grid for answer in here)
     if not any(grids):
         return f"{measure}: {_gains_text(here)}{_most_often_text(here)}" if here else ""
@@ -176,15 +168,16 @@ def lead(answers: Iterable[Answer], measure: str) -> str:
 def _gains_text(here: Sequence[Answer]) -> str:
     """In how many tables the best objective is better than con/con, or why that cannot be said."""
     if not any(answer.others for answer in here):
-        only = names(dict.fromkeys(answer.best for answer in here))
+        only = objectives_text(dict.fromkeys(answer.best for answer in here))
         return f"Only {only} has results, so there is nothing to compare it with."
     if all(answer.all_equal for answer in here):
         return "All objectives have the same mean."
     if not any(cell.n > 1 for answer in here for cell in answer.grid.cells.values()):
         return "No objective has two seeds, so no difference can be judged."
-    if not any(answer.has_baseline for answer in here):
+    with_baseline = [answer for answer in here if BASELINE in answer.grid.means]
+    if not with_baseline:
         return "con/con is not among the finished objectives, so there is no gain to state."
-    judged = [answer for answer in here if answer.has_baseline and answer.is_judged]
+    judged = [answer for answer in with_baseline if answer.is_judged]
     if not judged:
         return "Too many runs are missing to compare the best objective with con/con."
     gains, rest = sum(answer.is_gain for answer in judged), len(here) - len(judged)
@@ -203,8 +196,7 @@ def _most_often_text(here: Sequence[Answer]) -> str:
     if most < 2:
         return ""
     which = ["/".join(key) for key, number in wins.items() if number == most]
-    have = "has" if len(which) == 1 else "have"
-    each = " each" if len(which) > 1 else ""
+    have, each = ("has", "") if len(which) == 1 else ("have", " each")
     return f" {list_text(which)} {have} the highest mean most often: {most} of {len(here)}{each}."
 
 
@@ -212,15 +204,11 @@ def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
     """A row for each block and direction."""
     rows = [
         (
-            answer.block.key.title,
-            answer.metric.title,
-            answer.best_text(),
-            answer.mean,
-            answer.gain_text(),
-            answer.level_text(),
-            missing_text(answer.block),
+            *(answer.block.key.title, answer.metric.title, answer.best_text, answer.mean),
+            *(answer.gain_text, answer.level_text, missing_text(answer.block)),
         )
-        for answer in of_measure(answers, measure)
+        for answer in answers
+        if answer.metric.name == measure
     ]
     head = ("block", "metric", "best", "mean", "over con/con (95 %)", "cannot be told apart from it", "missing")
     return TextTable(title=measure, head=head, rows=tuple(rows), words=len(head))
@@ -229,30 +217,23 @@ def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
 def winner_table(answers: Sequence[Answer]) -> TextTable:
     """A row for each block and a column for each metric: the best objective and its gain over con/con."""
     rows = [
-        (found[0].block.key.title, *(f"{answer.best_text()} {winner_gain(answer)}".strip() for answer in found))
-        for found in by_block(answers)
+        (own[0].block.key.title, *(f"{answer.best_text} {answer.short_gain}".strip() for answer in own))
+        for own in by_block(answers)
     ]
     head = ("block", *(metric.label for metric in METRICS.values()))
     note = "The best objective and its gain over con/con in points; * where the gain is more than noise."
     return TextTable(title="Best objective by metric", head=head, rows=tuple(rows), words=len(head), note=note)
 
 
-def winner_gain(answer: Answer) -> str:
-    """The gain in short: ``+1.7*``; empty where there is none to state."""
-    gain = answer.grid.gain
-    return "" if gain is None or answer.all_equal else signed(gain.estimate) + ("*" if answer.is_gain else "")
-
-
-def forest_figures(answers: Sequence[Answer], folder: ReportFolder, figures: FigureWriter) -> tuple[FigureLink, ...]:
-    """Draw a figure for each measure: ``forest/MEASURE.{png,pdf}``."""
-    links = []
+def forest_pictures(answers: Sequence[Answer]) -> tuple[Picture, ...]:
+    """A figure for each measure: ``forest/MEASURE.{png,pdf}``."""
+    pictures = []
     for measure in MEASURES:
-        panels = [forest for answer in of_measure(answers, measure) if (forest := answer.forest)]
-        if not panels:
-            continue
-        stem, title = f"forest/{measure_slug(measure)}", f"Differences from con/con: {measure}"
-        links.append(linked_figure(folder, figures, stem, title, draw_forest, panels))
-    return tuple(links)
+        panels = [forest for answer in answers if answer.metric.name == measure and (forest := answer.forest)]
+        if panels:
+            stem, title = f"forest/{measure_slug(measure)}", f"Differences from con/con: {measure}"
+            pictures.append(Picture(stem=stem, title=title, draw=draw_forest, arguments=(panels,)))
+    return tuple(pictures)
 
 
 def missing_text(block: Block) -> str:
@@ -260,22 +241,10 @@ def missing_text(block: Block) -> str:
     gaps = [gap.status for _, gap in block.gaps]
     if not gaps:
         return "nothing"
-    done = sum(cell.n for cell in next(iter(block.grids.values())).cells.values())
+    done = sum(cell.n for cell in block.cells.values())
     counts = ", ".join(f"{gaps.count(status)} {status}" for status in dict.fromkeys(gaps))
     return f"{len(gaps)} of {len(gaps) + done} ({counts})"
 
 
-def _mean_text(grid: Grid, key: Objective) -> str:
-    cell = grid.cells[key]
-    return mean_text(grid.means[key], cell.std, always_std=False) + (f" (n = {cell.n})" if cell.gaps else "")
-
-
-def signed(value: float) -> str:
-    """A difference in points: ``+1.7``, ``-0.3``; ``0.0`` has no sign."""
-    text = f"{value:+.1f}"
-    return "0.0" if float(text) == 0 else text
-
-
-def names(objectives: Iterable[Objective]) -> str:
-    """``con/nca, sig/cir``."""
-    return ", ".join("/".join(key) for key in objectives)
+def _mean_text(cell: CellSummary) -> str:
+    return mean_text(cell.mean or 0.0, cell.std, always_std=False) + (f" (n = {cell.n})" if cell.gaps else "")

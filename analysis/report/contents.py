@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.report.answer import Answer, answer_table, lead, winner_table
-from analysis.report.document import FigureLink, GridTable, Section
+from analysis.report.markdown import block_to_markdown, table_to_markdown
+from analysis.report.parts import Picture, Section
 from analysis.report.runs import BlockRuns
 from analysis.report.survival import survival_lead, survival_table
-from analysis.report.tables import text_table_to_markdown, to_markdown
-from analysis.run_schema import MEASURES
-from analysis.statistics import Survival
+from analysis.statistics.survival import Survival
+from sweeps.results import MEASURES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +27,15 @@ class Report:
     """Whether the ranking survives tuning, for each block and metric; empty unless the sweep is tuned."""
     answers: tuple[Answer, ...]
     """What each metric of each block says; empty if nothing is finished."""
-    forests: tuple[FigureLink, ...]
+    forests: tuple[Picture, ...]
     """The figures of the answers' differences, one for each measure."""
     blocks: tuple[Section, ...]
     details: tuple[Section, ...]
     """Everything else; folded in the page."""
     runs: tuple[BlockRuns, ...]
-    """The runs behind every cell; only in the page."""
+    """The trainings behind every cell; only in the page."""
+    mlflow_page: str
+    """The address of the sweep's experiment in MLflow; empty without one."""
 
 
 def report_to_markdown(report: Report) -> str:
@@ -44,32 +46,28 @@ def report_to_markdown(report: Report) -> str:
         for measure in (MEASURES[0], MEASURES[-1]):
             if said := survival_lead(report.survivals, measure):
                 table = survival_table(report.survivals, measure)
-                parts += [f"**{said}**", text_table_to_markdown(table), table.note]
-            parts += [lead(report.answers, measure), text_table_to_markdown(answer_table(report.answers, measure))]
+                parts += [f"**{said}**", table_to_markdown(table), table.note]
+            parts += [lead(report.answers, measure), table_to_markdown(answer_table(report.answers, measure))]
         winners = winner_table(report.answers)
-        parts += [f"## {winners.title}", text_table_to_markdown(winners), winners.note]
+        parts += [f"## {winners.title}", table_to_markdown(winners), winners.note]
         if report.forests:
-            parts += ["## Differences from con/con", *(_picture(figure) for figure in report.forests)]
+            parts += ["## Differences from con/con", *map(_picture, report.forests)]
     for section in (*report.blocks, *report.details):
-        parts += _section(section)
+        parts += [] if section.is_empty else _section(section)
     return "\n\n".join(parts) + "\n"
 
 
 def _section(section: Section) -> list[str]:
-    tables = [table for table in section.tables if isinstance(table, GridTable) or not table.page_only]
-    if not (section.warnings or section.paragraphs or section.figures or tables):
-        return []
     parts = [f"## {section.title}", *section.warnings, *section.paragraphs]
     for figure in section.figures:
         parts += [_picture(figure), *([figure.note] if figure.note else [])]
-    for table in tables:
-        if isinstance(table, GridTable):
-            text = to_markdown(table.block, table.measure, with_gaps=False).strip()
-            parts += [f"### {table.measure}", text, _picture(table.heatmap)]
-        else:
-            parts += [f"### {table.title}", text_table_to_markdown(table), *([table.note] if table.note else [])]
+    for grid in section.grids:
+        text = block_to_markdown(grid.block, grid.measure, with_gaps=False).strip()
+        parts += [f"### {grid.measure}", text, _picture(grid.heatmap)]
+    for table in section.tables:
+        parts += [f"### {table.title}", table_to_markdown(table), *([table.note] if table.note else [])]
     return parts
 
 
-def _picture(figure: FigureLink) -> str:
+def _picture(figure: Picture) -> str:
     return f"![{figure.title}]({figure.path})"

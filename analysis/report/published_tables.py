@@ -11,23 +11,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.blocks import Block, CellSummary, mean_text, number_text
+from analysis.blocks import Block, CellSummary, Objective
 from analysis.errors import AnalysisError
-from analysis.figures import Scale, assign_colours, draw_heatmap, draw_rank_diagram, write_figure
-from analysis.published import published_blocks, published_key, published_table
-from analysis.report.latex import stack_to_latex, stacks, text_table_to_latex, to_latex
-from analysis.report.overview import overview_to_latex
-from analysis.report.tables import (
-    TextTable,
-    text_table_to_markdown,
-    to_csv,
-    to_markdown,
-)
-from analysis.run_schema import BASELINE, METRICS, RSUM, Metric, measure_slug
-from analysis.statistics import rank_blocks
+from analysis.figures.colours import Scale, assign_colours
+from analysis.figures.files import write_figure
+from analysis.figures.heatmap import draw_heatmap
+from analysis.figures.ranks import draw_rank_diagram
+from analysis.published.numbers import published_blocks, published_key, published_table
+from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
+from analysis.report.latex.overview import overview_to_latex
+from analysis.report.markdown import block_to_markdown, table_to_markdown
+from analysis.report.parts import TextTable
+from analysis.statistics.aggregation import cells_frame
+from analysis.statistics.ranks import rank_blocks
+from analysis.wording import mean_text
+from sweeps.results import BASELINE, METRICS, RSUM, Metric, measure_slug
 
-NAMES = ("goal_grid", "state_of_the_art", "gradient_validation")
-"""The published tables that can be rendered; the first contains the grids."""
 _DATASETS = {"coco5k": "coco", "f30k1k": "f30k"}
 _MODELS = {
     "VSE++(R152, FT) ours": ("vsepp", "resnet152", ("finetune",)),
@@ -61,7 +60,12 @@ def state_of_the_art(blocks: Sequence[Block] = ()) -> TextTable:
     if measured:
         note += " This sweep: the objective with the highest mean rsum; chosen on test, so slightly optimistic."
     return TextTable(
-        title="State of the art", head=("method", "pre-training", *heads), rows=tuple(rows), note=note, words=2
+        title="State of the art",
+        head=("method", "pre-training", *heads),
+        rows=tuple(rows),
+        note=note,
+        words=2,
+        label="state-of-the-art",
     )
 
 
@@ -76,11 +80,12 @@ def gradient_validation(blocks: Sequence[Block] = ()) -> TextTable:
             rows.append((f"{framework} {backbone}", f"{implementation} (paper)", *cells))
         prefix, stages = _VALIDATED[str(backbone)]
         for block in _blocks_of(blocks, str(dataset), str(framework), prefix, stages):
-            cells = [number_text(block.grids[metric.key].cells[BASELINE]) for metric in _RECALLS]
+            cells = [block.grids[metric.key].cells[BASELINE].text() for metric in _RECALLS]
             rows.append((f"{framework} {block.key.backbone}", "gradient (this sweep)", *cells))
     head = ("model", "implementation", *(metric.label for metric in _RECALLS))
     note = "COCO 5K test recalls in %; mean ± standard deviation where runs were repeated (3 in the paper)."
-    return TextTable(title="Gradient against loss", head=head, rows=tuple(rows), note=note, words=2)
+    label = "gradient-validation"
+    return TextTable(title="Gradient against loss", head=head, rows=tuple(rows), note=note, words=2, label=label)
 
 
 def render_published(name: str, out: Path, scale: Scale = "paper") -> tuple[Path, ...]:
@@ -101,12 +106,12 @@ def render_published(name: str, out: Path, scale: Scale = "paper") -> tuple[Path
         return (*_render_grids(out, scale), *_render_ranks(out))
     tables = {"state_of_the_art": state_of_the_art, "gradient_validation": gradient_validation}
     if name not in tables:
-        raise AnalysisError(f"no published table {name!r}; known: {', '.join(NAMES)}")
+        raise AnalysisError(f"no published table {name!r}; known: goal_grid, {', '.join(tables)}")
     table = tables[name]()
     frame = pd.DataFrame(table.rows, columns=list(table.head))
     texts = {
-        "md": f"{text_table_to_markdown(table)}\n\n{table.note}\n",
-        "tex": text_table_to_latex(table, name.replace("_", "-")),
+        "md": f"{table_to_markdown(table)}\n\n{table.note}\n",
+        "tex": table_to_latex(table),
         "csv": frame.to_csv(index=False, lineterminator="\n"),
     }
     return tuple(_write(out / f"{name}.{suffix}", text) for suffix, text in texts.items())
@@ -115,31 +120,28 @@ def render_published(name: str, out: Path, scale: Scale = "paper") -> tuple[Path
 def _render_ranks(out: Path) -> list[Path]:
     files = []
     for metric in _RECALLS[::3]:
-        comparison = rank_blocks(published_blocks(), metric)
-        if comparison is None:
-            continue
-        title = f"{metric.label} over {comparison.num_blocks} published blocks"
-        stem = f"ranks-{metric.direction}-{measure_slug(metric.name)}"
-        paths = [out / f"{stem}.{suffix}" for suffix in ("png", "pdf", "svg")]
-        write_figure(paths, draw_rank_diagram, comparison, title)
-        files += paths
+        if (comparison := rank_blocks(published_blocks(), metric)) is not None:
+            paths = [out / f"ranks-{metric.slug}.{suffix}" for suffix in ("png", "pdf", "svg")]
+            title = f"{metric.label} over {comparison.num_blocks} published blocks"
+            write_figure(paths, draw_rank_diagram, comparison, title)
+            files += paths
     return files
 
 
 def _render_grids(out: Path, scale: Scale) -> list[Path]:
-    blocks = published_blocks()
+    blocks, tables = published_blocks(), out / "tables"
     colours = assign_colours((block.key for block in blocks), scale)
     (out / "heatmaps").mkdir(parents=True, exist_ok=True)
     files = []
     for block in blocks:
-        texts = {"md": to_markdown(block), "tex": to_latex(block, colours[block.key]), "csv": to_csv(block)}
-        files += [_write(out / "tables" / f"{block.slug}.{suffix}", text) for suffix, text in texts.items()]
+        csv = cells_frame([block]).to_csv(index=False, lineterminator="\n")
+        texts = {"md": block_to_markdown(block), "tex": block_to_latex(block, colours[block.key]), "csv": csv}
+        files += [_write(tables / f"{block.slug}.{suffix}", text) for suffix, text in texts.items()]
         pictures = [out / "heatmaps" / f"{block.slug}-r1.{suffix}" for suffix in ("png", "pdf", "svg")]
         write_figure(pictures, draw_heatmap, block, colours[block.key])
         files += pictures
-    for stack in stacks(blocks):
-        files.append(_write(out / "tables" / f"{stack.slug}.tex", stack_to_latex(stack, colours)))
-    return [*files, _write(out / "tables" / "overview.tex", overview_to_latex(blocks, colours) or "")]
+    files += [_write(tables / f"{stack.slug}.tex", stack_to_latex(stack, colours)) for stack in stacks(blocks)]
+    return [*files, _write(tables / "overview.tex", overview_to_latex(blocks, colours) or "")]
 
 
 def _write(path: Path, text: str) -> Path:
@@ -170,19 +172,21 @@ def _blocks_of(
 def _sweep_row(blocks: Sequence[Block], method: str, columns: Sequence[tuple[str, Metric]]) -> tuple[str, ...] | None:
     if method not in _MODELS:
         return None
-    found = {name: _blocks_of(blocks, dataset, *_MODELS[method]) for name, dataset in _DATASETS.items()}
-    best = {name: _highest(here[0].grids[RSUM.key].means) for name, here in found.items() if here}
+    first = {name: _blocks_of(blocks, dataset, *_MODELS[method])[:1] for name, dataset in _DATASETS.items()}
+    best: dict[str, tuple[Block, Objective]] = {
+        name: (block, objective)
+        for name, own in first.items()
+        for block in own
+        if (objective := block.grids[RSUM.key].highest) is not None
+    }
     if not best:
         return None
-    nothing = CellSummary(mean=None, std=None, n=0)
-    cells = [
-        number_text(found[name][0].grids[metric.key].cells[best[name]] if name in best else nothing)
-        for name, metric in columns
-    ]
-    names = ", ".join(dict.fromkeys("/".join(key) for key in best.values()))
+    cells = [_cell(best[name], metric).text() if name in best else "--" for name, metric in columns]
+    names = ", ".join(dict.fromkeys("/".join(objective) for _, objective in best.values()))
     label = method.replace("infty", "∞").replace(" ours", "")
     return (f"{label} this sweep, {names}", "--", *cells)
 
 
-def _highest(means: Mapping[tuple[str, str], float]) -> tuple[str, str]:
-    return max(means, key=lambda key: means[key])
+def _cell(best: tuple[Block, Objective], metric: Metric) -> CellSummary:
+    block, objective = best
+    return block.grids[metric.key].cells[objective]

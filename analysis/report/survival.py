@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from analysis.blocks import count_text
-from analysis.report.answer import names
-from analysis.report.tables import TextTable
-from analysis.run_schema import DIRECTION_TITLES
-from analysis.statistics import Survival
+from analysis.report.inputs import Inputs
+from analysis.report.parts import TextTable
+from analysis.statistics.survival import Survival
+from analysis.statistics.trails import progress_text
+from analysis.wording import count_text, objectives_text
+from sweeps.results import DIRECTION_TITLES, MEASURES
 
 _WORDS = {
     "yes": "yes",
@@ -30,58 +31,31 @@ _NOTE = (
     "below what chance gives, its interval below 0. Not shown: none of these. Cannot be judged: the default grid tells "
     "no two objectives apart, so it has no ranking, or there are fewer than three seeds."
 )
-_MIN_SEEDS = 3
 
 
-def of_measure(found: Sequence[Survival], measure: str) -> list[Survival]:
-    """Those of one measure, in both directions."""
-    return [one for one in found if one.metric.name == measure]
+def tuning_answer(inputs: Inputs) -> tuple[str, ...]:
+    """Of a tuned sweep whether the ranking survives tuning, or how far it is; empty for others."""
+    if inputs.results.is_searching:
+        return (progress_text(inputs.results),)
+    return tuple(said for measure in (MEASURES[0], MEASURES[-1]) if (said := survival_lead(inputs.survivals, measure)))
 
 
-def verdict(one: Survival) -> str:
-    """``yes``, ``in part``, ``not shown``, ``no`` or ``cannot be judged``."""
-    ends = (one.low, one.high, one.chance_low, one.chance_high)
-    if one.tau is None or None in ends or not one.apart or one.seeds < _MIN_SEEDS:
-        return "cannot be judged"
-    low, high, chance_low, chance_high = (end or 0.0 for end in ends)
-    if high < 0 and one.tau < chance_low:
-        return "no"
-    if low <= 0 or one.tau <= chance_high:
-        return "not shown"
-    return "yes" if one.same_winner and not one.reversed else "in part"
+def _of_measure(survivals: Sequence[Survival], measure: str) -> list[Survival]:
+    return [survival for survival in survivals if survival.metric.name == measure]
 
 
-def winners_text(one: Survival) -> str:
-    """Both winners, and whether they are the same."""
-    default, tuned = one.winners
-    if one.same_winner:
-        return f"best in both grids is {names(key for key in default if key in tuned)}"
-    near = one.pair.tuned.grids[one.metric.key].near
-    level = ", which the tuned grid cannot tell apart" if any(key in near for key in default) else ""
-    return f"the grids name different winners: {names(default)} by default, {names(tuned)} tuned{level}"
-
-
-def tau_text(one: Survival) -> str:
-    """``0.45 (0.31 to 0.58)``."""
-    if one.tau is None:
-        return "undefined, for all means are equal"
-    if one.low is None or one.high is None:
-        return f"{one.tau:.2f} without an interval"
-    return f"{one.tau:.2f} ({one.low:.2f} to {one.high:.2f})"
-
-
-def survival_lead(found: Sequence[Survival], measure: str) -> str:
+def survival_lead(survivals: Sequence[Survival], measure: str) -> str:
     """The answer for one measure over all blocks and directions; empty without both grids."""
-    here = of_measure(found, measure)
+    here = _of_measure(survivals, measure)
     if not here:
         return ""
-    if len({one.pair.default.slug for one in here}) == 1:
+    if len({survival.pair.default.slug for survival in here}) == 1:
         return f"{measure}. {QUESTION} {_sentences(here)}"
-    verdicts = Counter(map(verdict, here))
+    verdicts = Counter(survival.verdict for survival in here)
     said = "; ".join(f"{name} in {number}" for name, number in verdicts.items())
-    taus = [one.tau for one in here if one.tau is not None]
+    taus = [survival.tau for survival in here if survival.tau is not None]
     spread = f" Kendall's τ is {min(taus):.2f} to {max(taus):.2f}, in the middle {median(taus):.2f}." if taus else ""
-    differ = sum(not one.same_winner for one in here)
+    differ = sum(not survival.shared_winners for survival in here)
     return (
         f"{measure}. {QUESTION} {said} of {count_text(len(here), 'table')}. The grids name different winners in "
         f"{differ} of {len(here)}.{spread}"
@@ -91,36 +65,56 @@ def survival_lead(found: Sequence[Survival], measure: str) -> str:
 def _sentences(here: Sequence[Survival]) -> str:
     """The answers of one block; directions that say the same are named together."""
     same: dict[tuple[str, str], list[Survival]] = {}
-    for one in here:
-        same.setdefault((verdict(one), winners_text(one)), []).append(one)
+    for survival in here:
+        same.setdefault((survival.verdict, _winners_text(survival)), []).append(survival)
     said = []
-    for (answer, winners), ones in same.items():
-        where = " and ".join(DIRECTION_TITLES[one.metric.direction] for one in ones if one.metric.direction != "both")
-        taus = " and ".join(tau_text(one).replace("(", "(95 %: ", 1) for one in ones)
-        place = f"{where}: " if where and (len(same) > 1 or len(ones) == 1) else ""
-        both = f" in {'either direction' if answer == 'not shown' else 'both directions'}" if len(ones) == 2 else ""
+    for (answer, winners), own in same.items():
+        where = " and ".join(DIRECTION_TITLES[s.metric.direction] for s in own if s.metric.direction != "both")
+        taus = " and ".join(_tau_text(survival).replace("(", "(95 %: ", 1) for survival in own)
+        place = f"{where}: " if where and (len(same) > 1 or len(own) == 1) else ""
+        both = f" in {'either direction' if answer == 'not shown' else 'both directions'}" if len(own) == 2 else ""
         zero = ", no more than noise may give" if answer == "not shown" else ""
         text = f"{place}{_WORDS[answer]}{both}; {winners}. Kendall’s τ {taus}{zero}."
         said.append(text[0].upper() + text[1:])
     return " ".join(said)
 
 
-def survival_table(found: Sequence[Survival], measure: str) -> TextTable:
+def _winners_text(survival: Survival) -> str:
+    """Both winners, and whether they are the same."""
+    default, tuned = survival.winners
+    if survival.shared_winners:
+        return f"best in both grids is {objectives_text(survival.shared_winners)}"
+    near = survival.pair.tuned.grids[survival.metric.key].comparison.level
+    level = ", which the tuned grid cannot tell apart" if any(key in near for key in default) else ""
+    names = f"{objectives_text(default)} by default, {objectives_text(tuned)} tuned"
+    return f"the grids name different winners: {names}{level}"
+
+
+def _tau_text(survival: Survival) -> str:
+    """``0.45 (0.31 to 0.58)``."""
+    if survival.tau is None:
+        return "undefined, for all means are equal"
+    if survival.interval is None:
+        return f"{survival.tau:.2f} without an interval"
+    return f"{survival.tau:.2f} ({survival.interval[0]:.2f} to {survival.interval[1]:.2f})"
+
+
+def survival_table(survivals: Sequence[Survival], measure: str) -> TextTable:
     """A row for each block and direction."""
     rows = [
         (
-            one.pair.title,
-            one.metric.title,
-            verdict(one),
-            names(one.winners[0]),
-            names(one.winners[1]) + ("" if one.same_winner else " (another)"),
-            tau_text(one),
-            "--" if one.chance_high is None else f"{one.chance_high:.2f}",
-            f"{one.kept} of {one.pairs}",
-            str(one.apart),
-            f"{one.confirmed} confirmed, {one.reversed} reversed",
+            survival.pair.title,
+            survival.metric.title,
+            survival.verdict,
+            objectives_text(survival.winners[0]),
+            objectives_text(survival.winners[1]) + ("" if survival.shared_winners else " (another)"),
+            _tau_text(survival),
+            "--" if survival.chance is None else f"{survival.chance[1]:.2f}",
+            f"{survival.kept} of {survival.pairs}",
+            str(survival.apart),
+            f"{survival.confirmed} confirmed, {survival.reversed} reversed",
         )
-        for one in of_measure(found, measure)
+        for survival in _of_measure(survivals, measure)
     ]
     head = (
         *("block", "metric", "survives", "best by default", "best tuned", "Kendall's τ (95 %)", "by chance"),

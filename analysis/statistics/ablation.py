@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from analysis import run_schema as schema
-from analysis.axes import VARIANT, Axis, axes_of, first_points
-from analysis.blocks import Block, BlockKey, CellSummary, Objective, point_values
-from analysis.run_schema import Metric
-
-if TYPE_CHECKING:
-    from analysis.tracking import SweepRuns
+from analysis.blocks import Block, BlockKey, CellSummary, Objective
+from analysis.results import SweepResults
+from analysis.wording import point_values
+from sweeps.axes import ANY, value_text
+from sweeps.results import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
     """The values of one axis in one model and stage."""
 
-    axis: Axis
+    axis: str
+    """The setting, as labels have it."""
+    values: tuple[str, ...]
     blocks: tuple[Block, ...]
     """One for each value, in their order."""
     others: str
@@ -35,10 +32,18 @@ class Ablation:
         return self.blocks[0].key
 
     @property
+    def numbers(self) -> tuple[float, ...] | None:
+        """The values as numbers, or None where one is none."""
+        try:
+            return tuple(map(float, self.values))
+        except ValueError:
+            return None
+
+    @property
     def title(self) -> str:
         """The axis, and the model and stage, for a reader."""
-        plain = replace(self.key, point="", variant="paper" if self.axis.name == VARIANT else self.key.variant)
-        return f"{self.axis.name}, {plain.title}"
+        variant = "paper" if self.axis == "variant" else self.key.variant
+        return f"{self.axis}, {replace(self.key, point='', variant=variant).title}"
 
     def cells(self, metric: Metric) -> dict[Objective, list[CellSummary]]:
         """The cell of each objective of the sweep at each value."""
@@ -46,67 +51,44 @@ class Ablation:
         return {name: [grid[name] for grid in grids] for name, cell in grids[0].items() if cell.requested}
 
 
-def ablations(sweep: SweepRuns, blocks: Iterable[Block]) -> tuple[Ablation, ...]:
+def ablations(results: SweepResults, blocks: Iterable[Block]) -> tuple[Ablation, ...]:
     """The ablations of a sweep: for each model, stage and axis that touches it one; those without a number are omitted.
 
     Args:
-        sweep: the sweep and its runs.
+        results: the sweep's results.
         blocks: all its blocks.
     """
-    by_key = {block.key: block for block in blocks}
-    first = first_points(sweep.axes, sweep.stages)
-    found = []
+    header, by_key = results.header, {block.key: block for block in blocks}
+    made = []
     for key in by_key:
-        if key.point != first[key.stage]:
+        if not header.axes or key.point != header.points[key.stage][0]:
             continue
-        until = sweep.stages[: sweep.stages.index(key.stage) + 1]
-        for axis in axes_of(sweep.axes, until):
-            along = tuple(by_key[_at(key, axis.name, value)] for value in axis.values)
-            others = {name: value for name, value in point_values(key.point).items() if name != axis.name}
+        for name, axis in header.axes_of(key.stage).items():
+            values = tuple(map(value_text, axis.values))
+            along = tuple(by_key[_at(key, name, value)] for value in values)
+            others = {other: value for other, value in point_values(key.point).items() if other != name}
             if not all(block.is_empty for block in along):
-                found.append(
+                made.append(
                     Ablation(
-                        axis=axis,
+                        axis=name,
+                        values=values,
                         blocks=along,
-                        others=" ".join(f"{name} {value}" for name, value in others.items()),
-                        untouched=_untouched(sweep, axis, key.stage),
+                        others=" ".join(f"{other} {value}" for other, value in others.items()),
+                        untouched=_untouched(results, name, key.stage),
                     )
                 )
-    return tuple(found)
+    return tuple(made)
 
 
 def _at(key: BlockKey, name: str, value: str) -> BlockKey:
     """The key of the block with another value of one axis."""
     values = point_values(key.point) | {name: value}
     point = " ".join(f"{axis} {at}" for axis, at in values.items())
-    return replace(key, point=point, variant=values.get(VARIANT, key.variant))
+    return replace(key, point=point, variant=values.get("variant", key.variant))
 
 
-def _untouched(sweep: SweepRuns, axis: Axis, stage: str) -> frozenset[Objective]:
-    runs = sweep.runs[sweep.runs["requested"] & (sweep.runs["stage"] == stage)]
-    return frozenset(
-        (str(row["pair"]), str(row["triplet"]))
-        for row in runs.to_dict("records")
-        if point_values(row["point"]).get(axis.name) == schema.ANY_VALUE
-    )
-
-
-def ablation_frame(found: Sequence[Ablation]) -> pd.DataFrame:
-    """A row for each ablation, value, metric and objective, not rounded.
-
-    Columns: those of the block's model and stage, ``axis``, ``value``, ``others`` (the values of the other axes),
-    ``direction``, ``metric``, ``pair``, ``triplet``, ``depends`` (whether the objective depends on the axis), ``mean``,
-    ``std`` (ddof=1) and ``n``.
-    """
-    rows: list[dict[str, Any]] = []
-    for one in found:
-        key = one.key
-        own = {"dataset": key.dataset, "framework": key.framework, "backbone": key.backbone, "stage": key.stage}
-        for metric in schema.METRICS.values():
-            for (pair, triplet), cells in one.cells(metric).items():
-                for value, cell in zip(one.axis.values, cells, strict=True):
-                    row = own | {"axis": one.axis.name, "value": value, "others": one.others}
-                    row |= {"direction": metric.direction, "metric": metric.name, "pair": pair, "triplet": triplet}
-                    numbers = {"depends": (pair, triplet) not in one.untouched}
-                    rows.append(row | numbers | {"mean": cell.mean, "std": cell.std, "n": cell.n})
-    return pd.DataFrame(rows)
+def _untouched(results: SweepResults, axis: str, stage: str) -> frozenset[Objective]:
+    """The objectives of whose trainings the place says that every value of the axis is the same."""
+    runs = results.runs[results.runs["stage"] == stage]
+    places = zip(runs["pair"], runs["triplet"], runs["point"], strict=True)
+    return frozenset((pair, triplet) for pair, triplet, place in places if point_values(place).get(axis) == ANY)

@@ -1,118 +1,72 @@
-"""Aggregates runs to blocks: mean, sample standard deviation and n of each cell, and every missing seed."""
+"""Aggregates trainings to blocks: mean, sample standard deviation and n of each cell, and every missing seed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from analysis import run_schema as schema
-from analysis.axes import VARIANT, axes_of, first_points, is_at, points_of
-from analysis.blocks import (
-    BLOCK_COLUMNS,
-    MODEL_COLUMNS,
-    OF_EACH,
-    Block,
-    BlockKey,
-    CellSummary,
-    Gap,
-    Grid,
-    count_text,
-    point_values,
-    seeds_text,
-)
+from analysis.blocks import BLOCK_COLUMNS, MODEL_COLUMNS, OF_EACH, Block, BlockKey, CellSummary, Gap, Grid, Objective
+from analysis.results import UNUSABLE, SweepResults
 from analysis.statistics.comparison import compare
-from analysis.statistics.grids import beside_each_other, chose_default, in_grid
-
-if TYPE_CHECKING:
-    from analysis.tracking import SweepRuns
+from analysis.wording import count_text, point_values, seeds_text
+from sweeps.results import DEFAULT, METRICS, PAIRS, TRIPLETS, TUNED, Metric, in_order
 
 TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
 """Accompanies the numbers of models that were selected on the test split."""
-_STATUS_PRIORITY = ("failed", "unusable", "running", "waiting")
 
 
-def aggregate(sweep: SweepRuns) -> tuple[Block, ...]:
-    """All blocks of a sweep, including those without a number, by dataset, framework, backbone and stage order.
+def aggregate(results: SweepResults) -> tuple[Block, ...]:
+    """All blocks of a sweep, including those without a number, by dataset, framework, backbone and stage order."""
+    header, known = results.header, results.runs
+    columns = [name for name in MODEL_COLUMNS if name != "variant" or not any(a.setting == name for a in header.axes)]
+    if header.grids:  # tuned trainings may have other variants, which make no block
+        known = known[known["grid"] != TUNED]
+    models = known[columns].drop_duplicates().astype(str).sort_values(columns).to_dict("records")
+    keys = [key for model in models for key in _keys_of(results, {str(name): text for name, text in model.items()})]
+    slugs = [key.slug for key in keys]
+    # The data's fingerprint tells two blocks apart that would otherwise share a name.
+    unique = (
+        key.slug if slugs.count(key.slug) == 1 else f"{key.slug}-{key.data_fingerprint[:12] or 'unknown'}"
+        for key in keys
+    )
+    blocks = [_block(results, key, slug) for key, slug in zip(keys, unique, strict=True)]
+    return tuple(_with_scale_of_other(block, blocks) if block.key.grid else block for block in blocks)
 
-    There is a block for each stage of the sweep and each model among its requested runs, so a stage that never started
-    appears as a block of gaps instead of being omitted. If tracking contains no requested run, because the sweep was
-    edited and no training has started since, the models are those of all runs.
-    """
-    requested = sweep.runs[sweep.runs["requested"]]
-    known = sweep.runs[sweep.runs["has_all_tags"]] if requested.empty else requested
-    if sweep.grids:
-        known = sweep.candidates if known.empty else known[known["grid"] != schema.GRID_TUNED]
-    columns = [name for name in MODEL_COLUMNS if name not in {axis.name for axis in sweep.axes}]
-    seen = known[columns].drop_duplicates().astype(str).sort_values(columns).to_dict("records")
-    models = [{str(name): str(value) for name, value in row.items()} for row in seen]
-    keys = [key for model in models for key in _keys_of(sweep, model)]
-    slugs = _unique_slugs(keys)
-    return beside_each_other([_block(sweep, key, slugs[key], of_block(requested, key)) for key in keys])
 
-
-def _keys_of(sweep: SweepRuns, model: Mapping[str, str]) -> Iterator[BlockKey]:
+def _keys_of(results: SweepResults, model: Mapping[str, str]) -> Iterator[BlockKey]:
     """The blocks of a model: one for each stage and each point of the axes that touch it."""
-    for number, stage in enumerate(sweep.stages):
-        for point, grid in product(points_of(axes_of(sweep.axes, sweep.stages[: number + 1])), sweep.grids or ("",)):
-            values = point_values(point)
-            variant = {VARIANT: values[VARIANT]} if VARIANT in values else {}
-            if grid == schema.GRID_TUNED and sweep.tunes_variant:
-                variant = {VARIANT: OF_EACH}
-            yield BlockKey(**{**model, **variant}, stage=stage, point=point, grid=grid)
+    for stage, points in results.header.points.items():
+        for point, grid in product(points, results.header.grids or ("",)):
+            variant = point_values(point).get("variant", model.get("variant", ""))
+            if grid == TUNED and results.tunes_variant:
+                variant = OF_EACH
+            yield BlockKey(**{**model, "variant": variant}, stage=stage, point=point, grid=grid)
 
 
-def at_first_point(sweep: SweepRuns, runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of ``runs`` at the first value of every axis and in the main grid; all of them without axes and grids.
-
-    Statistics over several blocks use them alone, because blocks of other points and grids share trainings with these.
-    """
-    if sweep.grids:
-        runs = runs[in_grid(runs, sweep.main_grid)]
-        if sweep.main_grid == schema.GRID_TUNED and sweep.tunes_variant:
-            runs = runs.assign(variant=OF_EACH)
-    if not sweep.axes:
-        return runs
-    parts = [
-        here[is_at(here, point)]
-        for stage, point in first_points(sweep.axes, sweep.stages).items()
-        for here in [runs[runs["stage"] == stage]]
-    ]
-    return pd.concat(parts).sort_index()
+def first_blocks(results: SweepResults, blocks: Iterable[Block], *grids: str) -> tuple[Block, ...]:
+    """The blocks at the first value of every axis and, of a tuned sweep, of some grids (the main one by default)."""
+    points = results.header.points
+    here = (block for block in blocks if block.key.point == points[block.key.stage][0])
+    return tuple(block for block in here if block.key.grid in (grids or (results.main_grid,)))
 
 
-def first_blocks(sweep: SweepRuns, blocks: Iterable[Block], grid: str | None = None) -> tuple[Block, ...]:
-    """The blocks at the first value of every axis and of one grid, the main one by default; all without axes and grids.
-
-    Args:
-        sweep: the sweep and its runs.
-        blocks: all its blocks.
-        grid: another grid, or ``*`` for both.
-    """
-    first, wanted = first_points(sweep.axes, sweep.stages), sweep.main_grid if grid is None else grid
-    here = (block for block in blocks if block.key.point == first[block.key.stage])
-    return tuple(block for block in here if wanted in ("*", block.key.grid))
+def same_but_grid(key: BlockKey, other: BlockKey) -> bool:
+    """Whether two keys are of the same block, perhaps of different grids."""
+    variants = {key.variant, other.variant}
+    plain = (replace(each, grid="", variant="") for each in (key, other))
+    return (len(variants) == 1 or OF_EACH in variants) and len(set(plain)) == 1
 
 
-def missing_counts(sweep: SweepRuns, blocks: Iterable[Block]) -> Counter[str]:
-    """How many requested trainings have no result, by status. One that is in the blocks of several points is one.
-
-    So is one that is in both grids of a tuned sweep, because the choice was the default.
-    """
-    if sweep.num_trainings is None:
-        return Counter(
-            gap.status
-            for block in blocks
-            for objective, gap in block.gaps
-            if not (block.key.grid == schema.GRID_TUNED and chose_default(sweep.tuning, block.key, objective))
-        )
-    rest = sweep.runs[sweep.runs["requested"] & sweep.runs["excluded"].isin(_STATUS_PRIORITY)]
-    found = Counter(map(str, rest["status"]))
-    absent = sweep.num_trainings - len(counted(sweep)) - found.total()
-    return found + Counter(absent=absent)
+def missing_counts(results: SweepResults, blocks: Iterable[Block]) -> Counter[str]:
+    """How many requested trainings have no result, by status; one that is in several blocks is one."""
+    states = Counter(str(state) for state in results.runs["state"] if state != "done")
+    absent = sum(gap.status == "absent" for block in blocks for _, gap in block.gaps)
+    return states + Counter(absent=absent)
 
 
 def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
@@ -122,198 +76,144 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
     ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and ``missing`` (seeds by status). Objectives that are not in the
     sweep have no row.
     """
-    rows: list[dict[str, Any]] = []
     blocks = tuple(blocks)
+    own = (*BLOCK_COLUMNS, *(name for name in ("point", "grid") if any(getattr(b.key, name) for b in blocks)))
+    rows: list[dict[str, Any]] = []
     for block in blocks:
-        key = {name: getattr(block.key, name) for name in columns_of(blocks)}
+        key = {name: getattr(block.key, name) for name in own}
         for grid in block.grids.values():
-            metric = {"direction": grid.metric.direction, "metric": grid.metric.name}
-            for (pair, triplet), cell in grid.cells.items():
+            for objective, cell in grid.cells.items():
                 if cell.requested:
-                    missing = "; ".join(
-                        f"seed {g.seed} {g.status}" + (f" ({g.reason})" if g.reason else "") for g in cell.gaps
-                    )
-                    numbers = {"mean": cell.mean, "std": cell.std, "n": cell.n, "missing": missing}
-                    rows.append(key | metric | {"pair": pair, "triplet": triplet} | numbers)
-    columns = [*columns_of(blocks), "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
+                    missing = {"missing": "; ".join(gap.text for gap in cell.gaps)}
+                    rows.append(key | place_of(grid.metric, objective) | numbers_of(cell) | missing)
+    columns = [*own, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def columns_of(blocks: Iterable[Block]) -> tuple[str, ...]:
-    """The columns that identify blocks: ``point`` is one only if there are axes, ``grid`` only if there are grids."""
-    return (*BLOCK_COLUMNS, *(name for name in ("point", "grid") if any(getattr(b.key, name) for b in blocks)))
+def place_of(metric: Metric, objective: Objective) -> dict[str, Any]:
+    """The columns of a frame that name a metric and an objective."""
+    pair, triplet = objective
+    return {"direction": metric.direction, "metric": metric.name, "pair": pair, "triplet": triplet}
 
 
-def runs_frame(sweep: SweepRuns) -> pd.DataFrame:
-    """Every run as a row, counted or not, in an order that does not depend on when they ran.
-
-    Columns: the tags without their ``goal.`` prefix, ``excluded`` (why the run does not count), ``lr`` of the run's own
-    stage, the parameters ``objective.*`` of its objective, ``selected/val_*`` (the validation metrics of the selected
-    epoch) and ``test/*`` (its test metrics). Values that a run does not record are empty.
-    """
-    hidden = (
-        "has_all_tags",
-        "requested",
-        "start_ms",
-        "artifact_uri",
-        "experiment_id",
-        *(() if sweep.axes else ("point",)),
-        *(() if sweep.grids else ("grid",)),
-    )
-    runs = sweep.runs[[name for name in sweep.runs.columns if "/" not in name and name not in hidden]].copy()
-    settings = sweep.settings.loc[runs["run_id"]].set_axis(runs.index)
-    lr = pd.Series("", index=runs.index)
-    for stage, here in runs.groupby("stage"):
-        lr[here.index] = settings.loc[here.index].get(f"stages.{stage}.lr", "")
-    runs["lr"] = _numbers(lr)
-    for name in map(str, settings.columns):
-        if name.startswith("objective.") and name.removeprefix("objective.") not in runs.columns:
-            runs[name] = _numbers(settings[name])
-    for metric in schema.METRICS.values():
-        runs[metric.selected] = sweep.runs.get(metric.selected, float("nan"))
-    tests = [name for name in schema.TEST_METRICS if name in sweep.runs.columns]
-    order = ["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "excluded", "run_id"]
-    return runs.join(sweep.runs[tests]).sort_values(order)
+def numbers_of(cell: CellSummary) -> dict[str, Any]:
+    """The columns of a frame with a cell's numbers."""
+    return {name: value for name, value in asdict(cell).items() if name in ("mean", "std", "n")}
 
 
-def _numbers(texts: pd.Series[str]) -> pd.Series[Any]:
-    """Texts as numbers, empty ones as NaN, if all of them are numbers; otherwise unchanged."""
-    numbers = pd.to_numeric(texts, errors="coerce")
-    return numbers if numbers.isna().equals(texts == "") else texts
+def values_of(results: SweepResults, block: Block, metric: Metric) -> pd.DataFrame:
+    """The counted trainings of a block by one test metric: a row for each seed, a column for each objective."""
+    runs = results.of_block(results.counted, block.key)
+    return runs.pivot(index="seed", columns=["pair", "triplet"], values=metric.test).astype(float)
 
 
-def counted(sweep: SweepRuns) -> pd.DataFrame:
-    """The rows of ``sweep.runs`` that count."""
-    return sweep.runs[sweep.runs["excluded"] == ""]
+def _with_scale_of_other(block: Block, blocks: Sequence[Block]) -> Block:
+    """A block of a tuned sweep, with the means of its other grid, which share its colour scale."""
+    others = [other for other in blocks if other is not block and same_but_grid(other.key, block.key)]
+    beside = {key: tuple(mean for other in others for mean in other.grids[key].means.values()) for key in block.grids}
+    return replace(block, grids={key: replace(grid, beside=beside[key]) for key, grid in block.grids.items()})
 
 
-def of_block(runs: pd.DataFrame, key: BlockKey) -> pd.DataFrame:
-    """The rows of ``runs`` that belong to a block."""
-    is_here = in_grid(runs, key.grid) if key.grid else pd.Series(True, index=runs.index)
-    for name in BLOCK_COLUMNS:
-        if name != VARIANT or (VARIANT not in point_values(key.point) and key.variant != OF_EACH):
-            is_here &= runs[name] == getattr(key, name)
-    return runs[is_here & is_at(runs, key.point)] if key.point else runs[is_here]
-
-
-def _unique_slugs(keys: list[BlockKey]) -> dict[BlockKey, str]:
-    """File name stems; the data's fingerprint is added only where two blocks would otherwise share one."""
-    plain = [key.slug for key in keys]
-    return {
-        key: key.slug if plain.count(key.slug) == 1 else f"{key.slug}-{key.data_fingerprint[:12] or 'unknown'}"
-        for key in keys
-    }
-
-
-def _block(sweep: SweepRuns, key: BlockKey, slug: str, runs: pd.DataFrame) -> Block:
-    done, rest = runs[runs["excluded"] == ""], runs[runs["excluded"] != ""]
-    gaps = {
-        (pair, triplet): _gaps(sweep, done, rest, pair, triplet) if (pair, triplet) in sweep.objectives else ()
-        for pair in schema.in_order((pair for pair, _ in sweep.objectives), schema.PAIRS)
-        for triplet in schema.in_order((triplet for _, triplet in sweep.objectives), schema.TRIPLETS)
-    }
-    by_seed = {key: part.set_index("seed").sort_index() for key, part in done.groupby(["pair", "triplet"])}
+def _block(results: SweepResults, key: BlockKey, slug: str) -> Block:
+    header, runs = results.header, results.of_block(results.runs, key)
+    by_objective = {(str(name[0]), str(name[1])): part for name, part in runs.groupby(["pair", "triplet"])}
+    empty = runs.iloc[:0]
+    names = [
+        (pair, triplet)
+        for pair in in_order((pair for pair, _ in header.objectives), PAIRS)
+        for triplet in in_order((triplet for _, triplet in header.objectives), TRIPLETS)
+    ]
+    gaps = {name: _gaps(header.seeds, by_objective.get(name, empty)) for name in names if name in header.objectives}
+    done = {name: part[part["state"] == "done"].set_index("seed").sort_index() for name, part in by_objective.items()}
     grids = {}
-    for metric in schema.METRICS.values():
-        cells, seeds = {}, {}
-        for objective in gaps:
-            here = by_seed.get(objective)
-            values = pd.Series(dtype=float) if here is None else here[metric.test].astype(float)
-            seeds[objective] = values
-            cells[objective] = CellSummary(
+    for metric in METRICS.values():
+        seeds = {name: done[name][metric.test] if name in done else pd.Series(dtype=float) for name in names}
+        cells = {
+            name: CellSummary(
                 mean=float(values.mean()) if len(values) else None,
                 std=float(values.std(ddof=1)) if len(values) > 1 else None,
                 n=len(values),
-                gaps=gaps[objective],
-                requested=objective in sweep.objectives,
+                gaps=gaps.get(name, ()),
+                requested=name in gaps,
             )
-        found = compare(pd.DataFrame(seeds))
-        grids[metric.key] = Grid(
-            metric=metric,
-            cells=cells,
-            near=found.level,
-            without_interval=found.unjudged,
-            from_baseline=found.from_baseline,
-        )
-    return Block(key=key, slug=slug, protocol=_protocol(sweep, key), grids=grids, brief=_brief(sweep, key))
+            for name, values in seeds.items()
+        }
+        grids[metric.key] = Grid(metric=metric, cells=cells, comparison=compare(pd.DataFrame(seeds)))
+    protocol, brief = _protocol(results, key, runs), _brief(results, key)
+    return Block(key=key, slug=slug, protocol=protocol, grids=grids, brief=brief)
 
 
-def _gaps(sweep: SweepRuns, done: pd.DataFrame, rest: pd.DataFrame, pair: str, triplet: str) -> tuple[Gap, ...]:
-    finished = set(done[(done["pair"] == pair) & (done["triplet"] == triplet)]["seed"])
-    here = rest[(rest["pair"] == pair) & (rest["triplet"] == triplet)]
-    return tuple(_gap(seed, here[here["seed"] == seed]) for seed in sweep.seeds if seed not in finished)
+def _gaps(seeds: Iterable[int], runs: pd.DataFrame) -> tuple[Gap, ...]:
+    by_seed = {int(row["seed"]): row for row in runs[["seed", "state", "reason"]].to_dict("records")}
+    gaps = []
+    for seed in seeds:
+        row = by_seed.get(seed)
+        if row is None:
+            gaps.append(Gap(seed=seed, status="absent", reason="nothing is chosen for its objective"))
+        elif row["state"] == UNUSABLE:
+            gaps.append(
+                Gap(seed=seed, status=UNUSABLE, reason="done, but without a finite number for each test metric")
+            )
+        elif row["state"] != "done":
+            gaps.append(Gap(seed=seed, status=str(row["state"]), reason=str(row["reason"])))
+    return tuple(gaps)
 
 
-def _gap(seed: int, runs: pd.DataFrame) -> Gap:
-    """The gap of a missing seed, with the most informative status among its runs: a failure over one that waits."""
-    found: dict[str, str] = {}
-    for row in runs.to_dict("records"):
-        status = row["status"] if row["excluded"] in schema.STATUSES else "unusable"
-        found[status] = row["reason"] if status == row["status"] else row["excluded"]
-    for status in _STATUS_PRIORITY:
-        if status in found:
-            return Gap(seed=seed, status=status, reason=found[status])
-    return Gap(seed=seed, status="absent", reason="no run in tracking")
-
-
-def _protocol(sweep: SweepRuns, key: BlockKey) -> str:
-    seeds = ", ".join(map(str, sweep.seeds))
+def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
+    seeds = results.header.seeds
     return (
-        f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(sweep.seeds), 'seed')} ({seeds}); "
-        f"n is shown where seeds are missing.{_settings(sweep, key)} {_selection(sweep, key)}{_views(sweep, key)} "
-        f"Data fingerprint {key.data_fingerprint}."
+        f"Mean ± sample standard deviation (ddof = 1) over {count_text(len(seeds), 'seed')} "
+        f"({', '.join(map(str, seeds))}); n is shown where seeds are missing.{_settings(results, key)} "
+        f"{_selection(results, key)}{_views(results, key, runs)} Data fingerprint {key.data_fingerprint}."
     )
 
 
-def _settings(sweep: SweepRuns, key: BlockKey) -> str:
+def _settings(results: SweepResults, key: BlockKey) -> str:
     """Which settings the objectives of a tuned sweep's grid have."""
-    if key.grid == schema.GRID_DEFAULT:
+    tune = results.header.tune
+    if key.grid == DEFAULT:
         return " DEFAULT GRID: all objectives have the sweep's own settings."
-    if key.grid != schema.GRID_TUNED or sweep.tuning is None:
+    if key.grid != TUNED or tune is None or results.is_searching:
         return ""
-    tuning = sweep.tuning
     return (
-        f" TUNED GRID: each objective has the settings that were the best of at most {tuning.budget} candidates by "
-        f"{tuning.metric} with {seeds_text(tuning.seeds)}."
+        f" TUNED GRID: each objective has the settings that were the best of at most {tune.budget} candidates by "
+        f"{tune.metric} with {seeds_text(tune.seeds)}."
     )
 
 
-def _views(sweep: SweepRuns, key: BlockKey) -> str:
+def _views(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
     """The stages, up to and including the block's, that trained on few augmented views of each image; usually empty."""
-    runs = of_block(counted(sweep), key)["run_id"]
-    found = []
-    for stage in sweep.stages[: sweep.stages.index(key.stage) + 1]:
-        column = f"stages.{stage}.feature_views"
-        if column in sweep.settings.columns:
-            numbers = set(sweep.settings.loc[runs, column].dropna().astype(str)) - {"", "0"}
-            found += [f"{stage} {number}" for number in sorted(numbers)]
-    if not found:
+    views = {
+        stage: values_in(runs, f"setting/stages.{stage}.feature_views") for stage in results.header.until(key.stage)
+    }
+    few = [f"{stage} {number}" for stage, numbers in views.items() for number in sorted(numbers - {"", "0"})]
+    if not few:
         return ""
-    return f" FEW AUGMENTED VIEWS: training drew from this many fixed views of each image ({', '.join(found)})."
+    return f" FEW AUGMENTED VIEWS: training drew from this many fixed views of each image ({', '.join(few)})."
 
 
-def _brief(sweep: SweepRuns, key: BlockKey) -> str:
+def values_in(runs: pd.DataFrame, column: str) -> set[str]:
+    """The values of a column of text; empty if there is no such column."""
+    return set(runs[column]) if column in runs else set()
+
+
+def _brief(results: SweepResults, key: BlockKey) -> str:
     """The number of seeds and any selection on test, for a caption of two lines."""
-    on_test = ", SELECTED ON TEST" if stages_selected_on_test(sweep, key) else ""
+    on_test = ", SELECTED ON TEST" if stages_selected_on_test(results, key) else ""
     grid = f", {key.grid} grid" if key.grid else ""
-    return f"mean ± std of {count_text(len(sweep.seeds), 'seed')}{grid}{on_test}"
+    return f"mean ± std of {count_text(len(results.header.seeds), 'seed')}{grid}{on_test}"
 
 
-def stages_selected_on_test(sweep: SweepRuns, key: BlockKey) -> list[str]:
+def stages_selected_on_test(results: SweepResults, key: BlockKey) -> list[str]:
     """The stages, up to and including the block's, whose epoch was selected on the test split."""
-    runs = of_block(counted(sweep), key)["run_id"]
-    until = sweep.stages[: sweep.stages.index(key.stage) + 1]
-    columns = {stage: f"stages.{stage}.select_on" for stage in until}
-    return [
-        stage
-        for stage, column in columns.items()
-        if column in sweep.settings.columns and "test" in set(sweep.settings.loc[runs, column])
-    ]
+    runs = results.of_block(results.runs, key)
+    stages = results.header.until(key.stage)
+    return [stage for stage in stages if "test" in values_in(runs, f"setting/stages.{stage}.select_on")]
 
 
-def _selection(sweep: SweepRuns, key: BlockKey) -> str:
-    """How the epoch of each model was selected; on val where trainings do not record it."""
-    stages = stages_selected_on_test(sweep, key)
+def _selection(results: SweepResults, key: BlockKey) -> str:
+    """How the epoch of each model was selected."""
+    stages = stages_selected_on_test(results, key)
     if key.stage in stages:
         return (
             f"SELECTED ON TEST: each model is the epoch of stage {key.stage} with the best rsum on the test split "

@@ -6,45 +6,14 @@ Every statement on two objectives of a block follows from it: marks, words, figu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.blocks import ALPHA, Difference, Objective
-from analysis.run_schema import BASELINE
+from analysis.blocks import ALPHA, Comparison, Difference, Objective
 from analysis.statistics.spread import Array, judge, pairwise
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The objectives of a block compared by one metric."""
-
-    best: Objective | None
-    """The objective with the highest mean; None without values."""
-    level: frozenset[Objective]
-    """Those that cannot be told apart from the best, without the best itself."""
-    unjudged: frozenset[Objective]
-    """Those whose difference from the best has no interval, because one of the two has a single run."""
-    seeds: int
-    """The number of seeds with a run."""
-    differences: Mapping[tuple[Objective, Objective], Difference] = field(repr=False)
-    """First minus second, for each two objectives in either order."""
-
-    def difference(self, one: Objective, other: Objective) -> Difference:
-        """One minus other, under the same rule as ``level``.
-
-        Raises:
-            KeyError: one of them has no value, or they are the same.
-        """
-        return self.differences[one, other]
-
-    @property
-    def from_baseline(self) -> dict[Objective, Difference]:
-        """Each objective minus con/con; empty where con/con has no value."""
-        return {one: found for (one, other), found in self.differences.items() if other == BASELINE}
 
 
 def compare(values: pd.DataFrame) -> Comparison:
@@ -72,18 +41,10 @@ def compare_printed(cells: Mapping[Objective, tuple[float, float]], n: int) -> C
 
 def _compare(names: list[Objective], values_SK: Array, *, paired: bool) -> Comparison:
     if not names:
-        return Comparison(best=None, level=frozenset(), unjudged=frozenset(), seeds=0, differences={})
+        return Comparison()
     means = np.nanmean(values_SK, axis=0)
     differences = _differences(names, values_SK, means, paired=paired)
-    best = names[int(np.argmax(means))]
-    against = {name: differences[best, name] for name in names if name != best}
-    return Comparison(
-        best=best,
-        level=frozenset(name for name, found in against.items() if found.p is not None and not found.told_apart),
-        unjudged=frozenset(name for name, found in against.items() if found.p is None),
-        seeds=len(values_SK),
-        differences=differences,
-    )
+    return Comparison(best=names[int(np.argmax(means))], differences=differences)
 
 
 def _differences(
@@ -101,9 +62,9 @@ def _differences(
         estimates[j, i] = -estimates[i, j]
     p_KK = _in_order(p_KK, estimates, means, counts)
     return {
-        (one, other): _difference(*(float(array[i, j]) for array in (estimates, reaches, p_KK)))
-        for i, one in enumerate(names)
-        for j, other in enumerate(names)
+        (names[i], names[j]): _difference(float(estimates[i, j]), float(reaches[i, j]), float(p_KK[i, j]))
+        for i in range(len(names))
+        for j in range(len(names))
         if i != j
     }
 

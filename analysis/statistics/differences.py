@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.blocks import MODEL_COLUMNS
-from analysis.run_schema import BASELINE, METRICS, PAIRS, TRIPLETS, in_order
+from analysis.blocks import ALPHA, MODEL_COLUMNS
+from analysis.statistics.aggregation import place_of
+from sweeps.results import BASELINE, METRICS, PAIRS, TRIPLETS, in_order
 
-CONFIDENCE = 0.95
-"""The confidence level of every interval."""
 MAX_EXACT = 50
 """The signed rank test is exact up to this many pairs; beyond, the normal approximation is as good and much faster."""
 
@@ -52,10 +51,8 @@ def paired_differences(runs: pd.DataFrame) -> pd.DataFrame:
             for objective in product(pairs, triplets):
                 if objective != BASELINE and {objective, BASELINE} <= set(values.columns):
                     differences = (values[objective] - values[BASELINE]).dropna()
-                    row = {"stage": stage, "direction": metric.direction, "metric": metric.name}
-                    row |= {"pair": objective[0], "triplet": objective[1]}
                     if len(differences):
-                        family.append(row | _paired(differences))
+                        family.append({"stage": stage} | place_of(metric, objective) | _paired(differences))
             for row, adjusted in zip(family, holm([row["p"] for row in family]), strict=True):
                 rows.append(row | {"p_holm": adjusted})
     columns = ["stage", "direction", "metric", "pair", "triplet", "n", "blocks"]
@@ -65,7 +62,7 @@ def paired_differences(runs: pd.DataFrame) -> pd.DataFrame:
 def can_be_significant(differences: pd.DataFrame) -> bool:
     """Whether any p-value of these rows of :func:`paired_differences` can fall below 5 % after Holm's correction."""
     family = differences.groupby(["stage", "direction", "metric"])["p_floor"]
-    return bool((family.min() * family.size() < 0.05).any())
+    return bool((family.min() * family.size() < ALPHA).any())
 
 
 def _paired(differences: pd.Series[float]) -> dict[str, Any]:
@@ -133,7 +130,7 @@ def holm(p_values: list[float]) -> list[float]:
 
 def _t_reach(variance: float, df: float) -> float:
     """Half the width of the t interval of a mean with this variance."""
-    quantile: float = stats.t.ppf(0.5 + CONFIDENCE / 2, df)
+    quantile: float = stats.t.ppf(1 - ALPHA / 2, df)
     return float(quantile * variance**0.5)
 
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from analysis.blocks import MODEL_COLUMNS
-from analysis.run_schema import METRICS, PAIRS, TRIPLETS, Metric, in_order
 from analysis.statistics.spread import judge, pairwise
+from sweeps.results import METRICS, PAIRS, TRIPLETS, Metric, in_order
 
 _ROUNDING = 1e-24
 """A sum of squares below this share of the total is rounding error."""
@@ -67,13 +67,13 @@ def crossed_runs(runs: pd.DataFrame) -> pd.DataFrame:
     Args:
         runs: runs that count.
     """
-    found = set(zip(runs["pair"], runs["triplet"], strict=True))
+    combined = set(zip(runs["pair"], runs["triplet"], strict=True))
     pairs, triplets = ([name for name in known if name in set(runs[factor])] for factor, known in _FACTORS.items())
     for name in sorted(set(runs["pair"]) - set(PAIRS)):
-        if triplets and {(name, triplet) for triplet in triplets} <= found:
+        if triplets and {(name, triplet) for triplet in triplets} <= combined:
             pairs.append(name)
     for name in sorted(set(runs["triplet"]) - set(TRIPLETS)):
-        if pairs and {(pair, name) for pair in pairs} <= found:
+        if pairs and {(pair, name) for pair in pairs} <= combined:
             triplets.append(name)
     if not pairs or not triplets:
         return runs

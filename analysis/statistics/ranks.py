@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from analysis.blocks import Block
-from analysis.run_schema import Metric
+from sweeps.results import Metric
 
 MIN_BLOCKS = 3
 """The fewest blocks over which objectives are ranked."""
@@ -35,22 +35,22 @@ class RankComparison:
     critical_difference: float
     """Two mean ranks further apart than this differ significantly at 5 % (Nemenyi)."""
 
-    def p_between(self, one: str, other: str) -> float:
+    def p_between(self, name: str, other: str) -> float:
         """The p-value of the difference between two mean ranks by Nemenyi's test."""
         num_objectives = len(self.mean_ranks)
-        distance = abs(self.mean_ranks[one] - self.mean_ranks[other]) / _unit(num_objectives, self.num_blocks)
+        distance = abs(self.mean_ranks[name] - self.mean_ranks[other]) / _unit(num_objectives, self.num_blocks)
         return float(min(1.0, stats.studentized_range.sf(distance * 2**0.5, num_objectives, np.inf)))
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """The largest sets of objectives that do not differ significantly by Nemenyi's test, best first."""
         names, ranks = list(self.mean_ranks), list(self.mean_ranks.values())
-        found: list[tuple[int, int]] = []
+        groups: list[tuple[int, int]] = []
         for start in range(len(names)):
             end = max(i for i in range(start, len(names)) if ranks[i] - ranks[start] <= self.critical_difference)
-            if end > start and not any(s <= start and end <= e for s, e in found):
-                found.append((start, end))
-        return tuple(tuple(names[start : end + 1]) for start, end in found)
+            if end > start and not any(s <= start and end <= e for s, e in groups):
+                groups.append((start, end))
+        return tuple(tuple(names[start : end + 1]) for start, end in groups)
 
 
 def rank_objectives(means: pd.DataFrame) -> RankComparison | None:

@@ -5,7 +5,7 @@ pooled, because two to five seeds say little of a single one. An objective that 
 judged by its own spread instead, and does not enter the pool. Each contrast is compared with the largest of all
 contrasts that equal objectives give, in simulated grids with the same runs missing (the single-step maximum of
 Westfall & Young 1993, "Resampling-Based Multiple Testing"; for equal spreads and no gaps, nearly Tukey's test). The
-constants were chosen by simulation: docs/analysis.md prints the rates of error and power that they give.
+constants were chosen by simulation: docs/statistics.md prints the rates of error and power that they give.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _WIDENED_AT = 0.95
 _EXCLUDED = 1 / 7
 """The share of the objectives, those with the largest variances, that does not enter the pool."""
 _DRAWS, _BATCH = 10_000, 1_000
+_RANK = 1e-10
+"""A singular value below this share of the largest one is 0."""
 _ROUNDING = 1e-9
 """In points; a standard error or a difference below is a rounding error."""
 
@@ -73,21 +75,16 @@ def judge(values_SK: Array, contrasts_MK: Array, *, paired: bool = True, used: f
     p = (len(largest) - np.searchsorted(largest, ratios) + 1) / (len(largest) + 1) / used
     p = np.where(exact & (np.abs(estimates) <= _ROUNDING), 1.0, np.minimum(1.0, p))
     reach = np.where(exact, 0.0, np.quantile(largest, 1 - ALPHA * used) * errors)
-    undetermined = ~layout.determined
-    return Judged(
-        **{
-            name: np.where(undetermined, np.nan, array)
-            for name, array in (("estimates", estimates), ("reach", reach), ("p", p))
-        }
-    )
+    estimates, reach, p = (np.where(layout.determined, array, np.nan) for array in (estimates, reach, p))
+    return Judged(estimates=estimates, reach=reach, p=p)
 
 
 def pairwise(num: int) -> Array:
     """The contrasts of each two of ``num`` objectives, in the order of `itertools.combinations`."""
     pairs = list(combinations(range(num), 2))
     contrasts = np.zeros((len(pairs), num))
-    for row, (one, other) in enumerate(pairs):
-        contrasts[row, one], contrasts[row, other] = 1, -1
+    for row, (first, second) in enumerate(pairs):
+        contrasts[row, first], contrasts[row, second] = 1, -1
     return contrasts
 
 
@@ -101,8 +98,10 @@ class _Layout:
     """Of each run, shape (R,)."""
     weights: Array
     """From runs to contrasts, by least squares, shape (M, R)."""
-    residual: Array
-    """From runs to residuals, shape (R, R)."""
+    design: Array
+    """From effects of objectives and seeds to runs, shape (R, P)."""
+    inverse: Array
+    """From runs to effects, by least squares, shape (P, R)."""
     df: int
     """Degrees of freedom of the residuals."""
     determined: NDArray[np.bool_]
@@ -120,7 +119,7 @@ class _Layout:
 
     def variances(self, runs_DR: Array) -> tuple[Array, Array, Array]:
         """The variance of each objective (D, K), the pooled one (D, 1), and the degrees of freedom (K,)."""
-        residuals = runs_DR @ self.residual
+        residuals = runs_DR - runs_DR @ self.inverse.T @ self.design.T
         if self.paired:
             # A mean over objectives would pass the noise of a noisy one on to all others; the median does not.
             for seed in range(self.seeds.max() + 1):
@@ -143,14 +142,16 @@ def _layout(known: bytes, shape: tuple[int, int], contrasts: bytes, paired: bool
     seeds, objectives = np.nonzero(np.frombuffer(known, bool).reshape(shape))
     members = (objectives[:, None] == np.arange(num)).astype(float)
     design = np.hstack([members, (seeds[:, None] == np.arange(num_seeds)).astype(float)]) if paired else members
-    inverse, contrasts_MK = np.linalg.pinv(design), np.frombuffer(contrasts).reshape(-1, num)
+    # The effects of objectives and seeds share a constant: that singular value is 0 but for rounding.
+    inverse, contrasts_MK = np.linalg.pinv(design, _RANK), np.frombuffer(contrasts).reshape(-1, num)
     weights = contrasts_MK @ inverse[:num]
     wanted = np.hstack([contrasts_MK, np.zeros((len(contrasts_MK), design.shape[1] - num))])
     layout = _Layout(
         members=members,
         seeds=seeds,
         weights=weights,
-        residual=np.eye(len(seeds)) - design @ inverse,
+        design=design,
+        inverse=inverse,
         df=len(seeds) - int(np.linalg.matrix_rank(design)),
         determined=np.isclose(weights @ design, wanted, atol=1e-6).all(axis=1),
         paired=paired,
@@ -165,8 +166,8 @@ def _layout(known: bytes, shape: tuple[int, int], contrasts: bytes, paired: bool
 def _largest_by_chance(layout: _Layout) -> Array:
     """The largest of the contrasts' ratios to their standard errors in grids of equal objectives, sorted."""
     generator = np.random.default_rng(0)
-    found = []
-    for _ in range(_DRAWS // _BATCH):
+    largest = np.empty((_DRAWS // _BATCH, _BATCH))
+    for batch in largest:
         estimates, errors = layout.measure(generator.standard_normal((_BATCH, len(layout.seeds))))
-        found.append((np.abs(estimates) / errors)[:, layout.determined].max(axis=1))
-    return np.sort(np.concatenate(found))
+        batch[:] = (np.abs(estimates) / errors)[:, layout.determined].max(axis=1)
+    return np.sort(largest, axis=None)

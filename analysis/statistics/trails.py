@@ -1,17 +1,27 @@
-"""What the trail of an objective says: the expected best score by budget, and how much each setting matters."""
+"""What the trail of an objective says: the best score by budget, how much each setting matters, where a choice lies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from typing_extensions import TypeIs
 
-from analysis.tuning import Candidate, Dimension, Trail, Tuning, Value, is_number
+from analysis.results import SweepResults
+from analysis.wording import count_text
+from sweeps.axes import AxisValue
+from sweeps.results import Header
+from sweeps.tuning import Dimension
+from sweeps.tuning.trail import Trail
 
 Array = NDArray[np.float64]
+EDGE = 0.05
+"""The share of a range, at either end, in which a choice is said to lie on its edge."""
 _THIRDS = ("low third", "middle third", "high third")
 _SHUFFLES, _CHANCE = 2000, 0.05
 
@@ -36,20 +46,72 @@ class Sensitivity:
 
     groups: dict[str, float]
     """The mean score of the candidates by value or, of a range, by thirds; groups without a candidate are left out."""
-    reach: float | None
-    """The highest of these means minus the lowest; None with fewer than two groups."""
-    p: float | None
+    reach: float
+    """The highest of these means minus the lowest."""
+    p: float
     """The chance of a reach as large as that if the setting made no difference, by shuffling the scores."""
 
     @property
     def matters(self) -> bool:
         """Whether the reach is more than chance gives in 95 % of shuffles."""
-        return self.p is not None and self.p < _CHANCE
+        return self.p < _CHANCE
 
     @property
     def best(self) -> str:
         """The group with the highest mean."""
         return max(self.groups, key=self.groups.__getitem__)
+
+
+def is_number(value: AxisValue) -> TypeIs[int | float]:
+    """Whether a value is a number, not a truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def ends_of(dimension: Dimension) -> tuple[float, float] | None:
+    """The lowest and the highest value of a setting; None where values are no numbers, or the same."""
+    if not dimension.domain.values:
+        return dimension.domain.bounds
+    numbers = [value for value in dimension.domain.values if is_number(value)]
+    if len(numbers) < len(dimension.domain.values) or len(set(numbers)) < 2:
+        return None
+    return float(min(numbers)), float(max(numbers))
+
+
+def is_log(dimension: Dimension) -> bool:
+    """Whether positions are counted in powers: a range that is searched so, or a list over a factor of ten."""
+    ends = ends_of(dimension)
+    if dimension.domain.kind in ("uniform", "loguniform") or ends is None:
+        return dimension.domain.kind == "loguniform"
+    return ends[0] > 0 and ends[1] / ends[0] >= 10
+
+
+def position(dimension: Dimension, value: AxisValue) -> float | None:
+    """Where a value lies between the ends, from 0 to 1, outside of which it may lie; None where there are none."""
+    ends = ends_of(dimension)
+    if ends is None or not is_number(value):
+        return None
+    low, high, at = *ends, float(value)
+    if is_log(dimension):
+        if at <= 0:
+            return -math.inf
+        low, high, at = math.log(low), math.log(high), math.log(at)
+    return (at - low) / (high - low)
+
+
+def edge(dimension: Dimension, value: AxisValue) -> str:
+    """``lower edge``, ``upper edge``, ``below the range``, ``above the range``, or an empty string.
+
+    A value of a list lies on an edge if it is the lowest or the highest of at least three.
+    """
+    at, listed = position(dimension, value), dimension.domain.values
+    if at is None:
+        return ""
+    if at < -1e-9 or at > 1 + 1e-9:
+        return "below the range" if at < 0 else "above the range"
+    if listed and len(listed) < 3:
+        return ""
+    near = 1e-9 if listed else EDGE
+    return "lower edge" if at <= near else "upper edge" if at >= 1 - near else ""
 
 
 def expected_best(scores: Array, budgets: int, first: float | None = None) -> tuple[Array, Array]:
@@ -83,23 +145,27 @@ def expected_best(scores: Array, budgets: int, first: float | None = None) -> tu
     return means, spreads
 
 
-def budget_curve(trail: Trail, tuning: Tuning) -> BudgetCurve | None:
+def budget_curve(trail: Trail, search: str) -> BudgetCurve | None:
     """The curve of one objective; None if no candidate has a score.
 
     Candidates of TPE depend on those before them, so theirs is the best so far along the trail, without a band. A
     candidate without a score counts as the lowest one of its objective. A stopped one counts with what it reached,
     which is at most what it would have reached, because a score is that of the best epoch.
+
+    Args:
+        trail: everything that was tried.
+        search: ``random``, ``grid`` or ``tpe``.
     """
-    known = [one.score for one in trail.candidates if one.score is not None]
+    known = [candidate.score for candidate in trail.candidates if candidate.score is not None]
     if not known:
         return None
     lowest, highest = min(known), max(known)
-    scores = np.array([lowest if one.score is None else one.score for one in trail.candidates])
-    if tuning.search == "tpe":
+    scores = np.array([lowest if candidate.score is None else candidate.score for candidate in trail.candidates])
+    if search == "tpe":
         best = tuple(map(float, np.maximum.accumulate(scores)))
         return BudgetCurve(is_trail=True, mean=best, low=best, high=best)
     default = trail.default
-    drawn = np.array([score for score, one in zip(scores, trail.candidates, strict=True) if not one.default])
+    drawn = scores[[not candidate.default for candidate in trail.candidates]]
     first = None if default is None else float(scores[default.number])
     mean, spread = expected_best(drawn if len(drawn) else scores, len(scores), first if len(drawn) else None)
     return BudgetCurve(
@@ -110,67 +176,81 @@ def budget_curve(trail: Trail, tuning: Tuning) -> BudgetCurve | None:
     )
 
 
-def sensitivity(trail: Trail, dimension: Dimension) -> Sensitivity | None:
-    """How much the score varies with one setting that the objective has; None if fewer than two have a score."""
-    known = [one for one in trail.candidates if one.score is not None]
-    if dimension.name not in trail.names or len(known) < 2:
+def sensitivity(trail: Trail, name: str, dimension: Dimension) -> Sensitivity | None:
+    """How much the score varies with one setting.
+
+    Returns:
+        None if the objective does not have the setting, or no two of its values have a score.
+    """
+    scored = [candidate for candidate in trail.candidates if candidate.score is not None]
+    if name not in trail.names or len(scored) < 2:
         return None
-    labels, codes = np.unique([group_of(dimension, one.values[dimension.name]) for one in known], return_inverse=True)
-    scores = np.array([one.score for one in known], float)
+    labels, codes = np.unique([group_of(dimension, one.values[name]) for one in scored], return_inverse=True)
+    if len(labels) < 2:
+        return None
+    scores = np.array([candidate.score for candidate in scored], float)
     sizes = np.bincount(codes)
     means = np.bincount(codes, scores) / sizes
-    groups = {str(label): float(mean) for label, mean in zip(labels, means, strict=True)}
-    groups = {name: groups[name] for name in order_of(dimension) if name in groups}
-    if len(groups) < 2:
-        return Sensitivity(groups=groups, reach=None, p=None)
     reach = float(np.ptp(means))
-    generator = np.random.default_rng(0)
-    shuffled = generator.permuted(np.tile(scores, (_SHUFFLES, 1)), axis=1)
+    shuffled = np.random.default_rng(0).permuted(np.tile(scores, (_SHUFFLES, 1)), axis=1)
     by_chance = np.ptp((shuffled @ np.eye(len(labels))[codes]) / sizes, axis=1)
     p = (int((by_chance >= reach - 1e-9).sum()) + 1) / (_SHUFFLES + 1)
+    by_label = dict(zip(map(str, labels), map(float, means), strict=True))
+    groups = {group: by_label[group] for group in order_of(dimension) if group in by_label}
     return Sensitivity(groups=groups, reach=reach, p=p)
 
 
-def group_of(dimension: Dimension, value: Value) -> str:
+def group_of(dimension: Dimension, value: AxisValue) -> str:
     """The group of a value: itself in a list, the third of a range; beyond an end, the third at that end."""
-    if dimension.values is not None:
+    if dimension.domain.values:
         return _text(value)
-    at = dimension.position(value)
+    at = position(dimension, value)
     return _THIRDS[min(2, max(0, int(3 * (0.0 if at is None or at < 0 else at))))]
 
 
 def order_of(dimension: Dimension) -> tuple[str, ...]:
-    """All groups of a dimension in order."""
-    return _THIRDS if dimension.values is None else tuple(map(_text, dimension.values))
+    """All groups of a setting in order."""
+    return tuple(map(_text, dimension.domain.values)) or _THIRDS
 
 
-def candidates_frame(tuning: Tuning) -> pd.DataFrame:
+def _text(value: AxisValue) -> str:
+    return f"{value:g}" if is_number(value) else str(value)
+
+
+def candidates_frame(results: SweepResults) -> pd.DataFrame:
     """Every candidate as a row, as `candidates.csv` has them: validation scores alone.
 
     Columns: ``dataset``, ``framework``, ``backbone``, ``pair``, ``triplet``, ``candidate``, ``default``, ``chosen``,
-    a column for each dimension, ``score``, ``score_SEED`` for each tuning seed, ``epochs``, ``stopped``, ``failed``.
+    a column for each searched setting, ``score``, ``score_SEED`` for each seed of the search, ``epochs``, ``stopped``,
+    ``failed``.
     """
-    rows = []
-    for trail, own in _trails(tuning):
+    header, rows = results.header, list[dict[str, Any]]()
+    model: dict[str, Any] = {name: str(results.runs[name].iloc[0]) for name in ("dataset", "framework")}
+    for trail in header.trails:
+        own = model | {"backbone": trail.backbone, "pair": trail.pair, "triplet": trail.triplet}
         for one in trail.candidates:
             row = own | {"candidate": one.number, "default": one.default, "chosen": one.number == trail.chosen}
-            row |= {name: _plain(one, name) for name in tuning.dimensions} | {"score": one.score}
-            row |= {f"score_{seed}": one.scores.get(str(seed)) for seed in tuning.seeds}
-            rows.append(row | {"epochs": one.epochs, "stopped": one.stopped, "failed": one.failed or ""})
+            values = {name: one.values.get(name) for name in header.dimensions}
+            row |= {name: v if v is None or is_number(v) else str(v) for name, v in values.items()} | {
+                "score": one.score
+            }
+            row |= {f"score_{seed}": one.scores.get(str(seed)) for seed in _seeds(header)}
+            rows.append(row | {"epochs": one.epochs, "stopped": one.stopped, "failed": one.failed})
     return pd.DataFrame(rows)
 
 
-def _trails(tuning: Tuning) -> Iterator[tuple[Trail, dict[str, object]]]:
-    for block in tuning.blocks:
-        own: dict[str, object] = {"dataset": block.dataset, "framework": block.framework, "backbone": block.backbone}
-        for trail in block.objectives:
-            yield trail, own | {"pair": trail.pair, "triplet": trail.triplet}
+def _seeds(header: Header) -> tuple[int, ...]:
+    return () if header.tune is None else header.tune.seeds
 
 
-def _plain(one: Candidate, name: str) -> object:
-    value = one.values.get(name)
-    return value if is_number(value) or value is None else str(value)
-
-
-def _text(value: Value) -> str:
-    return f"{value:g}" if is_number(value) else str(value)
+def progress_text(results: SweepResults) -> str:
+    """How far a sweep that has not chosen yet has come: "Still tuning: 12 of 16 candidates per objective; ..."."""
+    ended: Counter[tuple[str, ...]] = Counter()
+    for key, runs in results.candidates.groupby(["backbone", "pair", "triplet", "candidate"]):
+        ended[tuple(map(str, key[:-1]))] += int(runs["status"].isin(("done", "failed")).all())
+    budget = results.header.tune.budget if results.header.tune else 0
+    low, high = min(ended.values(), default=0), max(ended.values(), default=0)
+    number = str(low) if low == high else f"{low} to {high}"
+    done = len(results.counted)
+    cells = f"{count_text(done, 'reporting run')} done" if done else "no reporting cell yet"
+    return f"Still tuning: {number} of {budget} candidates per objective; {cells}."

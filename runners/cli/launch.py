@@ -148,11 +148,12 @@ def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArgument
     if outcome.found_nothing_to_do and reports.is_current(target, digest):
         console.print(f"nothing to train; report: {target.folder / 'report.html'}", soft_wrap=True)
         return
-    if not outcome.is_tracked:
-        print(f"no report, because tracking is not up to date; afterwards: {again}", file=sys.stderr)
-        return
     try:
-        reports.print_result(reports.report([target], None, None, "paper"), console)
+        result, why = reports.report([target], None, None, "paper", attach=outcome.is_tracked)
+        reports.print_result(result, console)
+        if why:
+            print(f"the report is not in MLflow: {why}; afterwards: {again}", file=sys.stderr)
+            return
         reports.mark_current(target, digest)
     except (GoalError, OSError) as error:
         # The exit status tells how training ended. The report may have failed for the same reason (a full disk).

@@ -48,7 +48,7 @@ def judge(values: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | 
 def _compared(values: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement:
     import pandas as pd
 
-    from analysis.statistics import compare
+    from analysis.statistics.comparison import compare
 
     compared = compare(pd.DataFrame({objective: pd.Series(of_seed) for objective, of_seed in values.items()}))
     assert compared.best is not None

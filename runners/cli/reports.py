@@ -10,27 +10,27 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from analysis import (
-    AnalysisError,
-    NoRunsError,
-    ReportResult,
-    attach_report,
-    publish_models,
-    publish_summary,
-    refresh_summary,
-    render_published,
-    write_report,
-)
-from analysis.blocks import Block, Grid, seeds_text
-from analysis.report import REPORT_LIST
+from analysis.blocks import Block
+from analysis.errors import AnalysisError
+from analysis.report.folder import REPORT_LIST, files_of_report
+from analysis.report.headlines import headline, ranking
+from analysis.report.inputs import Inputs
+from analysis.report.published_tables import render_published
+from analysis.report.writing import ReportResult, best_trainings, origin_notes, write_report
+from analysis.results import SweepResults, read_results
+from analysis.wording import seeds_text
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import GoalError
-from goal_core.checkpoints import BEST
 from runners.cli.options import Scale
-from runners.store import LOG, Store, local_root
+from runners.launch.tuning.refresh import refreshed_results
+from runners.store import Store, local_root
+from runners.tracking import schema as names
+from runners.tracking.models import publish_models
 from runners.tracking.moved import correct_moved
-from runners.tracking.uri import read_only, resolve_uri, sqlite_file
-from sweeps import SweepConfig, load_sweep
+from runners.tracking.page import BlockOnPage, SweepPage
+from runners.tracking.uri import TrackingError, read_only, resolve_uri
+from sweeps import SweepConfig, SweepNotFoundError, load_sweep
+from sweeps.results import RSUM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,78 +41,142 @@ class ReportTarget:
     uri: str
     """MLflow tracking URI, resolved."""
     folder: Path
-    store: str
-    """Location of the store."""
-    seeds: tuple[int, ...]
-    """The seeds that its settings ask for."""
+    config: SweepConfig | None
+    """The sweep; None where only its name in MLflow is known."""
 
     @classmethod
     def of(cls, config: SweepConfig) -> ReportTarget:
         """The target of a sweep, whose data need not be on this machine."""
         root = local_root(config.store)
         uri = resolve_uri(config.tracking, root)
-        folder = root / "reports" / config.name
-        return cls(name=config.name, uri=uri, folder=folder, store=config.store, seeds=config.seeds)
+        return cls(name=config.name, uri=uri, folder=root / "reports" / config.name, config=config)
 
-    def locate(self, cell_id: str, stage: str, stage_key: str) -> dict[str, Path]:
-        """The files of a training that a reader may want to open, if they are on this machine."""
-        training = Store(local_root(self.store)).folder_of(cell_id, stage, stage_key)
-        found = {"log": training.place(LOG), "checkpoint": training.place(BEST)}
-        return {name: path for name, path in found.items() if path.is_file()}
+    def results(self) -> SweepResults:
+        """The sweep's results: of the store, or, where this has none, of the table that MLflow keeps.
+
+        Raises:
+            GoalError: there are no results, or they cannot be read.
+        """
+        content, store = None, None
+        if self.config is not None:
+            store = Store(self.config.store)
+            content = refreshed_results(store, self.config)
+        try:
+            if content is not None and store is not None:
+                root = store.root if store.root.is_dir() else None
+                return read_results(content, f"the store {store.location}", root, store.fetch)
+            page = SweepPage(self.uri, self.name)
+            return read_results(page.results_table(), f"{self.uri}: the results of {self.name}")
+        except AnalysisError as error:
+            raise GoalError(str(error)) from error
+
+    def page(self) -> SweepPage | str:
+        """The sweep in MLflow, or why nothing can be written there."""
+        if why := read_only(self.uri):
+            return why
+        try:
+            correct_moved(self.uri)
+            return SweepPage(self.uri, self.name)
+        except TrackingError as error:
+            return str(error)
 
 
-def report_targets(sweeps: Sequence[str], overrides: Sequence[str]) -> list[ReportTarget]:
-    """The targets of several sweeps, given by path or shipped name.
+def report_targets(sweeps: Sequence[str], overrides: Sequence[str], tracking_uri: str | None) -> list[ReportTarget]:
+    """The targets of several sweeps, given by path or shipped name, or by the name of an experiment in MLflow.
 
     Raises:
         GoalError: a sweep file is invalid, or the same sweep is given twice.
     """
-    targets = [ReportTarget.of(load_sweep(sweep, overrides)) for sweep in sweeps]
+    targets = []
+    for sweep in sweeps:
+        try:
+            targets.append(ReportTarget.of(load_sweep(sweep, overrides)))
+        except SweepNotFoundError:
+            if tracking_uri is None:
+                raise
+            uri = resolve_uri(tracking_uri, Path.cwd())
+            targets.append(ReportTarget(name=sweep, uri=uri, folder=Path(f"{sweep}-report"), config=None))
     if len({(target.uri, target.name) for target in targets}) < len(targets):
         raise GoalError(f"the same sweep is given twice: {', '.join(target.name for target in targets)}")
     return targets
 
 
-def require_database(target: ReportTarget) -> None:
-    """Check that a sweep that is tracked in a file of this machine has been launched.
-
-    Raises:
-        GoalError: there is no such file.
-    """
-    database = sqlite_file(target.uri)
-    if database is not None and not (database.is_file() and database.stat().st_size):
-        raise GoalError(f"no tracking database at {database}; launch the sweep first, or give its --store")
-
-
 def report(
-    targets: Sequence[ReportTarget], out: Path | None, compare: Literal["published"] | None, scale: Scale
-) -> ReportResult:
+    targets: Sequence[ReportTarget],
+    out: Path | None,
+    compare: Literal["published"] | None,
+    scale: Scale,
+    *,
+    attach: bool = True,
+) -> tuple[ReportResult, str]:
     """Write the report of the first sweep, compared with the others, and attach it to its MLflow run.
 
-    From a results folder that is read-only, the report can be written elsewhere; it is then not attached.
+    Args:
+        targets: the sweeps.
+        out: the report's folder; None for the one in the results folder.
+        compare: whether to compare with the paper's numbers.
+        scale: colours of the tables.
+        attach: whether MLflow can be expected to answer.
+
+    Returns:
+        The report, and why it is not attached; empty if it is.
 
     Raises:
-        GoalError: MLflow lacks what a report needs, or the report's folder cannot be written.
+        GoalError: there are no results, or the report's folder cannot be written.
     """
     first, *others = targets
     folder = out or first.folder
-    for target in targets:
-        require_database(target)
     _require_writable(folder)
-    writable = not read_only(first.uri)
-    if writable:
-        correct_moved(first.uri)
-    others_named = [(target.uri, target.name) for target in others]
+    results = first.results()
+    named: dict[str, SweepResults] = {}
+    for other in others:
+        label = other.name if other.name not in (first.name, *named) else f"{other.name} ({len(named) + 2})"
+        named[label] = other.results()
+    page = first.page() if attach else "tracking is not up to date"
+    address = page.address if isinstance(page, SweepPage) else ""
     try:
-        result = write_report(first.uri, first.name, folder, compare, others_named, scale, locate=first.locate)
-        if writable and result.parent_run_id is not None:
-            attach_report(first.uri, result.parent_run_id, folder)
-            notes = (*result.origin_notes, *result.tuning_notes)
-            publish_summary(first.uri, result.parent_run_id, first.name, result.blocks, notes)
-            publish_models(first.uri, result.parent_run_id, first.store, result.best_runs)
+        result = write_report(
+            results,
+            folder,
+            others=named,
+            compare_with_paper=compare is not None,
+            scale=scale,
+            mlflow_page=address,
+        )
     except AnalysisError as error:
         raise GoalError(str(error)) from error
-    return result
+    if isinstance(page, str):
+        return result, page
+    try:
+        page.attach_report(folder, files_of_report(folder))
+        _describe(page, result.inputs, first)
+    except TrackingError as error:
+        return result, str(error)
+    return result, ""
+
+
+def _describe(page: SweepPage, inputs: Inputs, target: ReportTarget) -> None:
+    """Describe a sweep in MLflow, and let its best cells have models there."""
+    page.describe(list(map(_on_page, inputs.blocks)), origin_notes(inputs))
+    if target.config is not None:
+        publish_models(page, target.config.store, best_trainings(inputs))
+
+
+def _on_page(block: Block) -> BlockOnPage:
+    """A block as MLflow's page shows it."""
+    key, best = block.key, block.grids[RSUM.key].highest
+    tags = {names.ROLE: "report", names.STAGE: key.stage, names.BACKBONE: key.backbone, names.DATASET: key.dataset}
+    return BlockOnPage(
+        slug=block.slug,
+        title=key.title,
+        headline=headline(block),
+        ranking=ranking(block),
+        tags=tags,
+        grid=key.grid,
+        groups=(names.OBJECTIVE, *([names.POINT] if key.point else [])),  # points are never averaged
+        open_group="/".join(best or ()),
+        objectives=tuple(map("/".join, block.cells)),
+    )
 
 
 def _require_writable(folder: Path) -> None:
@@ -146,69 +210,41 @@ def _mark(target: ReportTarget) -> Path:
 
 def print_result(result: ReportResult, console: Console) -> None:
     """Print how complete a report is and where it is."""
-    missing = "" if result.is_complete else f" ({result.num_failed} failed, gaps are marked)"
+    failed = result.missing.get("failed", 0)
+    missing = f" ({failed} failed, gaps are marked)" if result.num_counted < result.num_expected else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}", soft_wrap=True)
     for note in result.tuning_notes:
         console.print(f"        {note}", soft_wrap=True, markup=False)
-    console.print(f"        {result.out_dir / 'report.html'}", soft_wrap=True)
+    console.print(f"        {result.folder / 'report.html'}", soft_wrap=True)
 
 
-def warnings(targets: Sequence[ReportTarget], result: ReportResult) -> list[str]:
+def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
-    there = set(result.seeds)
-    absent = [seed for seed in targets[0].seeds if seed not in there]
-    beyond = [seed for seed in result.seeds if seed not in targets[0].seeds]
-    shown = f"The report shows the sweep as last launched, with {seeds_text(result.seeds)}."
-    found = []
+    there = result.inputs.results.header.seeds
+    asked = there if target.config is None else target.config.seeds
+    absent, beyond = (
+        [seed for seed in ours if seed not in theirs] for ours, theirs in ((asked, there), (there, asked))
+    )
+    shown = f"The report shows the sweep as last launched, with {seeds_text(there)}."
+    lines = []
     if absent:
         has, them = ("has", "it") if len(absent) == 1 else ("have", "them")
         again = f"Launch with the same settings to train {them}."
-        found.append(f"{seeds_text(absent).capitalize()} {has} no results. {again} {shown}")
+        lines.append(f"{seeds_text(absent).capitalize()} {has} no results. {again} {shown}")
     if beyond:
         are = "is" if len(beyond) == 1 else "are"
-        found.append(f"{seeds_text(beyond).capitalize()} {are} in the report, but not in the settings. {shown}")
-    return found
+        lines.append(f"{seeds_text(beyond).capitalize()} {are} in the report, but not in the settings. {shown}")
+    return lines
 
 
 def as_json(result: ReportResult, warned: Sequence[str]) -> dict[str, Any]:
-    """What a script reads of a report: its files, the best objectives of each block and direction, and what is missing.
+    """What a script reads of a report.
 
     Args:
         result: the report.
         warned: from `warnings`.
     """
-    return {
-        "report": str(result.out_dir / "report.html"),
-        "files": [str(path) for path in result.files],
-        "expected": result.num_expected,
-        "counted": result.num_counted,
-        "failed": result.num_failed,
-        "seeds": list(result.seeds),
-        "blocks": [_block_json(block) for block in result.blocks],
-        **({"tuning": list(result.tuning_notes)} if result.tuning_notes else {}),
-        "warnings": list(warned),
-    }
-
-
-def _block_json(block: Block) -> dict[str, Any]:
-    names = ("dataset", "framework", "backbone", "stage", "variant")
-    tables = {key: _grid_json(grid) for key, grid in block.grids.items() if grid.metric.name == "R@1"}
-    missing = [
-        {"objective": objective, "seed": gap.seed, "status": gap.status, "reason": gap.reason}
-        for objective, gap in block.gaps
-    ]
-    point = {name: getattr(block.key, name) for name in ("point", "grid") if getattr(block.key, name)}
-    return {name: getattr(block.key, name) for name in names} | point | {"best": tables, "missing": missing}
-
-
-def _grid_json(grid: Grid) -> list[dict[str, Any]]:
-    """The cells with the highest mean, and those that cannot be told apart from them."""
-    best = {key: cell for key, cell in grid.cells.items() if key in grid.best()}
-    level = sorted(f"{pair}/{triplet}" for pair, triplet in grid.near - best.keys())
-    return [
-        {"objective": f"{pair}/{triplet}", "mean": cell.mean, "std": cell.std, "seeds": cell.n, "level": level}
-        for (pair, triplet), cell in best.items()
-    ]
+    return {**result.as_json(), "warnings": list(warned)}
 
 
 def published(name: str, out: Path, scale: Scale) -> tuple[Path, ...]:
@@ -232,13 +268,27 @@ def restore(target: ReportTarget) -> bool:
     Raises:
         GoalError: MLflow cannot be written.
     """
+    page = SweepPage(target.uri, target.name)
+    _describe(page, Inputs(results=target.results(), others={}), target)
     has_report = (target.folder / REPORT_LIST).is_file()
-    try:
-        parent = refresh_summary(target.uri, target.name, target.store)
-        if has_report and parent is not None:
-            attach_report(target.uri, parent, target.folder)
-    except NoRunsError:
-        return False
-    except AnalysisError as error:
-        raise GoalError(str(error)) from error
-    return has_report and parent is not None
+    if has_report:
+        page.attach_report(target.folder, files_of_report(target.folder))
+    return has_report
+
+
+def block_links(target: ReportTarget, address: str) -> list[str]:
+    """Save a view of each block in MLflow, and say which objective is best in it and where its runs are.
+
+    Args:
+        target: the target of the sweep.
+        address: of the MLflow server.
+
+    Raises:
+        GoalError: there are no results, or MLflow cannot be written.
+    """
+    blocks = [_on_page(block) for block in Inputs(results=target.results(), others={}).blocks]
+    page = SweepPage(target.uri, target.name)
+    page.save_views(blocks)
+    headlines = (f"{block.title}: {block.headline.replace('**', '')}" for block in blocks)
+    addresses = (f"  {address}{block.address(page.experiment_id)}" for block in blocks)
+    return [line for lines in zip(headlines, addresses, strict=True) for line in lines]

@@ -17,7 +17,6 @@ from runners.cli.options import AsJson, Scale, Set, StoreDir, Sweep, SweepArgume
 
 results = typer.Typer()
 _SYNC_WAIT_S = 600.0
-_ANSWER_WAIT_S = 60.0
 _END_WAIT_S = 10.0
 
 
@@ -37,10 +36,12 @@ def report(
 ) -> None:
     """Write the tables, heatmaps, learning curves and statistics, and attach them to the sweep's MLflow run.
 
+    The numbers are those of the results folder; where it has none, those of the results table in MLflow. With
+    --tracking-uri, SWEEP may also be the name of an experiment there.
+
     Example: goal-sweep report quickstart.yaml --out report
     """
     from runners.cli import reports
-    from runners.tracking.uri import read_only
 
     if published is not None:
         if sweeps or out is None:
@@ -53,22 +54,23 @@ def report(
         return
     if not sweeps:
         raise GoalError("give a sweep, or --published goal_grid with --out")
-    targets = reports.report_targets(sweeps, SweepArguments("", set_, store, tracking_uri).overrides)
-    result = reports.report(targets, out, compare, scale)
-    warned = reports.warnings(targets, result)
+    overrides = SweepArguments("", set_, store, tracking_uri).overrides
+    targets = reports.report_targets(sweeps, overrides, tracking_uri)
+    result, why = reports.report(targets, out, compare, scale)
+    warned = reports.warnings(targets[0], result)
     if as_json:
         print(json.dumps(reports.as_json(result, warned), indent=2))
         return
     reports.print_result(result, console)
     for line in warned:
         print(f"warning: {line}", file=sys.stderr)
-    if why := read_only(targets[0].uri):
+    if why:
         console.print(f"        not attached to MLflow: {why}", soft_wrap=True)
 
 
 @results.command()
 def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: Uri = None) -> None:
-    """Rebuild a sweep's MLflow runs, their artifacts and the attached report from the store.
+    """Rebuild a sweep's results table, its MLflow runs and the attached report from the store.
 
     Example: goal-sweep sync quickstart.yaml
     """
@@ -168,7 +170,7 @@ def import_(
 def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callable[[str], None]) -> None:
     """Check an archive, add its results to a store, and write their MLflow runs.
 
-    Nothing is added unless everything is right: the archive, the store, and MLflow.
+    Nothing is added unless the archive and the store are right.
 
     Args:
         file: the archive.
@@ -177,7 +179,7 @@ def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callab
         say: receives each line on what was done.
 
     Raises:
-        GoalError: the archive is damaged or contradicts the store or MLflow, or MLflow cannot be written.
+        GoalError: the archive is damaged or contradicts the store, or MLflow cannot be written.
     """
     from runners.store import Store
     from runners.store.archive import add_results, opened_archive, plan_import
@@ -192,13 +194,12 @@ def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callab
         tracked = replace(archive, config=replace(archive.config, tracking=uri))
         tracking = SweepTracking(tracked, target, live=False, warn=lambda line: None, closing_s=_END_WAIT_S)
         until_the_end.enter_context(tracking)
-        tracking.refuse_other_numbers({one: archive.metrics_of(one) for one in outcome.added}, wait=_ANSWER_WAIT_S)
         path = add_results(archive, outcome, target, uri)
         say(f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already")
         if outcome.begun:
             left = f"begun in {target.location} and not finished; a launch continues them"
             say(f"  {len(outcome.begun)} not imported: {left}")
-        tracking.sync_all(wait=_SYNC_WAIT_S)
+        tracking.sync_all(wait=_SYNC_WAIT_S, patient=False)
         if tracking.trouble:
             raise UnfinishedError(f"the results are imported, but {tracking.trouble}")
     say(f"report: {SweepArguments(str(path)).command('report')}")

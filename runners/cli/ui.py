@@ -10,15 +10,19 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import psutil
 import typer
 
 from goal_core.basics.errors import GoalError
 from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
+
+if TYPE_CHECKING:
+    from runners.cli.reports import ReportTarget
 
 page = typer.Typer()
 _START_WAIT_S = 120.0
@@ -37,20 +41,20 @@ def ui(
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
-    from runners.cli.reports import report_targets, require_database
-    from runners.tracking.uri import sqlite_file
+    from runners.cli.reports import report_targets
+    from runners.tracking.uri import require_database, sqlite_file
 
-    (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides)
+    (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides, tracking_uri)
     if target.uri.startswith(("http://", "https://")):
-        _print(_links(target.uri, target.name, target.uri.rstrip("/")))
+        _print(_links(target, target.uri.rstrip("/")))
         return
     database = sqlite_file(target.uri)
-    require_database(target)
+    require_database(target.uri)
     _require_free(port)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
     address = f"http://127.0.0.1:{port}"
     with _servable(target.uri, database) as uri, _server(uri, port) as server:
-        links = _links(uri, target.name, address)  # computed while the server starts
+        links = _links(replace(target, uri=uri), address)  # computed while the server starts
         _wait_until_it_answers(server, address)
         console.print(f"{address}  ({target.uri})", soft_wrap=True)
         _print(links)
@@ -91,17 +95,14 @@ def _server(uri: str, port: int) -> Iterator[psutil.Popen]:
         _end(server)
 
 
-def _links(uri: str, name: str, address: str) -> list[str]:
+def _links(target: ReportTarget, address: str) -> list[str]:
     """Lines that say which objective is best in each block, and where its runs are."""
-    from analysis import AnalysisError, NoRunsError, block_links
+    from runners.cli.reports import block_links
 
     try:
-        links = block_links(uri, name)
-    except NoRunsError:
-        return [f"{name}: no run yet; start the command again once a training has begun"]
-    except AnalysisError as error:
+        return block_links(target, address)
+    except GoalError as error:
         return [f"no links: {error}"]
-    return [line for link in links for line in (f"{link.title}: {link.headline}", f"  {address}{link.address}")]
 
 
 def _print(lines: list[str]) -> None:

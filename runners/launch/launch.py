@@ -23,10 +23,10 @@ from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.progress import SweepProgress
 from runners.launch.sharing import Untracked, start_waiting
 from runners.launch.stopping import StopSignals
-from runners.launch.tuning import trail_of
 from runners.planning.cards import choose_card
 from runners.planning.devices import Devices
 from runners.planning.prices import Prices, finished
+from runners.results import edits_since
 from runners.tracking.sync import SweepTracking
 
 
@@ -98,8 +98,6 @@ def _launch(
     todo = plan.startable(sweep.trainings, ahead=True)
     if sweep.trails:
         view.note(plan.progress.phase)
-        if not sweep.is_searching:
-            sweep.store.write_trail(sweep.config.name, trail_of(sweep))
     if todo:
         sweep.check_trainable()
         if options.address:
@@ -112,12 +110,13 @@ def _launch(
         if todo:  # or else the end of the launch says it, in one line
             view.note(f"tracking: {line}")
 
-    alone = options.share is None
-    with SweepTracking(sweep, sweep.store, live=bool(todo), warn=warn) if alone else Untracked() as tracking:
+    alone, own = options.share is None, (sweep, sweep.store)
+    with SweepTracking(*own, live=bool(todo), warn=warn) if alone else Untracked(*own) as tracking:
         if todo:
             with sweep.store.heartbeat(sweep.config.name, shares=not alone) as heartbeat:
                 start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
-                tracking.tell_of_edits(todo, view.note)
+                for line in edits_since(sweep.store, sweep, todo):
+                    view.note(line)
                 tracking.sync_all()
                 prices = partial(_prices, sweep)
                 status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()

@@ -14,7 +14,7 @@ from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software
 from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.progress import SweepProgress
-from runners.launch.tuning import Ended, describe, replay
+from runners.launch.tuning import Ended, describe, ends_of, replay
 from runners.store import BEST, LAST, Store, TrainingStatus
 from runners.tracking.uri import resolve_uri
 from sweeps import ResolvedSweep, SweepConfig, Training, Unit, load_sweep
@@ -42,20 +42,8 @@ class OpenedSweep(ResolvedSweep):
         return replay(self, partial(self.ends, retried=retried))
 
     def ends(self, trainings: Sequence[Training], *, retried: bool) -> dict[Training, Ended | None]:
-        """How trainings ended; None for those that have not.
-
-        Args:
-            trainings: the trainings.
-            retried: failed ones will be tried again, so they have not ended.
-        """
-        statuses = self.store.status(trainings, max_attempts=self.config.resources.max_attempts)
-        ends: dict[Training, Ended | None] = dict.fromkeys(trainings)
-        for training, status in statuses.items():
-            if status.state == "done":
-                ends[training] = status.result
-            elif status.state == "failed" and not retried:
-                ends[training] = status.reason or "it failed"
-        return ends
+        """How trainings ended; see `ends_of`."""
+        return ends_of(self.store, trainings, self.config.resources.max_attempts, retried=retried)
 
     def statuses(self, *, thorough: bool = False) -> dict[Training, TrainingStatus]:
         """The status of every training, read from the store.

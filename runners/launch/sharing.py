@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from types import SimpleNamespace
 
+from goal_core.basics.atomic import StorageError
 from runners.launch.plan import LaunchPlan
+from runners.results import update_results
 from runners.store import Heartbeat, LeaseHeldError, State, Store
-from sweeps import Training, Unit
+from sweeps import ResolvedSweep, Training, Unit
 
 _LOOK_S = 2.0
 """Seconds between looks at whether another launch has ended."""
@@ -103,9 +105,15 @@ class Others:
 
 
 class Untracked:
-    """Stands for tracking in launches that share a sweep: MLflow has one writer, `goal-sweep sync` afterwards."""
+    """Stands for tracking in launches that share a sweep: MLflow has one writer, `goal-sweep sync` afterwards.
 
-    def __init__(self) -> None:
+    Args:
+        sweep: the sweep.
+        store: the store, whose results table it keeps up to date.
+    """
+
+    def __init__(self, sweep: ResolvedSweep, store: Store) -> None:
+        self._sweep, self._store = sweep, store
         self.trouble = ""
         self.tracking = SimpleNamespace(wait_open=lambda: True)
 
@@ -116,14 +124,15 @@ class Untracked:
         return
 
     def sync(self, training: Training) -> None:
-        """Do nothing, as all methods here."""
+        """Do nothing."""
 
     def sync_all(self, *, wait: float = 0.0, patient: bool = True) -> bool:
-        """Do nothing."""
-        return True
-
-    def tell_of_edits(self, todo: Collection[Training], tell: Callable[[str], None]) -> None:
-        """Do nothing."""
+        """Bring the results table up to date."""
+        try:
+            update_results(self._store, self._sweep)
+        except StorageError as error:
+            self.trouble = str(error)
+        return not self.trouble
 
     def limit(self, seconds: float) -> None:
         """Do nothing."""

@@ -6,7 +6,7 @@
     STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.leases); .stop asks the workers of one
                                             to save and stop
     STORE/submissions/                      batch jobs (runners.store.submissions)
-    STORE/tuning/<sweep>.json               what the sweep's search tried and chose; follows from the results
+    STORE/sweeps/<sweep>/results.parquet    the sweep's results table (runners.results); follows from the results
     STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.trainings)
         log.txt  attempts/<n>.json  result.json
@@ -34,6 +34,7 @@ from runners.store.records import RESULT, Attempt
 from runners.store.storage import Place, read_json
 from runners.store.trainings import SUSPECT, StatusReader, TrainingFolder, TrainingStatus
 from sweeps import Cell, Training
+from sweeps.results import RESULTS_FILE
 
 _VERSION = 3
 _READ_AT_ONCE = 256
@@ -209,27 +210,30 @@ class Store:
             return None
         return target
 
-    def write_trail(self, sweep: str, trail: Mapping[str, Any]) -> None:
-        """Write the trail of a sweep's search as ``tuning/<sweep>.json``, unless it is there already.
+    def fetch(self, path: str) -> Path:
+        """A file of this machine with the content of a path in the store, such as a results table states it."""
+        return self.storage.fetch(self._base / path)
+
+    def write_results(self, sweep: str, content: bytes) -> None:
+        """Write the results table of a sweep, as ``sweeps/<sweep>/results.parquet``.
 
         Raises:
             StorageError: it cannot be written.
         """
-        path, content = self._base / "tuning" / f"{sweep}.json", json_bytes(trail)
-        if self.storage.read(path) != content:
-            self.storage.make_folder(path.parent)
-            self.storage.replace(path, content)
+        path = self._results(sweep)
+        self.storage.make_folder(path.parent)
+        self.storage.replace(path, content)
 
-    def read_trail(self, sweep: str) -> bytes | None:
-        """Read what `write_trail` wrote; None where there is none, or only a damaged one, which a launch replaces.
+    def read_results(self, sweep: str) -> bytes | None:
+        """Read what `write_results` wrote; None where there is none.
 
         Raises:
             StorageError: it cannot be read.
         """
-        with contextlib.suppress(DamagedError):
-            trail = read_json(self.storage, self._base / "tuning" / f"{sweep}.json")
-            return None if trail is None else json_bytes(trail)
-        return None
+        return self.storage.read(self._results(sweep))
+
+    def _results(self, sweep: str) -> Path:
+        return self._base / "sweeps" / sweep / RESULTS_FILE
 
     def suspect(self, training: Training, damage: str) -> None:
         """Note what a thorough check found, so that the next launch reads every file of the training again.

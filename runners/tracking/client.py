@@ -1,4 +1,4 @@
-"""The connection to a sweep's experiment in MLflow, which people browse and `analysis` reads.
+"""The connection to a sweep's experiment in MLflow, which people browse.
 
 Only the driver writes, through a queue with its own thread. A slow, locked or absent MLflow never delays training, and
 calls are retried until the launch ends. `runners.tracking.sync` decides from the store what is written.
@@ -16,13 +16,13 @@ from typing import Any, Literal
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from goal_core.basics.errors import GoalError
+from goal_core.basics.errors import GoalError, first_line
 from runners.tracking import schema as names
 from runners.tracking.moved import correct_addresses
-from runners.tracking.queue import CallQueue, Verdict, one_line
+from runners.tracking.page import find_experiment
+from runners.tracking.queue import AfterError, CallQueue
 from runners.tracking.runs import RunWriter
 from runners.tracking.uri import TrackingError, file_identity, network_warning, prepare_database, sqlite_file
-from sweeps import ResolvedSweep
 
 _log = logging.getLogger(__name__)
 ANSWER_S = 5.0
@@ -43,17 +43,14 @@ class Tracking:
 
     Args:
         uri: from `runners.tracking.uri.resolve_uri`.
-        sweep: the sweep of the experiment and its parent run.
+        name: the sweep's name, which is that of its experiment and its parent run.
         live: whether this process trains, so that the parent run is shown as running.
         warn: receives one line when trouble begins and one when it ends, on another thread; `warnings` keeps them too.
     """
 
-    def __init__(
-        self, uri: str, sweep: ResolvedSweep, *, live: bool = True, warn: Callable[[str], None] = _log.warning
-    ) -> None:
+    def __init__(self, uri: str, name: str, *, live: bool = True, warn: Callable[[str], None] = _log.warning) -> None:
         self.warnings: list[str] = []
-        self._uri, self._sweep, self._live, self._warn = uri, sweep, live, warn
-        self._name = sweep.config.name
+        self._uri, self._name, self._live, self._warn = uri, name, live, warn
         self._file = sqlite_file(uri)
         self._identity: tuple[int, int] | None = None
         self._client: Any = None
@@ -105,7 +102,7 @@ class Tracking:
     def why_late(self) -> str:
         """Why changes are not in MLflow yet."""
         if self._queue.trouble is not None:
-            return f"tracking does not answer: {one_line(self._queue.trouble)}"
+            return f"tracking does not answer: {_line(self._queue.trouble)}"
         if not self._answered.is_set() and self._queue.stopped is None:
             return "tracking does not answer"
         return self.warnings[-1] if self.warnings else "MLflow is slow to answer"
@@ -171,7 +168,7 @@ class Tracking:
             self._client = self._connect()
         experiment = self._experiment()
         self._answered.set()
-        runs = RunWriter(self._client, experiment, self._sweep)
+        runs = RunWriter(self._client, experiment, self._name)
         if self._live:
             runs.set_parent_status("RUNNING")
         if not self._known <= runs.runs.keys():
@@ -202,21 +199,15 @@ class Tracking:
             raise
 
     def _experiment(self) -> str:
-        found = self._client.get_experiment_by_name(self._name) or self._renamed()
-        if found is None:
+        experiment = find_experiment(self._client, self._name)
+        if experiment is None:
             artifacts = None if self._file is None else (self._file.parent / "artifacts" / self._name).as_uri()
             tags = {names.SWEEP: self._name}
             return str(self._client.create_experiment(self._name, artifact_location=artifacts, tags=tags))
-        if found.lifecycle_stage == "deleted":
-            self._client.restore_experiment(found.experiment_id)
+        if experiment.lifecycle_stage == "deleted":
+            self._client.restore_experiment(experiment.experiment_id)
             self._trouble(f"the MLflow experiment {self._name!r} had been deleted and was restored")
-        return str(found.experiment_id)
-
-    def _renamed(self) -> Any:
-        """The sweep's experiment if somebody has renamed it, or None."""
-        mine = f"tags.`{names.SWEEP}` = '{self._name}'"
-        found = self._client.search_experiments(filter_string=mine, max_results=1)
-        return found[0] if found else None
+        return str(experiment.experiment_id)
 
     def _trouble(self, text: str) -> None:
         self.warnings.append(text)
@@ -225,19 +216,23 @@ class Tracking:
     def _raise_if_stopped(self) -> None:
         error = self._queue.stopped
         if error is not None:
-            raise error if isinstance(error, TrackingError) else TrackingError(one_line(error)) from error
+            raise error if isinstance(error, TrackingError) else TrackingError(_line(error)) from error
 
 
-def _judge(error: Exception) -> Verdict:
+def _judge(error: Exception) -> AfterError:
     if isinstance(error, TrackingError):
-        return Verdict.STOP
+        return AfterError.STOP
     if isinstance(error, MlflowException):
-        return Verdict.DROP if error.error_code in _REFUSALS else Verdict.RETRY
+        return AfterError.DROP if error.error_code in _REFUSALS else AfterError.RETRY
     if isinstance(error, GoalError):
-        return Verdict.DROP
+        return AfterError.DROP
     # Connections and databases raise errors of many libraries, which are worth a retry; a bug in our code is not.
     ours = isinstance(error, (TypeError, KeyError, AttributeError, ValueError, AssertionError))
-    return Verdict.DROP if ours else Verdict.RETRY
+    return AfterError.DROP if ours else AfterError.RETRY
+
+
+def _line(error: Exception) -> str:
+    return first_line(error)[:300]
 
 
 def create_database(path: Path) -> None:

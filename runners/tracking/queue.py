@@ -16,12 +16,14 @@ from enum import Enum
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_when_event_set, wait_chain, wait_fixed
 from tenacity.nap import sleep_using_event
 
+from goal_core.basics.errors import first_line
+
 _log = logging.getLogger(__name__)
 RETRY_WAITS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds to wait before each retry of a call; the last one repeats."""
 
 
-class Verdict(Enum):
+class AfterError(Enum):
     """What to do after an error."""
 
     RETRY = "retry"
@@ -40,7 +42,7 @@ class CallQueue:
         report: receives one line when trouble begins and one when it ends; called on the queue's thread.
     """
 
-    def __init__(self, judge: Callable[[Exception], Verdict], report: Callable[[str], None]) -> None:
+    def __init__(self, judge: Callable[[Exception], AfterError], report: Callable[[str], None]) -> None:
         self._judge, self._report = judge, report
         self._calls: queue.Queue[Callable[[], None]] = queue.Queue()
         self._closing = threading.Event()
@@ -118,7 +120,7 @@ class CallQueue:
                 self._report(f"tracking works again; {self.pending - 1} updates are still to be written")
 
     def _is_temporary(self, error: BaseException) -> bool:
-        return isinstance(error, Exception) and self._judge(error) is Verdict.RETRY
+        return isinstance(error, Exception) and self._judge(error) is AfterError.RETRY
 
     def _report_trouble(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
@@ -127,20 +129,16 @@ class CallQueue:
             with self._calls.all_tasks_done:
                 self.trouble = error
                 self._calls.all_tasks_done.notify_all()
-            self._report(f"tracking does not answer; training continues and tracking will catch up: {one_line(error)}")
+            self._report(
+                f"tracking does not answer; training continues and tracking will catch up: {first_line(error)[:300]}"
+            )
 
     def _settle(self, error: Exception) -> None:
         """Handle a call that failed for good."""
         _log.debug("tracking call given up", exc_info=error)
         verdict = self._judge(error)
-        if verdict is Verdict.STOP:
+        if verdict is AfterError.STOP:
             self.stopped = error
-            self._report(f"tracking is off for this launch: {one_line(error)}")
-        elif verdict is Verdict.DROP:
-            self._report(f"a tracking update failed and is skipped: {one_line(error)}")
-
-
-def one_line(error: Exception) -> str:
-    """The first line of an error, at most 300 characters."""
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:300]
+            self._report(f"tracking is off for this launch: {first_line(error)[:300]}")
+        elif verdict is AfterError.DROP:
+            self._report(f"a tracking update failed and is skipped: {first_line(error)[:300]}")

@@ -3,60 +3,44 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import shutil
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from mlflow.entities import Metric, Param, RunTag
 
-from goal_core.checkpoints import TRIPLETS
-from runners.store import State
+from runners.results import ResultsTable
 from runners.tracking import schema as names
-from runners.tracking.values import stale_tags, sweep_tags, training_dataset, training_params, training_tags
-from sweeps import ResolvedSweep, Training
+from runners.tracking.values import LoggedStep, Row, digest_of, epochs_of, final_of, params_of, tags_of
+from sweeps.results import EPOCHS, RESULTS_FILE, RSUM
 
 _RUN_STATUS: Mapping[str, str] = {"waiting": "KILLED", "running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
 MAX_BATCH = 1000
 """Number of metrics that MLflow accepts in one call."""
-_MAX_TAG = 4000
-_PAGE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """The metrics of one step."""
-
-    step: int
-    metrics: Mapping[str, float]
-    time: float
-    """Seconds since 1970. A point always has the same time, so the database itself drops a repeated point."""
+_PAGE = 500
+_FINALS = (RSUM.test, names.SELECTED + RSUM.key)
+"""Metrics of which every finished run has one: reports have both, candidates no test metrics."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TrackedRun:
-    """What is known of a run in MLflow."""
+    """What is remembered of a run in MLflow: little, because a sweep may have ten thousand."""
 
     id: str
     status: str
     """MLflow's own status of the run."""
-    started: int
-    """Milliseconds since 1970."""
-    tags: dict[str, str]
-    params: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
-    """The last value of each metric, as read or written since."""
-    logged: set[tuple[str, int]] | None = None
-    """(metric, step) of the points that the run has; None until its history is read."""
-    datasets: set[str] = field(default_factory=set)
-    """Digests of the datasets that it names as its input."""
-    skipped: set[str] = field(default_factory=set)
-    """Points that were not finite, as ``metric@step``."""
+    shown: str = ""
+    """Digest of what it shows."""
+    final: float | None = None
+    """A final metric that it shows; None before the training's end."""
+    epochs: int | None = None
+    """The last epoch that it has; None until its history is read."""
+    is_former: bool = False
+    """Whether it is marked as no longer of the sweep."""
 
 
 class RunWriter:
@@ -65,13 +49,13 @@ class RunWriter:
     Args:
         client: an ``MlflowClient``, or a substitute in tests.
         experiment_id: the sweep's experiment.
-        sweep: the sweep that the parent run describes.
+        name: the sweep's name.
     """
 
-    def __init__(self, client: Any, experiment_id: str, sweep: ResolvedSweep) -> None:
-        self._client, self._experiment, self._sweep = client, experiment_id, sweep
+    def __init__(self, client: Any, experiment_id: str, name: str) -> None:
+        self._client, self.experiment_id, self._name = client, experiment_id, name
         self._runs: dict[str, TrackedRun] = {}
-        self._parent_id, self._parent_status, self._trail = "", "", ""
+        self.parent_id, self._parent_status, self._table = "", "", ""
         self._read()
 
     @property
@@ -81,306 +65,169 @@ class RunWriter:
 
     def _read(self) -> None:
         """Read every run of the experiment, create the parent run if there is none, and delete duplicates."""
-        parents, found = [], []
+        parents: list[Any] = []
         for run in self._pages():
-            role = run.data.tags.get(names.ROLE)
-            if role == names.ROLE_SWEEP:
-                parents.append(run)
-            elif role in (names.ROLE_CELL, names.ROLE_CANDIDATE) and names.STAGE_KEY in run.data.tags:
-                found.append(run)
-        self._open_parent(parents)
-        # Keep a finished run, or else the oldest. Duplicates can only come from restoring a deleted experiment.
-        for run in sorted(found, key=lambda run: (run.info.status != "FINISHED", run.info.start_time)):
-            key = run.data.tags[names.STAGE_KEY]
-            if key in self._runs:
+            key = run.data.tags.get(names.STAGE_KEY)
+            if run.data.tags.get(names.ROLE) == names.ROLE_SWEEP:
+                parents.append((run.info.start_time, run.info.run_id, run.info.status, run.data.tags))
+            elif key in self._runs:  # only from restoring a deleted experiment
                 self._client.delete_run(run.info.run_id)
-                continue
-            tags = dict(run.data.tags)
-            self._runs[key] = TrackedRun(
-                id=run.info.run_id,
-                status=run.info.status,
-                started=run.info.start_time,
-                tags=tags,
-                params=dict(run.data.params),
-                metrics=dict(run.data.metrics),
-                datasets={one.dataset.digest for one in run.inputs.dataset_inputs},
-                skipped=_names_in(tags.get(names.NONFINITE, "[]")),
-            )
+            elif key:
+                self._runs[key] = TrackedRun(
+                    id=run.info.run_id,
+                    status=run.info.status,
+                    shown=run.data.tags.get(names.SHOWN, ""),
+                    final=next((run.data.metrics[name] for name in _FINALS if name in run.data.metrics), None),
+                    is_former=run.data.tags.get(names.ROLE) == names.FORMER,
+                )
+        if not parents:
+            tags = {names.ROLE: names.ROLE_SWEEP, names.SWEEP: self._name, **names.SOURCE}
+            made = self._client.create_run(self.experiment_id, run_name=self._name, tags=tags)
+            parents = [(0, made.info.run_id, made.info.status, {})]
+        first, *others = sorted(parents, key=lambda parent: parent[0])
+        for other in others:
+            self._client.delete_run(other[1])
+        _, self.parent_id, self._parent_status, tags = first
+        self._table = tags.get(names.TABLE, "")
 
     def _pages(self) -> Iterator[Any]:
-        token = None
+        """All runs, the finished ones before others of the same training, the older ones first."""
+        token, order = None, ["attributes.end_time DESC", "attributes.start_time ASC"]
         while True:
-            page = self._client.search_runs([self._experiment], max_results=_PAGE, page_token=token)
+            page = self._client.search_runs([self.experiment_id], max_results=_PAGE, page_token=token, order_by=order)
             yield from page
             token = page.token
             if not token:
                 return
 
-    def _open_parent(self, found: list[Any]) -> None:
-        tags = sweep_tags(self._sweep)
-        if not found:
-            run = self._client.create_run(self._experiment, run_name=self._sweep.config.name, tags=tags)
-            self._parent_id, self._parent_status = run.info.run_id, run.info.status
-            return
-        first, *others = sorted(found, key=lambda run: run.info.start_time)
-        for other in others:
-            self._client.delete_run(other.info.run_id)
-        self._parent_id, self._parent_status = first.info.run_id, first.info.status
-        self._trail = first.data.tags.get(names.TRAIL, "")
-        self._set_tags(first.info.run_id, {key: text for key, text in tags.items() if first.data.tags.get(key) != text})
-        for tag in stale_tags(self._sweep, first.data.tags):
-            self._client.delete_tag(first.info.run_id, tag)
-
     def set_parent_status(self, status: Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]) -> None:
         """Set the status of the parent run, unless it has this status already."""
-        if status == self._parent_status:
-            return
-        self._set_run_status(self._parent_id, status, None)
-        self._parent_status = status
+        if status != self._parent_status:
+            self._set_status(self.parent_id, status, None)
+            self._parent_status = status
 
-    def state(self, training: Training) -> str:
-        """The `goal.status` of a training's run; empty if there is no run."""
-        run = self._runs.get(training.key)
-        return "" if run is None else run.tags.get(names.STATUS, "")
-
-    def imported_from(self, training: Training) -> str:
-        """The `goal.imported` of a training's run; empty if it has none."""
-        run = self._runs.get(training.key)
-        return "" if run is None else run.tags.get(names.IMPORTED, "")
-
-    def is_settled(
-        self, training: Training, metrics: Collection[str], *, imported: str = "", checkpoint: str = ""
-    ) -> bool:
-        """Whether a training's run is finished and has all its tags, parameters, final metrics and its dataset.
+    def agree(self, row: Row, *, thorough: bool = False) -> None:
+        """Make a training's run agree with its row in the results table.
 
         Args:
-            training: the training.
-            metrics: names of its final metrics.
-            imported: the archive that they came from; empty if they were computed here.
-            checkpoint: path of its weights in the results folder; empty if there are none.
+            row: with the columns by epoch.
+            thorough: also mend what somebody changed in MLflow.
         """
-        run = self._runs.get(training.key)
-        return (
-            run is not None
-            and self.state(training) == names.DONE
-            and self.imported_from(training) == imported
-            and run.tags.get(names.CHECKPOINT, "") == checkpoint
-            and names.USER in run.tags
-            and training.cell.data_fingerprint in run.datasets
-            and run.status == _RUN_STATUS[names.DONE]
-            and training_tags(training).items() <= run.tags.items()
-            and training_params(training).keys() <= run.params.keys()
-            and set(metrics) <= run.metrics.keys()
-        )
+        key, state, run = row["training"], row["status"], self._runs.get(row["training"])
+        has_begun = bool(row["attempts"]) or state == "done"
+        final = final_of(row) if state == "done" else None
+        if run is not None and (not has_begun or self._contradicts(run, final, thorough=thorough)):
+            self._client.delete_run(run.id)  # the store no longer has these numbers; MLflow can restore the run
+            del self._runs[key]
+            run = None
+        if not has_begun:
+            return  # the results table lists what the sweep asks for
+        tags = tags_of(row)
+        if run is None:
+            began = int(1000 * (row["started"] or time.time()))
+            own = tags | {names.PARENT_RUN: self.parent_id, names.STATUS: "running"}
+            made = self._client.create_run(self.experiment_id, start_time=began, run_name=row["name"], tags=own)
+            run = self._runs[key] = TrackedRun(id=made.info.run_id, status=made.info.status, epochs=0)
+        self._log(run, [*epochs_of(row)], final if run.final is None else None)
+        digest = digest_of(row)
+        if run.shown != digest or thorough or run.is_former:
+            stale = self._client.get_run(run.id).data.tags.keys() & names.COLUMNS_OF_TAGS.keys() - tags.keys()
+            for tag in stale:
+                self._client.delete_tag(run.id, tag)
+            written = [RunTag(name, text) for name, text in {**tags, names.SHOWN: digest}.items()]
+            params = [] if run.shown else [Param(name, text) for name, text in params_of(row).items()]
+            self._client.log_batch(run.id, params=params, tags=written)
+            run.shown, run.is_former = digest, False
+        if run.status != _RUN_STATUS[state]:
+            self._set_status(run.id, _RUN_STATUS[state], row["ended"])
+            run.status = _RUN_STATUS[state]
 
-    def has_triplets(self, training: Training, sha256: str = "", *, look: bool = False) -> bool:
-        """Whether a training's run has its triplet record.
+    def agree_all(self, table: ResultsTable, *, thorough: bool = False) -> None:
+        """Make all runs agree with a results table, and mark those of trainings that it does not have.
 
         Args:
-            training: the training.
-            sha256: digest that the record must have; empty accepts any.
-            look: also check that the artifact itself exists, because the tag remains when somebody deletes it.
+            table: the sweep's table.
+            thorough: also mend what somebody changed in MLflow.
         """
-        run = self._runs.get(training.key)
-        tag = "" if run is None else run.tags.get(names.TRIPLETS, "")
-        if run is None or not tag or sha256 not in ("", tag):
-            return False
-        return not look or bool(self._client.list_artifacts(run.id, names.TRIPLETS_FOLDER))
+        fixed = [name for name in table.table.column_names if not name.startswith(EPOCHS)]
+        keys = set()
+        for number, row in enumerate(table.rows(fixed)):
+            keys.add(row["training"])
+            run = self._runs.get(row["training"])
+            if thorough or run is None or run.is_former or self._differs(run, row):
+                self.agree(table.row(number), thorough=thorough)
+        self.retire(keys)
 
-    def attach_triplets(self, training: Training, path: Path, sha256: str) -> None:
-        """Attach the triplet record to a training's run, replacing an older one."""
-        run = self._runs[training.key]
-        with tempfile.TemporaryDirectory(prefix="goal-sweep-") as folder:
-            named = shutil.copyfile(path, Path(folder) / TRIPLETS)  # MLflow names an artifact as its file
-            self._client.log_artifact(run.id, str(named), artifact_path=names.TRIPLETS_FOLDER)
-        self._update_tags(run, {names.TRIPLETS: sha256})
+    def retire(self, keys: Collection[str]) -> None:
+        """Mark the runs of trainings that the sweep no longer asks for, and end those that show as running.
 
-    def attach_trail(self, content: bytes, *, look: bool = False) -> None:
-        """Attach the trail of the sweep's search to the parent run, unless it is there.
+        Args:
+            keys: of the trainings that it asks for.
+        """
+        for key, run in self._runs.items():
+            if key not in keys and not run.is_former:
+                self._client.set_tag(run.id, names.ROLE, names.FORMER)
+                if run.status == _RUN_STATUS["running"]:
+                    self._set_status(run.id, _RUN_STATUS["waiting"], None)
+                    run.status = _RUN_STATUS["waiting"]
+                run.is_former = True
+
+    def attach_table(self, content: bytes, *, thorough: bool = False) -> None:
+        """Attach the results table to the parent run, unless it is there.
 
         Args:
             content: of the file.
-            look: also check that the artifact itself exists.
+            thorough: also check that the artifact itself exists.
         """
         sha256 = hashlib.sha256(content).hexdigest()
-        if self._trail == sha256 and not (look and not self._has_trail()):
+        files = [file.path for file in self._client.list_artifacts(self.parent_id)] if thorough else [RESULTS_FILE]
+        if self._table == sha256 and RESULTS_FILE in files:
             return
         with tempfile.TemporaryDirectory(prefix="goal-sweep-") as folder:
-            named = Path(folder) / names.TRAIL_FILE
+            named = Path(folder) / RESULTS_FILE
             named.write_bytes(content)
-            self._client.log_artifact(self._parent_id, str(named))
-        self._set_tags(self._parent_id, {names.TRAIL: sha256})
-        self._trail = sha256
+            self._client.log_artifact(self.parent_id, str(named))
+        self._client.set_tag(self.parent_id, names.TABLE, sha256)
+        self._table = sha256
 
-    def _has_trail(self) -> bool:
-        return any(one.path == names.TRAIL_FILE for one in self._client.list_artifacts(self._parent_id))
+    def _differs(self, run: TrackedRun, row: Row) -> bool:
+        """Whether a run must be compared in full: the digest does not have the epochs, which a finished run has all."""
+        return row["status"] != "done" or run.shown != digest_of(row) or run.status != _RUN_STATUS["done"]
 
-    def leave_grids(self, trainings: Iterable[Training]) -> None:
-        """Mark the runs of an earlier choice, and of a sweep that does not tune any more.
+    def _contradicts(self, run: TrackedRun, final: LoggedStep | None, *, thorough: bool) -> bool:
+        """Whether a run shows other final metrics than the store has, as after a repeated training."""
+        if run.final is None:
+            return False
+        if final is None:
+            return True
+        name = next((name for name in _FINALS if name in final.metrics), "")
+        if not name or not math.isclose(run.final, final.metrics[name], rel_tol=1e-9):
+            return True
+        if not thorough:
+            return False
+        shown = self._client.get_run(run.id).data.metrics
+        return any(not math.isclose(shown.get(key, math.nan), value) for key, value in final.metrics.items())
 
-        Args:
-            trainings: the trainings of the sweep.
-        """
-        asked = {training.key: training for training in trainings}
-        for key, run in self._runs.items():
-            if names.GRID not in run.tags:
-                continue
-            if key not in asked:
-                self._update_tags(run, {names.GRID: names.NO_GRID})
-            elif not asked[key].grids:
-                self._client.delete_tag(run.id, names.GRID)
-                del run.tags[names.GRID]
+    def _log(self, run: TrackedRun, epochs: list[LoggedStep], final: LoggedStep | None) -> None:
+        """Add the epochs that a run lacks, and the final metrics."""
+        if epochs and run.epochs is None:
+            history = self._client.get_metric_history(run.id, next(iter(epochs[0].metrics)))
+            run.epochs = max((point.step for point in history), default=0)
+        batch: list[Metric] = []
+        for step in [*(epoch for epoch in epochs if epoch.step > (run.epochs or 0)), *([final] if final else [])]:
+            points = [Metric(name, value, step.time_ms, step.step) for name, value in step.metrics.items()]
+            if len(batch) + len(points) > MAX_BATCH:
+                self._client.log_batch(run.id, metrics=batch)
+                batch = []
+            batch += points
+        if batch:
+            self._client.log_batch(run.id, metrics=batch)
+        run.epochs = max(run.epochs or 0, *(epoch.step for epoch in epochs), 0)
+        if final is not None:
+            run.final = next((final.metrics[name] for name in _FINALS if name in final.metrics), None)
 
-    def contradicts(self, training: Training, metrics: Mapping[str, float]) -> bool:
-        """Whether the final metrics of a training's run differ from these, as after a repeated training."""
-        run = self._runs.get(training.key)
-        return run is not None and any(
-            key in metrics and not math.isclose(value, metrics[key], rel_tol=1e-9)
-            for key, value in run.metrics.items()
-            if key.startswith(names.TEST_PREFIX)
-        )
-
-    def discard(self, training: Training) -> None:
-        """Delete a training's run, because the store no longer has its numbers. MLflow can restore it."""
-        run = self._runs.pop(training.key, None)
-        if run is not None:
-            self._client.delete_run(run.id)
-
-    def running(self) -> dict[str, tuple[str, str]]:
-        """Cell id and stage of the runs that MLflow shows as running, by stage key."""
-        return {
-            key: (run.tags[names.CELL], run.tags[names.STAGE])
-            for key, run in self._runs.items()
-            if run.status == _RUN_STATUS["running"] and run.tags.keys() >= {names.CELL, names.STAGE}
-        }
-
-    def end_abandoned(self, key: str) -> None:
-        """Mark a run as interrupted, because no driver trains it any more."""
-        run = self._runs[key]
-        self._update_tags(run, {names.STATUS: names.WAITING})
-        self._set_run_status(run.id, _RUN_STATUS["waiting"], None)
-        run.status = _RUN_STATUS["waiting"]
-
-    def ensure(self, training: Training, started: float, user: str) -> None:
-        """Create a training's run unless it exists, and bring its tags, parameters and dataset up to date.
-
-        Args:
-            training: the training.
-            started: start of its first attempt, in seconds since 1970.
-            user: who trained it. A run that names somebody keeps the name.
-        """
-        run = self._runs.get(training.key)
-        tags, params = training_tags(training), training_params(training)
-        if run is None or names.USER not in run.tags:
-            tags[names.USER] = user
-        if run is None:
-            tags |= {names.STATUS: names.RUNNING, names.PARENT_RUN: self._parent_id}
-            began = int(started * 1000)
-            made = self._client.create_run(self._experiment, start_time=began, run_name=training.name, tags=tags)
-            run = TrackedRun(id=made.info.run_id, status=made.info.status, started=began, tags=dict(tags), logged=set())
-            self._runs[training.key] = run
-        self._update_tags(run, tags)
-        missing = {key: text for key, text in params.items() if key not in run.params}
-        if missing:
-            made = [Param(key, text) for key, text in missing.items()]
-            self._client.log_batch(run.id, params=made)
-            run.params |= missing
-        if training.cell.data_fingerprint not in run.datasets:
-            self._client.log_inputs(run.id, [training_dataset(training)])
-            run.datasets.add(training.cell.data_fingerprint)
-
-    def log(self, training: Training, points: Iterable[Point]) -> None:
-        """Add the points that a training's run lacks. Values that are not finite are named in a tag instead.
-
-        MLflow would store an infinity as 1.8e308, which looks like any other number in a table.
-        """
-        run = self._runs[training.key]
-        if run.logged is None:
-            run.logged = self._history(run)
-        fresh = [
-            (point, key, value)
-            for point in points
-            for key, value in point.metrics.items()
-            if (key, point.step) not in run.logged
-        ]
-        run.skipped |= {f"{key}@{point.step}" for point, key, value in fresh if not math.isfinite(value)}
-        finite = [(point, key, value) for point, key, value in fresh if math.isfinite(value)]
-        for start in range(0, len(finite), MAX_BATCH):
-            part = finite[start : start + MAX_BATCH]
-            metrics = [Metric(key, value, int(point.time * 1000), point.step) for point, key, value in part]
-            run.metrics |= {key: value for _, key, value in part}
-            logged, run.logged = run.logged, None  # after an error it is unknown what arrived, so read it again
-            self._client.log_batch(run.id, metrics=metrics)
-            run.logged = logged | {(key, point.step) for point, key, _ in part}
-        self._tag_skipped(run)
-
-    def set_state(
-        self,
-        training: Training,
-        state: State,
-        *,
-        reason: str = "",
-        ended: float | None = None,
-        tags: Mapping[str, str] | None = None,
-        imported: str = "",
-        checkpoint: str = "",
-    ) -> None:
-        """Set the status of a training's run, unless it has it already. Call this after everything else is written.
-
-        Args:
-            training: the training.
-            state: its state; `waiting` means interrupted, which MLflow shows as KILLED.
-            reason: why it failed.
-            ended: end of the run in seconds since 1970, if it is over; now if not given.
-            tags: more tags of the run, such as those that say which code trained it.
-            imported: the archive that its numbers came from; empty if they were computed here.
-            checkpoint: path of its weights in the results folder; empty if there are none.
-        """
-        run = self._runs[training.key]
-        tags = {names.STATUS: str(state), **(tags or {})}
-        if checkpoint or names.CHECKPOINT in run.tags:
-            tags[names.CHECKPOINT] = checkpoint
-        if imported or names.IMPORTED in run.tags:
-            tags[names.IMPORTED] = imported
-        if state == names.FAILED:
-            tags[names.REASON] = reason[:_MAX_TAG]
-        elif names.REASON in run.tags:
-            self._client.delete_tag(run.id, names.REASON)
-            del run.tags[names.REASON]
-        self._update_tags(run, tags)
-        if run.status != _RUN_STATUS[state]:
-            self._set_run_status(run.id, _RUN_STATUS[state], ended)
-            run.status = _RUN_STATUS[state]
-
-    def _history(self, run: TrackedRun) -> set[tuple[str, int]]:
-        return {(key, metric.step) for key in run.metrics for metric in self._client.get_metric_history(run.id, key)}
-
-    def _tag_skipped(self, run: TrackedRun) -> None:
-        if not run.skipped:
-            return
-        text = json.dumps(sorted(run.skipped))
-        if len(text) > _MAX_TAG:
-            text = json.dumps([*sorted(run.skipped)[:50], f"and {len(run.skipped) - 50} more"])
-        self._update_tags(run, {names.NONFINITE: text})
-
-    def _update_tags(self, run: TrackedRun, tags: Mapping[str, str]) -> None:
-        changed = {key: text for key, text in tags.items() if run.tags.get(key) != text}
-        self._set_tags(run.id, changed)
-        run.tags |= changed
-
-    def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        if tags:
-            self._client.log_batch(run_id, tags=[RunTag(key, text) for key, text in tags.items()])
-
-    def _set_run_status(self, run_id: str, status: str, ended: float | None) -> None:
+    def _set_status(self, run_id: str, status: str, ended: float | None) -> None:
         if status == "RUNNING":
             self._client.update_run(run_id, status=status)
         else:
             self._client.set_terminated(run_id, status, int((time.time() if ended is None else ended) * 1000))
-
-
-def _names_in(text: str) -> set[str]:
-    try:
-        return {str(name) for name in json.loads(text)}
-    except (ValueError, TypeError):
-        return set()

@@ -81,6 +81,17 @@ def read_only(uri: str) -> str:
     return f"the tracking database {path} is read-only; make {path.parent} writable, or copy it and use the copy"
 
 
+def require_database(uri: str) -> None:
+    """Check that a sweep that is tracked in a file of this machine has been launched.
+
+    Raises:
+        TrackingError: there is no such file.
+    """
+    path = sqlite_file(uri)
+    if path is not None and not (path.is_file() and path.stat().st_size):
+        raise TrackingError(f"no tracking database at {path}; launch the sweep first, or give its --store")
+
+
 def prepare_database(path: Path, create: Callable[[Path], None]) -> None:
     """Create the database unless it exists.
 

@@ -11,8 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis import ReportResult, write_report
 from analysis.figures import files
+from analysis.report.writing import ReportResult, write_report
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from runners.launch import launcher
 from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.opened_sweep import OpenedSweep, open_sweep
 from runners.launch.plan import LaunchOptions
+from runners.results import update_results
 
 if TYPE_CHECKING:
     import pytest
@@ -62,9 +63,10 @@ class InProcess:
 
 
 class NoTracking:
-    """Stands for MLflow: accepts everything and keeps nothing."""
+    """Stands for MLflow: accepts everything and keeps nothing but the results table in the store."""
 
-    def __init__(self, *arguments: object, **options: object) -> None:
+    def __init__(self, *of: Any, **options: object) -> None:
+        self._of = of
         self.trouble = ""
         self.tracking = SimpleNamespace(wait_open=lambda *arguments: True)
 
@@ -74,13 +76,13 @@ class NoTracking:
     def __exit__(self, *error: object) -> None:
         return
 
-    def tell_of_edits(self, *arguments: object) -> None:
-        return
-
     def sync(self, *arguments: object) -> None:
         return
 
     def sync_all(self, *arguments: object, **options: object) -> bool:
+        if self._of:
+            sweep, store = self._of
+            update_results(store, sweep)
         return True
 
 

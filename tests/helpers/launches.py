@@ -245,8 +245,8 @@ def check_mlflow(folder: Path, epochs: int = EPOCHS) -> None:
     client = MlflowClient(f"sqlite:///{folder / 'goal-sweep-store' / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("tiny")
     runs = client.search_runs([experiment.experiment_id])
-    assert Counter(run.data.tags["goal.role"] for run in runs) == {"sweep": 1, "cell": 4}
-    cells = [run for run in runs if run.data.tags["goal.role"] == "cell"]
+    assert Counter(run.data.tags["goal.role"] for run in runs) == {"sweep": 1, "report": 4}
+    cells = [run for run in runs if run.data.tags["goal.role"] == "report"]
     assert {run.data.tags["goal.status"] for run in cells} == {"done"}
     for run in cells:
         last = epochs if run.data.tags["goal.stage"] == "frozen" else 1

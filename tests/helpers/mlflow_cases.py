@@ -41,9 +41,9 @@ class Content:
         self.client = MlflowClient(uri)
         experiment = self.client.get_experiment_by_name(name)
         assert experiment is not None
-        runs = list(self.client.search_runs([experiment.experiment_id]))
-        self.parents = [run for run in runs if run.data.tags.get(names.ROLE) == "sweep"]
-        self.children = [run for run in runs if run.data.tags.get(names.ROLE) == "cell"]
+        self.runs = list(self.client.search_runs([experiment.experiment_id]))
+        self.parents = [run for run in self.runs if run.data.tags.get(names.ROLE) == "sweep"]
+        self.children = [run for run in self.runs if run.data.tags.get(names.ROLE) == "report"]
 
     def child(self, key: str) -> Any:
         (found,) = [run for run in self.children if run.data.tags[names.STAGE_KEY] == key]

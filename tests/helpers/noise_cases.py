@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.run_schema import OBJECTIVES
-from analysis.statistics import EFFECTS, compare
-from analysis.statistics.effects import p_values
+from analysis.statistics.comparison import compare
+from analysis.statistics.effects import EFFECTS, p_values
+from sweeps.results import OBJECTIVES
 
 Array = NDArray[np.float64]
 P, T = 5, 3

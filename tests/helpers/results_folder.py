@@ -8,7 +8,7 @@ from pathlib import Path
 from runners.launch.opened_sweep import OpenedSweep
 from runners.store import METRICS
 from runners.tracking.sync import SweepTracking
-from tests.helpers.analysis_cases import record_bytes
+from tests.helpers.results_cases import record_bytes
 from tests.helpers.store_cases import write_weights
 from tests.helpers.sweep_cases import SETTINGS, opened_in
 

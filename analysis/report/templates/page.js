@@ -3,10 +3,10 @@
 // In MLflow's preview the page is a blob, which reaches no file and opens no page: there a path is text, and so is the
 // address of a run, on the server that shows the page.
 if (location.protocol === "blob:") {
-  const [server] = location.href.match(/https?:\/\/[^/]+/) || ["{{ local_page }}"];
+  const [server] = location.href.match(/https?:\/\/[^/]+/) || ["{{ server }}"];
   for (const link of document.querySelectorAll("td.path a")) link.replaceWith(link.textContent);
   for (const link of document.querySelectorAll("td.run a")) {
-    link.replaceWith(link.href.replace("{{ local_page }}", server));
+    link.replaceWith(link.href.replace("{{ server }}", server));
   }
 }
 

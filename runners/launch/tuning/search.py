@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from runners.launch.tuning.proposals import propose
+from runners.store import Store
 from sweeps import Candidate, ResolvedSweep, Space, Trail, Training, TuneConfig
 
 Ended = Mapping[str, Any] | str
@@ -40,6 +41,26 @@ def replay(sweep: _Sweep, read: Read) -> _Sweep:
     if all(trail.is_over for trail in trails):
         trails = [replace(trail, chosen=_best(trail)) for trail in trails]
     return replace(sweep, trails=tuple(trails))
+
+
+def ends_of(
+    store: Store, trainings: Sequence[Training], max_attempts: int, *, retried: bool = False
+) -> dict[Training, Ended | None]:
+    """How trainings ended; None for those that have not.
+
+    Args:
+        store: the store.
+        trainings: the trainings.
+        max_attempts: attempts after which a training has failed.
+        retried: failed ones will be tried again, so they have not ended.
+    """
+    ends: dict[Training, Ended | None] = dict.fromkeys(trainings)
+    for training, status in store.status(trainings, max_attempts=max_attempts).items():
+        if status.state == "done":
+            ends[training] = status.result
+        elif status.state == "failed" and not retried:
+            ends[training] = status.reason or "it failed"
+    return ends
 
 
 def describe(sweep: ResolvedSweep) -> str:

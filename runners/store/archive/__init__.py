@@ -4,7 +4,6 @@
 
     manifest.json                            first: the format, its version, and the SHA-256 of every other file
     sweep.json                               the resolved sweep, its data fingerprint and the ids of its weights
-    tuning.json                              what the sweep's search tried and chose, if it has one
     cells/<cell id>/<stage>-<key>/...        a finished training as the store has it, without its weights
 
 It is a ``.tar.gz``, and unpacked it is a small store. So what reads a store checks its content too. An import

@@ -86,8 +86,6 @@ def add_results(archive: Archive, outcome: ImportOutcome, store: Store, tracking
         for training in outcome.added:
             store.write_cell(training.cell)
             _add(archive.store.folder(training).folder, store.folder(training).folder, store.storage)
-    if archive.trail is not None:
-        store.write_trail(archive.config.name, archive.trail)
     return _write_sweep_file(archive, store, tracking)
 
 

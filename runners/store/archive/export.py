@@ -18,7 +18,7 @@ from goal_core.basics.atomic import DamagedError, replace_with
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST
 from goal_core.models import NAMED_WEIGHTS
-from runners.store.archive.reading import FORMAT, MANIFEST, MAX_FILE, MAX_TOTAL, SWEEP, TRAIL, VERSION, ArchiveError
+from runners.store.archive.reading import FORMAT, MANIFEST, MAX_FILE, MAX_TOTAL, SWEEP, VERSION, ArchiveError
 from runners.store.records import RESULT, Attempt
 from runners.store.storage import read_json
 from runners.store.store import Store
@@ -55,8 +55,6 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
         "trails": to_mapping(sweep.trails),
     }
     files = {SWEEP: json_bytes(description)}
-    if sweep.has_chosen and (trail := store.read_trail(sweep.config.name)) is not None:
-        files[TRAIL] = trail
     statuses = store.status(sweep.trainings)
     done = [training for training, status in statuses.items() if status.state == "done"]
     if not done:

@@ -24,13 +24,13 @@ from runners.store.trainings import LOG
 from sweeps import ResolvedSweep, SweepConfig, Trail, Training, from_mapping
 
 FORMAT, VERSION = "goal-sweep results", 2
-MANIFEST, SWEEP, TRAIL = "manifest.json", "sweep.json", "tuning.json"
+MANIFEST, SWEEP = "manifest.json", "sweep.json"
 MAX_FILE, MAX_TOTAL = 64 * 2**20, 2**30
 """Bytes of one file in an archive, and of all of them."""
 _MAX_CELLS = 20_000
 _ID, _NUMBER = "[0-9a-f]{16}", "[1-9][0-9]{0,5}"
 _MEMBER = re.compile(
-    rf"sweep\.json|tuning\.json|cells/{_ID}/(?:frozen|finetune)-{_ID}/(?:result\.json|log\.txt|metrics\.{_NUMBER}\.jsonl|"
+    rf"sweep\.json|cells/{_ID}/(?:frozen|finetune)-{_ID}/(?:result\.json|log\.txt|metrics\.{_NUMBER}\.jsonl|"
     rf"triplets\.{_NUMBER}\.npz|attempts/{_NUMBER}\.json)"
 )
 
@@ -52,8 +52,6 @@ class Archive(ResolvedSweep):
 
     store: Store
     """The unpacked results."""
-    trail: Mapping[str, Any] | None
-    """What the sweep's search tried and chose; None if there is none."""
 
     @cached_property
     def finished(self) -> list[Training]:
@@ -118,7 +116,7 @@ def _unpack(path: Path, folder: Path) -> dict[str, bytes]:
                 content = _content(tar, member)
                 if hashlib.sha256(content).hexdigest() != digests.get(name):
                     raise DamagedError(f"{name} is not the file that {MANIFEST} states")
-                found[name] = content if name in (SWEEP, TRAIL) else b""
+                found[name] = content if name == SWEEP else b""
                 target = folder / name
                 with storage_errors(target, "write"):
                     target.parent.mkdir(parents=True, exist_ok=True)
@@ -177,14 +175,13 @@ def _resolved(files: Mapping[str, bytes], store: Store) -> Archive:
         weights=dict(weights),
         trails=trails,
         store=store,
-        trail=parse_json(files[TRAIL], TRAIL) if TRAIL in files else None,
     )
 
 
 def _check(archive: Archive, names: set[str]) -> None:
     """Check that every file belongs to a finished training of the sweep, and is what its result states."""
     folders = {archive.store.folder(training).folder: training for training in archive.trainings}
-    for name in sorted(names - {SWEEP, TRAIL}):
+    for name in sorted(names - {SWEEP}):
         folder = archive.store.root.joinpath(*Path(name).parts[:3])
         if folder not in folders or f"{folder.relative_to(archive.store.root)}/{RESULT}" not in names:
             raise DamagedError(f"it holds results of another sweep, or parts of one: {name}")

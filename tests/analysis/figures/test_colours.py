@@ -6,7 +6,7 @@ import pytest
 
 from analysis.blocks import BlockKey
 from analysis.figures.colours import BLUE, GREEN, RED, YELLOW, ColourScale, assign_colours, scale_of, text_colour
-from analysis.published import published_blocks
+from analysis.published.numbers import published_blocks
 from tests.helpers.paths import SHARED
 
 PAPER = SHARED / "paper"

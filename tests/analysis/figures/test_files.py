@@ -1,56 +1,57 @@
-"""Figures written in another process: each is written once, and what goes wrong there is said here."""
+"""Figures written in other processes: each is written once, and what goes wrong there is said here."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from analysis.errors import AnalysisError
-from analysis.figures.files import MIN_FIGURES_FOR_PROCESS, FigureWriter
+from analysis.figures.files import MIN_FIGURES_FOR_PROCESS, written
+
+Many = list[tuple[list[Path], Callable[..., Figure], tuple[Any, ...]]]
 
 
-@pytest.mark.parametrize("number", [3, MIN_FIGURES_FOR_PROCESS + 20])
-def test_everything_is_written_once(tmp_path: Path, number: int) -> None:
-    with FigureWriter(number) as figures:
-        for index in range(number):
-            # mkdir refuses a folder that is there, so writing anything twice would fail.
-            figures.submit(Path.mkdir, tmp_path / str(index))
-    assert len(list(tmp_path.iterdir())) == number
+def one_text(text: str) -> Figure:
+    figure = Figure(figsize=(1, 1))
+    figure.text(0.5, 0.5, text)
+    return figure
+
+
+def many(folder: Path, number: int) -> Many:
+    return [([folder / f"{index}.png"], one_text, (str(index),)) for index in range(number)]
+
+
+@pytest.mark.parametrize("number", [3, MIN_FIGURES_FOR_PROCESS + 4])
+def test_all_are_written(tmp_path: Path, number: int) -> None:
+    with written(many(tmp_path, number)):
+        pass
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == number
 
 
 @pytest.mark.parametrize("number", [1, MIN_FIGURES_FOR_PROCESS])
 def test_what_cannot_be_written_is_said(tmp_path: Path, number: int) -> None:
-    with pytest.raises((AnalysisError, FileNotFoundError), match="nowhere"), FigureWriter(number) as figures:
-        figures.submit(Path.mkdir, tmp_path / "nowhere" / "file")
+    with pytest.raises(FileNotFoundError, match="nowhere"), written(many(tmp_path / "nowhere", number)):
+        pass
 
 
-def test_an_error_of_the_report_ends_the_other_process() -> None:
-    def fail() -> None:
-        with FigureWriter(MIN_FIGURES_FOR_PROCESS) as figures:
-            figures.submit(os.getpid)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
+def test_an_error_of_the_report_ends_the_other_processes(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), written(many(tmp_path, MIN_FIGURES_FOR_PROCESS)):
+        raise KeyError
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.timeout(60)
-def test_the_death_of_the_other_process_is_an_error_and_nothing_waits_for_it(tmp_path: Path) -> None:
-    def kill_and_go_on() -> None:
-        with FigureWriter(MIN_FIGURES_FOR_PROCESS) as figures:
-            figures.submit(time.sleep, 60)
-            while not (children := multiprocessing.active_children()):
-                time.sleep(0.01)
-            os.kill(children[0].pid or 0, signal.SIGKILL)
-            for index in range(MIN_FIGURES_FOR_PROCESS):
-                figures.submit(Path.mkdir, tmp_path / str(index))
-
-    with pytest.raises(AnalysisError, match="figures could not be drawn"):
-        kill_and_go_on()
+@pytest.mark.timeout(120)
+def test_the_death_of_another_process_is_an_error_and_nothing_waits_for_it(tmp_path: Path) -> None:
+    with (
+        pytest.raises(AnalysisError, match="figures could not be drawn"),
+        written(many(tmp_path, 40 * MIN_FIGURES_FOR_PROCESS)),
+    ):
+        os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
     assert multiprocessing.active_children() == []

@@ -7,9 +7,9 @@ from matplotlib import rc_context
 from matplotlib.text import Text
 
 from analysis.blocks import Difference
-from analysis.figures import Forest, draw_forest, verdict
 from analysis.figures.fonts import drawable, families, make_drawable
-from analysis.run_schema import METRICS
+from analysis.figures.forest import Forest, draw_forest
+from sweeps.results import METRICS
 
 FAR = Difference(estimate=-40.0, low=-41.0, high=-39.0, p=0.0)
 DIFFERENCES = {
@@ -32,9 +32,9 @@ def forest(**changes: object) -> Forest:
 
 
 def test_the_interval_decides_what_is_said() -> None:
-    found = [verdict(difference) for difference in DIFFERENCES.values() if difference is not None]
+    found = [difference.verdict for difference in DIFFERENCES.values() if difference is not None]
     assert found == ["better", "worse", "level", "worse"]
-    assert verdict(Difference(estimate=9.0, low=None, high=None, p=None)) == "unknown"
+    assert Difference(estimate=9.0, low=None, high=None, p=None).verdict == "unknown"
 
 
 def test_one_objective_far_out_does_not_flatten_the_others() -> None:

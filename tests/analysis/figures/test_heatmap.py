@@ -8,10 +8,11 @@ import pytest
 from matplotlib.image import imread
 
 from analysis.blocks import CellSummary, Gap
-from analysis.figures import draw_heatmap, write_figure
 from analysis.figures.colours import BLUE
-from analysis.published import published_blocks
-from tests.helpers.analysis_cases import example
+from analysis.figures.files import write_figure
+from analysis.figures.heatmap import draw_heatmap
+from analysis.published.numbers import published_blocks
+from tests.helpers.results_cases import example
 
 
 def has_colour(image: np.ndarray, colour: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from matplotlib.quiver import Quiver
 
-from analysis.figures import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
+from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
 from goal_core.objectives import list_objectives, weights_at
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -8,8 +8,8 @@ import pytest
 
 from analysis import published as package
 from analysis.blocks import Block, BlockKey, CellSummary
-from analysis.published import compare_blocks, published_blocks, published_key
-from analysis.statistics import cells_frame
+from analysis.published.numbers import compare_blocks, published_blocks, published_key
+from analysis.statistics.aggregation import cells_frame
 
 CSV = Path(package.__file__).parent / "goal_grid.csv"
 

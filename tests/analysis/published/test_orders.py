@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from analysis.blocks import Block, BlockKey, CellSummary, Grid, Objective
-from analysis.published import order_agreement, published_blocks
-from analysis.report.orders import order_sentences, order_tables, orders_of
-from analysis.run_schema import METRICS
+from analysis.published.numbers import published_blocks
+from analysis.published.orders import order_agreement
+from sweeps.results import METRICS
 
 MODEL = BlockKey(
     dataset="emoji", framework="vsepp", backbone="lite", stage="frozen", variant="paper", data_fingerprint="ab"
@@ -96,16 +96,3 @@ def test_equal_points_with_own_noise_are_seldom_rejected() -> None:
 def test_points_without_enough_numbers_are_left_out() -> None:
     few = {key: dict(list(cells.items())[:2]) for key, cells in printed_means().items()}
     assert order_agreement([point("tau 1", few, 0.1)], ONE) == ()
-    assert orders_of([point("tau 1", few, 0.1)]) == []
-
-
-def test_the_report_names_the_best_point_and_those_that_noise_cannot_explain() -> None:
-    (points,) = orders_of([point("tau 1", printed_means(), 0.1), point("tau 2", printed_means(-1), 0.1)])
-    (sentence,) = order_sentences([points])
-    assert "of 2 points, tau 1 orders the objectives most like the paper's tables" in sentence
-    means, grids = order_tables(points)
-    assert [row[-1] for row in means.rows] == ["best", "rejected"]
-    assert len(grids.rows) == 20
-    alone = orders_of([point("", printed_means(), 0.1)])
-    assert order_sentences(alone) == []
-    assert len(order_tables(alone[0])) == 2

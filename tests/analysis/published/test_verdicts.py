@@ -7,7 +7,7 @@ import pytest
 
 from analysis.blocks import CellSummary, Objective
 from analysis.published.verdicts import judge
-from analysis.run_schema import OBJECTIVES
+from sweeps.results import OBJECTIVES
 
 
 def cell(mean: float, std: float | None = 0.3, n: int = 3) -> CellSummary:

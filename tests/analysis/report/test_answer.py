@@ -3,43 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
-from analysis.blocks import Block, CellSummary, Difference, Gap, Grid, Objective
-from analysis.report.answer import Answer, answer_table, answers_of, lead, signed, winner_table
-from analysis.run_schema import BASELINE, METRICS
-from tests.helpers.analysis_cases import example
+from analysis.blocks import Block, CellSummary, Comparison, Difference, Gap, Grid, Objective
+from analysis.report.answer import Answer, answer_table, answers_of, lead, winner_table
+from analysis.wording import signed
+from sweeps.results import BASELINE, METRICS
+from tests.helpers.results_cases import example
 
 WINNER = ("sig", "nca")
 
 
 def block(means: dict[Objective, float], near: set[Objective], reach: float | None = 1.0) -> Block:
-    """A block in which every metric has these means, and intervals of con/con's differences reach this far."""
+    """A block in which every metric has these means, and intervals of all differences reach this far.
+
+    Those near are told apart neither from the best nor, if con/con is among them, is con/con.
+    """
     cells = {key: CellSummary(mean=mean, std=0.5, n=3) for key, mean in means.items()}
     best = max(means, key=lambda key: means[key])
-    off = {key: mean - means[BASELINE] for key, mean in means.items() if BASELINE in means and key != BASELINE}
     differences = {
-        key: Difference(
-            estimate=value,
-            low=None if reach is None else value - reach,
-            high=None if reach is None else value + reach,
-            p=None if reach is None else 0.5 if abs(value) < reach else 0.01,
-        )
-        for key, value in off.items()
+        (one, other): _difference(means[one] - means[other], reach, is_level={one, other} <= {best, *near})
+        for one, other in permutations(means, 2)
     }
-    without = frozenset(means) - {best} if reach is None else frozenset()
-    grids = {
-        key: Grid(
-            metric=metric,
-            cells=cells,
-            near=frozenset(near),
-            without_interval=without,
-            from_baseline=differences,
-        )
-        for key, metric in METRICS.items()
-    }
+    comparison = Comparison(best=best, differences=differences)
+    grids = {key: Grid(metric=metric, cells=cells, comparison=comparison) for key, metric in METRICS.items()}
     return replace(example(), grids=grids)
+
+
+def _difference(value: float, reach: float | None, *, is_level: bool) -> Difference:
+    if reach is None:
+        return Difference(estimate=value, low=None, high=None, p=None)
+    return Difference(estimate=value, low=value - reach, high=value + reach, p=0.5 if is_level else 0.01)
+
+
+def unjudged(block: Block, key: Objective) -> Block:
+    """The same block, in which no difference of one objective has an interval."""
+    grids = {}
+    for name, grid in block.grids.items():
+        changes = {
+            two: replace(change, low=None, high=None, p=None) if key in two else change
+            for two, change in grid.comparison.differences.items()
+        }
+        grids[name] = replace(grid, comparison=replace(grid.comparison, differences=changes))
+    return replace(block, grids=grids)
 
 
 def with_runs(found: Block, runs: dict[Objective, int]) -> Block:
@@ -62,8 +70,8 @@ MEANS = {BASELINE: 50.0, ("con", "nca"): 51.9, WINNER: 52.0, ("sig", "con"): 40.
 def test_the_best_its_gain_and_its_equals() -> None:
     answers = answers_of([block(MEANS, {("con", "nca")})])
     assert len(answers) == 7
-    assert answers[0].gain_text() == "+2.0 (+1.0 to +3.0)"
-    assert answers[0].level_text() == "con/nca"
+    assert answers[0].gain_text == "+2.0 (+1.0 to +3.0)"
+    assert answers[0].level_text == "con/nca"
     row = answer_table(answers, "R@1").rows[0]
     assert row[1:] == ("Image → Text R@1", "sig/nca", "52.0 ± 0.5", "+2.0 (+1.0 to +3.0)", "con/nca", "nothing")
     assert lead(answers, "R@1") == (
@@ -80,25 +88,25 @@ def test_a_gain_within_noise_is_not_called_one() -> None:
         "R@1: In no table is the best objective better than con/con beyond noise (0 of 2)."
     )
     assert winner_table(answers).rows[0][1] == "sig/nca +2.0"
-    assert answers[0].level_text() == "all others but sig/con"
+    assert answers[0].level_text == "all others but sig/con"
 
 
 def test_con_con_as_the_best_has_no_gain() -> None:
     answer = first(block({BASELINE: 50.0, WINNER: 49.0}, set()))
-    assert (answer.gain_text(), answer.level_text(), answer.is_gain) == ("con/con itself", "none", False)
+    assert (answer.gain_text, answer.level_text, answer.is_gain) == ("con/con itself", "none", False)
 
 
 def test_without_con_con_nothing_is_compared_with_it() -> None:
     found = answers_of([block({WINNER: 49.0, ("sig", "con"): 48.0}, {("sig", "con")})])
-    assert found[0].gain_text() == "no con/con to compare with"
+    assert found[0].gain_text == "no con/con to compare with"
     assert found[0].forest is None
     assert lead(found, "R@1").startswith("R@1: con/con is not among the finished objectives")
 
 
 def test_one_seed_allows_no_verdict() -> None:
     answers = answers_of([with_runs(block(MEANS, set(), reach=None), dict.fromkeys(MEANS, 1))])
-    assert answers[0].gain_text() == "+2.0 (no interval)"
-    assert answers[0].level_text() == "not judged: single runs"
+    assert answers[0].gain_text == "+2.0 (no interval)"
+    assert answers[0].level_text == "not judged: single runs"
     assert "No objective has two seeds, so no difference can be judged." in lead(answers, "R@1")
     assert not answers[0].is_gain
 
@@ -122,8 +130,7 @@ def test_a_single_run_with_the_highest_mean_is_not_judged_and_the_best_of_severa
 
 def test_what_lacks_runs_is_not_said_to_be_told_apart() -> None:
     found = with_runs(block(MEANS, {("con", "nca")}), {("sig", "con"): 1})
-    grids = {key: replace(grid, without_interval=frozenset({("sig", "con")})) for key, grid in found.grids.items()}
-    text = first(replace(found, grids=grids)).level_text()
+    text = first(unjudged(found, ("sig", "con"))).level_text
     assert text == "con/nca; not judged, for lack of runs: sig/con"
 
 
@@ -137,8 +144,8 @@ def test_equal_means_are_called_equal() -> None:
 
 def test_objectives_that_share_the_highest_mean_are_all_named() -> None:
     answers = answers_of([block({**MEANS, ("con", "nca"): 52.01}, {WINNER})])
-    assert answers[0].best_text() == "con/nca, sig/nca"
-    assert answers[0].level_text() == "none"
+    assert answers[0].best_text == "con/nca, sig/nca"
+    assert answers[0].level_text == "none"
     assert not answers[0].grid.marked
     assert lead(answers, "R@1").endswith("con/nca, sig/nca have the highest mean most often: 2 of 2 each.")
 
@@ -151,7 +158,7 @@ def test_ties_for_most_often_are_all_named() -> None:
 
 def test_a_lone_objective_has_nothing_to_be_compared_with() -> None:
     answers = answers_of([block({BASELINE: 50.0}, set())])
-    assert answers[0].level_text() == "no other objective"
+    assert answers[0].level_text == "no other objective"
     assert lead(answers, "R@1") == "R@1: Only con/con has results, so there is nothing to compare it with."
 
 

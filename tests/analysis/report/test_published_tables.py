@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis import AnalysisError, render_published
-from analysis.figures import draw_rank_diagram
-from analysis.published import published_blocks
-from analysis.run_schema import METRICS
-from analysis.statistics import rank_blocks
+from analysis.errors import AnalysisError
+from analysis.figures.ranks import draw_rank_diagram
+from analysis.published.numbers import published_blocks
+from analysis.report.published_tables import render_published
+from analysis.statistics.ranks import rank_blocks
+from sweeps.results import METRICS
 
 
 def test_rendering_writes_all_blocks(tmp_path: Path) -> None:

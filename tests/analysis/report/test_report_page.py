@@ -6,17 +6,18 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from analysis import render_published
 from analysis.figures.colours import CIVIDIS, GREEN, ColourScale, text_colour
-from tests.helpers.analysis_cases import SweepWriter, recalls
+from analysis.report.published_tables import render_published
+from analysis.results import SweepResults
 from tests.helpers.blank_figures import blank_figures, write_texts
 from tests.helpers.chromium import CHROMIUM, Browser
+from tests.helpers.results_cases import SweepWriter, recalls
 
 PDFLATEX = shutil.which("pdflatex")
 WIDTHS = (360, 600, 1400)
@@ -69,15 +70,23 @@ WORST_CONTRAST = """(() => {
 
 
 @pytest.fixture(scope="module")
-def page(complete_sweep: SweepWriter, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of 15 objectives, 3 seeds and 2 stages."""
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of 15 objectives, 3 seeds and 2 stages, in the folder of their store."""
     folder = tmp_path_factory.mktemp("page")
-
-    def locate(cell: str, stage: str, key: str) -> dict[str, Path]:
-        return {"log": folder / "cells" / cell.replace("/", "_") / f"{stage}-{key.replace('/', '_')}" / "log.txt"}
-
+    writer = SweepWriter("complete", stages=["frozen", "finetune"])
+    writer.write_all()
+    writer.write_all(stage="finetune")
+    for row in writer.rows:
+        row["log"] = f"cells/{row['cell']}/{row['stage']}-{row['training']}/log.txt".replace("con/con", "con_con")
+        (folder / row["log"]).parent.mkdir(parents=True)
+        (folder / row["log"]).write_text("trained\n")
     target = folder / "reports" / "complete"
-    write_texts(complete_sweep.uri, "complete", target, "published", locate=locate)
+    write_texts(
+        writer.results(folder, folder.joinpath),
+        target,
+        compare_with_paper=True,
+        mlflow_page="http://127.0.0.1:5000/#/experiments/1",
+    )
     return target / "report.html"
 
 
@@ -134,14 +143,14 @@ def test_nothing_lies_outside_the_page(browser: Browser, page: Path, width: int)
 @pytest.mark.slow
 @in_a_browser
 def test_a_block_alone_fills_a_wide_page_and_long_names_leave_the_intervals_free(
-    browser: Browser, new_sweep: Callable[[str], SweepWriter], tmp_path: Path
+    browser: Browser, tmp_path: Path
 ) -> None:
-    writer, mine = new_sweep("alone"), "my_own_pair_weight<b>/softened"
-    writer.write_parent(seeds=[1, 2], objectives=["con/con", "sig/nca", mine])
+    mine = "my_own_pair_weight<b>/softened"
+    writer = SweepWriter("alone", seeds=[1, 2], objectives=["con/con", "sig/nca", mine])
     for objective, seed in product(("con/con", "sig/nca", mine), (1, 2)):
         shift = 3.0 if objective == mine else 0.0
         writer.write(objective, seed, metrics=recalls("sig/nca" if objective == mine else objective, seed, shift))
-    write_texts(writer.uri, "alone", tmp_path)
+    write_texts(writer.results(), tmp_path)
     shown(browser, tmp_path / "report.html")
     box = "document.getElementById('{}').getBoundingClientRect()"
     assert browser.ask(f"{box.format('tables')}.left > {box.format('forest')}.right")
@@ -244,11 +253,11 @@ def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path
 
 @pytest.mark.slow
 @pytest.mark.skipif(PDFLATEX is None, reason="needs pdflatex on the path")
-def test_every_latex_table_compiles_as_it_stands(tmp_path: Path, broken_sweep: SweepWriter) -> None:
+def test_every_latex_table_compiles_as_it_stands(tmp_path: Path, broken: SweepResults) -> None:
     with blank_figures():
         for name in ("goal_grid", "state_of_the_art", "gradient_validation"):
             render_published(name, tmp_path / name)
-    write_texts(broken_sweep.uri, "broken", tmp_path / "broken")
+    write_texts(broken, tmp_path / "broken")
     tables = sorted(tmp_path.glob("**/*.tex"))
     body = "\n".join(f"\\input{{{table}}}\\clearpage" for table in tables)
     (tmp_path / "all.tex").write_text(

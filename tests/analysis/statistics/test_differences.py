@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.statistics import can_be_significant, paired_differences
-from analysis.statistics.differences import (
-    holm,
-    mean_t_interval,
-    signed_rank_p,
-)
-from tests.helpers.analysis_cases import counted_runs
+from analysis.statistics.differences import can_be_significant, holm, mean_t_interval, paired_differences, signed_rank_p
+from tests.helpers.results_cases import counted_runs
 
 DRAWN = np.random.default_rng(7)
 

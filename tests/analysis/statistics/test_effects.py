@@ -12,10 +12,10 @@ import statsmodels.formula.api as formula
 from scipy import stats
 from statsmodels.stats.anova import AnovaRM, anova_lm
 
-from analysis.report.significance import effect_table
-from analysis.run_schema import METRICS, PAIRS, TRIPLETS
-from analysis.statistics import factor_effects, marginals
-from tests.helpers.analysis_cases import counted_runs
+from analysis.report.sections.significance import effect_table
+from analysis.statistics.effects import factor_effects, marginals
+from sweeps.results import METRICS, PAIRS, TRIPLETS
+from tests.helpers.results_cases import counted_runs
 
 DRAWN = np.random.default_rng(7)
 

@@ -1,4 +1,4 @@
-"""How often the one rule errs and finds what is there, by simulation; docs/analysis.md prints the rates.
+"""How often the one rule errs and finds what is there, by simulation; docs/statistics.md prints the rates.
 
 The short forms run with the ordinary tests. `pytest -m exhaustive tests/analysis/statistics/test_noise.py` takes
 about ten minutes and is the reason for the constants of `analysis.statistics.spread`.

@@ -10,7 +10,7 @@ import pytest
 import scikit_posthocs
 from scipy import stats
 
-from analysis.statistics import rank_objectives
+from analysis.statistics.ranks import rank_objectives
 
 DRAWN = np.random.default_rng(7)
 

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
-from analysis.statistics import budget_curve, expected_best, sensitivity
-from analysis.tuning import Trail, Tuning, parse_tuning
-from tests.helpers.tuned_cases import candidate, trail, tuning
+from analysis.statistics.trails import budget_curve, edge, expected_best, position, sensitivity
+from sweeps.results import Header
+from sweeps.tuning import Dimension
+from sweeps.tuning.block import Domain
+from sweeps.tuning.trail import Trail
+from tests.helpers.results_cases import SweepWriter
+from tests.helpers.tuned_cases import TUNE, candidate, trail
 
 SCORES = [3.0, 1.0, 4.0, 1.0, 5.0]
 
@@ -25,22 +29,21 @@ def test_the_closed_form_is_the_mean_over_all_draws(budget: int, first: float | 
     assert spread[-1] == pytest.approx(np.std(best))
 
 
-def _trail(scores: list[float | None], *, default: bool = False, **changes: Any) -> dict[str, Any]:
+def _trail(scores: list[float | None], *, default: bool = False) -> Trail:
     values = {"tau": 2.0, "margin": 0.1, "lr": 0.004}
-    candidates = [
-        candidate(n, values, score, failed=None if score is not None else "NaN", default=default and n == 0)
+    candidates = tuple(
+        candidate(n, values, score, failed="" if score is not None else "NaN", default=default and n == 0)
         for n, score in enumerate(scores)
-    ]
-    return trail("sig-ms/cir", len(scores), candidates=candidates, chosen=None, **changes)
+    )
+    return replace(trail("sig-ms/cir", 1), candidates=candidates, chosen=None)
 
 
-def _read(own: dict[str, Any], **changes: Any) -> tuple[Trail, Tuning]:
-    found = parse_tuning(json.dumps(tuning(trails=[own], **changes)).encode(), "")
-    return found.blocks[0].objectives[0], found
+def _header() -> Header:
+    return replace(SweepWriter().header(), tune=TUNE)
 
 
 def test_a_curve_of_random_search_has_a_band_within_the_scores_seen() -> None:
-    curve = budget_curve(*_read(_trail([3.0, 1.0, 4.0, 1.0, 5.0])))
+    curve = budget_curve(_trail([3.0, 1.0, 4.0, 1.0, 5.0]), "random")
     assert curve is not None
     mean, spread = expected_best(np.array(SCORES), 5)
     assert curve.mean == pytest.approx(mean)
@@ -50,21 +53,21 @@ def test_a_curve_of_random_search_has_a_band_within_the_scores_seen() -> None:
 
 
 def test_the_default_is_always_tried_first() -> None:
-    curve = budget_curve(*_read(_trail([2.0, *SCORES], default=True)))
+    curve = budget_curve(_trail([2.0, *SCORES], default=True), "random")
     assert curve is not None
     assert (curve.mean[0], curve.low[0], curve.high[0]) == (2.0, 2.0, 2.0)
     assert curve.mean[1] == pytest.approx(np.mean([3, 2, 4, 2, 5]))
 
 
 def test_a_candidate_without_a_score_counts_as_the_lowest() -> None:
-    curve = budget_curve(*_read(_trail([3.0, None, 4.0, 1.0, 5.0])))
+    curve = budget_curve(_trail([3.0, None, 4.0, 1.0, 5.0]), "random")
     assert curve is not None
     assert curve.mean == pytest.approx(expected_best(np.array(SCORES), 5)[0])
-    assert budget_curve(*_read(_trail([None, None]))) is None
+    assert budget_curve(_trail([None, None]), "random") is None
 
 
 def test_tpe_shows_the_best_so_far_and_no_band() -> None:
-    curve = budget_curve(*_read(_trail(list(SCORES)), search="tpe"))
+    curve = budget_curve(_trail(list(SCORES)), "tpe")
     assert curve is not None
     assert curve.is_trail
     assert curve.mean == curve.low == curve.high == (3.0, 3.0, 4.0, 4.0, 5.0)
@@ -77,8 +80,8 @@ def test_sensitivity_finds_the_planted_setting_and_no_other() -> None:
         values["lr"] = float(generator.choice([0.002, 0.004, 0.008]))
         score = 300 - 10 * np.log(values["tau"]) + float(generator.normal())
         candidates.append(candidate(number, values, score))
-    own, whole = _read(trail("sig-ms/cir", candidates=candidates, chosen=0))
-    tau, margin, lr = (sensitivity(own, whole.dimensions[name]) for name in ("tau", "margin", "lr"))
+    own, dimensions = trail("sig-ms/cir", 1, candidates=tuple(candidates), chosen=0), _header().dimensions
+    tau, margin, lr = (sensitivity(own, name, dimensions[name]) for name in ("tau", "margin", "lr"))
     assert tau is not None
     assert margin is not None
     assert lr is not None
@@ -89,4 +92,35 @@ def test_sensitivity_finds_the_planted_setting_and_no_other() -> None:
     assert not margin.matters
     assert not lr.matters
     assert list(lr.groups) == ["0.002", "0.004", "0.008"]
-    assert sensitivity(_read(trail("con/con"))[0], whole.dimensions["tau"]) is None
+    assert sensitivity(trail("con/con"), "tau", dimensions["tau"]) is None
+
+
+TAU = Domain(loguniform=(1.0, 100.0))
+MARGIN = Domain(uniform=(0.0, 1.0))
+LR = Domain(grid=(0.002, 0.004, 0.008))
+WIDE = Domain(choice=(0.001, 0.01, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("domain", "value", "at", "where"),
+    [
+        (TAU, 10.0, 0.5, ""),
+        (TAU, 1.2, 0.0396, "lower edge"),
+        (TAU, 90.0, 0.977, "upper edge"),
+        (TAU, 200.0, 1.15, "above the range"),
+        (MARGIN, 0.3, 0.3, ""),
+        (MARGIN, 0.96, 0.96, "upper edge"),
+        (MARGIN, -0.1, -0.1, "below the range"),
+        (LR, 0.002, 0.0, "lower edge"),
+        (LR, 0.004, 1 / 3, ""),
+        (LR, 0.008, 1.0, "upper edge"),
+        (WIDE, 0.01, 0.5, ""),
+        (Domain(choice=(1, 2)), 2, 1.0, ""),
+        (Domain(choice=("paper", "released")), "paper", None, ""),
+        (Domain(choice=(True, False)), True, None, ""),
+    ],
+)
+def test_where_a_choice_lies_in_its_range(domain: Domain, value: Any, at: float | None, where: str) -> None:
+    dimension = Dimension(key="objectives.params.tau", domain=domain)
+    assert position(dimension, value) == (None if at is None else pytest.approx(at, abs=2e-3))
+    assert edge(dimension, value) == where

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from analysis.statistics import compare
+from analysis.statistics.comparison import compare
 from runners.cli import noise
 from runners.launch.live import Judgement, overview
 from runners.launch.progress import SweepProgress

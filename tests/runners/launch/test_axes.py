@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,11 +14,10 @@ from runners.launch.live import overview
 from runners.launch.plan import LaunchOptions, LaunchPlan
 from runners.launch.squares import block_title
 from runners.launch.supply import Supply
-from runners.tracking import schema as names
-from runners.tracking.values import stale_tags, sweep_tags, training_params, training_tags
+from runners.results import current_results
 from sweeps import Training, Unit
 from tests.helpers.store_cases import train
-from tests.helpers.sweep_cases import opened_in, scenes
+from tests.helpers.sweep_cases import opened_in
 
 TAU = "objectives={only: [con/con, sig/cir], params: {tau: [10, 1]}}"
 LRS = ("stages.frozen.lr=[4e-3,1e-3]", "stages.finetune.grad_clip=[2,1]")
@@ -84,42 +82,22 @@ def test_status_has_a_grid_for_each_point_and_counts_a_training_once(tmp_path: P
     assert "frozen, tau 1 lr 0.001: image -> text R@1" in console.export_text()
 
 
-def test_mlflow_is_told_the_axes_and_each_runs_place() -> None:
-    sweep = scenes("seeds=[1]", TAU, *LRS)
-    tags = sweep_tags(sweep)
-    assert json.loads(tags[names.AXES]) == {
-        "axes": [
-            {"name": "tau", "stage": "", "values": ["10", "1"]},
-            {"name": "lr", "stage": "frozen", "values": ["0.004", "0.001"]},
-            {"name": "grad_clip", "stage": "finetune", "values": ["2", "1"]},
-        ],
-        "trainings": 18,
-    }
-    assert len(json.loads(tags[names.OBJECTIVE_KEYS])) == 3
-    assert len(json.loads(tags[names.SETTINGS_KEYS])) == 2 + 4
-    frozen = {one.name: training_tags(one)[names.POINT] for one in sweep.by_stage[0]}
-    assert frozen["con/con test_byobnet seed 1 lr 0.001 (frozen)"] == "tau * lr 0.001"
-    assert frozen["sig/cir test_byobnet seed 1 tau 1 lr 0.004 (frozen)"] == "tau 1 lr 0.004"
-    last = sweep.trainings[-1]
-    assert training_tags(last)[names.POINT] == "tau 1 lr 0.001 grad_clip 1"
-    params = training_params(last)
-    assert (params["objective.tau"], params["stages.frozen.lr"], params["stages.finetune.grad_clip"]) == (
-        "1",
-        "0.001",
-        "1",
-    )
-
-
-def test_long_lists_of_keys_continue_in_further_tags_which_go_with_the_axes() -> None:
-    many = ",".join(str(number) for number in range(1, 400))
-    tags = sweep_tags(scenes("seeds=[1]", f"objectives={{only: [sig/cir], params: {{tau: [{many}]}}}}"))
-    parts = [json.loads(tags[name]) for name in (names.OBJECTIVE_KEYS, f"{names.OBJECTIVE_KEYS}.2")]
-    assert [len(part) for part in parts] == [300, 99]
-    assert all(len(text) < 8000 or name == names.AXES for name, text in tags.items())
-    plain = scenes("seeds=[1]")
-    assert set(stale_tags(plain, tags)) == {names.AXES, f"{names.OBJECTIVE_KEYS}.2"}
-    assert names.AXES not in sweep_tags(plain)
-    assert names.POINT not in training_tags(plain.trainings[0])
+def test_the_results_table_has_the_axes_and_each_trainings_place(tmp_path: Path) -> None:
+    sweep = opened_in(tmp_path, TAU, *LRS)
+    table, _ = current_results(sweep.store, sweep)
+    assert [(axis.key, axis.values) for axis in table.header.axes] == [
+        ("objectives.params.tau", (10, 1)),
+        ("stages.frozen.lr", (0.004, 0.001)),
+        ("stages.finetune.grad_clip", (2, 1)),
+    ]
+    assert len(table.header.points["frozen"]) == 4
+    rows = {row["name"]: row for row in table.rows()}
+    assert rows["con/con test_byobnet seed 1 lr 0.001 (frozen)"]["point"] == "tau * lr 0.001"
+    assert rows["sig/cir test_byobnet seed 1 tau 1 lr 0.004 (frozen)"]["point"] == "tau 1 lr 0.004"
+    last = rows[sweep.trainings[-1].name]
+    assert last["point"] == "tau 1 lr 0.001 grad_clip 1"
+    settings = ("objective.tau", "stages.frozen.lr", "stages.finetune.grad_clip")
+    assert [last[f"setting/{name}"] for name in settings] == ["1", "0.001", "1"]
 
 
 def test_plan_and_validate_name_the_axes(planned: Callable[..., str]) -> None:

@@ -244,7 +244,7 @@ def test_a_finished_sweep_with_tracking_down_for_good_ends_soon_and_well(tmp_pat
     assert time.monotonic() - began < 10
     assert (outcome.status, outcome.found_nothing_to_do, outcome.is_tracked) == (0, True, False)
     (line,) = [line for line in said.splitlines() if "tracking" in line]
-    assert line.startswith("tracking: 4 of 4 runs are not up to date: tracking does not answer")
+    assert line.startswith("tracking: MLflow is not up to date: tracking does not answer")
     assert line.endswith("(sync brings it up to date)")
 
 

@@ -23,7 +23,6 @@ from runners.tracking.sync import SweepTracking
 from runners.tracking.uri import TrackingError, sqlite_file
 from tests.helpers.mlflow_cases import (
     KEY,
-    SWEEP,
     Content,
     DyingClient,
     folder_of,
@@ -93,7 +92,7 @@ def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch
         tracking.sync_all()
         assert time.perf_counter() - began < 10  # waiting for what is down would never end
     assert not tracking.sync_all(wait=0.2)
-    assert "2 of 2 runs are not up to date: tracking does not answer" in tracking.trouble
+    assert "MLflow is not up to date: tracking does not answer" in tracking.trouble
     down.clear()
     assert tracking.sync_all(wait=30)
     tracking.close()
@@ -121,7 +120,7 @@ def test_a_locked_database_holds_nobody_up_and_is_caught_up_with(uri, store):
         while not said and time.monotonic() < deadline:
             time.sleep(0.05)
         assert "does not answer" in said[0]
-        assert "2 of 2 runs are not up to date" in tracking.trouble
+        assert "MLflow is not up to date" in tracking.trouble
         lock.execute("ROLLBACK")
     assert tracking.sync_all(wait=30)
     assert tracking.trouble == ""
@@ -139,7 +138,7 @@ def test_a_server_that_is_down_stops_nothing(store, monkeypatch):
     tracking = SweepTracking(tracked_at("http://127.0.0.1:9"), store, warn=said.append, closing_s=0.2)
     assert not tracking.tracking.wait_open(1.5)
     assert not tracking.sync_all(wait=0.2)
-    assert tracking.trouble.startswith("2 of 2 runs are not up to date: tracking does not answer")
+    assert tracking.trouble.startswith("MLflow is not up to date: tracking does not answer")
     assert len(said) == 1
     tracking.close()
 
@@ -155,7 +154,7 @@ def test_nobody_waits_long_for_a_dead_server_unless_it_was_alive(store, server):
         with SweepTracking(tracked_at(f"http://127.0.0.1:{port}"), store, warn=lambda text: None) as tracking:
             assert not tracking.tracking.wait_open()
             assert not tracking.sync_all(wait=60)
-            assert tracking.trouble.startswith("2 of 2 runs are not up to date: tracking does not answer")
+            assert tracking.trouble.startswith("MLflow is not up to date: tracking does not answer")
             tracking.limit(1)
         assert time.monotonic() - began < 14
 
@@ -175,7 +174,7 @@ def test_an_error_leaves_tracking_five_seconds_to_close(uri, store, monkeypatch)
 def test_a_file_that_is_no_database_is_said_at_once(tmp_path, store):
     path = tmp_path / "mlflow.db"
     path.write_text("not a database at all")
-    tracking = Tracking(f"sqlite:///{path}", SWEEP, warn=lambda text: None)
+    tracking = Tracking(f"sqlite:///{path}", "s", warn=lambda text: None)
     with pytest.raises(TrackingError, match="is not an SQLite database"):
         tracking.wait_open(10)
     tracking.update(lambda runs: None)
@@ -186,7 +185,7 @@ def test_a_file_that_is_no_database_is_said_at_once(tmp_path, store):
 
 def test_a_bug_in_one_update_does_not_block_the_next(uri):
     said, reached = [], []
-    tracking = Tracking(uri, SWEEP, warn=said.append)
+    tracking = Tracking(uri, "s", warn=said.append)
     tracking.update(lambda runs: {}["missing"])
     tracking.update(lambda runs: reached.append(runs))
     assert tracking.flush(10)
@@ -209,8 +208,8 @@ def test_mlflow_is_quiet(uri, store, capfd):
 @pytest.mark.slow
 def test_processes_that_open_a_fresh_database_together(tmp_path):
     code = (
-        "import sys; from runners.tracking.client import Tracking; from tests.helpers.mlflow_cases import SWEEP\n"
-        "t = Tracking(sys.argv[1], SWEEP); assert t.wait_open(60); assert t.close('done') == 0"
+        "import sys; from runners.tracking.client import Tracking\n"
+        "t = Tracking(sys.argv[1], 's'); assert t.wait_open(60); assert t.close('done') == 0"
     )
     uri = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"
     running = [
@@ -218,5 +217,5 @@ def test_processes_that_open_a_fresh_database_together(tmp_path):
         for _ in range(3)
     ]
     assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 3
-    Tracking(uri, SWEEP).close("done")
+    Tracking(uri, "s").close("done")
     assert len(Content(uri).parents) == 1

@@ -10,18 +10,22 @@ import mlflow
 import numpy as np
 import pytest
 import torch
-from mlflow import MlflowClient
 
-from analysis import publish_models
 from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import BEST
 from goal_core.evaluation import embed_split, open_checkpoint
+from runners.store import Store
+from runners.tracking.models import publish_models
 from runners.tracking.moved import correct_addresses
-from tests.helpers.analysis_cases import SweepWriter
-from tests.helpers.mlflow_cases import database
+from runners.tracking.page import SweepPage
+from sweeps import Training
+from tests.helpers.mlflow_cases import database, synced
+from tests.helpers.store_cases import record, result, write_weights
+from tests.helpers.sweep_cases import resolved
 from tests.helpers.training_cases import trained_cell
 
 pytestmark = pytest.mark.integration
+SWEEP = resolved("con/con", seeds=(1, 2, 3))
 
 
 @pytest.fixture(autouse=True)
@@ -32,57 +36,63 @@ def _tracking_uri() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def listed(writer: SweepWriter) -> dict[str, str]:
-    found = writer.client.search_logged_models([writer.experiment_id])
-    return {str(model.source_run_id): model.model_id for model in found}
+def listed(page: SweepPage) -> dict[str, str]:
+    models = page.client.search_logged_models([page.experiment_id])
+    return {str(model.source_run_id): model.model_id for model in models}
 
 
-def write(writer: SweepWriter, seed: int, checkpoint: str) -> str:
-    run_id = writer.write("con/con", seed)
-    writer.client.set_tag(run_id, "goal.checkpoint", checkpoint)
-    return run_id
+def run_of(page: SweepPage, training: Training) -> str:
+    query = f"tags.`goal.stage_key` = '{training.key}'"
+    (run,) = page.client.search_runs([page.experiment_id], query)
+    return str(run.info.run_id)
 
 
 @pytest.fixture
-def writer(empty_database: Path, tmp_path: Path) -> SweepWriter:
+def page(empty_database: Path, tmp_path: Path) -> SweepPage:
+    """A sweep of three trainings, of which the last has no weights."""
+    store = Store(tmp_path / "store")
+    store.prepare()
+    for training in SWEEP.trainings:
+        folder = store.folder(training)
+        folder.claim("L")
+        folder.write_metrics([record(1), record(2)])
+        folder.save_with("best-2.safetensors", write_weights)
+        folder.finish(result(2))
     uri = database(empty_database, tmp_path / "store")
-    client = MlflowClient(uri)
-    place = (tmp_path / "store" / "artifacts" / "s").as_uri()
-    experiment = client.create_experiment("s", artifact_location=place, tags={"goal.sweep": "s"})
-    writer = SweepWriter(uri=uri, client=client, experiment_id=experiment, name="s")
-    writer.write_parent()
-    return writer
+    synced(uri, store, SWEEP, live=False)
+    page = SweepPage(uri, "s")
+    page.client.delete_tag(run_of(page, SWEEP.trainings[-1]), "goal.checkpoint")  # as of one imported without weights
+    return page
 
 
-def test_exactly_the_best_runs_have_a_model(writer: SweepWriter, tmp_path: Path) -> None:
-    runs = [write(writer, seed, f"cells/{seed}/best.safetensors") for seed in (1, 2)]
-    bare = writer.write("con/con", 3)  # imported without weights
-    parent, store = str(writer.parent), str(tmp_path / "store")
-    history = writer.client.get_metric_history(runs[0], "test/rsum")
-    first = publish_models(writer.uri, parent, store, [*runs, bare])
-    assert listed(writer) == dict(zip(runs, first, strict=True))
-    assert publish_models(writer.uri, parent, store, [*runs, bare]) == first
-    assert writer.client.get_metric_history(runs[0], "test/rsum") == history
-    model = writer.client.get_logged_model(first[0])
+def test_exactly_the_best_runs_have_a_model(page: SweepPage, tmp_path: Path) -> None:
+    keys, store = [training.key for training in SWEEP.trainings], str(tmp_path / "store")
+    runs = [run_of(page, training) for training in SWEEP.trainings]
+    history = page.client.get_metric_history(runs[0], "test/rsum")
+    first = publish_models(page, store, keys)
+    assert listed(page) == dict(zip(runs[:2], first, strict=True))
+    assert publish_models(page, store, keys) == first
+    assert page.client.get_metric_history(runs[0], "test/rsum") == history
+    model = page.client.get_logged_model(first[0])
     assert {metric.key for metric in model.metrics} >= {"test/rsum", "test/i2t_r1"}
-    assert [one.model_id for one in writer.client.get_run(runs[0]).outputs.model_outputs] == first[:1]
-    publish_models(writer.uri, parent, store, runs[1:])
-    assert listed(writer) == {runs[1]: first[1]}
-    writer.client.set_tag(runs[1], "goal.checkpoint", "cells/new/best.safetensors")
-    (again,) = publish_models(writer.uri, parent, store, runs[1:])
+    assert [one.model_id for one in page.client.get_run(runs[0]).outputs.model_outputs] == first[:1]
+    publish_models(page, store, keys[1:])
+    assert listed(page) == {runs[1]: first[1]}
+    page.client.set_tag(runs[1], "goal.checkpoint", "cells/new/best.safetensors")
+    (again,) = publish_models(page, store, keys[1:])
     assert again != first[1]
-    assert listed(writer) == {runs[1]: again}
+    assert listed(page) == {runs[1]: again}
 
 
 @pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType:UserWarning")
-def test_three_lines_load_a_model_from_where_the_folder_is_now(writer: SweepWriter, tmp_path: Path) -> None:
+def test_three_lines_load_a_model_from_where_the_folder_is_now(page: SweepPage, tmp_path: Path) -> None:
     cell = trained_cell(tmp_path, 1)
     store = tmp_path / "store"
     shutil.copytree(cell, store / "cells" / "c")
     (weights,) = (path for path in (store / "cells" / "c").glob("best*.safetensors"))
     assert BEST.startswith("best")
-    run_id = write(writer, 1, str(weights.relative_to(store)))
-    (model_id,) = publish_models(writer.uri, str(writer.parent), str(store), [run_id])
+    page.client.set_tag(run_of(page, SWEEP.trainings[0]), "goal.checkpoint", str(weights.relative_to(store)))
+    (model_id,) = publish_models(page, str(store), [SWEEP.trainings[0].key])
     kept = [path for path in store.rglob("models/**/*") if path.is_file()]
     assert {path.name for path in kept} == {"MLmodel", "checkpoint.json"}  # no weights
     moved = store.rename(tmp_path / "moved")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import shutil
+import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
+from runners.results import training_row
 from runners.store.records.provenance import gather
 from runners.tracking import schema as names
+from runners.tracking.page import SweepPage
 from runners.tracking.sync import SweepTracking
-from runners.tracking.values import objective_key, settings_key, training_params
-from sweeps import ResolvedSweep, load_sweep
+from runners.tracking.values import params_of
+from sweeps.results import RESULTS_FILE
 from tests.helpers.mlflow_cases import (
     ALONE,
     KEY,
@@ -29,9 +32,6 @@ from tests.helpers.store_cases import record, result, train, write_weights
 pytestmark = pytest.mark.integration
 
 
-"""The same sweep with only its first training."""
-
-
 def test_a_finished_cell_is_one_complete_run(uri, store):
     folder = folder_of(store)
     folder.claim("L")
@@ -41,27 +41,23 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
     tags = run.data.tags
     assert run.info.run_name == "con/con test_byobnet seed 1 (frozen)"
     assert run.info.status == "FINISHED"
-    assert {name: tags[name] for name in names.CELL_TAGS} == {
-        "goal.role": "cell", "goal.cell": TRAINING.cell.id, "goal.stage": "frozen", "goal.stage_key": KEY,
-        "goal.pair": "con",
-        "goal.triplet": "con", "goal.seed": "1", "goal.backbone": "test_byobnet", "goal.framework": "vsepp",
-        "goal.dataset": "scenes", "goal.variant": "paper", "goal.status": "done",
-        "goal.git_commit": tags["goal.git_commit"],
-        "goal.data_fingerprint": "f",
-        "goal.objective": "con/con", "goal.objective_key": objective_key(TRAINING.cell),
-        "goal.settings_key": settings_key(TRAINING),
+    assert {name: text for name, text in tags.items() if name.startswith("goal.")} == {
+        "goal.role": "report", "goal.cell": TRAINING.cell.id, "goal.stage": "frozen", "goal.stage_key": KEY,
+        "goal.pair": "con", "goal.triplet": "con", "goal.seed": "1", "goal.backbone": "test_byobnet",
+        "goal.framework": "vsepp", "goal.dataset": "scenes", "goal.variant": "paper", "goal.status": "done",
+        "goal.git_commit": tags["goal.git_commit"], "goal.data_fingerprint": "f", "goal.objective": "con/con",
+        "goal.checkpoint": tags["goal.checkpoint"], "goal.shown": tags["goal.shown"],
     }  # fmt: skip
-    assert names.REASON not in tags
+    assert (store.root / tags[names.CHECKPOINT]).is_file()
     (parent,) = content.parents
     assert tags[names.PARENT_RUN] == parent.info.run_id
     assert parent.info.status == "FINISHED"
     assert parent.info.run_name == "s"
-    assert {name: parent.data.tags[name] for name in names.SWEEP_TAGS} == {
-        "goal.role": "sweep", "goal.sweep": "s", "goal.seeds": "[1]", "goal.objectives": '["con/con"]',
-        "goal.stages": '["frozen"]', "goal.objective_keys": json.dumps([objective_key(TRAINING.cell)]),
-        "goal.settings_keys": json.dumps([settings_key(TRAINING)]), "goal.data_fingerprint": "f",
-    }  # fmt: skip
-    assert run.data.params == training_params(TRAINING)
+    table = store.read_results("s")
+    assert table is not None
+    assert parent.data.tags[names.TABLE] == hashlib.sha256(table).hexdigest()
+    assert SweepPage(uri, "s").results_table() == table
+    assert run.data.params == params_of(training_row(store, TRAINING, 1))
     at = [1_700_000_001_000, 1_700_000_002_000, 1_700_000_003_000]
     history = content.history(KEY)
     assert history["val/rsum"] == [(1, 10.0, at[0]), (2, 20.0, at[1]), (3, 30.0, at[2])]
@@ -130,7 +126,7 @@ def test_failure_has_its_reason_and_loses_it_when_mended(uri, store):
     run = synced(uri, store, ALONE).child(KEY)
     assert run.info.status == "FAILED"
     assert run.data.tags[names.STATUS] == "failed"
-    assert run.data.tags[names.REASON] == "NaN in epoch 2"
+    assert run.data.tags["goal.reason"] == "NaN in epoch 2"
     assert Content(uri).parents[0].info.status == "FAILED"
     before = run.info.run_id
     again = folder_of(store)
@@ -139,7 +135,7 @@ def test_failure_has_its_reason_and_loses_it_when_mended(uri, store):
     run = synced(uri, store, ALONE).child(KEY)
     assert run.info.run_id == before
     assert run.info.status == "FINISHED"
-    assert names.REASON not in run.data.tags
+    assert "goal.reason" not in run.data.tags
     assert Content(uri).parents[0].info.status == "FINISHED"
 
 
@@ -162,92 +158,65 @@ def test_a_cell_trained_anew_replaces_its_run(uri, store, tracked_before):
     assert [(step, value) for step, value, _ in content.history(KEY)["test/rsum"]] == [(1, 43.0)]
 
 
-def test_a_run_that_ended_below_its_warm_up_is_tagged_with_both_numbers(uri, store):
-    stage = replace(TRAINING.stage, warmup_epochs=2)
-    sweep = replace(ALONE, config=replace(ALONE.config, stages=(stage,)))
-    folder = store.folder(sweep.trainings[0])
-    folder.claim("L")
-    folder.save_with("best-3.safetensors", write_weights)
-    folder.write_metrics([record(1, 50.0), record(2, 80.0), record(3, 40.0)])
-    folder.finish(result(3))
-    run = synced(uri, store, sweep).child(sweep.trainings[0].key)
-    assert run.data.tags["goal.below_warmup"] == (
-        "val rsum 40.0 in its best epoch (3), 50% below the 80.0 of warm-up epoch 2"
-    )
-
-
-def test_a_run_whose_objective_was_weak_beside_matching_is_tagged(uri, store):
-    folder = store.folder(TRAINING)
-    folder.claim("L")
-    folder.save_with("best-1.safetensors", write_weights)
-    weak, strong = (
-        {**one, "metrics": {**one["metrics"], "train/objective_to_matching": ratio}}
-        for one, ratio in ((record(1, 50.0), 0.0013), (record(2, 40.0), 0.2))
-    )
-    folder.write_metrics([weak, strong])
-    folder.finish(result(1))
-    run = synced(uri, store).child(KEY)
-    assert run.data.tags["goal.weak_objective"] == (
-        "its gradient was below 1% of that of matching in 1 of 2 epochs (0.0013 of it in epoch 1)"
-    )
-
-
-def test_a_run_whose_heads_were_stacked_says_for_how_many_of_its_steps(uri, store):
-    folder = store.folder(TRAINING)
-    folder.claim("L")
-    folder.save_with("best-1.safetensors", write_weights)
-    folder.write_metrics([record(1, 50.0)])
-    folder.finish({**result(1), "stacked": 0.5})
-    assert synced(uri, store).child(KEY).data.tags["goal.stacked"] == "0.5"
-
-
-def test_an_opened_sweep_is_tracked_under_its_name(empty_database, store):
-    config = load_sweep("scenes", [f"store={store.root}"])
-    sweep = ResolvedSweep(config=config, data_fingerprint="print", weights={"test_byobnet": "random"})
-    shutil.copy(empty_database, store.root / "mlflow.db")
-    first = sweep.trainings[0]
-    folder = store.folder(first)
-    folder.claim("L")
-    train(folder, 2)
-    with SweepTracking(sweep, store) as tracking:
-        assert tracking.sync_all(wait=30)
-    content = Content(f"sqlite:///{store.root / 'mlflow.db'}", "scenes")
-    (parent,) = content.parents
-    assert json.loads(parent.data.tags[names.SEEDS]) == [1, 2, 3]
-    assert len(json.loads(parent.data.tags[names.OBJECTIVES])) == 15
-    assert json.loads(parent.data.tags[names.STAGES]) == ["frozen", "finetune"]
-    assert parent.info.status == "KILLED"  # 89 of 90 trainings are still to be done
-    run = content.child(first.key)
-    assert run.info.run_name == "con/con test_byobnet seed 1 (frozen)"
-    assert run.data.tags[names.DATA_FINGERPRINT] == "print"
-    assert len(content.children) == 1
-
-
-def test_a_run_of_other_labels_is_told_anew_what_it_is(uri, store):
-    """A run with the settings key of an earlier version, or an old dataset name, still belongs to the same cell."""
+def test_what_somebody_changed_in_mlflow_is_mended_by_a_thorough_sync(uri, store):
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)
     content = synced(uri, store, ALONE)
     before = content.child(KEY)
-    content.client.set_tag(before.info.run_id, names.SETTINGS_KEY, "of an earlier version")
-    content.client.set_tag(before.info.run_id, names.DATASET, "old name")
-    after = synced(uri, store, ALONE).child(KEY)
+    content.client.set_tag(before.info.run_id, names.DATASET, "edited")
+    content.client.set_tag(before.info.run_id, "goal.reason", "edited")
+    assert synced(uri, store, ALONE).child(KEY).data.tags[names.DATASET] == "edited"
+    after = synced(uri, store, ALONE, thorough=True).child(KEY)
     assert after.info.run_id == before.info.run_id
     assert after.data.tags == before.data.tags
+    content.client.log_metric(before.info.run_id, "test/rsum", 99.0, step=2)
+    assert synced(uri, store, ALONE, thorough=True).child(KEY).data.metrics["test/rsum"] == 42.0
 
 
-def test_a_finished_run_of_an_earlier_version_is_given_its_selected_metrics(uri, store, monkeypatch):
+def test_a_lost_table_is_found_missing_by_a_thorough_sync(uri, store):
+    content = synced(uri, store, live=False)
+    lost = Path(content.parents[0].info.artifact_uri.removeprefix("file://")) / RESULTS_FILE
+    lost.unlink()
+    synced(uri, store, live=False)
+    assert not lost.exists()  # a relaunch trusts the tag
+    synced(uri, store, live=False, thorough=True)
+    assert lost.read_bytes() == store.read_results("s")
+
+
+def test_an_artifact_store_that_refuses_keeps_no_number_out(uri, store, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise PermissionError("no room for artifacts")
+
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 2)
-    with monkeypatch.context() as patch:
-        patch.setattr(names, "VAL_PREFIX", "none of these/")
-        content = synced(uri, store, ALONE)
-        assert "selected/val_rsum" not in content.history(KEY)
-    after = synced(uri, store, ALONE)
-    assert [(step, value) for step, value, _ in after.history(KEY)["selected/val_rsum"]] == [(2, 20.0)]
-    assert after.child(KEY).info.run_id == content.child(KEY).info.run_id
+    monkeypatch.setattr(MlflowClient, "log_artifact", refuse)
+    told = []
+    with SweepTracking(tracked_at(uri, ALONE), store, live=False, warn=told.append) as tracking:
+        assert tracking.sync_all(wait=30)
+    content = Content(uri)
+    assert content.child(KEY).data.metrics["test/rsum"] == 42.0
+    assert names.TABLE not in content.parents[0].data.tags
+    assert ["no room for artifacts" in line for line in told] == [True]
+
+
+def test_a_renamed_experiment_stays_the_sweeps(uri, store):
+    before = synced(uri, store, live=False).dump()
+    client = MlflowClient(uri)
+    client.rename_experiment(client.get_experiment_by_name("s").experiment_id, "my favourite")
+    with SweepTracking(tracked_at(uri), store, live=False) as tracking:
+        assert tracking.sync_all(wait=30)
+    assert client.get_experiment_by_name("s") is None
+    assert Content(uri, "my favourite").dump() == before
+
+
+def test_a_run_names_its_code(uri, store):
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    tags = synced(uri, store).child(KEY).data.tags
+    assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("goal-sweep launch", "LOCAL")
 
 
 def test_what_a_modified_tree_trained_says_so(uri, store, monkeypatch):
@@ -257,7 +226,7 @@ def test_what_a_modified_tree_trained_says_so(uri, store, monkeypatch):
     folder.claim("L")
     train(folder, 2)
     tags = synced(uri, store, ALONE).child(KEY).data.tags
-    assert (tags[names.GIT_COMMIT], tags[names.GIT_DIFF]) == ("c0ffee", "abababababab")
+    assert tags["goal.git_commit"] == "c0ffee, modified (abababababab)"
 
 
 def test_a_run_that_an_edit_abandoned_does_not_stay_running(uri, store):
@@ -268,7 +237,6 @@ def test_a_run_that_an_edit_abandoned_does_not_stay_running(uri, store):
         folder.claim(launch.id)
         folder.write_metrics([record(1)])
         assert synced(uri, store).child(KEY).info.status == "RUNNING"
-        assert synced(uri, store, edited).child(KEY).info.status == "RUNNING"  # its driver is alive
-    assert Content(uri).child(KEY).info.status == "RUNNING"
-    run = synced(uri, store, edited).child(KEY)
-    assert (run.info.status, run.data.tags[names.STATUS]) == ("KILLED", "waiting")
+    (run,) = [run for run in synced(uri, store, edited).runs if run.data.tags.get(names.STAGE_KEY) == KEY]
+    assert (run.info.status, run.data.tags[names.ROLE]) == ("KILLED", names.FORMER)
+    assert synced(uri, store).child(KEY).info.run_id == run.info.run_id  # asked for again

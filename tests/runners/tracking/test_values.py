@@ -1,16 +1,21 @@
-"""Keys must still identify the runs of earlier versions, so a setting added later must not change them."""
+"""What a run shows follows from the row of its training, and from nothing that its key ignores."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from goal_core.data.config import IdMappedConfig, KarpathyConfig, PrecompConfig, RegionsConfig, XvlmJsonConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
-from runners.tracking.values import settings_key, training_params
-from sweeps import ResolvedSweep, SweepConfig, load_sweep
+from runners.results.rows import asked_row
+from runners.tracking.values import digest_of, epochs_of, final_of, params_of, tags_of
+from sweeps import ResolvedSweep, SweepConfig, Training, load_sweep
 from tests.helpers.mlflow_cases import TRAINING
+from tests.helpers.results_cases import SweepWriter, of_epochs
+
+REGIONS = ModelConfig(framework="vse_infty", backbone=BackboneConfig(name="butd", weights="precomputed"))
 
 
 def resolved(config: SweepConfig, weights: str = "timm") -> ResolvedSweep:
@@ -18,15 +23,8 @@ def resolved(config: SweepConfig, weights: str = "timm") -> ResolvedSweep:
     return ResolvedSweep(config=config, data_fingerprint="f", weights=weights_of)
 
 
-def test_the_split_that_selects_is_a_setting_of_the_run() -> None:
-    config = load_sweep("scenes", environ={})
-    changed = replace(config, stages=(replace(config.stages[0], select_on="test"), *config.stages[1:]))
-    for sweep, said in ((config, "val"), (changed, "test")):
-        for trainings in resolved(sweep, "random").by_stage:  # finetuning starts from what the first stage selected
-            assert training_params(trainings[0])["stages.frozen.select_on"] == said
-
-
-REGIONS = ModelConfig(framework="vse_infty", backbone=BackboneConfig(name="butd", weights="precomputed"))
+def params(training: Training) -> dict[str, str]:
+    return params_of(asked_row(training))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,7 @@ REGIONS = ModelConfig(framework="vse_infty", backbone=BackboneConfig(name="butd"
         ),
     ],
 )
-def test_what_no_id_hashes_is_in_no_key_and_no_parameter_either(data, moved) -> None:
+def test_what_no_id_hashes_is_in_no_parameter_either(data: Any, moved: dict[str, Any]) -> None:
     """The data fingerprint covers these settings, and a renamed folder must not separate equal runs."""
     config = load_sweep("coco_vsepp", environ={})
     first = resolved(config).trainings[0]
@@ -50,21 +48,24 @@ def test_what_no_id_hashes_is_in_no_key_and_no_parameter_either(data, moved) -> 
     here, there = (
         replace(first, cell=replace(first.cell, data=d, model=model)) for d in (data, replace(data, **moved))
     )
-    assert settings_key(here) == settings_key(there)
-    assert training_params(here) == training_params(there)
+    assert params(here) == params(there)
 
 
-def test_params_do_not_depend_on_what_the_cells_id_ignores():
-    data = {"name": "coco", "root": "/a", "annotations": "x.json"}
-    elsewhere = {"name": "mine", "root": "/b", "annotations": "y.json"}
+def test_params_do_not_depend_on_what_the_cells_id_ignores() -> None:
     cells = (
-        replace(TRAINING.cell, data=KarpathyConfig(**where), model=ModelConfig(backbone=backbone))
-        for where, backbone in (
-            (data, BackboneConfig(name="resnet50", weights="/a/w.safetensors")),
-            (elsewhere, BackboneConfig(name="resnet50", weights="/b/w.safetensors")),
+        replace(TRAINING.cell, data=data, model=ModelConfig(backbone=backbone))
+        for data, backbone in (
+            (
+                KarpathyConfig(name="coco", root="/a", annotations="x.json"),
+                BackboneConfig(name="resnet50", weights="/a/w.safetensors"),
+            ),
+            (
+                KarpathyConfig(name="mine", root="/b", annotations="y.json"),
+                BackboneConfig(name="resnet50", weights="/b/w.safetensors"),
+            ),
         )
     )
-    one, two = (training_params(replace(TRAINING, cell=cell)) for cell in cells)
+    one, two = (params(replace(TRAINING, cell=cell)) for cell in cells)
     assert one == two
     assert one["model.backbone"] == "resnet50"
     assert one["seed"] == "1"
@@ -74,14 +75,36 @@ def test_params_do_not_depend_on_what_the_cells_id_ignores():
 
 
 def test_a_run_shows_only_settings_that_its_framework_reads() -> None:
-    config = load_sweep("coco_vsepp", environ={})
-    vsepp = resolved(config).by_stage[-1][0]
+    vsepp = resolved(load_sweep("coco_vsepp", environ={})).by_stage[-1][0]
     infty = replace(vsepp, cell=replace(vsepp.cell, model=REGIONS))
     groups = {
-        name: {key.split(".")[1] for key in training_params(one) if key.startswith("model.")}
+        name: {key.split(".")[1] for key in params(one) if key.startswith("model.")}
         for name, one in (("vsepp", vsepp), ("vse_infty", infty))
     }
     common = {"framework", "backbone", "backbone_weights", "embed_dim"}
     assert groups == {"vsepp": common | {"text"}, "vse_infty": common | {"bert", "vse_infty"}}
-    assert not [key for key in training_params(vsepp) if key.endswith("bert_lr_scale")]
-    assert "stages.frozen.bert_lr_scale" in training_params(infty)
+    assert not [key for key in params(vsepp) if key.endswith("bert_lr_scale")]
+    assert "stages.frozen.bert_lr_scale" in params(infty)
+
+
+def test_a_row_becomes_tags_and_metrics_and_what_is_not_finite_is_left_out() -> None:
+    writer = SweepWriter(objectives=["con/con"], seeds=[1])
+    epochs = of_epochs(2) | {"epochs/train/hinge": [float("nan"), 0.5]}
+    row = writer.write(git_diff="ab12", epochs=epochs, metrics={"test/rsum": 42.0, "val/rsum": 302.0})
+    tags = tags_of(row)
+    assert tags["goal.git_commit"] == f"{'0' * 40}, modified (ab12)"
+    assert tags["goal.objective"] == "con/con"
+    assert not {"goal.reason", "goal.grid", "goal.point"} & tags.keys()
+    first, second = epochs_of(row)
+    assert (first.step, first.metrics, first.time_ms) == (1, {"val/rsum": 301.0}, 1_700_000_001_000)
+    assert second.metrics == {"val/rsum": 302.0, "train/hinge": 0.5}
+    final = final_of(row)
+    assert (final.step, final.metrics) == (2, {"test/rsum": 42.0, "selected/val_rsum": 302.0})
+
+
+def test_the_digest_changes_with_what_a_run_shows_and_not_with_its_epochs() -> None:
+    row = SweepWriter(objectives=["con/con"], seeds=[1]).write()
+    digest = digest_of(row)
+    assert digest_of(row | of_epochs(5)) == digest
+    for change in ({"reason": "x"}, {"test/rsum": 1.0}, {"setting/seed": "2"}, {"attempts": 2}):
+        assert digest_of(row | change) != digest

@@ -20,9 +20,11 @@ from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.live import overview
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.plan import LaunchOptions
+from runners.results import read_results
 from runners.store.archive import add_results, export_results, opened_archive, plan_import
 from runners.store.garbage import find_garbage, remove_garbage
 from runners.store.store import Store
+from sweeps import Trail
 from tests.helpers.in_process import InProcess, NoTracking, results, sweep_in
 
 ONE_STAGE = "stages=[{name: frozen, epochs: 4, lr: 1e-3, batch_size: 24, warmup_epochs: 1}]"
@@ -69,10 +71,11 @@ def _sweep(folder: Path, *overrides: str) -> OpenedSweep:
     return sweep_in(folder, ONE_STAGE, TUNE, *overrides)
 
 
-def _trail(sweep: OpenedSweep) -> dict[str, Any]:
-    content = sweep.store.read_trail("tiny")
-    assert content is not None
-    return dict(json.loads(content))
+def _trails(sweep: OpenedSweep) -> tuple[Trail, ...]:
+    """What the results table says of the search."""
+    table = read_results(sweep.store, "tiny")
+    assert table is not None
+    return table.header.trails
 
 
 Tested = list[tuple[bool, list[str]]]
@@ -120,12 +123,11 @@ def test_candidates_train_first_without_the_test_split_and_the_choice_reports(
             assert metrics.keys() >= {"val/rsum", "val/i2t_r1", "val/t2i_r10"}
             assert "test R@1" not in done.store.folder(training).log_text()
     # con/con has no tau, and so two different candidates.
-    trail = _trail(done)["blocks"][0]["objectives"]
-    assert [len(one["candidates"]) for one in trail] == [2, 4]
-    for one in trail:
-        scores = [candidate["score"] for candidate in one["candidates"]]
-        assert scores[one["chosen"]] == max(scores)
-        assert scores[one["chosen"]] >= scores[0]
+    assert [len(trail.candidates) for trail in _trails(done)] == [2, 4]
+    for trail in _trails(done):
+        scores = [candidate.score or 0.0 for candidate in trail.candidates]
+        assert trail.chosen is not None
+        assert scores[trail.chosen] == max(scores)
     # The default grid has the numbers of the same sweep without a search.
     plain = sweep_in(tmp_path, ONE_STAGE)
     assert launch(plain).status == 0
@@ -147,7 +149,7 @@ def test_what_was_killed_continues_with_the_same_candidates_and_the_same_choice(
     InProcessUntil.units = 99
     assert launch(_sweep(tmp_path, *overrides)).status == 0
     broken, unbroken = _sweep(tmp_path, *overrides), _sweep(early, HALVING)
-    assert _trail(broken) == _trail(unbroken)
+    assert _trails(broken) == _trails(unbroken)
     assert results(broken) == results(unbroken)
     # Nothing was trained twice.
     assert {one.name for one in tmp_path.rglob("attempts/*.json")} == {"1.json"}
@@ -174,7 +176,7 @@ def test_a_candidate_that_goes_on_ends_as_one_that_never_stopped(early: Path, wh
     numbers = {one.key: of_full[one.name] for one in full.trainings}
     for key, training in ends.items():
         assert of_halved[training.name] == numbers[key]
-    assert {one["epochs"] for one in _trail(halved)["blocks"][0]["objectives"][1]["candidates"]} == {2, 4}
+    assert {one.epochs for one in _trails(halved)[1].candidates} == {2, 4}
     # The states of those that might have gone on are not needed any more.
     garbage = find_garbage(halved.store, halved.trainings)
     stopped = {one.name for one in halved.trainings if one.until}
@@ -189,14 +191,14 @@ def copied(folder: Path, target: Path) -> Path:
 def test_a_candidate_is_trained_again_although_its_states_are_gone(tmp_path: Path, launch: Launch, early: Path) -> None:
     """`gc` removes the states of candidates that have ended; then one of those that went on is found damaged."""
     sweep = _sweep(copied(early, tmp_path), HALVING)
-    numbers, trail = results(sweep), _trail(sweep)
+    numbers, trail = results(sweep), _trails(sweep)
     assert remove_garbage(sweep.store, "tiny", sweep.trainings)
     went_on = next(one for one in sweep.trainings if one.continues)
     sweep.store.folder(went_on).path("result.json").write_text("{")
     assert launch(_sweep(tmp_path, HALVING)).status == 0
     again = _sweep(tmp_path, HALVING)
     assert not again.is_searching
-    assert (results(again), _trail(again)) == (numbers, trail)
+    assert (results(again), _trails(again)) == (numbers, trail)
 
 
 def test_a_search_works_with_two_stages_and_shares_what_is_equal(tmp_path: Path, launch: Launch) -> None:
@@ -207,8 +209,7 @@ def test_a_search_works_with_two_stages_and_shares_what_is_equal(tmp_path: Path,
     sweep = sweep_in(tmp_path, *overrides)
     frozen, finetune = ([one for one in stage if one.number is not None] for stage in sweep.by_stage)
     assert (len(frozen), len(finetune)) == (2, 4)
-    names = _trail(sweep)["blocks"][0]["objectives"][0]["names"]
-    assert names == ["frozen.lr", "finetune.lr"]
+    assert _trails(sweep)[0].names == ("frozen.lr", "finetune.lr")
     assert {one.point for one in frozen} >= {"candidate 0 frozen.lr 0.001"}
 
 
@@ -252,5 +253,5 @@ def test_an_archive_carries_candidates_and_the_trail(tmp_path: Path, early: Path
         outcome = plan_import(archive, other)
         path = add_results(archive, outcome, other, "sqlite:///mlflow.db")
     assert len(outcome.added) == done
-    assert other.read_trail("tiny") == sweep.store.read_trail("tiny")
+    assert archive.trails == sweep.trails
     assert json.loads(path.read_text())["tune"]["budget"] == 4

@@ -1,0 +1,59 @@
+"""The folder of a report, which records the names of its files so that a new report replaces exactly these."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path, PurePosixPath
+
+from analysis.errors import AnalysisError
+
+REPORT_LIST = "report.json"
+"""The list of a report's files, in its folder."""
+
+
+class ReportFolder:
+    """Writes the files of a report."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._names: list[str] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        self._before = files_of_report(folder) if (folder / REPORT_LIST).is_file() else ()
+
+    def path(self, name: str) -> Path:
+        """Where to write the file ``name`` (relative, with forward slashes); its folder is created."""
+        self._names.append(name)
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def write(self, name: str, text: str) -> None:
+        """Write a text file in UTF-8, with the same line endings on every system."""
+        self.path(name).write_text(text, encoding="utf-8", newline="\n")
+
+    def finish(self) -> tuple[Path, ...]:
+        """Remove files of the earlier report that this one lacks, write the list of files, and return all files."""
+        for name in set(self._before) - set(self._names):
+            (self.folder / name).unlink(missing_ok=True)
+        names = [*self._names, REPORT_LIST]
+        (self.folder / REPORT_LIST).write_text(json.dumps({"files": names}, indent=2) + "\n", encoding="utf-8")
+        return tuple(self.folder / name for name in names)
+
+
+def files_of_report(folder: Path) -> tuple[str, ...]:
+    """The files of the report in ``folder``, relative to it, including the list itself.
+
+    Raises:
+        AnalysisError: there is no report, or its list is damaged or names a file outside the folder.
+    """
+    path = folder / REPORT_LIST
+    if not path.is_file():
+        raise AnalysisError(f"no report in {folder}: {REPORT_LIST} is missing")
+    try:
+        names = json.loads(path.read_text(encoding="utf-8"))["files"]
+        escapes = [n for n in names if PurePosixPath(n).is_absolute() or ".." in PurePosixPath(n).parts]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise AnalysisError(f"{path} is not the list of a report's files") from error
+    if escapes:
+        raise AnalysisError(f"{path} names files outside its folder: {', '.join(escapes)}")
+    return tuple(names)

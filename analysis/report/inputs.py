@@ -1,0 +1,78 @@
+"""Everything that the sections of a report are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from analysis.blocks import Block
+from analysis.results import SweepResults
+from analysis.statistics.aggregation import aggregate, first_blocks
+from analysis.statistics.differences import paired_differences
+from analysis.statistics.effects import crossed_runs, marginals
+from analysis.statistics.gains import BlockPair, block_pairs
+from analysis.statistics.survival import Survival, survivals
+from sweeps.results import DEFAULT, TUNED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """A sweep's results, and what several sections compute from them, once."""
+
+    results: SweepResults
+    others: Mapping[str, SweepResults]
+    """The sweeps that this one is compared with, by a unique label."""
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """All blocks of the sweep."""
+        return aggregate(self.results)
+
+    @cached_property
+    def first(self) -> tuple[Block, ...]:
+        """The blocks of the first value of every axis and of the main grid, of which the statistics speak."""
+        return first_blocks(self.results, self.blocks)
+
+    @cached_property
+    def answered(self) -> tuple[Block, ...]:
+        """The same of both grids, of which the answer speaks."""
+        return first_blocks(self.results, self.blocks, "", DEFAULT, TUNED)
+
+    @cached_property
+    def as_printed(self) -> tuple[Block, ...]:
+        """The blocks that are compared with the paper: the default grid, whose objectives have the same settings."""
+        return first_blocks(self.results, self.blocks, "", DEFAULT)
+
+    @cached_property
+    def sweeps(self) -> dict[str, Sequence[Block]]:
+        """The first blocks of this sweep and of those it is compared with, by the sweep's label; this one is first."""
+        others = {label: first_blocks(other, aggregate(other)) for label, other in self.others.items()}
+        return {self.results.header.sweep: self.first, **others}
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """The trainings that count, of the first value of every axis and of the main grid."""
+        return self.results.at_first_point(self.results.counted)
+
+    @cached_property
+    def marginals(self) -> pd.DataFrame:
+        """The means of each pair weight and each triplet weight."""
+        return pd.concat([marginals(crossed_runs(self.runs), factor) for factor in ("pair", "triplet")])
+
+    @cached_property
+    def differences(self) -> pd.DataFrame:
+        """The differences from con/con, over all blocks of a stage."""
+        return paired_differences(self.runs)
+
+    @cached_property
+    def pairs(self) -> tuple[BlockPair, ...]:
+        """The two grids of each block of a tuned sweep."""
+        return block_pairs(self.answered)
+
+    @cached_property
+    def survivals(self) -> tuple[Survival, ...]:
+        """Whether the ranking survives tuning, for each block and metric; empty unless the sweep is tuned."""
+        return survivals(self.results, self.pairs)

@@ -1,0 +1,40 @@
+"""Tables of blocks and of text in Markdown."""
+
+from __future__ import annotations
+
+from analysis.blocks import NEAR, Block, Grid, Objective
+from analysis.report.parts import TextTable
+
+
+def block_to_markdown(block: Block, measure: str = "R@1", *, with_gaps: bool = True) -> str:
+    """A block with its caption, the best cells in bold, and (with ``with_gaps``) a line for each gap below."""
+    grids = block.grids_of(measure)
+    prefix = [f"{grid.metric.direction} " if len(grids) > 1 else "" for grid in grids]
+    heads = [f"{name}T {triplet}" for name in prefix for triplet in grids[0].triplets]
+    lines = [f"| {measure} | {' | '.join(heads)} |", f"|:---|{'---:|' * len(heads)}"]
+    for pair in grids[0].pairs:
+        row = [_cell(grid, (pair, triplet)) for grid in grids for triplet in grid.triplets]
+        lines.append(f"| **P {pair}** | {' | '.join(row)} |")
+    lines += ["", block.caption(measure)]
+    if block.gaps and with_gaps:
+        lines += ["", "Missing:", "", *(f"- {_entry(f'{name} {gap.text}')}" for name, gap in block.gaps)]
+    return "\n".join(lines) + "\n"
+
+
+def table_to_markdown(table: TextTable) -> str:
+    """A text table, without its title and note."""
+    rule = [":---" if column < table.words else "---:" for column in range(len(table.head))]
+    return "\n".join(f"| {' | '.join(map(_entry, row))} |" for row in (table.head, rule, *table.rows))
+
+
+def _cell(grid: Grid, key: Objective) -> str:
+    text = grid.cells[key].text()
+    if key in grid.best():
+        text = f"**{text}**"
+    elif key in grid.second():
+        text = f"<u>{text}</u>"
+    return f"{text} {NEAR}" if key in grid.marked else text
+
+
+def _entry(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,75 @@
+"""A report as one self-contained HTML page: it includes the styles, the images and a short script."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from analysis.blocks import Block, CellSummary, Difference, Objective
+from analysis.figures.colours import scale_of, text_colour
+from analysis.report.answer import by_block, lead, missing_text
+from analysis.report.captions import own_caption, shared_caption
+from analysis.report.contents import Report
+from analysis.report.survival import survival_lead, survival_table
+from analysis.wording import interval_text, objectives_text, signed
+from sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, METRICS, measure_slug
+
+_FUNCTIONS = (
+    *(by_block, lead, missing_text, objectives_text, own_caption, scale_of, shared_caption, signed),
+    *(survival_lead, survival_table, text_colour),
+)
+
+
+def report_to_html(report: Report, folder: Path) -> str:
+    """The report as a self-contained page, which can be read without scripts.
+
+    Args:
+        report: the report to show.
+        folder: the report's folder, which contains its images; they are inlined.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+    def inlined(path: str) -> str:
+        return f"data:image/png;base64,{base64.b64encode((folder / path).read_bytes()).decode('ascii')}"
+
+    environment.globals.update({function.__name__: function for function in _FUNCTIONS})
+    environment.globals.update(
+        baseline=BASELINE,
+        cell_id=_cell_id,
+        change_text=_change_text,
+        direction_titles=DIRECTION_TITLES,
+        directions=DIRECTIONS,
+        inlined=inlined,
+        mean_and_spread=_mean_and_spread,
+        main_metrics=MAIN_METRICS,
+        measures=MEASURES,
+        server=report.mlflow_page.partition("/#")[0],
+        metrics=tuple(METRICS.values()),
+        shown_blocks=[section.grids[0].block for section in report.blocks if section.grids],
+        slug=measure_slug,
+    )
+    return environment.get_template("report.html.j2").render(report=report)
+
+
+def _cell_id(block: Block, key: Objective) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"cell-{block.slug}-{key[0]}-{key[1]}")
+
+
+def _mean_and_spread(cell: CellSummary) -> tuple[str, str]:
+    mean, _, spread = cell.text(with_n=False).partition(" ")
+    return mean, spread
+
+
+def _change_text(change: Difference) -> str:
+    if change.p is None:
+        return f"{signed(change.estimate)}, no interval"
+    return f"{signed(change.estimate)} (95 %: {interval_text(change.low, change.high)})"

@@ -1,0 +1,96 @@
+"""The parts of a report: sections with figures, tables and data. They are plain values until the report is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from analysis.blocks import Block
+from sweeps.results import measure_slug
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A figure of a report."""
+
+    stem: str
+    """Its file in the report's folder without an ending, with forward slashes."""
+    title: str
+    """What it shows; used as its caption and alternative text."""
+    draw: Callable[..., Any]
+    """A module's function that returns the figure."""
+    arguments: tuple[Any, ...]
+    note: str = ""
+    """How to read it, in full sentences."""
+    endings: tuple[str, ...] = (".png", ".pdf")
+
+    @property
+    def path(self) -> str:
+        """The image that the pages show."""
+        return f"{self.stem}.png"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """A small table of text, for Markdown, HTML and LaTeX alike."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    """What a reader must know to read it, in full sentences."""
+    words: int = 1
+    """The number of leading columns with words; the others contain numbers and are aligned to the right."""
+    label: str = ""
+    """Its name as a file ``tables/LABEL.tex``; empty if it has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridTable:
+    """One measure of a block, as a table and as a heatmap."""
+
+    block: Block
+    measure: str
+    """``R@1``, ``R@5``, ``R@10`` or ``rsum``."""
+    colour: str
+    """The block's full colour."""
+    heatmap: Picture
+
+    @property
+    def stem(self) -> str:
+        """The name of its files in ``tables``, without an ending."""
+        return self.block.slug + suffix_of(self.measure)
+
+
+def suffix_of(measure: str) -> str:
+    """What the names of files say of a measure; nothing for ``R@1``."""
+    return "" if measure == "R@1" else f"-{measure_slug(measure)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One section of a report: warnings and paragraphs, then figures, then tables."""
+
+    anchor: str
+    """Its id in the page, unique in the report."""
+    title: str
+    num_missing: int = 0
+    """The number of missing results, shown beside the title."""
+    warnings: tuple[str, ...] = ()
+    paragraphs: tuple[str, ...] = ()
+    figures: tuple[Picture, ...] = ()
+    grids: tuple[GridTable, ...] = ()
+    """Of a block's section; other sections have ``tables``."""
+    tables: tuple[TextTable, ...] = ()
+    frames: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """The numbers behind it, not rounded, by the name of their CSV file."""
+    folded: bool = False
+    """Whether a block's tables are collapsed in the page: those of the axes' other points."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return not (self.warnings or self.paragraphs or self.figures or self.grids or self.tables)

@@ -1,0 +1,159 @@
+"""The sections on the trails of a tuned sweep: how much each setting matters, and what a budget buys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.blocks import BlockKey, Objective
+from analysis.figures.lines import draw_budget
+from analysis.figures.tuning import draw_sensitivity
+from analysis.report.inputs import Inputs
+from analysis.report.parts import Picture, Section, TextTable
+from analysis.report.sections.tuned import model_stem, searched_models
+from analysis.statistics.trails import BudgetCurve, budget_curve, candidates_frame, sensitivity
+from analysis.wording import file_stem
+from sweeps.results import Header
+from sweeps.tuning.trail import Trail
+
+_SENSITIVITY = (
+    "Scores of validation by the value of one setting, while the others vary too. The number is the reach: the mean "
+    "score of the candidates in the best third of the range minus that in the worst (of a list: its values), in "
+    "points of the metric. *: more than 95 % of the reaches when the scores are shuffled among the candidates; "
+    "without it, the number is what chance gives. Each test is on its own, so about one in twenty is marked by chance."
+)
+_DODGE = (
+    "The expected best score of n candidates, in closed form from the empirical distribution of the scores, with a "
+    "band of one standard deviation of the best of n, cut at the scores that were seen (Dodge et al. 2019, Show Your "
+    "Work). "
+)
+_TRAIL = (
+    "The candidates of TPE are not independent draws: each is proposed from those before it. So a curve is what this "
+    "trail gives, the best score so far, and not an estimate for random search; one trail has no band. "
+)
+_GRID = "The points of a grid are not drawn either: the curve is that of a random order of them. "
+_FIRST = "The default is always tried first, so a curve starts at its score and draws the others. "
+_STOPPED = (
+    "A candidate that was stopped early counts with the best epoch that it reached, which is at most what it would "
+    "have reached: curves are bounds from below. "
+)
+_FAILED = "A candidate that failed counts as the lowest score of its objective, for it has used its part of the budget."
+
+
+def sensitivity_section(inputs: Inputs) -> Section | None:
+    """How much the score varies with each setting; None before anything was chosen."""
+    header = inputs.results.header
+    if header.tune is None or not header.trails:
+        return None
+    pictures, tables = [], []
+    for key, trails in searched_models(inputs):
+        for name, dimension in header.dimensions.items():
+            known = [trail for trail in trails if name in trail.names and _scores(trail)]
+            if known:
+                title = f"{header.tune.metric} by {name}, {key.model_title}"
+                pictures.append(
+                    Picture(
+                        stem=f"tuning/{file_stem(model_stem(key), 'by', name)}",
+                        title=f"Candidates: {title}",
+                        draw=draw_sensitivity,
+                        arguments=(title, header.tune.metric, name, dimension, known),
+                    )
+                )
+        tables.append(_sensitivity_table(header, key, trails))
+    return Section(
+        anchor="sensitivity",
+        title="How much each setting matters",
+        paragraphs=(_SENSITIVITY,),
+        figures=tuple(pictures),
+        tables=tuple(tables),
+        frames={"candidates": candidates_frame(inputs.results)},
+    )
+
+
+def _scores(trail: Trail) -> list[float]:
+    return [candidate.score for candidate in trail.candidates if candidate.score is not None]
+
+
+def _sensitivity_table(header: Header, key: BlockKey, trails: list[Trail]) -> TextTable:
+    assert header.tune is not None
+    rows = []
+    for trail in trails:
+        scores = pd.Series(_scores(trail), dtype=float)
+        spread = "--" if len(scores) < 2 else f"{scores.std(ddof=1):.1f}"
+        whole = "--" if scores.empty else f"{scores.min():.1f} to {scores.max():.1f}"
+        found = [sensitivity(trail, name, dimension) for name, dimension in header.dimensions.items()]
+        entries = ["--" if s is None else f"{s.reach:.1f}{'*' if s.matters else ''} ({s.best})" for s in found]
+        rows.append(("/".join(trail.objective), *entries, spread, whole))
+    return TextTable(
+        title=f"Reach of each setting, {key.model_title}",
+        head=("objective", *header.dimensions, "standard deviation of all", "lowest to highest"),
+        rows=tuple(rows),
+        note=f"In points of {header.tune.metric}; in brackets where its mean is highest. --: the objective does not "
+        "have the setting, or all its candidates have the same.",
+        label=f"sensitivity-{model_stem(key)}",
+    )
+
+
+def budget_section(inputs: Inputs) -> Section | None:
+    """The best validation score by the number of candidates; None before anything was chosen."""
+    header = inputs.results.header
+    if header.tune is None or not header.trails:
+        return None
+    rows: list[dict[str, Any]] = []
+    pictures, tables = [], []
+    for key, trails in searched_models(inputs):
+        curves = {trail.objective: curve for trail in trails if (curve := budget_curve(trail, header.tune.search))}
+        if not curves:
+            continue
+        own = {name: getattr(key, name) for name in ("dataset", "framework", "backbone")}
+        for (pair, triplet), curve in curves.items():
+            for n, (mean, low, high) in enumerate(zip(curve.mean, curve.low, curve.high, strict=True), start=1):
+                place = {"pair": pair, "triplet": triplet, "candidates": n}
+                rows.append(own | place | {"best": mean, "low": low, "high": high})
+        title = f"Best {header.tune.metric} by budget, {key.model_title}"
+        arguments, stem = (title, header.tune.metric, curves), f"tuning/{model_stem(key)}-budget"
+        pictures.append(Picture(stem=stem, title=title, draw=draw_budget, arguments=arguments))
+        tables.append(_budget_table(header, key, curves))
+    return Section(
+        anchor="budget",
+        title="What a budget buys",
+        paragraphs=(_budget_text(header),),
+        figures=tuple(pictures),
+        tables=tuple(tables),
+        frames={"budget": pd.DataFrame(rows)},
+    )
+
+
+def _budget_text(header: Header) -> str:
+    search = "" if header.tune is None else header.tune.search
+    candidates = [candidate for trail in header.trails for candidate in trail.candidates]
+    sentences = {
+        _TRAIL: search == "tpe",
+        _DODGE: search != "tpe",
+        _GRID: search == "grid",
+        _FIRST: search != "tpe" and any(candidate.default for candidate in candidates),
+        _STOPPED: any(candidate.stopped for candidate in candidates),
+        _FAILED: any(candidate.score is None for candidate in candidates),
+    }
+    return "".join(sentence for sentence, holds in sentences.items() if holds).strip()
+
+
+def _budget_table(header: Header, key: BlockKey, curves: Mapping[Objective, BudgetCurve]) -> TextTable:
+    """The curve at 1, 2, 4, ... candidates, and at all of them."""
+    assert header.tune is not None
+    longest = max(len(curve.mean) for curve in curves.values())
+    budgets = sorted({2**power for power in range(longest.bit_length()) if 2**power <= longest} | {longest})
+    rows = [("/".join(name), *(_at(curve, budget) for budget in budgets)) for name, curve in curves.items()]
+    note = "The best score so far."
+    if header.tune.search != "tpe":
+        note = (
+            "At the largest budget the expected best lies below the best of all, because a draw may repeat a candidate."
+        )
+    title = f"Best {header.tune.metric} by candidates, {key.model_title}"
+    return TextTable(title=title, head=("objective", *map(str, budgets)), rows=tuple(rows), note=note)
+
+
+def _at(curve: BudgetCurve, budget: int) -> str:
+    return f"{curve.mean[budget - 1]:.1f}" if budget <= len(curve.mean) else "--"

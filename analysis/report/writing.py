@@ -1,0 +1,254 @@
+"""Writes the report of a sweep from its results table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.blocks import Block, BlockKey, Grid
+from analysis.figures.colours import Scale, assign_colours
+from analysis.figures.files import written
+from analysis.report.answer import answers_of, forest_pictures
+from analysis.report.contents import Report, report_to_markdown
+from analysis.report.folder import ReportFolder
+from analysis.report.inputs import Inputs
+from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
+from analysis.report.latex.overview import overview_to_latex
+from analysis.report.markdown import block_to_markdown
+from analysis.report.notes import imported_note, notes, summary
+from analysis.report.page import report_to_html
+from analysis.report.parts import Picture, Section, suffix_of
+from analysis.report.runs import runs_of
+from analysis.report.sections.ablation import ablation_section
+from analysis.report.sections.blocks import block_section, missing_section, settings_section
+from analysis.report.sections.learning import learning_sections
+from analysis.report.sections.published import published_section
+from analysis.report.sections.side_by_side import side_by_side_section, uncompared
+from analysis.report.sections.significance import significance_section
+from analysis.report.sections.trails import budget_section, sensitivity_section
+from analysis.report.sections.tuned import choices_section, tuned_section
+from analysis.report.sections.weights import differences_section, weights_section
+from analysis.report.survival import tuning_answer
+from analysis.results import SweepResults
+from analysis.statistics.aggregation import cells_frame, missing_counts
+from sweeps.results import MEASURES, RSUM, SETTING
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportResult:
+    """A written report: its files, and what it says."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    """Every file of the report, including ``report.md`` and ``report.html``."""
+    inputs: Inputs
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The sweep's blocks."""
+        return self.inputs.blocks
+
+    @property
+    def num_counted(self) -> int:
+        """The number of trainings (cell and stage) that are finished."""
+        return len(self.inputs.results.counted)
+
+    @cached_property
+    def missing(self) -> Mapping[str, int]:
+        """The number of those that are not, by status."""
+        return missing_counts(self.inputs.results, self.blocks)
+
+    @property
+    def num_expected(self) -> int:
+        """The number of trainings that the sweep requests."""
+        return self.num_counted + sum(self.missing.values())
+
+    @property
+    def tuning_notes(self) -> tuple[str, ...]:
+        """Of a tuned sweep whether the ranking survives tuning, or how far it is; empty for others."""
+        return tuning_answer(self.inputs)
+
+    def as_json(self) -> dict[str, Any]:
+        """What a script reads of a report: its files, the best objectives of each table, and what is missing."""
+        return {
+            "report": str(self.folder / "report.html"),
+            "files": [str(path) for path in self.files],
+            "expected": self.num_expected,
+            "counted": self.num_counted,
+            "failed": self.missing.get("failed", 0),
+            "seeds": list(self.inputs.results.header.seeds),
+            "blocks": [_block_json(block) for block in self.blocks],
+            **({"tuning": list(self.tuning_notes)} if self.tuning_notes else {}),
+        }
+
+
+def write_report(
+    results: SweepResults,
+    folder: Path,
+    *,
+    others: Mapping[str, SweepResults] | None = None,
+    compare_with_paper: bool = False,
+    scale: Scale = "paper",
+    mlflow_page: str = "",
+) -> ReportResult:
+    """Write tables, heatmaps, statistics and the two documents that show them.
+
+    Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every training
+    that reports, with its settings and metrics), ``differences`` and ``marginals`` as CSV and Parquet,
+    ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf,svg}``,
+    ``forest/MEASURE.{png,pdf}``, the figures and data of the sections, and ``report.json``, the list of files. Writing
+    again replaces an earlier report in the same folder and changes nothing else there.
+
+    Blocks without any number have no table or heatmap; the documents list what they lack.
+
+    Args:
+        results: the sweep's results.
+        folder: where to write; created if missing.
+        others: results of other sweeps by a unique label, whose numbers are shown beside this one's.
+        compare_with_paper: show the paper's numbers beside those of the same blocks.
+        scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all readers.
+        mlflow_page: the address of the sweep's experiment in MLflow, to which the page leads; empty without one.
+
+    Raises:
+        AnalysisError: the figures cannot be drawn.
+    """
+    inputs, files = Inputs(results=results, others=others or {}), ReportFolder(folder)
+    colours = assign_colours((block.key for block in inputs.blocks), scale)
+    report = Report(
+        name=results.header.sweep,
+        summary=summary(results, inputs.blocks),
+        notes=(*notes(inputs), *uncompared(inputs)),
+        survivals=inputs.survivals,
+        answers=(answers := answers_of(inputs.answered)),
+        forests=forest_pictures(answers),
+        blocks=tuple(
+            block_section(block, colours[block.key], folded=block not in inputs.answered) for block in inputs.blocks
+        ),
+        details=tuple(_details(inputs, colours, compare_with_paper=compare_with_paper)),
+        runs=runs_of(inputs, folder, mlflow_page),
+        mlflow_page=mlflow_page,
+    )
+    figures = [
+        ([files.path(picture.stem + ending) for ending in picture.endings], picture.draw, picture.arguments)
+        for picture in _pictures(report)
+    ]
+    with written(figures):
+        _write_tables(report, files)
+        _write_paper_tables(inputs, colours, files)
+        for name, frame in _frames(inputs).items():
+            files.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+            frame.to_parquet(files.path(f"{name}.parquet"), index=False)
+    files.write("report.md", report_to_markdown(report))
+    files.write("report.html", report_to_html(report, folder))
+    return ReportResult(folder=folder, files=files.finish(), inputs=inputs)
+
+
+def _details(inputs: Inputs, colours: Mapping[BlockKey, str], *, compare_with_paper: bool) -> list[Section]:
+    """The sections after the tables, in order."""
+    sections = [
+        missing_section(inputs),
+        tuned_section(inputs, colours),
+        choices_section(inputs),
+        sensitivity_section(inputs),
+        budget_section(inputs),
+        ablation_section(inputs),
+        published_section(inputs) if compare_with_paper else None,
+        side_by_side_section(inputs),
+        *learning_sections(inputs),
+        significance_section(inputs),
+        weights_section(inputs),
+        differences_section(inputs),
+        settings_section(inputs),
+    ]
+    return [section for section in sections if section is not None]
+
+
+def _pictures(report: Report) -> list[Picture]:
+    """The figures, those that take longest to draw first."""
+    of_details = [picture for section in report.details for picture in section.figures]
+    return [*of_details, *report.forests, *(grid.heatmap for section in report.blocks for grid in section.grids)]
+
+
+def _frames(inputs: Inputs) -> dict[str, pd.DataFrame]:
+    """The frames that are written as CSV and Parquet, by file name."""
+    frames = {"cells": cells_frame(inputs.blocks), "runs": runs_frame(inputs.results)}
+    return frames | {"marginals": inputs.marginals, "differences": inputs.differences}
+
+
+def runs_frame(results: SweepResults) -> pd.DataFrame:
+    """Every training that reports, in the order of the tables: the columns of the results table, settings included.
+
+    Columns in which all are empty are left out; a setting is a number where all are.
+    """
+    runs = results.runs.drop(columns=["role", "candidate", "status"]).rename(columns={"state": "status"})
+    runs = runs.sort_values(["dataset", "framework", "backbone", "stage", "pair", "triplet", "seed", "training"])
+    for name in [name for name in runs.columns if str(name).startswith(SETTING)]:
+        numbers = pd.to_numeric(runs[name], errors="coerce")
+        runs[name] = numbers if numbers.isna().equals(runs[name] == "") else runs[name]
+    used = [name for name in runs.columns if runs[name].notna().any() and not (runs[name] == "").all()]
+    return runs[used]
+
+
+def _write_tables(report: Report, files: ReportFolder) -> None:
+    """Write the tables and the data of all sections."""
+    for section in (*report.blocks, *report.details):
+        for grid in section.grids:
+            files.write(f"tables/{grid.stem}.md", block_to_markdown(grid.block, grid.measure))
+            files.write(f"tables/{grid.stem}.tex", block_to_latex(grid.block, grid.colour, grid.measure))
+        for grid in section.grids[:1]:
+            files.write(f"tables/{grid.stem}.csv", cells_frame([grid.block]).to_csv(index=False, lineterminator="\n"))
+        for table in (table for table in section.tables if table.label):
+            files.write(f"tables/{table.label}.tex", table_to_latex(table))
+        for name, frame in section.frames.items():
+            files.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _write_paper_tables(inputs: Inputs, colours: Mapping[BlockKey, str], files: ReportFolder) -> None:
+    """Write the tables of more than one block: stages or backbones stacked, and the overview of the first blocks."""
+    for measure in MEASURES:
+        for stack in stacks(inputs.answered):
+            files.write(f"tables/{stack.slug}{suffix_of(measure)}.tex", stack_to_latex(stack, colours, measure))
+        if overview := overview_to_latex(inputs.first, colours, measure):
+            files.write(f"tables/overview{suffix_of(measure)}.tex", overview)
+
+
+def best_trainings(inputs: Inputs) -> tuple[str, ...]:
+    """The keys of the trainings of each block's objective with the highest mean rsum, all its seeds."""
+    keys: dict[str, None] = {}  # one training may be in both grids of a tuned sweep
+    for block in inputs.blocks:
+        if (best := block.grids[RSUM.key].highest) is not None:
+            runs = inputs.results.of_block(inputs.results.counted, block.key)
+            own = runs[(runs["pair"] == best[0]) & (runs["triplet"] == best[1])].sort_values("seed")
+            keys |= dict.fromkeys(map(str, own["training"]))
+    return tuple(keys)
+
+
+def origin_notes(inputs: Inputs) -> tuple[str, ...]:
+    """What must be said wherever the numbers are shown: which were imported, and whether a ranking survives tuning."""
+    return (*imported_note(inputs.results), *tuning_answer(inputs))
+
+
+def _block_json(block: Block) -> dict[str, Any]:
+    names = ("dataset", "framework", "backbone", "stage", "variant", "point", "grid")
+    key = {name: value for name in names if (value := getattr(block.key, name))}
+    tables = {name: _grid_json(grid) for name, grid in block.grids.items() if grid.metric.name == "R@1"}
+    missing: Sequence[dict[str, Any]] = [
+        {"objective": objective, "seed": gap.seed, "status": gap.status, "reason": gap.reason}
+        for objective, gap in block.gaps
+    ]
+    return key | {"best": tables, "missing": missing}
+
+
+def _grid_json(grid: Grid) -> list[dict[str, Any]]:
+    """The cells with the highest mean, and those that cannot be told apart from them."""
+    level = sorted(map("/".join, grid.marked))
+    best = {key: cell for key, cell in grid.cells.items() if key in grid.best()}
+    return [
+        {"objective": "/".join(key), "mean": cell.mean, "std": cell.std, "seeds": cell.n, "level": level}
+        for key, cell in best.items()
+    ]

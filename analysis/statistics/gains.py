@@ -1,0 +1,137 @@
+"""The default against the tuned grid of a block: the gain of each objective."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.blocks import Block, CellSummary, Difference, Objective
+from analysis.results import SweepResults
+from analysis.statistics.aggregation import numbers_of, place_of, same_but_grid, values_of
+from analysis.statistics.spread import judge
+from sweeps.results import DEFAULT, TUNED, Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockPair:
+    """The two grids of a block."""
+
+    default: Block
+    tuned: Block
+
+    @property
+    def title(self) -> str:
+        """The block's name without a grid."""
+        return self.default.key.title.removesuffix(f", {DEFAULT} grid")
+
+    def in_both(self, metric: Metric) -> list[Objective]:
+        """The objectives with a mean in both grids."""
+        tuned = self.tuned.grids[metric.key].means
+        return [name for name in self.default.grids[metric.key].means if name in tuned]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """What tuning changed for one objective, by one metric of the test split, in points."""
+
+    default: CellSummary
+    tuned: CellSummary
+    same: bool
+    """Whether the choice was the default, so that both are one training and the gain is 0 by definition."""
+    spread: float | None
+    """Standard deviation (ddof=1) over seeds of tuned minus default; None with fewer than two pairs."""
+    difference: Difference | None
+    """Tuned minus default, paired by seed, corrected for the objectives of the block; None if a side has no value."""
+
+
+def block_pairs(blocks: Iterable[Block]) -> tuple[BlockPair, ...]:
+    """The default and the tuned grid of each block, where both have a number."""
+    known = [block for block in blocks if not block.is_empty]
+    return tuple(
+        BlockPair(default=default, tuned=tuned)
+        for default in known
+        for tuned in known
+        if (default.key.grid, tuned.key.grid) == (DEFAULT, TUNED) and same_but_grid(default.key, tuned.key)
+    )
+
+
+def gains(results: SweepResults, pair: BlockPair, metric: Metric) -> dict[Objective, Gain]:
+    """The gain of each objective of a block that has a value in either grid.
+
+    Tuned and default trainings of a seed are paired, the noise of all cells of both grids is pooled, and the intervals
+    hold together for all objectives: the rule of `analysis.statistics.compare` for these differences.
+    """
+    default, tuned = (values_of(results, block, metric) for block in (pair.default, pair.tuned))
+    cells = [block.grids[metric.key].cells for block in (pair.default, pair.tuned)]
+    changes = _differences(results, pair, metric, default, tuned)
+    return {
+        key: Gain(
+            default=cell,
+            tuned=cells[1][key],
+            same=results.chose_default(pair.tuned.key, key),
+            spread=_spread(default, tuned, key),
+            difference=changes.get(key),
+        )
+        for key, cell in cells[0].items()
+        if cell.mean is not None or cells[1][key].mean is not None
+    }
+
+
+def _spread(default: pd.DataFrame, tuned: pd.DataFrame, key: Objective) -> float | None:
+    if key not in default.columns or key not in tuned.columns:
+        return None
+    changes = (tuned[key] - default[key]).dropna()
+    return float(changes.std(ddof=1)) if len(changes) > 1 else None
+
+
+def _differences(
+    results: SweepResults, pair: BlockPair, metric: Metric, default: pd.DataFrame, tuned: pd.DataFrame
+) -> dict[Objective, Difference]:
+    both = pair.in_both(metric)
+    same = [key for key in both if results.chose_default(pair.tuned.key, key)]
+    moved = [key for key in both if key not in same]
+    changes = {key: Difference(estimate=0.0, low=0.0, high=0.0, p=1.0) for key in same}
+    if not moved:
+        return changes
+    other = tuned.drop(columns=same)
+    values = pd.concat([default, other], axis=1, keys=[DEFAULT, TUNED]).to_numpy(float)
+    columns = [*((DEFAULT, *key) for key in default.columns), *((TUNED, *key) for key in other.columns)]
+    contrasts = np.zeros((len(moved), len(columns)))
+    for row, key in enumerate(moved):
+        contrasts[row, columns.index((TUNED, *key))] = 1
+        contrasts[row, columns.index((DEFAULT, *key))] = -1
+    judged = judge(values, contrasts)
+    for row, key in enumerate(moved):
+        counts = min(int(frame[key].notna().sum()) for frame in (default, tuned))
+        if judged is None or counts < 2 or np.isnan(judged.p[row]):
+            estimate = float(tuned[key].mean() - default[key].mean())
+            changes[key] = Difference(estimate=estimate, low=None, high=None, p=None)
+        else:
+            estimate, reach, p = (float(array[row]) for array in (judged.estimates, judged.reach, judged.p))
+            changes[key] = Difference(estimate=estimate, low=estimate - reach, high=estimate + reach, p=p)
+    return changes
+
+
+def gains_frame(gained: Mapping[BlockPair, Mapping[Metric, Mapping[Objective, Gain]]]) -> pd.DataFrame:
+    """A row for each block, metric and objective, not rounded, as `tuning.csv` has them.
+
+    Columns: the block's model and stage, ``direction``, ``metric``, ``pair``, ``triplet``, mean, std and n of both
+    grids, ``gain``, its ``low``, ``high`` and ``p``, ``spread`` over seeds, and ``chose_default``.
+    """
+    rows: list[dict[str, Any]] = []
+    for pair, by_metric in gained.items():
+        own = {name: getattr(pair.default.key, name) for name in ("dataset", "framework", "backbone", "stage")}
+        for metric, by_objective in by_metric.items():
+            for objective, gain in by_objective.items():
+                row = own | place_of(metric, objective)
+                for side, cell in ((DEFAULT, gain.default), (TUNED, gain.tuned)):
+                    row |= {f"{side}_{name}": value for name, value in numbers_of(cell).items()}
+                change = gain.difference
+                if change is not None:
+                    row |= {"gain": change.estimate, "low": change.low, "high": change.high, "p": change.p}
+                rows.append(row | {"spread": gain.spread, "chose_default": gain.same})
+    return pd.DataFrame(rows)

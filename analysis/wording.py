@@ -1,0 +1,87 @@
+"""How numbers and names are written in tables, sentences, figures and file names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+_NAMES = {"coco": "MS-COCO", "f30k": "Flickr30K", "vsepp": "VSE++", "vse_infty": "VSE∞", "xvlm": "X-VLM"}
+
+
+def name_text(name: str) -> str:
+    """A dataset or framework as papers print it: ``MS-COCO`` for ``coco``; other names unchanged."""
+    return _NAMES.get(name, name)
+
+
+def file_stem(*words: str) -> str:
+    """Words as the stem of a file name and as a LaTeX label; a digest tells names in other scripts apart."""
+    text = "-".join(words)
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", text)
+    return stem if text.isascii() else f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def point_values(point: str) -> dict[str, str]:
+    """The values of a point by the names of their axes."""
+    words = point.split()
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def signed(points: float, digits: int = 1) -> str:
+    """A difference in points: ``+1.7``, ``-0.3``; ``0.0`` has no sign."""
+    text = f"{points:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text
+
+
+def interval_text(low: float | None, high: float | None, digits: int = 1) -> str:
+    """``-0.3 to +1.7``; ``--`` without an interval."""
+    if low is None or high is None or low != low:
+        return "--"
+    return f"{signed(low, digits)} to {signed(high, digits)}"
+
+
+def mean_text(mean: float, std: float | None, sign: str = "±", *, always_std: bool = True) -> str:
+    """A mean as printed: ``35.6 ± 0.1``.
+
+    Without a standard deviation (None or NaN) it is ``35.6 ± --``, or ``35.6`` when ``always_std`` is off.
+    """
+    if std is not None and std == std:
+        return f"{mean:.1f} {sign} {std:.1f}"
+    return f"{mean:.1f} {sign} --" if always_std else f"{mean:.1f}"
+
+
+def p_text(p: float) -> str:
+    """A p-value as printed: ``0.012``, or ``< 0.001``, below which the simulations say no more.
+
+    A fourth digit shows on which side of 0.05 it lies.
+    """
+    if p < 0.001:
+        return "< 0.001"
+    text = f"{p:.3f}"
+    return f"{p:.4f}" if text == "0.050" else text
+
+
+def p_equation(p: float) -> str:
+    """``p = 0.012`` or ``p < 0.001``."""
+    return f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}"
+
+
+def seeds_text(seeds: Collection[object]) -> str:
+    """``seed 1`` or ``seeds 2, 3``."""
+    return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
+
+
+def count_text(number: int, noun: str) -> str:
+    """``1 seed`` or ``3 seeds``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def list_text(names: Sequence[str]) -> str:
+    """At most five names, and the number of the others: ``a, b, c, d, e and 3 more``."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}"
+
+
+def objectives_text(objectives: Iterable[tuple[str, str]]) -> str:
+    """``con/nca, sig/cir``."""
+    return ", ".join("/".join(objective) for objective in objectives)

@@ -1,0 +1,49 @@
+"""The results table of a sweep as its store is now, without the sweep's data."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from goal_core.basics.atomic import StorageError
+from goal_core.basics.errors import ConfigError
+from runners.launch.tuning.search import ends_of, replay
+from runners.results import current_results, listed_again, read_results
+from runners.store import Store
+from sweeps import SweepConfig
+from sweeps.results import TUNED
+
+
+def refreshed_results(store: Store, config: SweepConfig) -> bytes | None:
+    """The content of a sweep's results table, brought up to date with the store if it is behind.
+
+    The table shows the sweep as it was last launched, whatever its file says now. What an earlier goal-sweep trained
+    under other keys stays as it was written.
+
+    Args:
+        store: the store.
+        config: the sweep.
+
+    Returns:
+        None if the store has no table of the sweep.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    before = read_results(store, config.name)
+    if before is None:
+        return None
+    try:
+        sweep = listed_again(before.header, config)
+    except ConfigError:  # of settings that this goal-sweep does not know any more
+        return before.as_bytes()
+    max_attempts = config.resources.max_attempts
+    if sweep.config.tune is not None and not sweep.trails:
+        sweep = replay(sweep, lambda trainings: ends_of(store, trainings, max_attempts))
+    asked = {training.key for training in sweep.trainings}
+    if any(row["training"] not in asked for row in before.rows(("training", "grid")) if row["grid"] != TUNED):
+        return before.as_bytes()
+    table, written = current_results(store, sweep)
+    if table is not written:
+        with suppress(StorageError):  # of a store that is read-only
+            store.write_results(config.name, table.as_bytes())
+    return table.as_bytes()

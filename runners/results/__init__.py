@@ -1,0 +1,18 @@
+"""The results table of a sweep: a row for each training, which tracking shows and `analysis` reads.
+
+Everything in it follows from the sweep and the store, so it can be written again at any time.
+"""
+
+from runners.results.edits import edits_since
+from runners.results.rows import training_row
+from runners.results.table import ResultsTable, current_results, listed_again, read_results, update_results
+
+__all__ = [
+    "ResultsTable",
+    "current_results",
+    "edits_since",
+    "listed_again",
+    "read_results",
+    "training_row",
+    "update_results",
+]

@@ -1,0 +1,133 @@
+"""The row of a training: what the sweep says of it, and what the store has of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from goal_core.basics.errors import GoalError
+from goal_core.checkpoints import TRIPLETS
+from goal_core.training import below_warmup, weak_objective
+from runners.store import BEST, LOG, Store, TrainingFolder, TrainingStatus
+from sweeps import Training
+from sweeps.results import EPOCHS, SETTING, TEST, VAL
+
+STORED = (
+    *("status", "reason", "attempts", "best_epoch", "seconds", "step_ms", "val_s", "started", "ended", "host"),
+    *("device", "git_commit", "git_diff", "imported", "stacked", "below_warmup", "weak_objective", "checkpoint"),
+    *("log", "triplets"),
+)
+"""The fixed columns that come from the store. All others follow from the sweep."""
+DIFF_DIGITS = 12
+"""Hex digits of the digest of uncommitted changes, enough for people to compare."""
+
+
+def asked_row(training: Training) -> dict[str, Any]:
+    """The columns that follow from the sweep: which training it is, where it stands, and its settings."""
+    cell = training.cell
+    return {
+        "training": training.key,
+        "name": training.name,
+        "cell": cell.id,
+        "stage": training.stage.name,
+        "dataset": cell.data.name,
+        "framework": cell.model.framework,
+        "backbone": cell.model.backbone.name,
+        "pair": cell.objective.pair,
+        "triplet": cell.objective.triplet,
+        "variant": cell.objective.variant,
+        "seed": cell.seed,
+        "point": training.place,
+        "grid": ",".join(training.grids),
+        "role": "report" if training.number is None else "candidate",
+        "candidate": training.number,
+        "data_fingerprint": cell.data_fingerprint,
+        **{SETTING + name: text for name, text in training.settings.items()},
+    }
+
+
+def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict[str, Any]:
+    """The columns that come from the store.
+
+    Args:
+        store: the store.
+        training: the training.
+        status: its status in the store.
+    """
+    folder, result = store.folder(training).seen_at_once(), status.result
+    begun = bool(status.attempts or result)
+    attempts = folder.attempts.all() if begun else []
+    newest = attempts[-1] if attempts else None
+    records, best = _records(folder, result) if begun else [], result.get("best_epoch")
+    ended = result.get("finished", newest.ended if newest is not None else None)
+    row: dict[str, Any] = {
+        "status": status.state,
+        "reason": status.reason,
+        "attempts": status.attempts,
+        "best_epoch": best,
+        "seconds": result.get("seconds"),
+        "step_ms": _mean(records, "time/step_ms"),
+        "val_s": _sum(records, "time/val_s"),
+        "started": attempts[0].started if attempts else None,
+        "ended": None if status.state == "running" else ended,
+        "host": newest.host if newest is not None else "",
+        "device": newest.device if newest is not None else "",
+        "git_commit": newest.git_commit if newest is not None else "",
+        "git_diff": newest.git_diff_sha256[:DIFF_DIGITS] if newest is not None else "",
+        "imported": status.imported,
+        "stacked": result.get("stacked"),
+        "below_warmup": "",
+        "weak_objective": "",
+        "checkpoint": _path(training, folder, BEST) if result else "",
+        "log": _path(training, folder, LOG) if begun else "",
+        "triplets": _path(training, folder, TRIPLETS) if begun else "",
+    }
+    if best is not None:
+        row["below_warmup"] = below_warmup(records, training.stage.warmup_epochs, best)
+        row["weak_objective"] = weak_objective(records, training.stage.warmup_epochs)
+        row |= {key: value for key, value in result["metrics"].items() if key.startswith((VAL, TEST))}
+        selected: Mapping[str, float] = next((one["metrics"] for one in records if one["epoch"] == best), {})
+        row |= {key: value for key, value in selected.items() if key.startswith(VAL)}
+    return row | _epochs(records)
+
+
+def training_row(store: Store, training: Training, max_attempts: int) -> dict[str, Any]:
+    """All columns of one training, read from the store now."""
+    status = store.status([training], max_attempts=max_attempts)[training]
+    return asked_row(training) | stored_row(store, training, status)
+
+
+def _records(folder: TrainingFolder, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The recorded epochs; none where the file is damaged, which the training's status says."""
+    try:
+        return folder.records(result)
+    except (GoalError, OSError):
+        return []
+
+
+def _epochs(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    names = dict.fromkeys(name for record in records for name in record["metrics"])
+    columns = {EPOCHS + name: [record["metrics"].get(name, math.nan) for record in records] for name in names}
+    if records:
+        columns |= {EPOCHS + "epoch": [float(record["epoch"]) for record in records]}
+        columns |= {EPOCHS + "time": [float(record.get("time", math.nan)) for record in records]}
+    return columns
+
+
+def _mean(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    values = [record["metrics"][name] for record in records if name in record["metrics"]]
+    return sum(values) / len(values) if values else None
+
+
+def _sum(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    values = [record["metrics"][name] for record in records if name in record["metrics"]]
+    return sum(values) if values else None
+
+
+def _path(training: Training, folder: TrainingFolder, name: str) -> str:
+    """The path of a file in the store, with forward slashes; empty if it is not there."""
+    place = folder.place(name)
+    if not folder.storage.exists(place):
+        return ""
+    return f"cells/{training.cell.id}/{training.stage.name}-{training.key}/{place.name}"

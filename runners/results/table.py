@@ -1,0 +1,218 @@
+"""The table of a sweep as a Parquet file in the store, kept up to date by reading again only what has changed."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import ConfigError
+from runners.results.rows import STORED, asked_row, stored_row
+from runners.store import Store, TrainingStatus
+from sweeps import ResolvedSweep, SweepConfig, Training, from_mapping, to_mapping
+from sweeps.axes import Labels
+from sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, TEST, VAL, Header, Requested
+
+_TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
+_MEASURED = (VAL, TEST, EPOCHS)
+_STORE, _TRACKING = "./goal-sweep-store", "sqlite:///{store}/mlflow.db"
+"""In place of the sweep's own places, which are nobody else's."""
+_BATCH = 500
+"""Rows that are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsTable:
+    """A results table."""
+
+    header: Header
+    table: pa.Table
+
+    @classmethod
+    def parse(cls, content: bytes, source: str) -> ResultsTable:
+        """Read the content of a results file.
+
+        Raises:
+            DamagedError: it is damaged, or of another format.
+        """
+        try:
+            table = pq.read_table(io.BytesIO(content))
+            header = Header.parse((table.schema.metadata or {}).get(HEADER_KEY, b""))
+        except (pa.ArrowException, OSError, ConfigError) as error:
+            raise DamagedError(f"{source} is not a results table: {error}") from error
+        return cls(header, table)
+
+    def as_bytes(self) -> bytes:
+        """The content of the file."""
+        file = io.BytesIO()
+        pq.write_table(
+            self.table.replace_schema_metadata({HEADER_KEY: self.header.as_json()}), file, compression="zstd"
+        )
+        return file.getvalue()
+
+    def rows(self, columns: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+        """The rows one after the other.
+
+        Args:
+            columns: beginnings of the names of the columns to read; all if None.
+        """
+        wanted = None if columns is None else tuple(columns)
+        names = [name for name in self.table.column_names if wanted is None or name.startswith(wanted)]
+        for batch in self.table.select(names).to_batches(max_chunksize=_BATCH):
+            yield from batch.to_pylist()
+
+    def row(self, number: int) -> dict[str, Any]:
+        """One row with all its columns, by its number from 0."""
+        row: dict[str, Any] = self.table.slice(number, 1).to_pylist()[0]
+        return row
+
+
+def read_results(store: Store, sweep: str) -> ResultsTable | None:
+    """Read a sweep's table from the store; None where there is none, or none that this goal-sweep reads."""
+    content = store.read_results(sweep)
+    if content is None:
+        return None
+    try:
+        return ResultsTable.parse(content, f"{store.location}: the results table of {sweep}")
+    except DamagedError:
+        return None  # it follows from the results, so it is written again
+
+
+def update_results(store: Store, sweep: ResolvedSweep) -> ResultsTable:
+    """Bring a sweep's table in the store up to date. It is written only if something has changed.
+
+    Args:
+        store: the store.
+        sweep: the sweep, with the candidates and choices of its search.
+
+    Raises:
+        StorageError: the store cannot be read or written.
+    """
+    table, before = current_results(store, sweep)
+    if table is not before:
+        store.write_results(sweep.config.name, table.as_bytes())
+    return table
+
+
+def current_results(store: Store, sweep: ResolvedSweep) -> tuple[ResultsTable, ResultsTable | None]:
+    """A sweep's table as it should be, and as it is in the store; the same object if they are equal.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
+    before = read_results(store, sweep.config.name)
+    asked = pa.Table.from_pylist([asked_row(one) for one in sweep.trainings], _asked_schema(sweep.trainings))
+    stored = _stored(store, sweep.trainings, statuses, before)
+    for name in stored.column_names:
+        asked = asked.append_column(stored.schema.field(name), stored[name])
+    columns = asked.select([*COLUMNS, *(name for name in asked.column_names if name not in COLUMNS)])
+    table = ResultsTable(_header(sweep), columns)
+    if before is not None:
+        header = replace(table.header, written=before.header.written)
+        if ResultsTable(header, columns).as_bytes() == before.as_bytes():
+            return before, before
+    return table, before
+
+
+def listed_again(header: Header, config: SweepConfig | None = None) -> ResolvedSweep:
+    """The sweep of a table, without its data.
+
+    Args:
+        header: the table's header.
+        config: has the places of the store and of tracking, which a table does not name.
+    """
+    asked = header.requested
+    own = from_mapping(SweepConfig, asked.config)
+    if config is not None:
+        own = replace(own, store=config.store, tracking=config.tracking)
+    return ResolvedSweep(
+        config=own, data_fingerprint=asked.data_fingerprint, weights=asked.weights, trails=header.trails
+    )
+
+
+def _stored(
+    store: Store,
+    trainings: Sequence[Training],
+    statuses: Mapping[Training, TrainingStatus],
+    before: ResultsTable | None,
+) -> pa.Table:
+    """The columns from the store, in the order of the trainings: as before where nothing changed, else read."""
+    kept: dict[str, int] = {}
+    if before is not None:
+        wanted = ("training", "status", "attempts", "ended", "imported")
+        for number, row in enumerate(before.table.select(wanted).to_pylist()):
+            kept[_version(row["training"], row["status"], row["attempts"], row["ended"], row["imported"])] = number
+    places: list[tuple[bool, int]] = []
+    changed: list[Training] = []
+    for training in trainings:
+        place = kept.get(_version_of(training, statuses[training]))
+        places.append((False, len(changed)) if place is None else (True, place))
+        if place is None:
+            changed.append(training)
+    rows = store.storage.each(lambda one: stored_row(store, one, statuses[one]), changed)
+    fresh = pa.Table.from_pylist(rows, _stored_schema(rows))
+    if before is None or fresh.num_rows == len(trainings):
+        return fresh
+    measured = [name for name in before.table.column_names if name.startswith(_MEASURED)]
+    whole = pa.concat_tables([before.table.select([*STORED, *measured]), fresh], promote_options="default")
+    offset = before.table.num_rows
+    return whole.take([number if is_kept else offset + number for is_kept, number in places])
+
+
+def _version(key: str, state: str, attempts: int, ended: float | None, imported: str) -> str:
+    """What a finished training's row was read from: another result has another end. Others are always read again."""
+    return f"{key} {attempts} {ended!r} {imported}" if state == "done" else ""
+
+
+def _version_of(training: Training, status: TrainingStatus) -> str:
+    ended = status.result.get("finished")
+    version_ = _version(training.key, status.state, status.attempts, ended, status.imported)
+    return version_ or f"not of an earlier table: {training.key}"
+
+
+def _asked_schema(trainings: Sequence[Training]) -> pa.Schema:
+    names = dict.fromkeys(name for training in trainings for name in training.settings)
+    fixed = [(name, _TYPES[kind]) for name, (kind, _) in COLUMNS.items() if name not in STORED]
+    return pa.schema([*fixed, *((SETTING + name, pa.string()) for name in names)])
+
+
+def _stored_schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith(_MEASURED))
+    fixed = [(name, _TYPES[COLUMNS[name][0]]) for name in STORED]
+    lists = pa.list_(pa.field("element", pa.float64()))  # as Parquet calls it, so that reading gives the same schema
+    return pa.schema([*fixed, *((name, lists if name.startswith(EPOCHS) else pa.float64()) for name in names)])
+
+
+def _header(sweep: ResolvedSweep) -> Header:
+    config = sweep.config
+    stages = tuple(str(stage.name) for stage in config.stages)
+    points = {
+        stage: tuple(dict.fromkeys(map(Labels(config.axes, stages[: number + 1]).of_point, config.points)))
+        for number, stage in enumerate(stages)
+    }
+    requested = Requested(
+        config=to_mapping(replace(config, store=_STORE, tracking=_TRACKING)),
+        data_fingerprint=sweep.data_fingerprint,
+        weights=dict(sweep.weights),
+    )
+    return Header(
+        sweep=config.name,
+        seeds=tuple(config.seeds),
+        objectives=tuple(config.objectives.names),
+        stages=stages,
+        points=points,
+        requested=requested,
+        axes=config.axes,
+        tune=config.tune,
+        trails=() if sweep.is_searching else tuple(sweep.trails),
+        written=time.time(),
+        version=version("goal-sweep"),
+    )

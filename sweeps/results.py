@@ -1,0 +1,238 @@
+"""The vocabulary of results: the metrics, and the columns and the header of a sweep's results table.
+
+The store keeps one such table for each sweep, as a Parquet file with a row for each training. `runners.results` writes
+it; `analysis` reads it, and sees of this package this module, the axes and the search's settings alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from goal_core.basics.errors import ConfigError
+from sweeps.axes import Axis, axis_names
+from sweeps.identity import from_mapping, to_mapping
+from sweeps.tuning.block import TuneConfig
+from sweeps.tuning.space import Dimension, dimensions_of
+from sweeps.tuning.trail import Candidate, Trail
+
+PAIRS: Final = ("con", "lin", "sig", "lin-ms", "sig-ms")
+"""Pair weights: the rows of a block, in order."""
+TRIPLETS: Final = ("con", "nca", "cir")
+"""Triplet weights: the columns of a block, in order."""
+OBJECTIVES: Final = tuple((pair, triplet) for pair in PAIRS for triplet in TRIPLETS)
+"""All ``(pair, triplet)`` combinations, row by row."""
+BASELINE: Final = ("con", "con")
+"""The objective that the others are compared with: the gradient of the hardest-negative triplet loss."""
+DEFAULT: Final = "default"
+TUNED: Final = "tuned"
+GRIDS: Final = (DEFAULT, TUNED)
+"""The grids of a sweep that tunes: its own settings, and those chosen for each objective."""
+
+VAL, TEST = "val/", "test/"
+"""Prefixes of metrics on the validation split and on the test split."""
+SETTING, EPOCHS = "setting/", "epochs/"
+"""Prefixes of columns: a setting that is in the id, by dotted path; and a metric by epoch, as a list."""
+RESULTS_FILE: Final = "results.parquet"
+"""The table's file in the store, and its artifact of the sweep's MLflow run."""
+HEADER_KEY: Final = b"goal-sweep"
+"""The key of the header, as JSON, in the metadata of the Parquet schema."""
+FORMAT: Final = 1
+
+COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
+    "training": ("string", "stage key: identifies the training"),
+    "name": ("string", "the training's name for people"),
+    "cell": ("string", "cell id: identifies the model"),
+    "stage": ("string", "name of the stage"),
+    "dataset": ("string", "name of the dataset"),
+    "framework": ("string", "name of the framework"),
+    "backbone": ("string", "name of the image backbone"),
+    "pair": ("string", "pair weight"),
+    "triplet": ("string", "triplet weight"),
+    "variant": ("string", "variant of the objective"),
+    "seed": ("int64", "the cell's seed"),
+    "point": (
+        "string",
+        "values of the axes, such as `tau 5 lr *`; * where the training needs none; empty without axes",
+    ),
+    "grid": ("string", "of a sweep that tunes: default, tuned, or both with a comma; else empty"),
+    "role": ("string", "report, or candidate for a training of a search, which has no test numbers"),
+    "candidate": ("int64", "number of the candidate; null for a training that reports"),
+    "data_fingerprint": ("string", "digest of the data"),
+    "status": ("string", "waiting, running, done or failed"),
+    "reason": ("string", "why it failed, was interrupted or must be repeated; else empty"),
+    "attempts": ("int64", "attempts made"),
+    "best_epoch": ("int64", "the selected epoch; null until it is done"),
+    "seconds": ("double", "wall-clock time that the training reports; null until it is done"),
+    "step_ms": ("double", "mean milliseconds of a step"),
+    "val_s": ("double", "seconds of all passes over the val split"),
+    "started": ("double", "start of the first attempt, in seconds since 1970; null before it"),
+    "ended": ("double", "end of the training, or of its last attempt; null before it"),
+    "host": ("string", "machine of the last attempt"),
+    "device": ("string", "processor of the last attempt"),
+    "git_commit": ("string", "commit of the source tree"),
+    "git_diff": ("string", "first 12 hex digits of the digest of uncommitted changes; empty without any"),
+    "imported": ("string", "archive that the numbers came from; empty if they were computed in this store"),
+    "stacked": ("double", "share of the steps in which its heads trained in a stack; null where they never did"),
+    "below_warmup": ("string", "both numbers, if it ended clearly below its own warm-up; else empty"),
+    "weak_objective": ("string", "in how many epochs its objective was weak beside the framework's own loss"),
+    "checkpoint": ("string", "path of its weights in the store; empty without"),
+    "log": ("string", "path of its log in the store; empty without"),
+    "triplets": ("string", "path of its triplet record in the store; empty without"),
+}
+"""Arrow type and meaning of every fixed column. Beside them: ``setting/KEY`` (text, null where its framework or
+objective has no such setting), ``val/METRIC`` of the selected epoch and ``test/METRIC`` of the same weights (double),
+``epochs/epoch``, ``epochs/time`` and ``epochs/METRIC`` (lists of double, one entry for each recorded epoch)."""
+
+DIRECTIONS: Final = ("i2t", "t2i")
+DIRECTION_TITLES: Final = {"i2t": "Image → Text", "t2i": "Text → Image", "both": "Both directions"}
+
+
+def in_order(names: Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    """``names`` without duplicates: the ``known`` ones in their order, then any others (added by a user) by name."""
+    given = set(names)
+    return (*(name for name in known if name in given), *sorted(given - set(known)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One of the six recalls, or their sum."""
+
+    key: str
+    """``i2t_r1`` to ``t2i_r10`` or ``rsum``."""
+    direction: str
+    """``i2t``, ``t2i`` or ``both``."""
+    name: str
+    """``R@1``, ``R@5``, ``R@10`` or ``rsum``, without the direction."""
+
+    @property
+    def test(self) -> str:
+        """Its column on the test split."""
+        return TEST + self.key
+
+    @property
+    def val(self) -> str:
+        """Its column on the validation split, measured with the same weights as `test`."""
+        return VAL + self.key
+
+    @property
+    def label(self) -> str:
+        """Its name in a narrow column: ``i2t R@1``, or ``rsum``."""
+        return self.name if self.direction == "both" else f"{self.direction} {self.name}"
+
+    @property
+    def title(self) -> str:
+        """Its name in words: ``Image → Text R@1``, or ``rsum``."""
+        return self.name if self.direction == "both" else f"{DIRECTION_TITLES[self.direction]} {self.name}"
+
+    @property
+    def slug(self) -> str:
+        """Its name in file names: ``i2t-r1``, or ``rsum``."""
+        own = measure_slug(self.name)
+        return own if self.direction == "both" else f"{self.direction}-{own}"
+
+
+def measure_slug(measure: str) -> str:
+    """A measure's name in file names: ``R@1`` is ``r1``."""
+    return measure.replace("@", "").lower()
+
+
+METRICS: Final[Mapping[str, Metric]] = {
+    metric.key: metric
+    for metric in (
+        *(Metric(key=f"{way}_r{k}", direction=way, name=f"R@{k}") for k in (1, 5, 10) for way in DIRECTIONS),
+        Metric(key="rsum", direction="both", name="rsum"),
+    )
+}
+"""Every metric of a result, by its key, in the order of the tables."""
+RSUM: Final = METRICS["rsum"]
+MAIN_METRICS: Final = (METRICS["i2t_r1"], METRICS["t2i_r1"], RSUM)
+"""The metrics for which statistics are shown."""
+MEASURES: Final = tuple(dict.fromkeys(metric.name for metric in METRICS.values()))
+"""Each has a table and a heatmap in every block: ``R@1``, ``R@5``, ``R@10`` (both directions) and ``rsum``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """What determines the trainings of a sweep; enough to list them again without the data."""
+
+    config: Mapping[str, Any]
+    """The sweep, without the places of its store and its tracking."""
+    data_fingerprint: str
+    weights: Mapping[str, str]
+    """Content id of each backbone's initial weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What a results table says of its sweep as a whole."""
+
+    sweep: str
+    seeds: tuple[int, ...]
+    """The seeds that report, in order."""
+    objectives: tuple[tuple[str, str], ...]
+    """``(pair, triplet)``, row by row."""
+    stages: tuple[str, ...]
+    """In training order."""
+    points: Mapping[str, tuple[str, ...]]
+    """By stage, every combination of the values of the axes that touch it, such as ``tau 5 lr 0.001``; that of the
+    sweep's own settings comes first. Without axes a single empty text."""
+    requested: Requested
+    axes: tuple[Axis, ...] = ()
+    """The settings with several values."""
+    tune: TuneConfig | None = None
+    """How the sweep searches; None for one that does not tune."""
+    trails: tuple[Trail, ...] = ()
+    """What was tried and chosen; empty until the search is over."""
+    written: float = 0.0
+    """When the table was written, in seconds since 1970."""
+    version: str = ""
+    """The goal-sweep that wrote it."""
+    format: int = FORMAT
+
+    def as_json(self) -> bytes:
+        """The header as the table's metadata have it."""
+        return json.dumps(to_mapping(self)).encode()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Header:
+        """Read what `as_json` wrote.
+
+        Raises:
+            ConfigError: it is damaged, or of another format.
+        """
+        try:
+            stated = json.loads(content)
+            number = stated["format"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ConfigError("its header is not a JSON object with a format") from error
+        if number != FORMAT:
+            raise ConfigError(f"its format is {number}; this goal-sweep reads format {FORMAT}")
+        return from_mapping(cls, stated)
+
+    @property
+    def grids(self) -> tuple[str, ...]:
+        """The grids of a sweep that tunes; none for others."""
+        return () if self.tune is None else GRIDS
+
+    @cached_property
+    def dimensions(self) -> dict[str, Dimension]:
+        """What was searched, by its name in labels."""
+        return {} if self.tune is None else dimensions_of(self.tune)
+
+    @cached_property
+    def choices(self) -> dict[tuple[str, str, str], Candidate | None]:
+        """The chosen candidate by backbone, pair and triplet."""
+        return {(trail.backbone, trail.pair, trail.triplet): trail.choice for trail in self.trails}
+
+    def until(self, stage: str) -> tuple[str, ...]:
+        """The stages up to and including one."""
+        return self.stages[: self.stages.index(stage) + 1]
+
+    def axes_of(self, stage: str) -> dict[str, Axis]:
+        """The axes that touch the trainings of a stage, by their names in labels."""
+        named = zip(axis_names(self.axes), self.axes, strict=True)
+        return {name: axis for name, axis in named if axis.stage in ("", *self.until(stage))}

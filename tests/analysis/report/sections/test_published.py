@@ -1,0 +1,104 @@
+"""The comparison with the paper: a verdict on each cell, their counts, and ranks over all ten blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from analysis.blocks import Block
+from analysis.published.numbers import published_blocks
+from analysis.report.parts import Section, TextTable
+from analysis.report.sections.published import published_section
+from sweeps.results import METRICS
+from tests.helpers.results_cases import inputs_of
+
+PRINTED = ("i2t_r1", "t2i_r1")
+
+
+def compared(blocks: Sequence[Block]) -> tuple[Section, dict[str, TextTable]]:
+    """The section and its tables by title."""
+    whole = tuple(map(with_all_metrics, blocks))
+    section = published_section(inputs_of(blocks=whole, as_printed=whole))
+    return section, {table.title: table for table in section.tables}
+
+
+def with_all_metrics(block: Block) -> Block:
+    """A block with a grid of each metric, of which the paper's blocks have two."""
+    first = next(iter(block.grids.values()))
+    others = {key: replace(first, metric=metric) for key, metric in METRICS.items()}
+    return replace(block, grids=block.grids | {key: grid for key, grid in others.items() if key not in PRINTED})
+
+
+def moved(block: Block, points: list[float]) -> Block:
+    """A block whose cells are the printed ones plus ``points``, in turn."""
+    grids = {
+        key: replace(
+            grid,
+            cells={
+                objective: replace(cell, mean=(cell.mean or 0) + points[index % len(points)])
+                for index, (objective, cell) in enumerate(grid.cells.items())
+            },
+        )
+        for key, grid in block.grids.items()
+    }
+    return replace(block, grids=grids)
+
+
+def without_other_metrics(block: Block) -> Block:
+    return replace(block, grids={"i2t_r1": block.grids["i2t_r1"]})
+
+
+def test_the_papers_own_numbers_are_equal_in_all_300_cells() -> None:
+    section, tables = compared(published_blocks())
+    assert section.paragraphs[-1].startswith("300 of 300 cells are within both spreads (300 equal as printed).")
+    cells = [table for table in tables.values() if table.head[-1] == "verdict"]
+    cells = [table for table in cells if table.head[1] == "ours"]
+    assert len(cells) == 20
+    assert {row[-1] for table in cells for row in table.rows} == {"equal"}
+    assert {row[3] for table in cells for row in table.rows} == {"0.0"}
+
+
+def test_verdicts_are_counted() -> None:
+    block = without_other_metrics(moved(published_blocks()[0], [0.0, 0.09, 4.0]))
+    section, tables = compared([block])
+    (row,) = tables["Verdicts"].rows
+    assert row[:3] == ("MS-COCO, VSE++ (resnet152), stage frozen", "i2t R@1", "10 of 15")
+    assert section.paragraphs[-1].startswith("10 of 15 cells are within both spreads (5 equal as printed); 5 higher.")
+    grid = tables["MS-COCO, VSE++ (resnet152), stage frozen: Image → Text R@1"]
+    assert [row[-1] for row in grid.rows[:3]] == ["equal", "within both spreads", "higher"]
+    assert grid.note.startswith("10 of 15 within both spreads")
+
+
+def test_ranks_are_over_all_blocks_of_all_stages() -> None:
+    _, tables = compared(published_blocks())
+    ranks = tables["Mean ranks over blocks: i2t R@1"]
+    assert ranks.head == ("objective", "this sweep (10 blocks)", "paper, same blocks (10 blocks)", "paper (10 blocks)")
+    assert ranks.rows[0] == ("sig-ms/cir", "2.2", "2.2", "2.2")
+    assert ranks.rows[-1] == ("con/con", "13.6", "13.6", "13.6")
+
+
+def test_few_blocks_have_no_ranks_of_their_own() -> None:
+    _, tables = compared(published_blocks()[:2])
+    ranks = tables["Mean ranks over blocks: i2t R@1"]
+    assert ranks.head == ("objective", "paper (10 blocks)")
+    assert "Fewer than 3 blocks of this sweep are complete." in ranks.note
+
+
+def test_no_difference_is_a_negative_zero() -> None:
+    block = moved(published_blocks()[0], [-0.04])
+    _, tables = compared([block])
+    assert not [row for table in tables.values() for row in table.rows if "-0.0" in row]
+
+
+def test_the_point_in_the_papers_order_is_named_and_the_reverse_is_rejected() -> None:
+    block = without_other_metrics(published_blocks()[0])
+    grid = block.grids["i2t_r1"]
+    turned = {key: replace(cell, mean=100 - (cell.mean or 0)) for key, cell in grid.cells.items()}
+    both = []
+    for name, cells in (("tau 1", grid.cells), ("tau 2", turned)):
+        grids = {key: replace(grid, metric=METRICS[key], cells=cells) for key in ("i2t_r1", "t2i_r1")}
+        both.append(replace(block, key=replace(block.key, point=name), grids=grids))
+    section, tables = compared(both)
+    assert "of 2 points, tau 1 orders the objectives most like the paper's tables" in section.paragraphs[0]
+    means = tables["Order of the objectives as in the paper: MS-COCO, VSE++ (resnet152), stage frozen"]
+    assert [row[-1] for row in means.rows] == ["best", "rejected"]

@@ -1,0 +1,93 @@
+"""What the report says of effects and differences, and that it says no more than they hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.report.sections.significance import significance_section
+from analysis.report.sections.weights import differences_section, weights_section
+from sweeps.results import METRICS, PAIRS, TRIPLETS
+from tests.helpers.results_cases import NAMES, SweepWriter, inputs_of
+
+DRAWN = np.random.default_rng(7)
+
+
+def lifted(num_blocks: int, lift: float, seeds: int = 3) -> SweepWriter:
+    """The runs of each block and objective, of which sig-ms/cir is better than the others by ``lift``."""
+    writer = SweepWriter(seeds=range(1, seeds + 1))
+    for block in range(num_blocks):
+        for name in NAMES:
+            for seed in writer.seeds:
+                value = 50 + block + lift * (name == "sig-ms/cir") + float(DRAWN.normal()) * 0.2
+                metrics = {metric.test: value for metric in METRICS.values()}
+                writer.write(name, seed, metrics=metrics, backbone=f"b{block}")
+    return writer
+
+
+def test_the_section_has_effects_ranks_and_a_diagram() -> None:
+    section = significance_section(inputs_of(lifted(5, 8.0).results()))
+    assert section is not None
+    titles = [table.title for table in section.tables]
+    assert sum(title.startswith("Effects: ") for title in titles) == 6  # each block, and all
+    assert "Ranks over blocks: rsum, stage frozen" in titles
+    ranks = next(table for table in section.tables if table.title == "Ranks over blocks: rsum, stage frozen")
+    assert ranks.rows[0][:2] == ("sig-ms/cir", "1.00")
+    assert "figures/ranks-frozen-rsum" in [figure.stem for figure in section.figures]
+    assert section.figures[0].draw(*section.figures[0].arguments).axes
+
+
+def test_few_blocks_have_no_ranks_and_a_lone_objective_no_section() -> None:
+    section = significance_section(inputs_of(lifted(2, 8.0).results()))
+    assert section is not None
+    assert not section.figures
+    assert section.paragraphs[-1].endswith("this sweep has 2.")
+    alone = SweepWriter(objectives=["con/con"])
+    alone.write_all()
+    assert significance_section(inputs_of(alone.results())) is None
+
+
+def test_seeds_that_lack_objectives_are_named() -> None:
+    writer = lifted(1, 8.0)
+    del writer.rows[0]
+    section = significance_section(inputs_of(writer.results()))
+    assert section is not None
+    assert any("1 seed without all objectives" in text and "from 2 seeds" in text for text in section.paragraphs)
+
+
+def test_weights_that_are_not_combined_with_all_are_left_out_by_name() -> None:
+    writer = lifted(1, 8.0)
+    writer.objectives = [*NAMES, "con/own"]
+    for seed in writer.seeds:
+        writer.write("con/own", seed, metrics={metric.test: 1.0 for metric in METRICS.values()})
+    section = significance_section(inputs_of(writer.results()))
+    assert section is not None
+    assert any("leave out con/own" in text for text in section.paragraphs)
+
+
+def test_each_weight_has_its_mean_and_each_objective_its_difference() -> None:
+    inputs = inputs_of(lifted(1, 8.0).results())
+    weights, differences = weights_section(inputs), differences_section(inputs)
+    assert weights is not None
+    assert [row[0] for row in weights.tables[0].rows] == [*(f"P {p}" for p in PAIRS), *(f"T {t}" for t in TRIPLETS)]
+    assert differences is not None
+    rows = {row[0]: row for row in differences.tables[-1].rows}
+    assert len(rows) == 14
+    change = inputs.first[0].grids["rsum"].comparison.from_baseline["sig-ms", "cir"]
+    assert rows["sig-ms/cir"][1] == f"{change.estimate:+.2f}"
+    assert rows["sig-ms/cir"][-1] == "< 0.001"
+
+
+def test_pooled_blocks_show_p_values_only_where_they_can_be_small() -> None:
+    few, many = (differences_section(inputs_of(lifted(number, 8.0).results())) for number in (2, 4))
+    assert few is not None
+    assert many is not None
+    assert few.tables[0].head[-1] == "n pairs"
+    assert many.tables[0].head[-2:] == ("p", "p (Holm)")
+
+
+def test_a_missing_baseline_has_no_differences() -> None:
+    results = lifted(1, 8.0).results()
+    without = replace(results, runs=results.runs[results.runs["pair"] != "con"])
+    assert differences_section(inputs_of(without)) is None

@@ -1,0 +1,175 @@
+"""The results table says what the store has, and reads again only what has changed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from goal_core.checkpoints import TRIPLETS
+from runners.launch.tuning.refresh import refreshed_results
+from runners.results import current_results, listed_again, read_results, table, training_row, update_results
+from runners.results.rows import asked_row
+from runners.store import Store
+from runners.store.records.provenance import gather
+from sweeps import ResolvedSweep, Training
+from sweeps.results import COLUMNS
+from tests.helpers.mlflow_cases import ALONE, SWEEP, TRAINING, folder_of
+from tests.helpers.store_cases import npz, record, result, train, write_weights
+from tests.helpers.tuning_cases import searched, tuned
+
+
+def row_of(store: Store, sweep: ResolvedSweep = SWEEP) -> dict[str, Any]:
+    return update_results(store, sweep).row(0)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
+    """The trainings whose files were read."""
+    seen: list[Training] = []
+    read = table.stored_row
+
+    def counted(store: Store, training: Training, status: Any) -> dict[str, Any]:
+        seen.append(training)
+        return read(store, training, status)
+
+    monkeypatch.setattr(table, "stored_row", counted)
+    return seen
+
+
+def test_a_finished_training_is_a_row_with_everything(store: Store) -> None:
+    folder = folder_of(store)
+    folder.claim("L")
+    folder.save(TRIPLETS, npz("a record"))
+    train(folder, 3)
+    done, waiting = (update_results(store, SWEEP).row(number) for number in (0, 1))
+    assert set(COLUMNS) <= set(done)
+    assert {name: done[name] for name in asked_row(TRAINING)} == asked_row(TRAINING)
+    assert (done["status"], done["attempts"], done["best_epoch"], done["seconds"]) == ("done", 1, 3, 2.5)
+    assert (done["test/rsum"], done["val/rsum"]) == (42.0, 30.0)
+    assert (done["epochs/epoch"], done["epochs/val/rsum"]) == ([1.0, 2.0, 3.0], [10.0, 20.0, 30.0])
+    assert done["epochs/time"][0] == 1_700_000_001.0
+    assert all((store.root / done[name]).is_file() for name in ("checkpoint", "triplets"))
+    assert done["setting/stages.frozen.lr"] == "0.1"
+    assert done["ended"] >= done["started"]
+    assert (waiting["status"], waiting["attempts"], waiting["test/rsum"], waiting["epochs/epoch"]) == (
+        ("waiting", 0, None, None)
+    )
+    row = training_row(store, TRAINING, 1)
+    assert {name: done[name] for name in row} == row
+
+
+def test_only_what_changed_is_read_again(store: Store, reads: list[Training]) -> None:
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    first = update_results(store, SWEEP)
+    assert reads == SWEEP.trainings
+    reads.clear()
+    written = store.read_results("s")
+    again = update_results(store, SWEEP)
+    assert reads == SWEEP.trainings[1:]  # the finished one is kept
+    assert store.read_results("s") == written
+    assert again.row(0) == first.row(0)
+    other = folder_of(store, 1)
+    other.claim("L")
+    train(other, 1)
+    assert [row["status"] for row in update_results(store, SWEEP).rows()] == ["done", "done"]
+    store.set_aside(TRAINING)
+    again = folder_of(store)
+    again.claim("M")
+    train(again, 1)
+    assert update_results(store, SWEEP).row(0)["best_epoch"] == 1
+
+
+def test_a_damaged_table_is_written_again(store: Store) -> None:
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    before = update_results(store, SWEEP).row(0)
+    store.write_results("s", b"damaged")
+    assert read_results(store, "s") is None
+    assert row_of(store) == before
+
+
+def test_failure_has_its_reason_and_loses_it_when_mended(store: Store) -> None:
+    folder = folder_of(store)
+    folder.claim("L")
+    folder.write_metrics([record(1)])
+    folder.fail("NaN in epoch 2", "Traceback")
+    failed = row_of(store, ALONE)
+    assert (failed["status"], failed["reason"], failed["epochs/epoch"]) == ("failed", "NaN in epoch 2", [1.0])
+    folder.claim("M")
+    train(folder, 2)
+    assert (row_of(store, ALONE)["status"], row_of(store, ALONE)["reason"]) == ("done", "")
+
+
+def test_what_speaks_against_the_numbers_is_in_the_row(store: Store) -> None:
+    stage = replace(TRAINING.stage, warmup_epochs=2)
+    sweep = replace(ALONE, config=replace(ALONE.config, stages=(stage,)))
+    folder = store.folder(sweep.trainings[0])
+    folder.claim("L")
+    folder.save_with("best-3.safetensors", write_weights)
+    weak = record(3, 40.0)
+    weak["metrics"]["train/objective_to_matching"] = 0.0013
+    folder.write_metrics([record(1, 50.0), record(2, 80.0), weak])
+    folder.finish({**result(3), "stacked": 0.5})
+    row = row_of(store, sweep)
+    assert "40.0" in row["below_warmup"]
+    assert "80.0" in row["below_warmup"]
+    assert "0.0013" in row["weak_objective"]
+    assert row["stacked"] == 0.5
+
+
+def test_what_a_modified_tree_trained_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = hashlib.sha256(b"+1").hexdigest()
+    modified = replace(gather(), git_commit="c0ffee", git_diff="+1", git_diff_sha256=digest)
+    monkeypatch.setattr("runners.store.leases.lease.gather", lambda: modified)
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    row = row_of(store)
+    assert (row["git_commit"], row["git_diff"]) == ("c0ffee", digest[:12])
+
+
+def test_a_sweep_can_be_listed_again_from_its_table_without_its_data(store: Store) -> None:
+    again = listed_again(update_results(store, SWEEP).header, SWEEP.config)
+    assert again.trainings == SWEEP.trainings
+    folder = folder_of(store)
+    folder.claim("L")
+    train(folder, 2)
+    content = refreshed_results(store, replace(SWEEP.config, seeds=(7,)))
+    assert content is not None
+    assert content == store.read_results("s")
+    read = read_results(store, "s")
+    assert read is not None
+    assert [row["status"] for row in read.rows()] == ["done", "waiting"]
+    assert read.header.seeds == (1,)  # as it was launched
+    assert refreshed_results(store, replace(SWEEP.config, name="never-launched")) is None
+
+
+def float_of_number(training: Training) -> float:
+    return float(training.number or 0)
+
+
+def test_the_table_of_a_search_has_its_candidates_its_grids_and_its_trail(store: Store) -> None:
+    sweep = tuned("objectives={only: [sig/cir]}", "seeds=[1]", budget=3)
+    half = searched(sweep, float_of_number, done=lambda one: one.number == 0)
+    assert current_results(store, half)[0].header.trails == ()
+    chosen = searched(sweep, float_of_number)
+    written = update_results(store, chosen)
+    places = [(row["role"], row["candidate"], row["grid"]) for row in written.rows(("role", "candidate", "grid"))]
+    assert sorted(places, key=str) == [
+        ("candidate", 0, ""),
+        ("candidate", 1, ""),
+        ("candidate", 2, ""),
+        ("report", None, "default"),
+        ("report", None, "tuned"),
+    ]
+    (trail,) = written.header.trails
+    assert (trail.objective, trail.chosen) == (("sig", "cir"), 2)
+    assert [tried.score for tried in trail.candidates] == [0.0, 1.0, 2.0]
+    listed = listed_again(written.header, chosen.config)
+    assert [one.key for one in listed.trainings] == [one.key for one in chosen.trainings]
