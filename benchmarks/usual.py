@@ -60,7 +60,7 @@ def loader_of(split: Split, words: Vocabulary, given: argparse.Namespace) -> Dat
     """Shuffled training batches."""
     return DataLoader(
         Pairs(split, words, given.size), batch_size=given.batch, shuffle=True, drop_last=True, collate_fn=together,
-        num_workers=given.workers, pin_memory=given.device != "cpu",
+        num_workers=given.workers, pin_memory=given.device != "cpu", persistent_workers=given.workers > 0,
     )  # fmt: skip
 
 

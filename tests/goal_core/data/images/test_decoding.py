@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import multiprocessing
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from goal_core.data import DecodedImages, ImageConfig, transform_of
-from goal_core.data.images import DecodeRequest, ImageDecoder
+from goal_core.data.images import DecodeRequest, ImageDecoder, decoding
 from tests.helpers.counting_reader import counted
 
 # Python 3.12 warns when a process with threads forks, which torch's worker processes do.
@@ -74,3 +76,20 @@ def test_the_decoder_keeps_the_order_of_the_requests() -> None:
     for request, images in zip(requests, decoder.stream(iter(requests)), strict=True):
         assert torch.equal(images[0], transform_of(PLAIN).for_evaluation(split.load_image(int(request.images[0]))))
     decoder.close()
+
+
+@pytest.mark.parametrize(("device", "pinned"), [("cuda:0", True), ("cpu", False)])
+def test_the_workers_batches_for_a_gpu_come_in_pinned_memory(
+    device: str, pinned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def loader(*args: Any, pin_memory: bool, **kwargs: Any) -> DataLoader[Any]:
+        asked.append(pin_memory)  # a machine without a GPU cannot pin
+        return DataLoader(*args, **kwargs)
+
+    monkeypatch.setattr(decoding, "DataLoader", loader)
+    decoder = ImageDecoder(counted()[0], PLAIN, num_workers=1, device=torch.device(device))
+    assert len(list(decoder.stream(iter([DecodeRequest(images=np.array([0]))])))) == 1
+    decoder.close()
+    assert asked == [pinned]
