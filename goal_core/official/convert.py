@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,23 +16,11 @@ from goal_core.basics.atomic import replace_with
 from goal_core.basics.errors import WeightsError
 from goal_core.checkpoints import ModelDescription, with_prefix, write_model
 from goal_core.data import DataConfig
-from goal_core.data.text import Tokenizer, Vocabulary, Wordpieces
+from goal_core.data.text import Tokenizer, Wordpieces
 from goal_core.models import FrameworkName, ModelConfig, build_backbone, file_sha256
 from goal_core.models.frameworks import framework_of
 from goal_core.objectives import ObjectiveConfig
-from goal_core.official.layouts import (
-    VSE_INFTY_LEFTOVERS,
-    XVLM_LEFTOVERS,
-    check_second_registration,
-    vse_infty_model,
-    vse_infty_name,
-    vsepp_model,
-    vsepp_name,
-    without_prefix,
-    without_wrapper,
-    xvlm_model,
-    xvlm_name,
-)
+from goal_core.official.layouts import LAYOUTS, Layout, check_second_registration, published_name
 from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 from goal_core.official.tensors import Renamed, rename_tensors, resized_tables
 
@@ -50,93 +39,54 @@ class PublishedCheckpoint:
     """`sha256:` and 16 hex digits of the file."""
 
 
-def read_vsepp(path: Path, vocabulary: Vocabulary, *, image_size: int = 224) -> PublishedCheckpoint:
-    """Read a published VSE++ checkpoint with a ResNet.
-
-    Args:
-        path: ``model_best.pth.tar``.
-        vocabulary: the one it was trained with; its order is that of the word embedding's rows.
-        image_size: side of the images it will see, pixels.
-
-    Raises:
-        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
-    """
-    stored, image, text, options = _read_parts(path, "VSE++")
-    given = {**image, **text}
-    model = vsepp_model(options, given, str(path))
-    _check_vocabulary(vocabulary, given["embed.weight"], path, "words")
-    shapes = _shapes(model, vocabulary, image_size=image_size)
-    renamed = rename_tensors(shapes, given, vsepp_name, known_leftovers={}, source=str(path))
-    return _published(path, stored, model, vocabulary, renamed)
-
-
-def read_vse_infty(path: Path, wordpieces: Wordpieces, *, image_size: int = 512) -> PublishedCheckpoint:
-    """Read a published VSE-infinity checkpoint: of precomputed regions, or of the cells of a ResNeXt.
-
-    Args:
-        path: ``model_best.pth``.
-        wordpieces: those of the BERT that it was trained with; for the published files, `bert-base-uncased`'s.
-        image_size: side of the images it will see, pixels; used for cells only.
-
-    Raises:
-        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
-    """
-    stored, image, text, options = _read_parts(path, "VSE-infinity")
-    given = without_prefix(image, "image.", str(path)) | without_prefix(text, "text.", str(path))
-    model = vse_infty_model(options, given, str(path))
-    _check_vocabulary(wordpieces, given["text.bert.embeddings.word_embeddings.weight"], path, "word pieces")
-    regions = model.backbone.weights == "precomputed"
-    width = given["image.fc.weight"].shape[1] if regions else 0
-    shapes = _shapes(model, wordpieces, image_size=image_size, region_width=width)
-    published_name = partial(vse_infty_name, regions=regions)
-    renamed = rename_tensors(shapes, given, published_name, known_leftovers=VSE_INFTY_LEFTOVERS, source=str(path))
-    check_second_registration(given, str(path))
-    return _published(path, stored, model, wordpieces, renamed)
-
-
-def read_xvlm(path: Path, wordpieces: Wordpieces, *, image_size: int = 384) -> PublishedCheckpoint:
-    """Read a published X-VLM checkpoint with a Swin: pre-trained, or fine-tuned for retrieval.
-
-    Args:
-        path: the ``.th`` file.
-        wordpieces: of `bert-base-uncased`.
-        image_size: side of the images it will see, pixels; biases of relative positions are resized for its windows.
-
-    Raises:
-        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
-    """
-    stored = read_torch_file(path)
-    given = without_wrapper(tensors_of(stored.get("model"), f"{path}: model"))
-    model = xvlm_model(given, str(path))
-    _check_vocabulary(wordpieces, given["text_encoder.embeddings.word_embeddings.weight"], path, "word pieces")
-    vocabulary = replace(wordpieces, cleans=True)
-    shapes = _shapes(model, vocabulary, image_size=image_size)
-    published_name = partial(xvlm_name, fusion_layer=model.xvlm.fusion_layer)
-    given = resized_tables(given, {published_name(name): tensor for name, tensor in shapes.items()})
-    renamed = rename_tensors(shapes, given, published_name, known_leftovers=XVLM_LEFTOVERS, source=str(path))
-    return _published(path, stored, model, vocabulary, renamed)
-
-
-def read_published(
-    framework: FrameworkName, path: Path, vocabulary: Path, *, image_size: int | None = None
+def convert_checkpoint(
+    framework: FrameworkName, path: Path, vocabulary: Tokenizer, *, image_size: int | None = None
 ) -> PublishedCheckpoint:
     """Read a published checkpoint of a framework.
 
     Args:
         framework: the framework of the model.
-        path: the checkpoint.
-        vocabulary: the vocabulary of its training: VSE++'s pickle or JSON file, or BERT's `vocab.txt`.
-        image_size: side of the images it will see, pixels; None for that of its training.
+        path: VSE++'s ``model_best.pth.tar`` with a ResNet; VSE-infinity's ``model_best.pth`` of precomputed regions, or
+            of the cells of a ResNeXt; X-VLM's ``.th`` with a Swin, pre-trained or fine-tuned for retrieval.
+        vocabulary: that of its training; the order of its words is that of the word embedding's rows. For BERT the word
+            pieces of `bert-base-uncased`.
+        image_size: side of the images it will see, pixels; None for that of its training. X-VLM's biases of relative
+            positions are resized for its windows.
 
     Raises:
-        WeightsError: as :func:`read_vsepp`, :func:`read_vse_infty` and :func:`read_xvlm`.
+        WeightsError: the file is refused, its layout or variant is not supported, or the vocabulary is not its own.
+    """
+    layout, stored = LAYOUTS[framework], read_torch_file(path)
+    given, options = _tensors_and_options(stored, layout, path)
+    model = layout.model(options, given, str(path))
+    _check_vocabulary(vocabulary, given[layout.words], path)
+    if framework == "xvlm" and isinstance(vocabulary, Wordpieces):
+        vocabulary = replace(vocabulary, cleans=True)
+    width = given["image.fc.weight"].shape[1] if model.backbone.weights == "precomputed" else 0
+    shapes = _shapes(model, vocabulary, image_size=image_size or layout.image_size, region_width=width)
+    name_of = partial(published_name, layout, model)
+    given = resized_tables(given, {name_of(name): tensor for name, tensor in shapes.items()})
+    renamed = rename_tensors(shapes, given, name_of, known_leftovers=layout.leftovers, source=str(path))
+    check_second_registration(given, str(path))
+    epoch = stored.get("epoch", 0)
+    if not isinstance(epoch, int):
+        raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
+    return PublishedCheckpoint(
+        model=model, vocabulary=vocabulary, renamed=renamed, epoch=epoch, digest=f"sha256:{file_sha256(path)[:16]}"
+    )
+
+
+def read_published(
+    framework: FrameworkName, path: Path, vocabulary: Path, *, image_size: int | None = None
+) -> PublishedCheckpoint:
+    """Read a published checkpoint with the file of its vocabulary: VSE++'s pickle or JSON, or BERT's `vocab.txt`.
+
+    Raises:
+        WeightsError: as :func:`convert_checkpoint`.
         DataError: the vocabulary cannot be read.
     """
-    size = {} if image_size is None else {"image_size": image_size}
-    if framework == "vsepp":
-        return read_vsepp(path, read_vocabulary(vocabulary), **size)
-    read = {"vse_infty": read_vse_infty, "xvlm": read_xvlm}[framework]
-    return read(path, Wordpieces.from_file(vocabulary), **size)
+    read = read_vocabulary if framework == "vsepp" else Wordpieces.from_file
+    return convert_checkpoint(framework, path, read(vocabulary), image_size=image_size)
 
 
 def write_published(published: PublishedCheckpoint, path: Path, *, data: DataConfig, data_fingerprint: str) -> None:
@@ -168,23 +118,38 @@ def write_published(published: PublishedCheckpoint, path: Path, *, data: DataCon
     replace_with(path, lambda temporary: write_model(temporary, tensors, description, epoch=published.epoch))
 
 
-def _read_parts(path: Path, system: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor], Namespace]:
-    """Read a file of VSE++ or VSE-infinity: all of it, the image encoder's tensors, the text encoder's, the options."""
-    stored = read_torch_file(path)
-    parts, options = stored.get("model"), stored.get("opt")
-    if not isinstance(parts, list) or len(parts) != 2 or not isinstance(options, Namespace):
+def _tensors_and_options(stored: dict[str, Any], layout: Layout, path: Path) -> tuple[dict[str, Tensor], Namespace]:
+    """The tensors of both encoders under the names of the published code, and the options of their training."""
+    if layout.encoders:
+        encoders, options = stored.get("model"), stored.get("opt")
+        if not isinstance(encoders, list) or len(encoders) != 2 or not isinstance(options, Namespace):
+            raise WeightsError(
+                f"{path} is not a checkpoint of {layout.system}: it must contain `opt` and `model`, a list of two "
+                "state dicts"
+            )
+        encoders = [tensors_of(encoder, f"{path}: model[{index}]") for index, encoder in enumerate(encoders)]
+    else:
+        encoders, options = [tensors_of(stored.get("model"), f"{path}: model")], Namespace()
+    bare = [name for tensors in encoders for name in tensors if not name.startswith(layout.prefix)]
+    if bare:
         raise WeightsError(
-            f"{path} is not a checkpoint of {system}: it must contain `opt` and `model`, a list of two state dicts"
+            f"{path} is not a checkpoint of {layout.system}: {len(bare)} names lack the prefix {layout.prefix} "
+            f"({bare[0]}, ...)"
         )
-    image, text = (tensors_of(part, f"{path}: model[{index}]") for index, part in enumerate(parts))
-    return stored, image, text, options
+    named = {
+        re.sub(*layout.wrapper, encoder + name.removeprefix(layout.prefix)): tensor
+        for encoder, tensors in zip(layout.encoders or ("",), encoders, strict=True)
+        for name, tensor in tensors.items()
+    }
+    return named, options
 
 
-def _check_vocabulary(vocabulary: Tokenizer, embedding: Tensor, path: Path, words: str) -> None:
+def _check_vocabulary(vocabulary: Tokenizer, embedding: Tensor, path: Path) -> None:
     if len(vocabulary) != len(embedding):
         raise WeightsError(
             f"the word embedding of {path} has {len(embedding)} rows, but the vocabulary has {len(vocabulary)} "
-            f"{words}: it is not the one this model was trained with"
+            f"{'word pieces' if isinstance(vocabulary, Wordpieces) else 'words'}: it is not the one this model was "
+            "trained with"
         )
 
 
@@ -199,14 +164,3 @@ def _shapes(model: ModelConfig, tokenizer: Tokenizer, *, image_size: int, region
         width = region_width or backbone.num_features
         heads = framework_of(model).heads(model, num_features=width, tokenizer=tokenizer, seed=0)
     return shapes | with_prefix("heads", heads.state_dict())
-
-
-def _published(
-    path: Path, stored: dict[str, Any], model: ModelConfig, vocabulary: Tokenizer, renamed: Renamed
-) -> PublishedCheckpoint:
-    epoch = stored.get("epoch", 0)
-    if not isinstance(epoch, int):
-        raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
-    return PublishedCheckpoint(
-        model=model, vocabulary=vocabulary, renamed=renamed, epoch=epoch, digest=f"sha256:{file_sha256(path)[:16]}"
-    )

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from goal_core.basics.errors import WeightsError
-from goal_core.models import BackboneConfig, BertConfig, GruConfig, ModelConfig, XvlmConfig
+from goal_core.models import BackboneConfig, BertConfig, FrameworkName, GruConfig, ModelConfig, XvlmConfig
 
 RESNETS = {f"resnet{depth}": f"resnet{depth}.tv_in1k" for depth in (18, 34, 50, 101, 152)}
 """VSE++'s name of a backbone, and timm's; training started from torchvision's first weights."""
@@ -25,11 +27,6 @@ RESNEXTS = {"wsl": "resnext101_32x8d.fb_wsl_ig1b_ft_in1k", "imagenet_resnext": "
 SWINS = {128: "swin_base_patch4_window12_384"}
 """timm's name of X-VLM's Swin, by the width of its first stage."""
 
-_MODULE = "module."
-"""Prefix of every name in VSE-infinity's files: the encoders were saved inside DataParallel."""
-
-_MLP = {"mlp.first.": "mlp.layers.0.", "mlp.second.": "mlp.layers.1.", "mlp.norm.": "mlp.bns.0."}
-
 _SEQUENCES = {
     **{"conv1": "base.0", "bn1": "base.1", "layer1": "base.4", "layer2": "base.5", "layer3": "base.6"},
     "layer4": "top.0",
@@ -39,37 +36,59 @@ _SEQUENCES = {
 _BERT_HEAD_WIDTH = 64
 """Width of an attention head in every published BERT."""
 
-_LAYER = re.compile(r"text_encoder\.encoder\.layer\.(\d+)\.(crossattention\.)?")
+_LAYER = re.compile(r"text(?:_encoder|\.bert)\.encoder\.layer\.(\d+)\.(crossattention\.)?")
+_POSITIONS = "0, 1, 2, ..., which today's transformers computes itself"
 
-VSE_INFTY_LEFTOVERS: Mapping[str, str] = {
-    r"image\.mlp\.bns\.1\.": "a normalisation that the published code builds and never runs",
-    r"image\.backbone\.resnet\.fc\.": "the backbone's classifier",
-    r"image\.backbone\.resnet\.": "the backbone's tensors, registered a second time",
-    r"text\.bert\.pooler\.": "BERT's pooler, which nothing reads",
-    r"text\.bert\.embeddings\.position_ids$": "0, 1, 2, ..., which today's transformers computes itself",
-}
-"""Tensors of VSE-infinity's files that the model does not use, with the reason. VSE++'s files have none."""
-
-XVLM_LEFTOVERS: Mapping[str, str] = {
-    r"vision_encoder\..*\.(relative_position_index|attn_mask)$": "computed anew for the size of the windows",
-    r"text_encoder\.cls\.": "the head that predicts masked words",
-    r"bbox_head\.": "the head that predicts boxes",
-    r"text_encoder\.embeddings\.position_ids$": "0, 1, 2, ..., which today's transformers computes itself",
-}
-"""Tensors of X-VLM's files that the model does not use, with the reason."""
+Rules = Mapping[str, str | Callable[[ModelConfig, re.Match[str]], str]]
+"""Regular expressions and what replaces a match of them, applied one after the other."""
 
 
-def vsepp_model(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
-    """The model in a VSE++ file.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What a system's files contain, and under which names."""
 
-    Args:
-        options: of its training.
-        tensors: of both encoders.
-        source: the file, for messages.
+    system: str
+    model: Callable[[Namespace, Mapping[str, Tensor], str], ModelConfig]
+    """The model in a file, from the options of its training, its tensors and its name for messages."""
+    image_size: int
+    """Side of the images that the published models see, pixels."""
+    words: str
+    """The word embedding, which shows the size of the vocabulary."""
+    names: Rules
+    """From our name of a tensor (`heads.*`, `backbone.net.*`) to the published one."""
+    encoders: tuple[str, ...] = ()
+    """What to put before the names of the image and the text encoder, which are stored apart; empty where they are one.
+
+    """
+    prefix: str = ""
+    """What every name begins with, such as that of DataParallel; it is taken off."""
+    wrapper: tuple[str, str] = ("", "")
+    """A regular expression of the names that only some of the files have, and what they are called in the others."""
+    leftovers: Mapping[str, str] = field(default_factory=dict)
+    """Regular expressions of the tensors that the model does not use, with the reason."""
+
+
+def published_name(layout: Layout, model: ModelConfig, name: str) -> str:
+    """The published name of one of our tensors."""
+    for rule, replacement in layout.names.items():
+        name = re.sub(rule, replacement if isinstance(replacement, str) else partial(replacement, model), name)
+    return name
+
+
+def check_second_registration(tensors: Mapping[str, Tensor], source: str) -> None:
+    """Check that a VSE-infinity file, which names each tensor of the backbone twice, stores it the same both times.
 
     Raises:
-        WeightsError: it is not such a checkpoint, or its variant is not supported.
+        WeightsError: two differ, and the file does not say which one the model uses.
     """
+    for name, tensor in tensors.items():
+        first, _, deeper = name.removeprefix("image.backbone.resnet.").partition(".")
+        twin = f"image.backbone.{_SEQUENCES.get(first, '')}.{deeper}"
+        if name.startswith("image.backbone.resnet.") and twin in tensors and not torch.equal(tensor, tensors[twin]):
+            raise WeightsError(f"{source} contains two different tensors for one: {name} and {twin}")
+
+
+def _vsepp(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
     _check_present(("fc.weight", "fc.bias", "embed.weight"), tensors, source, "VSE++")
     if not any(name.startswith("cnn.") for name in tensors):
         raise WeightsError(f"{source} is a VSE++ model of precomputed features: it has no image network to convert")
@@ -87,153 +106,43 @@ def vsepp_model(options: Namespace, tensors: Mapping[str, Tensor], source: str) 
     )
 
 
-def vsepp_name(name: str) -> str:
-    """The published name of one of our tensors; those of the image and the text encoder are distinct."""
-    part, _, rest = name.partition(".")
-    if part == "backbone":
-        return f"cnn.module.{rest.removeprefix('net.')}"
-    return rest.removeprefix("image.").removeprefix("text.")
-
-
-def without_prefix(tensors: Mapping[str, Tensor], part: str, source: str) -> dict[str, Tensor]:
-    """One encoder's tensors of a VSE-infinity file, as ``part`` and their names in the published code.
-
-    Raises:
-        WeightsError: names lack the prefix that published checkpoints have.
-    """
-    bare = [name for name in tensors if not name.startswith(_MODULE)]
-    if bare:
-        raise WeightsError(
-            f"{source} is not a checkpoint of VSE-infinity: {len(bare)} names lack the prefix {_MODULE} "
-            f"({bare[0]}, ...)"
-        )
-    return {part + name.removeprefix(_MODULE): tensor for name, tensor in tensors.items()}
-
-
-def vse_infty_model(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
-    """The model in a VSE-infinity file; its sizes are those of the tensors.
-
-    Args:
-        options: of its training.
-        tensors: of both encoders, as from :func:`without_prefix`.
-        source: the file, for messages.
-
-    Raises:
-        WeightsError: it is not such a checkpoint, or its variant is not supported.
-    """
+def _vse_infty(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
     for name in ("no_imgnorm", "no_txtnorm"):
         if getattr(options, name, False):
             raise WeightsError(f"{source} was trained with {name}; only normalised embeddings can be converted")
-    kind = getattr(options, "precomp_enc_type", None)
+    kind, origin = getattr(options, "precomp_enc_type", None), getattr(options, "backbone_source", None)
     if kind not in ("basic", "backbone"):
         raise WeightsError(f"{source} has precomp_enc_type = {kind!r}; only 'basic' and 'backbone' can be converted")
-    if kind == "basic":
-        backbone, projection = BackboneConfig(name="butd_region", weights="precomputed"), "image.fc.weight"
-    else:
-        origin = getattr(options, "backbone_source", None)
-        if origin not in RESNEXTS:
-            raise WeightsError(f"{source} has the backbone {origin!r}; only {', '.join(RESNEXTS)} can be converted")
-        backbone = BackboneConfig(name=RESNEXTS[origin], weights="random")
-        projection = "image.image_encoder.fc.weight"
-    words = "text.bert.embeddings.word_embeddings.weight"
-    _check_present((projection, words), tensors, source, "VSE-infinity")
-    layers = [int(match[1]) for name in tensors if (match := re.match(r"text\.bert\.encoder\.layer\.(\d+)\.", name))]
+    if kind == "backbone" and origin not in RESNEXTS:
+        raise WeightsError(f"{source} has the backbone {origin!r}; only {', '.join(RESNEXTS)} can be converted")
+    words = VSE_INFTY.words
+    _check_present(("image.fc.weight", words), tensors, source, "VSE-infinity")
     return ModelConfig(
         framework="vse_infty",
-        backbone=backbone,
-        embed_dim=len(tensors[projection]),
-        bert=_bert(layers, tensors[words].shape[1]),
+        backbone=BackboneConfig(name="butd_region", weights="precomputed")
+        if kind == "basic"
+        else BackboneConfig(name=RESNEXTS[str(origin)], weights="random"),
+        embed_dim=len(tensors["image.fc.weight"]),
+        bert=_bert(_layers(tensors), tensors[words].shape[1]),
     )
 
 
-def vse_infty_name(name: str, *, regions: bool) -> str:
-    """The published name of one of our tensors.
-
-    Args:
-        name: ours, `heads.*` or `backbone.net.*`.
-        regions: whether the images are precomputed regions.
-    """
-    part, _, rest = name.partition(".")
-    if part == "backbone":
-        first, _, deeper = rest.removeprefix("net.").partition(".")
-        return f"image.backbone.{_SEQUENCES.get(first, first)}.{deeper}"
-    side, _, rest = rest.partition(".")
-    rest = rest.replace("pool.rnn.", "gpool.gru.").replace("pool.score.", "gpool.linear.")
-    if side == "text":
-        return f"text.{rest.replace('fc.', 'linear.', 1) if rest.startswith('fc.') else rest}"
-    for ours, theirs in _MLP.items():
-        rest = rest.replace(ours, theirs)
-    return f"image.{rest}" if regions else f"image.image_encoder.{rest}"
-
-
-def check_second_registration(tensors: Mapping[str, Tensor], source: str) -> None:
-    """Check that a VSE-infinity file, which names each tensor of the backbone twice, stores it the same both times.
-
-    Raises:
-        WeightsError: two differ, and the file does not say which one the model uses.
-    """
-    for name, tensor in tensors.items():
-        first, _, deeper = name.removeprefix("image.backbone.resnet.").partition(".")
-        twin = f"image.backbone.{_SEQUENCES.get(first, '')}.{deeper}"
-        if name.startswith("image.backbone.resnet.") and twin in tensors and not torch.equal(tensor, tensors[twin]):
-            raise WeightsError(f"{source} contains two different tensors for one: {name} and {twin}")
-
-
-def without_wrapper(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """An X-VLM file's tensors under the names of fine-tuned files, without the extra `bert.` of pre-trained ones."""
-    return {re.sub(r"^text_encoder\.bert\.", "text_encoder.", name): tensor for name, tensor in tensors.items()}
-
-
-def xvlm_model(tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
-    """The model in an X-VLM file; its sizes are those of the tensors.
-
-    Args:
-        tensors: as from :func:`without_wrapper`.
-        source: the file, for messages.
-
-    Raises:
-        WeightsError: it is not such a checkpoint, or its variant is not supported.
-    """
-    words, patches = "text_encoder.embeddings.word_embeddings.weight", "vision_encoder.patch_embed.proj.weight"
+def _xvlm(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
+    words, patches = XVLM.words, "vision_encoder.patch_embed.proj.weight"
     _check_present((words, "vision_proj.weight", "itm_head.0.weight"), tensors, source, "X-VLM")
     first = len(tensors[patches]) if patches in tensors else 0
     if first not in SWINS:
         raise WeightsError(f"the image encoder of {source} is not a Swin of width {' or '.join(map(str, SWINS))}")
-    layers = [(int(match[1]), bool(match[2])) for name in tensors if (match := _LAYER.match(name))]
-    fused = [layer for layer, sees_image in layers if sees_image]
+    fused = _layers(tensors, that_see_images=True)
     if not fused:
         raise WeightsError(f"{source} is not a checkpoint of X-VLM: no layer of its BERT sees the image")
     return ModelConfig(
         framework="xvlm",
         backbone=BackboneConfig(name=SWINS[first], weights="random"),
         embed_dim=len(tensors["vision_proj.weight"]),
-        bert=_bert([layer for layer, _ in layers], tensors[words].shape[1]),
+        bert=_bert(_layers(tensors), tensors[words].shape[1]),
         xvlm=XvlmConfig(fusion_layer=min(fused)),
     )
-
-
-def xvlm_name(name: str, *, fusion_layer: int) -> str:
-    """The published name of one of our tensors.
-
-    Args:
-        name: ours, `heads.*` or `backbone.net.*`.
-        fusion_layer: layers of BERT's lower half.
-    """
-    part, _, rest = name.partition(".")
-    if part == "backbone":
-        rest = rest.removeprefix("net.")
-        # timm halves the map at the beginning of a stage, X-VLM's Swin at the end of the stage before.
-        merged = re.match(r"layers\.(\d+)\.downsample\.", rest)
-        if merged:
-            rest = f"layers.{int(merged[1]) - 1}.downsample.{rest[merged.end() :]}"
-        return f"vision_encoder.{rest}"
-    side, _, rest = rest.partition(".")
-    if side == "text":
-        return f"text_encoder.{rest}"
-    if side == "cross":
-        layer, _, rest = rest.removeprefix("encoder.layer.").partition(".")
-        return f"text_encoder.encoder.layer.{int(layer) + fusion_layer}.{rest}"
-    return "temp" if side == "temperature" else f"{side}.{rest}"
 
 
 def _check_present(names: Iterable[str], tensors: Mapping[str, Tensor], source: str, system: str) -> None:
@@ -242,6 +151,81 @@ def _check_present(names: Iterable[str], tensors: Mapping[str, Tensor], source: 
         raise WeightsError(f"{source} is not a checkpoint of {system}: it lacks {' and '.join(missing)}")
 
 
+def _layers(tensors: Mapping[str, Tensor], *, that_see_images: bool = False) -> set[int]:
+    """The numbers of BERT's layers, or of those with cross-attention to the image."""
+    matches = (_LAYER.match(name) for name in tensors)
+    return {int(match[1]) for match in matches if match and (match[2] or not that_see_images)}
+
+
 def _bert(layers: Iterable[int], width: int) -> BertConfig:
     heads = max(1, width // _BERT_HEAD_WIDTH)
     return BertConfig(weights="random", layers=max(layers, default=0) + 1, width=width, heads=heads)
+
+
+def _merging(model: ModelConfig, match: re.Match[str]) -> str:
+    """Timm halves the map at the beginning of a stage, X-VLM's Swin at the end of the stage before."""
+    return f"vision_encoder.layers.{int(match[1]) - 1}.downsample."
+
+
+def _upper_layer(model: ModelConfig, match: re.Match[str]) -> str:
+    """X-VLM counts the layers that see the image on from those that do not."""
+    return f"text_encoder.encoder.layer.{int(match[1]) + model.xvlm.fusion_layer}."
+
+
+VSEPP = Layout(
+    system="VSE++",
+    model=_vsepp,
+    image_size=224,
+    words="embed.weight",
+    encoders=("", ""),
+    names={r"^backbone\.net\.": "cnn.module.", r"^heads\.(image|text)\.": ""},
+)
+VSE_INFTY = Layout(
+    system="VSE-infinity",
+    model=_vse_infty,
+    image_size=512,
+    words="text.bert.embeddings.word_embeddings.weight",
+    encoders=("image.", "text."),
+    prefix="module.",
+    wrapper=(r"^image\.image_encoder\.", "image."),
+    names={
+        r"^heads\.": "",
+        r"pool\.rnn\.": "gpool.gru.",
+        r"pool\.score\.": "gpool.linear.",
+        r"^text\.fc\.": "text.linear.",
+        r"^image\.mlp\.first\.": "image.mlp.layers.0.",
+        r"^image\.mlp\.second\.": "image.mlp.layers.1.",
+        r"^image\.mlp\.norm\.": "image.mlp.bns.0.",
+        **{rf"^backbone\.net\.{part}\.": f"image.backbone.{place}." for part, place in _SEQUENCES.items()},
+    },
+    leftovers={
+        r"image\.mlp\.bns\.1\.": "a normalisation that the published code builds and never runs",
+        r"image\.backbone\.resnet\.fc\.": "the backbone's classifier",
+        r"image\.backbone\.resnet\.": "the backbone's tensors, registered a second time",
+        r"text\.bert\.pooler\.": "BERT's pooler, which nothing reads",
+        r"text\.bert\.embeddings\.position_ids$": _POSITIONS,
+    },
+)
+XVLM = Layout(
+    system="X-VLM",
+    model=_xvlm,
+    image_size=384,
+    words="text_encoder.embeddings.word_embeddings.weight",
+    wrapper=(r"^text_encoder\.bert\.", "text_encoder."),
+    names={
+        r"^backbone\.net\.layers\.(\d+)\.downsample\.": _merging,
+        r"^backbone\.net\.": "vision_encoder.",
+        r"^heads\.cross\.encoder\.layer\.(\d+)\.": _upper_layer,
+        r"^heads\.text\.": "text_encoder.",
+        r"^heads\.temperature$": "temp",
+        r"^heads\.": "",
+    },
+    leftovers={
+        r"vision_encoder\..*\.(relative_position_index|attn_mask)$": "computed anew for the size of the windows",
+        r"text_encoder\.cls\.": "the head that predicts masked words",
+        r"bbox_head\.": "the head that predicts boxes",
+        r"text_encoder\.embeddings\.position_ids$": _POSITIONS,
+    },
+)
+LAYOUTS: Mapping[FrameworkName, Layout] = {"vsepp": VSEPP, "vse_infty": VSE_INFTY, "xvlm": XVLM}
+"""By framework."""

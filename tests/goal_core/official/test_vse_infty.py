@@ -22,7 +22,7 @@ from goal_core.data.config import ImageConfig, RegionsConfig, ScenesConfig
 from goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_core.evaluation import evaluate_checkpoint, open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, build_backbone
-from goal_core.official import layouts, read_published, read_vse_infty, write_published
+from goal_core.official import convert_checkpoint, layouts, read_published, write_published
 from tests.helpers.region_files import write_regions
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
@@ -197,7 +197,7 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
     torch.manual_seed(0)
     image, text = image_of_regions(), text_parts()
     source = save(tmp_path / "model_best.pth", image, text, precomp_enc_type="basic", img_dim=FEATURES)
-    published = read_vse_infty(source, PIECES)
+    published = convert_checkpoint("vse_infty", source, PIECES)
     left = {part.reason.split(",")[0]: len(part.names) for part in published.renamed.leftover}
     assert left == {
         "a normalisation that the published code builds and never runs": 5,
@@ -225,7 +225,7 @@ def test_cells_embed_as_an_independent_forward(tmp_path: Path) -> None:
     torch.manual_seed(1)
     image, text = image_of_cells(), text_parts()
     source = save(tmp_path / "a.pth", image, text, precomp_enc_type="backbone", backbone_source="wsl")
-    published = read_vse_infty(source, PIECES, image_size=64)
+    published = convert_checkpoint("vse_infty", source, PIECES, image_size=64)
     reasons = {part.reason: len(part.names) for part in published.renamed.leftover}
     assert reasons["the backbone's classifier"] == 2
     assert reasons["the backbone's tensors, registered a second time"] == 120
@@ -249,14 +249,14 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     def refused(message: str, image: dict[str, Tensor], text: dict[str, Tensor] = text, **opt: Any) -> None:
         opt = {"precomp_enc_type": "basic"} | opt
         with pytest.raises(WeightsError, match=message) as caught:
-            read_vse_infty(save(tmp_path / "a.pth", image, text, **opt), PIECES, image_size=64)
+            convert_checkpoint("vse_infty", save(tmp_path / "a.pth", image, text, **opt), PIECES, image_size=64)
         assert "\n" not in str(caught.value)
 
     refused("names lack the prefix module. ", image, prefix="")
     refused("no_imgnorm", image, no_imgnorm=True)
     refused("precomp_enc_type = 'selfattention'", image, precomp_enc_type="selfattention")
     refused("backbone 'detector'; only wsl", image, precomp_enc_type="backbone", backbone_source="detector")
-    refused("lacks image.image_encoder.fc.weight", image, precomp_enc_type="backbone", backbone_source="wsl")
+    refused("missing .image.backbone.base.0.weight", image, precomp_enc_type="backbone", backbone_source="wsl")
     refused("missing .image.mlp.layers.0.bias", {k: v for k, v in image.items() if k != "mlp.layers.0.bias"})
     refused("1 unexpected .image.extra", image | {"extra": torch.zeros(1)})
     refused("with the wrong shape .image.gpool.linear.weight", image | {"gpool.linear.weight": torch.zeros(1, 16)})

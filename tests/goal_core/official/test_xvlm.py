@@ -19,8 +19,8 @@ from goal_core.data.config import ImageConfig, ScenesConfig
 from goal_core.data.text import SPECIAL_PIECES, Wordpieces
 from goal_core.evaluation import open_checkpoint
 from goal_core.models import BackboneConfig, BertConfig, XvlmHeads, build_backbone
-from goal_core.models.config import XvlmConfig
-from goal_core.official import layouts, read_xvlm, write_published
+from goal_core.models.config import ModelConfig, XvlmConfig
+from goal_core.official import convert_checkpoint, layouts, write_published
 from goal_core.official.tensors import resized_tables
 
 PIECES = Wordpieces((*SPECIAL_PIECES, *(f"piece{index}" for index in range(25))))
@@ -198,7 +198,7 @@ class Plain:
 @pytest.mark.parametrize("pretrained", [True, False])
 def test_converted_embeds_and_matches_as_an_independent_forward(tmp_path: Path, pretrained: bool) -> None:
     tensors = published(pretrained=pretrained)
-    converted = read_xvlm(save(tmp_path / "a.th", tensors), PIECES, image_size=64)
+    converted = convert_checkpoint("xvlm", save(tmp_path / "a.th", tensors), PIECES, image_size=64)
     left = {part.reason.split(",")[0]: len(part.names) for part in converted.renamed.leftover}
     heads = {"the head that predicts masked words": 2, "the head that predicts boxes": 6} if pretrained else {}
     assert left == {"computed anew for the size of the windows": 5, "0": 1, **heads}
@@ -254,13 +254,15 @@ def test_tables_of_another_window_are_resized_on_a_grid_that_widens() -> None:
 
 
 def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
-    converted = read_xvlm(save(tmp_path / "a.th", published(pretrained=True, window=3)), PIECES, image_size=64)
+    converted = convert_checkpoint(
+        "xvlm", save(tmp_path / "a.th", published(pretrained=True, window=3)), PIECES, image_size=64
+    )
     table = "backbone.net.layers.1.blocks.0.attn.relative_position_bias_table"
     assert converted.renamed.tensors[table].shape == (49, 4)
 
     def refused(message: str, tensors: Tensors) -> None:
         with pytest.raises(WeightsError, match=message) as caught:
-            read_xvlm(save(tmp_path / "b.th", tensors), PIECES, image_size=64)
+            convert_checkpoint("xvlm", save(tmp_path / "b.th", tensors), PIECES, image_size=64)
         assert "\n" not in str(caught.value)
 
     whole = published(pretrained=False)
@@ -282,8 +284,9 @@ def test_full_size_backbone_has_the_published_names() -> None:
     with torch.device("meta"):
         config = BackboneConfig(name=layouts.SWINS[128], weights="random")
         net = build_backbone(config, image_size=384, seed=0, cells=True)
+    model = ModelConfig(framework="xvlm", backbone=config)
     named = {
-        layouts.xvlm_name(f"backbone.{name}", fusion_layer=6): tuple(tensor.shape)
+        layouts.published_name(layouts.XVLM, model, f"backbone.{name}"): tuple(tensor.shape)
         for name, tensor in net.state_dict().items()
     }
     assert named["vision_encoder.patch_embed.proj.weight"] == (128, 3, 4, 4)
