@@ -170,8 +170,13 @@ def _replace_once(path: Path, write: Callable[[Path], None], guard: Callable[[],
         _sync_folder(path.parent)
 
 
-def create_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[], None] | None = None) -> bool:
-    """As `replace_with`, but never replaces an existing file; of several processes exactly one succeeds.
+def replace_bytes(path: Path, content: bytes) -> None:
+    """`replace_with` for content in memory."""
+    replace_with(path, lambda temporary: _write_bytes(temporary, content))
+
+
+def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None = None) -> bool:
+    """As `replace_with` for content in memory, but never replaces a file; of several processes exactly one succeeds.
 
     Returns:
         Whether the file was created; False leaves the existing one untouched.
@@ -180,16 +185,14 @@ def create_with(path: Path, write: Callable[[Path], None], *, guard: Callable[[]
         StorageError: the file cannot be written.
     """
     tries = itertools.count()
-    return retried(lambda: _create_once(path, write, guard, is_first=next(tries) == 0))
+    return retried(lambda: _create_once(path, content, guard, is_first=next(tries) == 0))
 
 
-def _create_once(
-    path: Path, write: Callable[[Path], None], guard: Callable[[], None] | None, *, is_first: bool
-) -> bool:
-    with _staged(path, write) as temporary:
+def _create_once(path: Path, content: bytes, guard: Callable[[], None] | None, *, is_first: bool) -> bool:
+    with _staged(path, lambda temporary: _write_bytes(temporary, content)) as temporary:
         if guard is not None:
             guard()
-        if not is_first and path.exists() and path.read_bytes() == temporary.read_bytes():
+        if not is_first and path.exists() and path.read_bytes() == content:
             return True  # the try before created it, and failed afterwards
         crash_point(f"{path.name}: before create")
         file_operation("link", path)
@@ -208,16 +211,6 @@ def _create_once(
         temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
     return True
-
-
-def replace_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None = None) -> None:
-    """`replace_with` for content in memory."""
-    replace_with(path, lambda temporary: _write_bytes(temporary, content), guard=guard)
-
-
-def create_bytes(path: Path, content: bytes, *, guard: Callable[[], None] | None = None) -> bool:
-    """`create_with` for content in memory."""
-    return create_with(path, lambda temporary: _write_bytes(temporary, content), guard=guard)
 
 
 def _write_bytes(path: Path, content: bytes) -> None:

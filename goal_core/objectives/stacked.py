@@ -111,10 +111,8 @@ class StackedObjectives:
         weights.evaluate(self._for_pairs, weights.pair_pos, weights.pair_neg)
         triplet_CA = torch.where(mined.valid, weights.triplet, 0)
         gradient = mined.gradient(triplet_CA, weights.pair_pos, weights.pair_neg)
-        d_images, d_texts = (
-            d_rows.view_as(images_CND)
-            for d_rows in gradient.for_both(images_CND.flatten(0, 1), texts_CND.flatten(0, 1))
-        )
+        d_images = gradient.for_images(texts_CND.flatten(0, 1)).view_as(images_CND)
+        d_texts = gradient.for_texts(images_CND.flatten(0, 1)).view_as(texts_CND)
         stats = StackedStats(
             margin=send(self._margins.to(mined.pos.dtype), mined.pos.device)[:, None],
             pos=mined.pos,

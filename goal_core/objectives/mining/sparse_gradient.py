@@ -39,19 +39,6 @@ class SparseGradient:
             torch.cat((self.pull, self.push_i2t, self.push_t2i)),
         )
 
-    def for_both(self, images_ND: Tensor, texts_ND: Tensor) -> tuple[Tensor, Tensor]:
-        """G Y and Gᵀ X, shape (N, D) each: what the other two give, with the entries sorted once for both."""
-        rows, columns, values = self.entries()
-        target, order = torch.stack((rows, columns)).sort(stable=True)
-        source, values = torch.stack((columns, rows)).gather(1, order), values[order]
-        own_N = torch.arange(len(self.pull), device=target.device)
-        first = torch.searchsorted(target, own_N.expand(2, -1).contiguous())
-        d_images, d_texts = (
-            embedding_bag(source[side], table_ND, first[side], mode="sum", per_sample_weights=values[side])
-            for side, table_ND in enumerate((texts_ND, images_ND))
-        )
-        return d_images, d_texts
-
     def for_images(self, texts_ND: Tensor, scale: Tensor | float = 1.0) -> Tensor:
         """``scale`` G Y, shape (N, D)."""
         rows, columns, values = self.entries()
