@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from goal_core.data.scenes.scene import GRID, Draws, Scene, SceneObject
 
-SHAPE_WORDS = {
-    "circle": ("circle", "disc", "round shape"),
-    "square": ("square", "box"),
-    "triangle": ("triangle",),
-    "star": ("star",),
-    "cross": ("cross", "plus sign"),
-    "ring": ("ring", "hoop"),
-    "diamond": ("diamond", "rhombus"),
-    "heart": ("heart",),
-    "crescent": ("crescent", "moon"),
+_SYNONYMS = {
+    **{"circle": ("disc", "round shape"), "square": ("box",), "cross": ("plus sign",), "ring": ("hoop",)},
+    **{"diamond": ("rhombus",), "crescent": ("moon",)},
+    **{"red": ("crimson",), "yellow": ("golden",), "green": ("emerald",), "blue": ("azure",), "purple": ("violet",)},
+    **{"pink": ("rose",), "black": ("dark",)},
+    **{"small": ("little", "tiny"), "large": ("big", "huge")},
 }
-COLOUR_WORDS = {
-    "red": ("red", "crimson"),
-    "orange": ("orange",),
-    "yellow": ("yellow", "golden"),
-    "green": ("green", "emerald"),
-    "blue": ("blue", "azure"),
-    "purple": ("purple", "violet"),
-    "pink": ("pink", "rose"),
-    "brown": ("brown",),
-    "black": ("black", "dark"),
-}
-_SIZE_WORDS = {"small": ("small", "little", "tiny"), "large": ("large", "big", "huge")}
+"""Further words for shapes, colours and sizes, which also go by their own names."""
 _PATTERN_WORDS = {"striped": "stripes", "dotted": "dots", "checked": "checks"}
 _ROW_WORDS = (("top", "upper"), ("", ""), ("bottom", "lower"))
 _COLUMN_WORDS = ("left", "", "right")
@@ -55,37 +40,35 @@ def scene_captions(scene: Scene, draws: Draws) -> list[str]:
     return [form(scene, draws) for form in draws.shuffled(forms)]
 
 
+def words_for(name: str) -> tuple[str, ...]:
+    """All words for a shape, a colour or a size."""
+    return name, *_SYNONYMS.get(name, ())
+
+
 def _relation(scene: Scene, draws: Draws) -> str:
     """Two objects and where one is as seen from the other."""
     first, second = draws.shuffled(scene.objects, 2)
-    verb = draws.one_of((" is", " sits", ""))
-    return f"{_object(first, draws)}{verb} {_seen_from(first, second, draws)} {_object(second, draws)}" + _maybe_on(
-        scene, draws
-    )
+    return _related(first, second, draws, draws.one_of((" is", " sits", ""))) + _maybe_on(scene, draws)
 
 
 def _listing(scene: Scene, draws: Draws) -> str:
     """All objects, without their positions."""
-    names = [_object(item, draws) for item in draws.shuffled(scene.objects)]
-    opener = draws.one_of(_OPENERS)
-    joined = f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"{opener} {joined}".strip() + _maybe_on(scene, draws)
+    *names, last = [_object(item, draws) for item in draws.shuffled(scene.objects)]
+    return f"{draws.one_of(_OPENERS)} {', '.join(names)} and {last}".strip() + _maybe_on(scene, draws)
 
 
 def _two_positions(scene: Scene, draws: Draws) -> str:
     """Two objects, each with its position."""
     first, second = draws.shuffled(scene.objects, 2)
     if draws.chance(0.5):
-        return (
-            f"{_object(first, draws)} {_position(first, draws)} and {_object(second, draws)} {_position(second, draws)}"
-        )
+        return f"{_placed(first, draws)} and {_placed(second, draws)}"
     return f"{_position(first, draws)} {_object(first, draws)}, {_position(second, draws)} {_object(second, draws)}"
 
 
 def _background_first(scene: Scene, draws: Draws) -> str:
     """The background, then two objects."""
     first, second = draws.shuffled(scene.objects, 2)
-    relation = f"{_object(first, draws)} {_seen_from(first, second, draws)} {_object(second, draws)}"
+    relation = _related(first, second, draws)
     return f"{_on(scene, draws)}, {relation}"
 
 
@@ -95,16 +78,24 @@ def _one_object(scene: Scene, draws: Draws) -> str:
     number = ("two", "three")[len(scene.objects) - 2]
     start = draws.one_of((f"{number} shapes, one of them", f"among {number} shapes there is"))
     if draws.chance(0.5):
-        return f"{start} {_object(first, draws)} {_position(first, draws)}" + _maybe_on(scene, draws)
-    rest = " and ".join(_with_article(draws.one_of(SHAPE_WORDS[item.shape])) for item in others)
-    return f"{_object(first, draws)} {_position(first, draws)} with {rest}" + _maybe_on(scene, draws)
+        return f"{start} {_placed(first, draws)}" + _maybe_on(scene, draws)
+    rest = " and ".join(_with_article(draws.one_of(words_for(item.shape))) for item in others)
+    return f"{_placed(first, draws)} with {rest}" + _maybe_on(scene, draws)
 
 
 def _object(item: SceneObject, draws: Draws) -> str:
-    words = [draws.one_of(COLOUR_WORDS[item.colour]), draws.one_of(SHAPE_WORDS[item.shape])]
+    words = [draws.one_of(words_for(name)) for name in (item.colour, item.shape)]
     if draws.chance(_SIZE_MENTIONED):
-        words.insert(0, draws.one_of(_SIZE_WORDS[item.size]))
+        words.insert(0, draws.one_of(words_for(item.size)))
     return _with_article(" ".join(words))
+
+
+def _placed(item: SceneObject, draws: Draws) -> str:
+    return f"{_object(item, draws)} {_position(item, draws)}"
+
+
+def _related(first: SceneObject, second: SceneObject, draws: Draws, verb: str = "") -> str:
+    return f"{_object(first, draws)}{verb} {_seen_from(first, second, draws)} {_object(second, draws)}"
 
 
 def _with_article(words: str) -> str:

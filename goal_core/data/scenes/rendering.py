@@ -11,24 +11,12 @@ from PIL import Image, ImageDraw
 from goal_core.data.scenes.scene import GRID, Draws, Scene, SceneObject
 
 _RGB = {
-    "red": (214, 40, 40),
-    "orange": (244, 134, 30),
-    "yellow": (243, 211, 40),
-    "green": (40, 150, 70),
-    "blue": (40, 90, 205),
-    "purple": (130, 55, 170),
-    "pink": (238, 110, 170),
-    "brown": (125, 78, 40),
-    "black": (28, 28, 32),
+    **{"red": (214, 40, 40), "orange": (244, 134, 30), "yellow": (243, 211, 40), "green": (40, 150, 70)},
+    **{"blue": (40, 90, 205), "purple": (130, 55, 170), "pink": (238, 110, 170), "brown": (125, 78, 40)},
+    **{"black": (28, 28, 32), "white": (244, 244, 244), "grey": (178, 178, 180), "beige": (222, 205, 170)},
+    **{"pale blue": (176, 210, 236), "mint": (184, 228, 200), "lilac": (208, 192, 232)},
 }
-_TINT_RGB = {
-    "white": (244, 244, 244),
-    "grey": (178, 178, 180),
-    "beige": (222, 205, 170),
-    "pale blue": (176, 210, 236),
-    "mint": (184, 228, 200),
-    "lilac": (208, 192, 232),
-}
+"""Of colours and tints."""
 _RADIUS = {"small": 0.12, "large": 0.19}
 """Share of the image's side."""
 _OVERSAMPLING = 4
@@ -75,7 +63,7 @@ def _varied(rgb: tuple[int, int, int], noise: int, draws: Draws) -> tuple[int, i
 
 def _background(scene: Scene, side: int, draws: Draws) -> NDArray[np.uint8]:
     """The tinted ground with its pattern, (side, side, 3)."""
-    ground = np.array(_varied(_TINT_RGB[scene.tint], _TINT_NOISE, draws), dtype=np.int64)
+    ground = np.array(_varied(_RGB[scene.tint], _TINT_NOISE, draws), dtype=np.int64)
     angle = draws.between(0, math.pi) if scene.pattern == "striped" else draws.between(-0.3, 0.3)
     # Pitch (marks per image side) and phase are drawn for plain grounds too, so that the objects' noise stays the same.
     pitch, phase = draws.between(6, 9), draws.between(0, 1)
@@ -104,7 +92,7 @@ def _object_mask(item: SceneObject, side: int, draws: Draws) -> Image.Image:
     angle = draws.between(-1, 1) * _ROTATION
     mask = Image.new("L", (large, large), 0)
     pen = ImageDraw.Draw(mask)
-    for points, fill in _outlines(item.shape):
+    for points, fill in _OUTLINES[item.shape]:
         x, y = points[:, 0] * radius, points[:, 1] * radius
         turned_x = (centre_x + x * math.cos(angle) - y * math.sin(angle)) * large
         turned_y = (centre_y + x * math.sin(angle) + y * math.cos(angle)) * large
@@ -114,38 +102,27 @@ def _object_mask(item: SceneObject, side: int, draws: Draws) -> Image.Image:
     return mask.reduce(_OVERSAMPLING)
 
 
-def _outlines(shape: str) -> list[tuple[NDArray[np.float64], int]]:
-    """Polygons (N, 2) around the origin, about radius 1, y downwards, each with its fill: 255 solid, 0 a hole."""
-    match shape:
-        case "circle":
-            return [(_arc(0, 360), 255)]
-        case "ring":
-            return [(_arc(0, 360), 255), (0.55 * _arc(0, 360), 0)]
-        case "square":
-            return [(1.2 * _arc(45, 405, 4) * math.sqrt(0.5) * 1.1, 255)]
-        case "diamond":
-            return [(_arc(0, 360, 4) * np.array([0.75, 1.1]), 255)]
-        case "triangle":
-            return [(1.1 * _arc(-90, 270, 3) + np.array([0.0, 0.15]), 255)]
-        case "star":
-            radii = np.where(np.arange(10) % 2 == 0, 1.1, 0.45)
-            return [(_arc(-90, 270, 10) * radii[:, None], 255)]
-        case "cross":
-            arm = 0.33
-            corner = [(arm, arm), (1.0, arm), (1.0, -arm), (arm, -arm), (arm, -1.0), (-arm, -1.0)]
-            return [(np.array([*corner, *((-x, -y) for x, y in corner)]), 255)]
-        case "heart":
-            t = np.linspace(0, 2 * math.pi, 60, endpoint=False)
-            x = 16 * np.sin(t) ** 3
-            y = 13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)
-            return [(np.stack([x, -y], axis=1) / 16, 255)]
-        case "crescent":
-            return [(_arc(0, 360), 255), (0.85 * _arc(0, 360) + np.array([0.5, 0.0]), 0)]
-        case _:
-            raise AssertionError(f"no outline for shape {shape!r}")
-
-
 def _arc(start: float, stop: float, num_points: int = 60) -> NDArray[np.float64]:
     """Points on the unit circle from ``start`` up to ``stop`` degrees, exclusive, clockwise from the right, (N, 2)."""
     angles = np.radians(np.linspace(start, stop, num_points, endpoint=False))
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+_CIRCLE = _arc(0, 360)
+_STAR = _arc(-90, 270, 10) * np.where(np.arange(10) % 2 == 0, 1.1, 0.45)[:, None]
+_ARM = 0.33
+_HALF_CROSS = [(_ARM, _ARM), (1.0, _ARM), (1.0, -_ARM), (_ARM, -_ARM), (_ARM, -1.0), (-_ARM, -1.0)]
+_T = np.linspace(0, 2 * math.pi, 60, endpoint=False)
+_HEART_Y = 13 * np.cos(_T) - 5 * np.cos(2 * _T) - 2 * np.cos(3 * _T) - np.cos(4 * _T)
+_OUTLINES = {
+    "circle": [(_CIRCLE, 255)],
+    "ring": [(_CIRCLE, 255), (0.55 * _CIRCLE, 0)],
+    "square": [(1.2 * _arc(45, 405, 4) * math.sqrt(0.5) * 1.1, 255)],
+    "diamond": [(_arc(0, 360, 4) * np.array([0.75, 1.1]), 255)],
+    "triangle": [(1.1 * _arc(-90, 270, 3) + np.array([0.0, 0.15]), 255)],
+    "star": [(_STAR, 255)],
+    "cross": [(np.array([*_HALF_CROSS, *((-x, -y) for x, y in _HALF_CROSS)]), 255)],
+    "heart": [(np.stack([16 * np.sin(_T) ** 3, -_HEART_Y], axis=1) / 16, 255)],
+    "crescent": [(_CIRCLE, 255), (0.85 * _CIRCLE + np.array([0.5, 0.0]), 0)],
+}
+"""Of each shape the polygons (N, 2) around the origin, about radius 1, y downwards; 255 is solid, 0 a hole."""

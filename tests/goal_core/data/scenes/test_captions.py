@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from goal_core.data.scenes.captions import COLOUR_WORDS, SHAPE_WORDS, scene_captions
-from goal_core.data.scenes.scene import PATTERNS, TINTS, Draws, Scene, random_scene
+from goal_core.data.scenes.captions import scene_captions, words_for
+from goal_core.data.scenes.scene import COLOURS, PATTERNS, SHAPES, TINTS, Draws, Scene, random_scene
 from tests.helpers.properties import given, settings, st
 from tests.helpers.two_objects import two_objects
 
@@ -15,8 +15,8 @@ from tests.helpers.two_objects import two_objects
 def test_captions_tell_the_truth(seed: int) -> None:
     scene = random_scene(Draws(seed, "scene"))
     present = {(item.colour, item.shape) for item in scene.objects}
-    colours = {word: colour for colour, words in COLOUR_WORDS.items() for word in words}
-    shapes = {word: shape for shape, words in SHAPE_WORDS.items() for word in words}
+    colours = {word: colour for colour in COLOURS for word in words_for(colour)}
+    shapes = {word: shape for shape in SHAPES for word in words_for(shape)}
     pattern = re.compile(rf"({'|'.join(colours)}) ({'|'.join(shapes)})\b")
     for caption in scene_captions(scene, Draws(seed, "words")):
         named = {(colours[colour], shapes[shape]) for colour, shape in pattern.findall(caption)}
