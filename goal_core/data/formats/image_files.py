@@ -82,7 +82,7 @@ def check_once(names: Mapping[str, Sequence[str]]) -> None:
             seen[name] = split
 
 
-def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
+def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, ImageFile]:
     """Locate image files by listing each folder once; no image is opened.
 
     Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
@@ -93,45 +93,53 @@ def find_images(root: Path, names: Sequence[str]) -> list[ImageFile]:
     Args:
         root: folder of the dataset.
         names: path of each image, relative, with forward slashes.
+        report: receives how many images each folder has; or that it is not found, lacks files, or has a link that leads
+            out of the root.
 
     Returns:
-        One entry per name, in order.
-
-    Raises:
-        DataError: a folder is not found, files are missing, or a link leads out of the root.
+        The files by name, without those of a folder in which something is wrong.
     """
-    parts = [name.rpartition("/") for name in names]
-    wanted: dict[str, set[str]] = defaultdict(set)
-    for folder, _, file in parts:
-        wanted[folder].add(file)
-    there = {folder: _files_in(root, folder, files) for folder, files in wanted.items()}
-    files = [there[folder].get(file) for folder, _, file in parts]
-    missing = [name for name, file in zip(names, files, strict=True) if file is None]
-    if missing:
-        more = ", ..." if len(missing) > _NAMES_SHOWN else ""
-        shown = ", ".join(missing[:_NAMES_SHOWN])
-        raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
-    return [file for file in files if file is not None]
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        folders[name.rpartition("/")[0]].append(name)
+    files: dict[str, ImageFile] = {}
+    for folder, listed in sorted(folders.items()):
+        item = f"{folder}/" if folder else "images"
+        there = report.attempt(item, partial(_files_in, root, folder, listed))
+        if there is not None:
+            size, place = sum(file.size for file in there.values()) / 1e9, os.path.dirname(there[listed[0]].path)
+            report.note(item, "ok", f"{len(there):,} files, {size:.2f} GB in {place}")
+            for file in (file for file in there.values() if not file.size):
+                report.note(item, "wrong", f"image {file.path} is empty")
+            files |= there
+    return files
 
 
-def _files_in(root: Path, folder: str, names: set[str]) -> dict[str, ImageFile]:
-    """The named files of one folder by their names, from the first path that contains any of them."""
+def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, ImageFile]:
+    """The files of one folder, by name, from the first path that contains any of them."""
     paths = [root / parent / folder for parent in (WITH_FOLDER if folder else WITHOUT_FOLDER)]
     existing = [path for path in paths if path.is_dir()]
     if not existing:
         raise MissingDataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
+    name_of = {name.rpartition("/")[2]: name for name in names}
+    there: dict[str, ImageFile] = {}
     for path in existing:
         try:
             with os.scandir(path) as entries:
-                files = [entry for entry in entries if entry.name in names and entry.is_file()]
+                files = [entry for entry in entries if entry.name in name_of and entry.is_file()]
                 if files:
                     _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
-                there = {file.name: _image_file(file.path, file.stat()) for file in files}
+                there = {name_of[file.name]: _image_file(file.path, file.stat()) for file in files}
         except OSError as error:
             raise DataError(f"cannot list image folder {path}: {error.strerror or error}") from error
         if there:
-            return there
-    return {}
+            break
+    missing = [name for name in names if name not in there]
+    if missing:
+        more = ", ..." if len(missing) > _NAMES_SHOWN else ""
+        shown = ", ".join(missing[:_NAMES_SHOWN])
+        raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
+    return there
 
 
 def _image_file(path: str, status: os.stat_result) -> ImageFile:
@@ -149,18 +157,3 @@ def _check_links(root: Path, paths: Iterable[str]) -> None:
                 f"{path} is a link to {real}, outside the folder of the dataset; if you trust it, add "
                 f"{real if real.is_dir() else real.parent} to the environment variable {LINKED_DATA}"
             )
-
-
-def check_images(root: Path, names: Iterable[str], report: DataReport) -> None:
-    """Report how many images each folder has, or which are missing; arguments as in :func:`find_images`."""
-    folders: dict[str, list[str]] = defaultdict(list)
-    for name in dict.fromkeys(names):
-        folders[name.rpartition("/")[0]].append(name)
-    for folder, listed in sorted(folders.items()):
-        item = f"{folder}/" if folder else "images"
-        located = report.attempt(item, partial(find_images, root, listed))
-        if located is not None:
-            size = sum(file.size for file in located) / 1e9
-            report.note(item, "ok", f"{len(located):,} files, {size:.2f} GB in {os.path.dirname(located[0].path)}")
-            for file in (file for file in located if not file.size):
-                report.note(item, "wrong", f"image {file.path} is empty")

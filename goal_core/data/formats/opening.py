@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import combinations, islice
-from typing import Any
+from itertools import chain, combinations
+from typing import Any, TypeVar
 
 import numpy as np
 
 from goal_core.basics.errors import DataError
 from goal_core.data.config import DataConfig, ScenesConfig
-from goal_core.data.dataset import SPLIT_NAMES, Dataset, ImageReader, RegionReader, fingerprint_of, split_of
-from goal_core.data.formats.image_files import FileReader, check_images, check_once, find_images
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
+from goal_core.data.formats.image_files import FileReader, ImageFile, check_once, find_images
 from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
 from goal_core.data.formats.published import how_to_obtain, published_counts
-from goal_core.data.formats.report import DataReport, Progress, SplitCounts
+from goal_core.data.formats.report import DataReport, Progress, SplitCounts, State
 from goal_core.data.formats.text_files import features, id_mapped
 from goal_core.data.scenes import open_scenes
+
+T = TypeVar("T")
 
 LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "karpathy": karpathy,
@@ -39,11 +41,20 @@ def open_dataset(config: DataConfig) -> Dataset:
             listed twice, a split is empty, or precomputed features are cut short or do not fit their captions. The
             message is one line that says which.
     """
-    if isinstance(config, ScenesConfig):
-        return open_scenes(config)
-    layout = LAYOUTS[config.format](config)
-    listings = {split: layout.splits[split]() for split in SPLIT_NAMES}
-    return _dataset(config, layout, {split: _used(config, split, listing) for split, listing in listings.items()})
+    dataset = _opened(config, _Strict(name=config.name))
+    assert dataset is not None  # a strict report raises
+    return dataset
+
+
+class _Strict(DataReport):
+    """A report that raises the first fault, and lists nothing."""
+
+    def note(self, item: str, state: State, found: str, published: str = "") -> None:
+        """List nothing."""
+
+    def attempt(self, item: str, act: Callable[[], T]) -> T | None:
+        """Return what ``act`` returns, and raise what it raises."""
+        return act()
 
 
 def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = lambda done, total: None) -> DataReport:
@@ -55,7 +66,7 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
         progress: called while they are read.
     """
     report = DataReport(name=config.name)
-    dataset = _checked(config, report)
+    dataset = _opened(config, report)
     if dataset is not None and quick:
         report.note("content", "ok", "not read (--quick)")
     elif dataset is not None:
@@ -65,8 +76,12 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
     return report
 
 
-def _checked(config: DataConfig, report: DataReport) -> Dataset | None:
-    """The dataset, if nothing is wrong with its files; each split and folder is reported by itself."""
+def _opened(config: DataConfig, report: DataReport) -> Dataset | None:
+    """The dataset, if nothing is wrong with its files; each split and folder is reported by itself.
+
+    Its fingerprint covers the split, name and captions of each image, the corpus, and the number of bytes of each image
+    file (a change of content that keeps it is not noticed) or the features themselves.
+    """
     if isinstance(config, ScenesConfig):
         dataset = open_scenes(config)
         for drawn in dataset.splits.values():
@@ -77,59 +92,46 @@ def _checked(config: DataConfig, report: DataReport) -> Dataset | None:
         return None
     listings: dict[str, Listing] = {}
     published = published_counts(config)
-    for split, read in layout.splits.items():
-        listing = report.attempt(split, read)
+    for split in SPLIT_NAMES:
+        listing = report.attempt(split, layout.splits[split])
         if listing is not None:
-            listings[split] = _used(config, split, listing)
+            used = getattr(config, "max_val_images", 0) if split == "val" else 0
+            listings[split] = listing.first(used)
             report.counts(split, SplitCounts.of(listings[split].captions), published.get(split))
             if listing.features is not None:
                 file = listing.features.file
                 report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
+    files: dict[str, ImageFile] = {}
     if config.image is None:
         report.attempt("features", lambda: _check_features(listings))
     else:
         report.attempt("images", lambda: check_once({split: listing.names for split, listing in listings.items()}))
-        check_images(layout.root, [name for listing in listings.values() for name in listing.names], report)
-    return report.attempt("dataset", lambda: _dataset(config, layout, listings)) if report.complete else None
+        files = find_images(layout.root, chain.from_iterable(listing.names for listing in listings.values()), report)
+    return report.attempt("dataset", lambda: _dataset(config, layout, listings, files)) if report.complete else None
 
 
-def _used(config: DataConfig, split: str, listing: Listing) -> Listing:
-    """The part of a split that the settings use."""
-    return listing.first(getattr(config, "max_val_images", 0)) if split == "val" else listing
-
-
-def _dataset(config: DataConfig, layout: Layout, listings: Mapping[str, Listing]) -> Dataset:
-    """The dataset that a layout lists.
-
-    Its fingerprint covers the split, name and captions of each image, the corpus, and the number of bytes of each image
-    file (a change of content that keeps it is not noticed) or the features themselves.
-    """
-    readers: dict[str, ImageReader | RegionReader]
-    sizes: dict[str, list[int]] = {}
-    if config.image is None:
-        _check_features(listings)
-        readers = {split: listing.features for split, listing in listings.items() if listing.features is not None}
-    else:
-        check_once({split: listing.names for split, listing in listings.items()})
-        files = iter(find_images(layout.root, [name for listing in listings.values() for name in listing.names]))
-        of_split = {split: list(islice(files, len(listing.names))) for split, listing in listings.items()}
-        sizes = {split: [file.size for file in files] for split, files in of_split.items()}
-        readers = {split: FileReader.of(files) for split, files in of_split.items()}
+def _dataset(
+    config: DataConfig, layout: Layout, listings: Mapping[str, Listing], files: Mapping[str, ImageFile]
+) -> Dataset:
+    splits = {}
+    for split, listing in listings.items():
+        rows = listing.features
+        reader = FileReader.of([files[name] for name in listing.names]) if rows is None else rows
+        splits[split] = split_of(split, listing.captions, reader)
     return Dataset(
         name=config.name,
-        splits={split: split_of(split, listing.captions, readers[split]) for split, listing in listings.items()},
-        fingerprint=fingerprint_of(config.image, config.min_word_count, _described(layout, listings, sizes)),
+        splits=splits,
+        fingerprint=fingerprint_of(config.image, config.min_word_count, _described(layout, listings, files)),
         corpus=layout.corpus,
     )
 
 
-def _described(layout: Layout, listings: Mapping[str, Listing], sizes: Mapping[str, list[int]]) -> Iterator[object]:
+def _described(layout: Layout, listings: Mapping[str, Listing], files: Mapping[str, ImageFile]) -> Iterator[object]:
     for split, listing in listings.items():
         if listing.features is not None:
             yield [split, *listing.features.described()]
-        stamps = sizes.get(split) or [0] * len(listing.names)
-        for name, captions, size in zip(listing.names, listing.captions, stamps, strict=True):
-            yield [split, name, captions, size]
+        for name, captions in zip(listing.names, listing.captions, strict=True):
+            yield [split, name, captions, files[name].size if listing.features is None else 0]
     if layout.corpus:
         yield ["vocabulary", layout.corpus]
 
