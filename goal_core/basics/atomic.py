@@ -13,12 +13,13 @@ import errno
 import itertools
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from goal_core.basics.errors import GoalError
+from goal_core.basics.errors import DataError, GoalError
 from goal_core.basics.machine import has_ended, process_tag
 
 _serial = itertools.count()
@@ -271,6 +272,26 @@ def make_folder(folder: Path) -> None:
         StorageError: it cannot be created.
     """
     perform("mkdir", folder, lambda: folder.mkdir(parents=True, exist_ok=True), doing="create")
+
+
+def check_space(folder: Path, needed: int, pattern: str, advice: str = "free space") -> None:
+    """Check that a folder has room for files.
+
+    Args:
+        folder: exists.
+        needed: bytes of all the files.
+        pattern: of the names of those that are there, in part or whole; what they take is not needed again.
+        advice: for the message.
+
+    Raises:
+        DataError: the disk is too small.
+        StorageError: the folder cannot be read.
+    """
+    with storage_errors(folder, "read"):
+        missing = needed - sum(path.stat().st_blocks * 512 for path in folder.glob(pattern))
+        free = shutil.disk_usage(folder).free
+    if missing > free:
+        raise DataError(f"{folder} has {free / 1e9:.1f} GB free and needs {missing / 1e9:.1f} GB more; {advice}")
 
 
 def remove_leftovers(folder: Path) -> None:

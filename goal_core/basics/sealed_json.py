@@ -43,6 +43,11 @@ def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest()[:16].encode()
 
 
+def key_of(content: Any) -> str:
+    """16 hex digits that identify JSON-able content; the order of an object's keys does not matter."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def _finite(content: Any) -> Any:
     if isinstance(content, float) and not math.isfinite(content):
         return str(content)

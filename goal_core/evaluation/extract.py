@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from goal_core.basics.atomic import remove_leftovers, replace_bytes, storage_errors
+from goal_core.basics.atomic import check_space, remove_leftovers, replace_bytes, storage_errors
 from goal_core.basics.errors import DataError, DeviceError
-from goal_core.basics.sealed_json import json_bytes, read_json
+from goal_core.basics.sealed_json import json_bytes, key_of, read_json
 from goal_core.data import Dataset, DecodedImages, ImageConfig, Split, transform_of
 from goal_core.data.formats import DESCRIPTION, REGION_AXES, VECTOR_AXES, FeatureFile, read_region_header, split_files
 from goal_core.data.images import NUM_WINDOWS, window_pixels
@@ -93,7 +90,8 @@ def extract_features(
     _claim(out, description)
     words = split_files("test")
     todo = {name: split for name, split in dataset.splits.items() if not (out / f"{words[name]}_ims.npy").exists()}
-    _check_space(out, sum(split.num_images for split in todo.values()) * shape[0] * shape[1] * 4)
+    needed = sum(split.num_images for split in todo.values()) * shape[0] * shape[1] * 4
+    check_space(out, needed, ".*_ims.npy.partial")
     for name, split in dataset.splits.items():
         word = words[name]
         captions = [" ".join(caption.split()) for caption in split.captions]
@@ -102,7 +100,7 @@ def extract_features(
         path = out / f"{word}_ims.npy"
         full = (split.num_images, shape[1]) if kind == "vectors" else (split.num_images, *shape)
         if name in todo:
-            file = FeatureFile(path, full, _digest(description), part=CHUNK)
+            file = FeatureFile(path, full, key_of(description), part=CHUNK)
             _write_split(split, net, image, kind, file, workers, progress)
         elif (there := read_region_header(path, VECTOR_AXES if kind == "vectors" else REGION_AXES).shape) != full:
             raise DataError(f"{path} has shape {there}, not {full}; remove it to have it written again")
@@ -202,14 +200,3 @@ def _claim(out: Path, description: dict[str, object]) -> None:
             f"{out} contains other features: {key} is {stated.get(key)}, not {description.get(key)}; "
             "choose another folder"
         )
-
-
-def _check_space(out: Path, needed: int) -> None:
-    written = sum(path.stat().st_blocks * 512 for path in out.glob(".*_ims.npy.partial"))
-    free = shutil.disk_usage(out).free
-    if needed - written > free:
-        raise DataError(f"{out} has {free / 1e9:.1f} GB free, but the features take {(needed - written) / 1e9:.1f} GB")
-
-
-def _digest(description: dict[str, object]) -> str:
-    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]

@@ -7,7 +7,7 @@ detect the jump of a Heaviside weight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,8 +54,6 @@ def weights_at(
     triplet: str,
     variant: str = "paper",
     params: Mapping[str, Value] | None = None,
-    other_positives: Sequence[float] = OTHER_POSITIVES,
-    other_negatives: Sequence[float] = OTHER_NEGATIVES,
 ) -> PointWeights:
     """The weights of single triplets, the relative sets held fixed.
 
@@ -66,8 +64,6 @@ def weights_at(
         triplet: name of a triplet weight.
         variant: one of `VARIANTS`.
         params: parameters that differ from the variant's.
-        other_positives: the members of every set P, at least one.
-        other_negatives: the members of every set N, at least one.
 
     Returns:
         T, P+ and P-, shaped as the points.
@@ -78,7 +74,7 @@ def weights_at(
     """
     objective = GradientObjective(pair=pair, triplet=triplet, variant=variant, check_finite=False, **(params or {}))
     pos_A, neg_A = pos.flatten(), neg.flatten()
-    sets = FixedSets(pos_A, neg_A, torch.tensor(other_positives), torch.tensor(other_negatives))
+    sets = FixedSets(pos_A, neg_A, torch.tensor(OTHER_POSITIVES), torch.tensor(OTHER_NEGATIVES))
     triplets = Triplets(pos=pos_A, neg=neg_A, sets=sets)
     triplet_A, pair_A = objective.triplet_weight(triplets), objective.pair_weight(triplets)
     return PointWeights(triplet=triplet_A.view_as(pos), pos=pair_A.pos.view_as(pos), neg=pair_A.neg.view_as(pos))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -19,6 +17,7 @@ from torch import Tensor, nn
 from goal_core.basics.atomic import replace_with
 from goal_core.basics.devices import kind_of, send
 from goal_core.basics.errors import GoalError
+from goal_core.basics.sealed_json import key_of
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
 from goal_core.data import Batch, DecodedImages, ImageConfig, Split
 from goal_core.data.batches import view_seed
@@ -174,26 +173,19 @@ class Trunk:
     def _cache_path(self, split: Split, backbone: ImageBackbone, views: int) -> Path | None:
         if self.unit.cache is None:
             return None
-        model = self.unit.model
-        what: dict[str, object] = {
+        model, reader = self.unit.model, split.reader
+        what = {
             "data": self._fingerprint,
             "split": split.name,
-            "backbone": [model.backbone.name, weights_id(model.backbone)],
-            "seed": self.unit.seed if model.backbone.weights == "random" else None,
+            "backbone": [model.backbone.name, weights_id(model.backbone), self._initial.init_id, backbone.cells],
+            "seed": self.unit.seed if views or model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
+            "channels_last": wants_channels_last(backbone, self.unit),
+            "views": views,
+            # The libraries decode the files; scenes have neither.
+            "files": [reader.stamp, libraries()] if isinstance(reader, ImageReader) and reader.stamp else None,
         }
-        if self._initial.init_id:
-            what["init"] = self._initial.init_id
-        if backbone.cells:
-            what["cells"] = True
-        if wants_channels_last(backbone, self.unit):
-            what["format"] = "channels_last"
-        if views:
-            what["views"] = [views, self.unit.seed]
-        if isinstance(split.reader, ImageReader) and split.reader.stamp:
-            what["files"] = [split.reader.stamp, libraries()]
-        digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
-        return self.unit.cache / f"{split.name}-{digest}.safetensors"
+        return self.unit.cache / f"{split.name}-{key_of(what)}.safetensors"
 
 
 def _read_features(path: Path, num_images: int) -> Tensor | None:

@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from goal_core.basics.errors import DataError
+from goal_core.basics.sealed_json import key_of
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Dataset, ImageReader, RegionReader
 
@@ -82,8 +81,7 @@ def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:
     }
     # Parts of the splits, as a measurement takes them, are served by the pack of the whole.
     named = {key: value for key, value in description.items() if key != "images"}
-    key = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
-    return PackPlan(folder=packs / key, image=image, description=description)
+    return PackPlan(folder=packs / key_of(named), image=image, description=description)
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +15,11 @@ from numpy.typing import NDArray
 
 from goal_core.basics.atomic import (
     DamagedError,
+    check_space,
     make_folder,
     remove_leftovers,
     replace_bytes,
     replace_with,
-    storage_errors,
 )
 from goal_core.basics.errors import DataError
 from goal_core.basics.sealed_json import json_bytes, read_json
@@ -141,23 +140,12 @@ def _images_per_shard(dataset: Dataset, plan: PackPlan, shard_bytes: int) -> dic
             each = max(1, sizes[name] // split.num_images)
             per_shard[name] = max(1, max(shard_bytes, sizes[name] // FEW_SHARDS) // each)
         begun = {**plan.description, "images_per_shard": per_shard, "estimated_bytes": sum(sizes.values())}
-    _check_room(plan, begun["estimated_bytes"])
+    advice = "name another folder with GOAL_SWEEP_PACKS, or shrink the images (data.image.shrink, data.image.jpeg)"
+    check_space(plan.folder, begun["estimated_bytes"], "*.bin", f"free space, {advice}")
     if is_new:
         replace_bytes(plan.folder / DESCRIPTION, json_bytes(begun))
     decided: dict[str, int] = begun["images_per_shard"]
     return decided
-
-
-def _check_room(plan: PackPlan, needed: int) -> None:
-    with storage_errors(plan.folder, "read"):
-        written = sum(path.stat().st_size for path in plan.folder.glob("*.bin"))
-        free = shutil.disk_usage(plan.folder).free
-    if needed - written > free:
-        raise DataError(
-            f"{plan.folder} has {free / 1e9:.1f} GB free, but the pack takes about {(needed - written) / 1e9:.1f} GB "
-            "more; free space, name another folder with GOAL_SWEEP_PACKS, or make the images smaller with "
-            "data.image.shrink or data.image.jpeg"
-        )
 
 
 def _tell(progress: Progress, split: Split, done: int) -> None:

@@ -123,8 +123,8 @@ def test_images_with_unequal_captions_keep_them(tmp_path: Path) -> None:
 def test_features_of_features_and_a_full_disk_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_dataset(tmp_path / "images")
     with monkeypatch.context() as patch:
-        patch.setattr(extract.shutil, "disk_usage", lambda path: os.terminal_size((0, 0)) and _Usage)
-        with pytest.raises(DataError, match=r"has 0\.0 GB free, but the features take 0\.0 GB"):
+        patch.setattr("shutil.disk_usage", lambda path: os.terminal_size((0, 0)) and _Usage)
+        with pytest.raises(DataError, match=r"has 0\.0 GB free and needs 0\.0 GB more"):
             features(root, tmp_path / "out")
     features(root, tmp_path / "out")
     regions = open_dataset(RegionsConfig(name="tiny", root=str(tmp_path / "out")))
