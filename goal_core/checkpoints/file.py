@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from goal_core.basics.atomic import DamagedError, perform, read_bytes
 from goal_core.basics.errors import WeightsError
+from goal_core.models.weights import misfits
 
 _STATE, _CHECKSUM = "state", "checksum"
 TRAINING: Final = "training"
@@ -131,16 +132,8 @@ def load_module(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
     Raises:
         WeightsError: a tensor is missing, is left over or has the wrong shape.
     """
-    own = module.state_dict()
-    problems = [f"no {name}" for name in own.keys() - tensors.keys()]
-    problems += [f"unknown {name}" for name in tensors.keys() - own.keys()]
-    problems += [
-        f"{name} is {tuple(tensors[name].shape)}, not {tuple(own[name].shape)}"
-        for name in own.keys() & tensors.keys()
-        if own[name].shape != tensors[name].shape
-    ]
-    if problems:
-        raise WeightsError(f"checkpoint {source} does not fit the model: {'; '.join(sorted(problems)[:3])}")
+    if problems := misfits(module.state_dict(), tensors, spare=lambda name: False):
+        raise WeightsError(f"checkpoint {source} does not fit the model; tensors {problems}")
     module.load_state_dict(dict(tensors))
 
 

@@ -16,7 +16,7 @@ from goal_core.basics.errors import DataError, WeightsError, first_line
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import BackboneConfig
 from goal_core.models.recompute import recompute_blocks
-from goal_core.models.weights import NAMED_WEIGHTS, check_architecture, existing, pretrained_cfg, timm_library
+from goal_core.models.weights import NAMED_WEIGHTS, check_architecture, existing, misfits, pretrained_cfg, timm_library
 
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Channel means and standard deviations of CLIP's training images (Radford et al. 2021)."""
@@ -222,21 +222,8 @@ def _read_state(path: Path) -> dict[str, Tensor]:
 def _load_weights(net: nn.Module, path: Path, name: str) -> None:
     """Load a file into a model without classifier; it may also contain a classifier, and must contain all else."""
     given, own = _read_state(existing(path)), net.state_dict()
-    wanted = {key for key in own if not key.endswith("num_batches_tracked")}
     head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]  # of timm
-    heads = (head,) if isinstance(head, str) else tuple(head)
-    missing = sorted(wanted - given.keys())
-    extra = sorted(key for key in given.keys() - own.keys() if not key.startswith(tuple(f"{h}." for h in heads)))
-    shapes = sorted(key for key in wanted & given.keys() if given[key].shape != own[key].shape)
-    problems = [
-        f"{len(keys)} {what} (first: {keys[0]})"
-        for what, keys in (
-            ("missing tensors", missing),
-            ("unknown tensors", extra),
-            ("tensors with the wrong shape", shapes),
-        )
-        if keys
-    ]
-    if problems:
-        raise WeightsError(f"weights {path} do not fit backbone {name!r}: {', '.join(problems)}")
+    heads = tuple(f"{part}." for part in ((head,) if isinstance(head, str) else head))
+    if problems := misfits(own, given, spare=lambda key: key.startswith(heads)):
+        raise WeightsError(f"weights {path} do not fit backbone {name!r}; tensors {problems}")
     net.load_state_dict({key: given[key] for key in own if key in given}, strict=False)

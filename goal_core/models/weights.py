@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goal_core.basics.errors import WeightsError, nearest
 from goal_core.models.config import BackboneConfig, BertConfig
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 NAMED_WEIGHTS = ("timm", "random", "precomputed")
+_NAMED = 3
+"""How many names of each kind a message shows."""
 
 
 def check_architecture(name: str) -> None:
@@ -51,6 +56,30 @@ def file_sha256(path: Path) -> str:
     """The SHA-256 of a file, 64 hex digits; read again only when the file has changed."""
     stat = path.stat()
     return _sha256(path, stat.st_size, stat.st_mtime_ns)
+
+
+def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Callable[[str], object]) -> str:
+    """How tensors differ from those of a model, in words; empty where they fit.
+
+    Args:
+        own: the model's by name, of which only shapes are used. Counters of batches that a normalisation has seen may
+            be missing: nothing reads them, and old files lack them.
+        given: the tensors to load.
+        spare: tells of a name that the model does not have whether it may be there.
+    """
+    missing = sorted(name for name in own.keys() - given.keys() if not name.endswith("num_batches_tracked"))
+    unexpected = sorted(name for name in given.keys() - own.keys() if not spare(name))
+    misshapen = [
+        f"{name} is {tuple(given[name].shape)}, not {tuple(tensor.shape)}"
+        for name, tensor in own.items()
+        if name in given and given[name].shape != tensor.shape
+    ]
+    kinds = {"missing": missing, "with the wrong shape": misshapen, "unexpected": unexpected}
+    return "; ".join(
+        f"{len(names)} {what} ({', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''})"
+        for what, names in kinds.items()
+        if names
+    )
 
 
 def bert_weights_id(config: BertConfig) -> str:

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from goal_core.basics.errors import WeightsError
+from goal_core.models.weights import misfits
 
-_NAMED = 3
-"""How many names of each kind a message shows."""
 _TABLE = "relative_position_bias_table"
 
 
@@ -57,47 +56,21 @@ def rename_tensors(
             is neither used nor a known leftover.
     """
     wanted = {name: published_name(name) for name in own}
-    rest = sorted(given.keys() - set(wanted.values()))
-    reasons = {name: next((why for rule, why in known_leftovers.items() if re.match(rule, name)), "") for name in rest}
-    _check_layout(own, given, wanted, unexpected=[name for name in rest if not reasons[name]], source=source)
+    reasons = {
+        name: next((why for rule, why in known_leftovers.items() if re.match(rule, name)), "")
+        for name in sorted(given.keys() - set(wanted.values()))
+    }
+    if problems := misfits({wanted[name]: tensor for name, tensor in own.items()}, given, spare=reasons.get):
+        raise WeightsError(f"{source} does not have the expected layout; tensors {problems}")
     tensors = {
         name: given[other].to(own[name].dtype) if other in given else torch.zeros((), dtype=own[name].dtype)
         for name, other in wanted.items()
     }
     leftover = tuple(
-        Leftover(reason=why, names=tuple(name for name in rest if reasons[name] == why))
+        Leftover(reason=why, names=tuple(name for name in reasons if reasons[name] == why))
         for why in dict.fromkeys(reasons.values())
     )
     return Renamed(tensors=tensors, leftover=leftover)
-
-
-def _check_layout(
-    own: Mapping[str, Tensor],
-    given: Mapping[str, Tensor],
-    wanted: Mapping[str, str],
-    *,
-    unexpected: list[str],
-    source: str,
-) -> None:
-    """Check that all of the model's tensors are given, in their shapes, and no unexpected ones."""
-    absent = sorted(other for name, other in wanted.items() if other not in given and not _is_counter(name))
-    misshapen = [
-        f"{other} is {tuple(given[other].shape)}, not {tuple(own[name].shape)}"
-        for name, other in wanted.items()
-        if other in given and given[other].shape != own[name].shape
-    ]
-    problems = [
-        f"{len(names)} {what} ({', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''})"
-        for what, names in (("missing", absent), ("with the wrong shape", misshapen), ("unexpected", unexpected))
-        if names
-    ]
-    if problems:
-        raise WeightsError(f"{source} does not have the expected layout; tensors {'; '.join(problems)}")
-
-
-def _is_counter(name: str) -> bool:
-    """Batches seen by a batch normalisation: files from before PyTorch 0.4.1 lack it, and nothing reads it."""
-    return name.endswith("num_batches_tracked")
 
 
 def resized_tables(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
