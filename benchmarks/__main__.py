@@ -77,8 +77,8 @@ def _drive(steps: Sequence[tuple[Step, bool]], given: argparse.Namespace) -> int
     """Run the steps that are wanted, and write `gpu.json` and `gpu.md` anew after each of them."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the step that runs is ended, too
     end, outcomes = time.monotonic() + given.deadline, dict[str, dict[str, Any]]()
-    found: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": machine(given.device)}
-    found |= {"quick": given.quick, "steps": outcomes}
+    results: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": machine(given.device)}
+    results |= {"quick": given.quick, "steps": outcomes}
     with tempfile.TemporaryDirectory(prefix="goal-sweep-bench-") as scratch:
         for step, wanted in steps:
             if not wanted:
@@ -88,12 +88,12 @@ def _drive(steps: Sequence[tuple[Step, bool]], given: argparse.Namespace) -> int
             arguments = step.quick if given.quick else f"{step.full} {step.cuda if given.device == 'cuda' else ''}"
             outcome = _run(step, f"--device {given.device} {arguments}", Path(scratch), end - time.monotonic())
             print(f"{step.name}: {outcome['status']} {outcome['reason']}", flush=True)
-            found |= {"prices": outcome.pop("prices")} if "prices" in outcome else {}
+            results |= {"prices": outcome.pop("prices")} if "prices" in outcome else {}
             outcomes[step.name] = outcome
             if given.out:
                 Path(given.out).mkdir(parents=True, exist_ok=True)
-                Path(given.out, "gpu.json").write_text(json.dumps(found, indent=1))
-                Path(given.out, "gpu.md").write_text("\n".join(_page(found)) + "\n")
+                Path(given.out, "gpu.json").write_text(json.dumps(results, indent=1))
+                Path(given.out, "gpu.md").write_text("\n".join(_page(results)) + "\n")
     signal.signal(signal.SIGTERM, before)
     return int(any(outcome["status"] in ("failed", "late") for outcome in outcomes.values()))
 
@@ -136,12 +136,12 @@ def _run(step: Step, arguments: str, scratch: Path, left: float) -> dict[str, An
     return {"status": status, "reason": "", "seconds": time.monotonic() - began, "command": command, **content}
 
 
-def _page(found: Mapping[str, Any]) -> Iterator[str]:
+def _page(results: Mapping[str, Any]) -> Iterator[str]:
     """The lines of the page: the machine, the steps with what they did not measure, and every table."""
-    about, steps = found["machine"], found["steps"]
-    yield f"## {about.get('card', about['processor'])}, {found['date']}\n"
+    about, steps = results["machine"], results["steps"]
+    yield f"## {about.get('card', about['processor'])}, {results['date']}\n"
     yield ", ".join(f"{key} {value}" for key, value in about.items()) + ".\n"
-    if found["quick"]:
+    if results["quick"]:
         yield "A quick run, which only shows that everything runs: its figures mean nothing.\n"
     yield markdown_head({"status": "", "seconds": "", "not measured, and why": ""})
     for name, step in steps.items():

@@ -43,7 +43,7 @@ class _Kept(ScratchFiles):
 
 
 class _Outcome(SilentListener):
-    """What a training leaves: tensors by cell and name after its first step and its last, and metrics by cell."""
+    """The result of a training: tensors by cell and name after its first step and its last, and metrics by cell."""
 
     def __init__(self, unit: UnitPlan, folder: Path, stop: int) -> None:
         self.files = {plan.key: _Kept(folder / plan.key) for plan in unit.trainings}
@@ -84,7 +84,7 @@ def _compared(unit: UnitPlan, other: UnitPlan, stop: int) -> Row:
     def distance(our: Mapping[Any, Tensor], their: Mapping[Any, Tensor], *kinds: str) -> float:
         names = [name for name in our.keys() & their.keys() if name[1].startswith(kinds) or name[1].endswith(kinds)]
         pairs = [(our[name].double(), their[name].double()) for name in names]
-        return max(float((one - two).norm() / two.norm().clamp(min=1e-12)) for one, two in pairs)
+        return max(float((mine - its).norm() / its.norm().clamp(min=1e-12)) for mine, its in pairs)
 
     cells = ours.metrics.keys() & theirs.metrics.keys()
     hinges, rsums = (
@@ -124,7 +124,7 @@ def measure(given: argparse.Namespace, report: Report) -> None:
             if torch.cuda.device_count() < 2:
                 report.leave_out("NCCL", "there are no two GPUs; the processes meet by gloo")
             two: dict[str, Any] = {"processes": 2, "on_one_gpu": torch.cuda.device_count() < 2}
-            ways = {f"{name}, two processes / one": (replace(one, **two), one, 0) for name, one in stages.items()}
+            ways = {f"{name}, two processes / one": (replace(alike, **two), alike, 0) for name, alike in stages.items()}
         for name, way in ways.items():
             if report.row("way / other", name, partial(_compared, *way)).get("equal") == "NO":
                 report.failed[name] = f"differs by more than {TOLERANCE}"

@@ -27,7 +27,7 @@ MIB = 2**20
 
 
 class Report:
-    """Rows of figures, printed and saved as they come, so that a benchmark that is stopped leaves what it has.
+    """Rows of figures, printed and saved as they come, so that a benchmark that is stopped leaves them.
 
     Args:
         path: JSON file to write after every row; empty: none.

@@ -123,8 +123,8 @@ def _recall(given: argparse.Namespace) -> Row:
     before = peak_memory(given.device, anew=True)
     recall = taken(both)
     extra, out = peak_memory(given.device) - before, torch.empty(len(images), len(texts), device=given.device)
-    one = taken(lambda: torch.mm(images, texts.T, out=out))
-    return {"product, s": one, "recall, s": recall, "recall / product": recall / one, "MiB more": extra / MIB}
+    once = taken(lambda: torch.mm(images, texts.T, out=out))
+    return {"product, s": once, "recall, s": recall, "recall / product": recall / once, "MiB more": extra / MIB}
 
 
 if __name__ == "__main__":

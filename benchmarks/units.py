@@ -93,7 +93,7 @@ def unit_of(
         backbone=BackboneConfig(name=given.backbone, weights="random"),
         bert=BertConfig(weights="random", layers=2, width=128, heads=4),
     )  # fmt: skip
-    grid = [ObjectiveConfig(pair=one.pair, triplet=one.triplet) for one in list_objectives()]
+    grid = [ObjectiveConfig(pair=named.pair, triplet=named.triplet) for named in list_objectives()]
     plans = (
         TrainingPlan(key=f"{cell}", cell_id=f"{cell}", objective=grid[cell % 15], init=None) for cell in range(cells)
     )
@@ -135,7 +135,7 @@ class _Clock(training.SilentListener):
         self.row, self.reason = dict[str, float](), ""
 
     def watched(self, *arguments: Any) -> EpochBatches:
-        """The batches of the epoch, of which the waiting is noted."""
+        """The batches of the epoch; they note how long they are waited for."""
         self._batches = (_SmallFirst if self._device == "cpu" else EpochBatches)(*arguments)
         return self._batches
 

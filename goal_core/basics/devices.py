@@ -29,7 +29,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor from the CPU to a device, without waiting for what the device still has to do.
+    """Copy a tensor from the CPU to a device, without waiting for the work that is queued on the device.
 
     That needs pinned memory, which is copied to first where the tensor is not in it. A tensor that is on the device
     already stays as it is.

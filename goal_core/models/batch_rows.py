@@ -2,7 +2,7 @@
 
 Two things make the result the whole batch's. Each chunk of rows passes twice, first without keeping activations, then
 with them, once the gradient of its embeddings is known (torch's activation checkpointing does that). And each random
-draw is the whole batch's, of which the chunk takes its rows, so that dropout leaves out the same numbers.
+draw is made for the whole batch, and the chunk takes its rows of it, so that dropout leaves out the same numbers.
 
 Source: GradCache (Gao et al., RepL4NLP 2021).
 """

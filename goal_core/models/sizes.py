@@ -20,7 +20,7 @@ _BERT_PIECES: Final = 30_522
 _NUM_WORDS: Final = 12_000
 """Words of a vocabulary that is not counted: VSE++'s on COCO has 11,755."""
 _COUNTED: Final = 50_000
-"""Captions of which the words are counted."""
+"""Words are counted in at most this many captions."""
 
 
 class DataSize(NamedTuple):

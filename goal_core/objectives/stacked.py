@@ -161,7 +161,7 @@ def _groups(weights: Sequence[tuple[Entry[Any], partial[Any]]]) -> list[_Group]:
 
 
 class _Weights:
-    """The weights of C cells, (C, A) each, filled group by group; and what evaluating them gives besides."""
+    """The weights of C cells, (C, A) each, filled group by group; with the sizes of their sets, and errors."""
 
     def __init__(self, mined: MinedBatch) -> None:
         self._mined = mined

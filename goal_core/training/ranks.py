@@ -39,7 +39,7 @@ class RanksLostError(GoalError):
     def __init__(self, reason: str, kind: str = "died") -> None:
         super().__init__(reason)
         self.kind = kind
-        """As of :class:`~goal_core.training.plan.TrainingFailed`."""
+        """See :attr:`goal_core.training.plan.TrainingFailed.kind`."""
 
 
 class BrokenError(BaseException):

@@ -48,7 +48,7 @@ class Finding:
     """A file or folder (by its name), a split, or the images' content."""
     state: State
     found: str
-    """What was found, or what is wrong with it."""
+    """Its size or shape, or what is wrong with it."""
     published: str = ""
     """What the published dataset has there; empty where nothing is published."""
 

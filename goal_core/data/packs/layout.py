@@ -25,7 +25,7 @@ DESCRIPTION = "pack.json"
 FEW_SHARDS = 128
 """About as many shards as a split has at most: each process keeps those open that it has read."""
 SHARD_BYTES = 256 * 2**20
-"""What is lost at most when writing is killed; more for a pack of more than :data:`FEW_SHARDS` times this."""
+"""A killed writer loses at most this much; more in a pack of more than :data:`FEW_SHARDS` times this."""
 
 Form = Literal["squares", "images", "jpeg"]
 """`squares`: (3, S, S) uint8 as evaluation sees an image; `images`: (H, W, 3) uint8 after `shrink`; `jpeg`: the file of
@@ -42,7 +42,7 @@ class PackPlan:
     """The pack of a dataset, whether it exists or not."""
 
     folder: Path
-    """Its own folder, named by what it is of."""
+    """Its own folder, named after the data and settings."""
     image: ImageConfig
     description: dict[str, Any]
     """All that its pixels depend on."""

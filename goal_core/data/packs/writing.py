@@ -31,7 +31,7 @@ from goal_core.data.packs.reading import Shard
 Progress = Callable[[str, int, int], None]
 """Called with what is counted (images of a split, or shards), how many are done, and how many there are."""
 _SAMPLE = 64
-"""Images of which the size of the others is estimated."""
+"""Images from which the size of the others is estimated."""
 _AHEAD = 64
 """Images that are decoded while the ones before them are written."""
 
@@ -46,7 +46,7 @@ class BrokenImagesError(DataError):
 
 
 _Image = tuple[bytes, int, int]
-"""What a pack has of an image: its content, height and width."""
+"""An image as a pack stores it: content, height and width."""
 
 
 def estimate_bytes(dataset: Dataset, plan: PackPlan, sample: int = _SAMPLE) -> dict[str, int]:

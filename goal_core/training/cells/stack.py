@@ -164,7 +164,7 @@ def dissolve(cells: Iterable[CellTrainer]) -> None:
 
 
 def _shared(tensors: Sequence[Tensor]) -> Tensor:
-    """The cells' values of one tensor, (C, ...), of which their own become views."""
+    """One tensor of all cells, (C, ...); each cell's own becomes a view of it."""
     stack = torch.stack([tensor.detach() for tensor in tensors])
     for tensor, row in zip(tensors, stack, strict=True):
         tensor.data, tensor.grad = row, None
@@ -172,7 +172,7 @@ def _shared(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _stacked_state(owners: Sequence[tuple[torch.optim.Optimizer, nn.Parameter]]) -> dict[str, Tensor]:
-    """Adam's state of one parameter, of which the cells' own become views; they have taken equally many steps."""
+    """Adam's state of one parameter of all cells, which have taken equally many steps; their own become views of it."""
     states = [optimizer.state.get(parameter) or _fresh_state(parameter) for optimizer, parameter in owners]
     steps = {float(state["step"]) for state in states}
     if len(steps) > 1:

@@ -255,7 +255,7 @@ class CellState:
         return result
 
     def _continue_from(self, last: Path, best: Path, training: str) -> None:
-        """Continue from the state with which another training of the same stage ended, as if it had gone on.
+        """Continue from the last state of another training of the same stage, as that training would have.
 
         Its best weights are written again as this training's.
         """

@@ -48,7 +48,7 @@ class TripletHistogram:
 
     @staticmethod
     def stack(histograms: Sequence[TripletHistogram]) -> Tensor:
-        """The counts of several cells, (C, ...), of which their own become views."""
+        """The counts of several cells, (C, ...); each cell's own counts become a view of them."""
         counts = torch.stack([histogram._counts for histogram in histograms])
         for histogram, row in zip(histograms, counts, strict=True):
             histogram._counts = row
