@@ -42,10 +42,10 @@ def render_manifest(job: Job) -> str:
         f"do [ $pid -eq $$ ] || kill -TERM $pid; done; {wait}",
         wait=wait,
     )
-    yaml = YAML(typ="rt")
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.width = 10_000  # no command is broken into lines
-    manifest = yaml.load(text)
+    round_trip = YAML(typ="rt")
+    round_trip.indent(mapping=2, sequence=4, offset=2)
+    round_trip.width = 10_000  # no command is broken into lines
+    manifest = round_trip.load(text)
     cluster = manifest["spec"]["rayClusterSpec"]
     pods = {"head_pod": cluster["headGroupSpec"]["template"], "worker_pod": cluster["workerGroupSpecs"][0]["template"]}
     for name, pod in pods.items():
@@ -53,7 +53,7 @@ def render_manifest(job: Job) -> str:
         _merge(pod, deepcopy(getattr(settings, name)))
     pods["head_pod"]["metadata"]["annotations"][_ANNOTATION] = LiteralScalarString(job.sweep_text)
     stream = io.StringIO()
-    yaml.dump(manifest, stream)
+    round_trip.dump(manifest, stream)
     return stream.getvalue()
 
 
