@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import UnfinishedError
+from goal_core.checkpoints import LAST
 from runners.store.leases import DriverRecords, DriverState
 from runners.store.records import Attempt, charged_failures
 from runners.store.trainings.folder import TrainingFolder
@@ -35,7 +36,7 @@ class TrainingStatus:
     holder: str = ""
     """The driver that works on it, while it is running."""
     epochs: int = 0
-    """Epochs done, while it is running."""
+    """Epochs done, while it is running, and epochs in the saved state from which it continues, while it waits."""
     best_rsum: float = math.nan
     """Highest val/rsum of these epochs; NaN before the first."""
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -96,15 +97,14 @@ class StatusReader:
         if newest.outcome == "running":
             driver = self._driver(newest)
             if driver is not None and driver.alive:
-                rsums = _rsums(folder)
-                so_far: dict[str, Any] = {"epochs": len(rsums), "best_rsum": max(rsums, default=math.nan)}
                 holder = driver.describe()
-                return TrainingStatus(state="running", holder=holder, reason=problem, **so_far, **counts)
-            return TrainingStatus(state="waiting", reason=problem or "its launch ended unexpectedly", **counts)
+                return TrainingStatus(state="running", holder=holder, reason=problem, **_so_far(folder), **counts)
+            reason = problem or "its launch ended unexpectedly"
+            return TrainingStatus(state="waiting", reason=reason, **_saved(folder), **counts)
         if (newest.outcome == "failed" and newest.final) or charged >= self._max_attempts:
             reason = next((attempt.reason for attempt in reversed(attempts) if attempt.outcome == "failed"), "")
             return TrainingStatus(state="failed", reason=problem or reason, **counts)
-        return TrainingStatus(state="waiting", reason=problem or newest.reason, **counts)
+        return TrainingStatus(state="waiting", reason=problem or newest.reason, **_saved(folder), **counts)
 
     def _driver(self, attempt: Attempt) -> DriverState | None:
         if attempt.launch_id not in self._known:
@@ -112,7 +112,13 @@ class StatusReader:
         return self._known[attempt.launch_id]
 
 
-def _rsums(folder: TrainingFolder) -> list[float]:
+def _saved(folder: TrainingFolder) -> dict[str, Any]:
+    """What a training that waits continues from: nothing without a saved state."""
+    return _so_far(folder) if any(True for _ in folder.versions(LAST)) else {}
+
+
+def _so_far(folder: TrainingFolder) -> dict[str, Any]:
+    rsums: list[float] = []
     with contextlib.suppress(DamagedError):  # the worker will find it and repeat what it must
-        return [record["metrics"].get("val/rsum", -math.inf) for record in folder.records()]
-    return []
+        rsums = [record["metrics"].get("val/rsum", -math.inf) for record in folder.records()]
+    return {"epochs": len(rsums), "best_rsum": max(rsums, default=math.nan)}

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from goal_core.basics.atomic import StorageError
-from runners.store import Store
+from runners.store import LAST, Store
 from runners.store.leases.lease import LeaseLostError
 from tests.helpers.store_cases import named, record, train, write_result
 
@@ -26,6 +26,7 @@ def test_status_of_each_state(store):
         running = store.folder(trainings["running"])
         running.claim(launch.id)
         running.write_metrics([record(1), record(2)])
+        running.save(LAST, b"the state after two epochs")
         failing = store.folder(trainings["failed"])
         failing.claim(launch.id)
         failing.fail("it broke\nbadly", "Traceback ...")
@@ -40,7 +41,8 @@ def test_status_of_each_state(store):
         assert f"pid {os.getpid()}" in status[trainings["running"]].holder
         assert status[trainings["failed"]].reason == "it broke badly"
         assert status[trainings["done"]].result["metrics"]["test/rsum"] == 42.0
-    assert store.status([trainings["running"]])[trainings["running"]].state == "waiting"
+    saved = store.status([trainings["running"]])[trainings["running"]]
+    assert (saved.state, saved.epochs) == ("waiting", 2)
 
 
 def test_failures_count_against_the_attempts_unless_excused(store):
