@@ -31,7 +31,7 @@ from goal_core.training import EpochDone, EpochRecord, TrainingDone
 from runners.execution.unit_line import UnitJob
 from runners.launch import launch, launcher
 from runners.launch.opened_sweep import open_sweep
-from runners.launch.plan import LaunchOptions
+from runners.launch.remaining.plan import LaunchOptions
 from runners.store import Store
 from tests.helpers.in_process import InProcess, NoTracking
 from tests.helpers.store_cases import record, result, train

@@ -75,3 +75,10 @@ def nearest(name: str, options: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` for the option closest to ``name``; empty when none is close."""
     close = difflib.get_close_matches(name, list(options), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def printable(text: str) -> str:
+    """A text without the characters that steer a terminal, such as those of a file name or a caption."""
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )

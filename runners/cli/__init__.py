@@ -1,5 +1,4 @@
-"""The command line: parse, call, print, exit. Only this room imports all four packages, and no other imports it."""
+"""The command line: parse, call, print, exit. Only this room imports all four packages, and no other imports it.
 
-from runners.cli.app import main, run
-
-__all__ = ["main", "run"]
+`__main__` is where a process begins, and `app` joins the groups of commands.
+"""

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from goal_core.basics.errors import GoalError, UnfinishedError, first_line
+from goal_core.basics.errors import GoalError, UnfinishedError, first_line, printable
 from runners.cli.checkpoints import checkpoints
 from runners.cli.data import data
 from runners.cli.jobs import submitting
@@ -78,7 +78,7 @@ def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
         said = error.format_message()
         if said:  # a command without its arguments has printed its help already, and has no message
             asked = f" (see {error.ctx.command_path} --help)" if getattr(error, "ctx", None) else ""
-            print(f"error: {said.rstrip('.').replace('Value error, ', '')}{asked}", file=sys.stderr)
+            print(f"error: {printable(said).rstrip('.').replace('Value error, ', '')}{asked}", file=sys.stderr)
         return _USAGE
     except Exception as error:
         if debug:
@@ -90,17 +90,19 @@ def _guarded(act: Callable[[], Any], *, debug: bool) -> int:
 def _explain(error: Exception) -> int:
     """Print an error in one line. Returns the exit status."""
     if isinstance(error, GoalError):
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.status if isinstance(error, UnfinishedError) else _USAGE
     if isinstance(error, OSError):
-        print(f"error: {error} (--debug shows where)", file=sys.stderr)
+        print(f"error: {printable(str(error))} (--debug shows where)", file=sys.stderr)
         return _USAGE
-    print(f"internal error: {type(error).__name__}: {first_line(error)} (--debug shows where)", file=sys.stderr)
+    print(
+        f"internal error: {type(error).__name__}: {printable(first_line(error))} (--debug shows where)", file=sys.stderr
+    )
     return _BUG
 
 
 def main() -> None:
-    """Entry point of the `goal-sweep` script."""
+    """Run the command line of this process, and end the process."""
     status = run()
     if "ray" in sys.modules:
         # Ray's own work at exit waits for a head process that may be gone, and then ends the process with status 1.

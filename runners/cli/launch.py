@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goal_core.basics.errors import ConfigError, DeviceError, GoalError
+from goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
 from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
 from runners.cli.plan import show_plan
@@ -20,8 +20,8 @@ from runners.cli.plan import show_plan
 if TYPE_CHECKING:
     from runners.launch.launch import LaunchOutcome
     from runners.launch.opened_sweep import OpenedSweep
-    from runners.launch.plan import LaunchOptions
-    from runners.launch.stopping import StopSignals
+    from runners.launch.remaining.plan import LaunchOptions
+    from runners.launch.signals import StopSignals
     from runners.store import TrainingFolder
     from sweeps import Training
 
@@ -71,7 +71,7 @@ def launch(
 
     Example: goal-sweep launch quickstart.yaml --set seeds=[1,2]
     """
-    from runners.launch.stopping import StopSignals
+    from runners.launch.signals import StopSignals
 
     if only_failed and (retry_failed or force):
         raise GoalError("give --only-failed without --retry-failed and --force, which train more than the failed cells")
@@ -86,7 +86,7 @@ def launch(
     with StopSignals() as signals:
         try:
             with signals.loading():
-                from runners.launch.plan import LaunchOptions
+                from runners.launch.remaining.plan import LaunchOptions
             options = LaunchOptions(
                 address=address,
                 wait=wait,
@@ -203,8 +203,8 @@ def status(
     Example: goal-sweep status quickstart.yaml
     """
     from runners.cli.noise import judge
-    from runners.launch.live import overview
-    from runners.launch.squares import signs_of
+    from runners.launch.view.grids import signs_of
+    from runners.launch.view.live import overview
     from runners.store.submissions import Submissions
 
     if jobs:
@@ -259,7 +259,13 @@ def logs(
             raise GoalError("give --job without --failed, which is about cells")
         show_job_log(*submissions_of(sweep, set_, store, site), cell, follow=follow)
         return
-    show_logs(SweepArguments(sweep, set_, store).open(), cell, failed=failed, follow=follow, write=print)
+    show_logs(
+        SweepArguments(sweep, set_, store).open(),
+        cell,
+        failed=failed,
+        follow=follow,
+        write=lambda line: print(printable(line)),
+    )
 
 
 def show_logs(

@@ -10,7 +10,7 @@ from pathlib import Path
 import analysis
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import GoalError
-from runners.launch.live import Judgement
+from runners.launch.view.grids import Judgement
 from runners.store.storage import cache_folder
 from sweeps import content_id
 

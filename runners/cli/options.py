@@ -7,15 +7,25 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
+from goal_core.basics.errors import printable
+
 if TYPE_CHECKING:
     from runners.launch.opened_sweep import OpenedSweep
 
-console = Console(highlight=False, markup=False)
+
+class _Console(Console):
+    """Prints plain texts without the characters that steer a terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+console = _Console(highlight=False, markup=False)
 notes = Console(highlight=False, stderr=True)
 """For progress bars, which do not belong to the output of a command."""
 

@@ -14,15 +14,15 @@ from rich.console import Console
 
 from goal_core.models.sizes import DataSize
 from runners.execution.session.joining import reach
-from runners.launch.ending import DONE, SOME_FAILED, exit_status, finish
-from runners.launch.kept_ray import KeptRay
-from runners.launch.launcher import Launcher
-from runners.launch.live import Judge, LiveView
+from runners.launch.launch_ray import LaunchRay
+from runners.launch.launcher import Launcher, finish
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.plan import LaunchOptions, LaunchPlan
-from runners.launch.progress import SweepProgress
-from runners.launch.sharing import Untracked, start_waiting
-from runners.launch.stopping import StopSignals
+from runners.launch.remaining.plan import DONE, SOME_FAILED, LaunchOptions, LaunchPlan
+from runners.launch.remaining.sharing import NoTracking, start_waiting
+from runners.launch.signals import StopSignals
+from runners.launch.view.grids import Judge
+from runners.launch.view.live import LiveView
+from runners.launch.view.progress import SweepProgress
 from runners.planning.cards import choose_card
 from runners.planning.devices import Devices
 from runners.planning.prices import Prices, finished
@@ -70,7 +70,7 @@ def launch_sweep(
     signals = signals or StopSignals()
     if options.failed != "keep":
         sweep = sweep.searched(retried=True)
-    with KeptRay() as ray:
+    with LaunchRay() as ray:
         first = outcome = _launch(sweep, options, console, command, signals, judge, ray)
         while outcome.status in (DONE, SOME_FAILED) and sweep.trails and not outcome.stopped:
             if options.failed == "only" or (outcome.status == SOME_FAILED and options.fail_fast):
@@ -90,7 +90,7 @@ def _launch(
     command: Callable[..., str],
     signals: StopSignals,
     judge: Judge | None,
-    ray: KeptRay,
+    ray: LaunchRay,
 ) -> LaunchOutcome:
     """Train what a sweep lacks and can train now: the candidates of its search, or what reports."""
     plan = LaunchPlan(sweep, options)
@@ -111,19 +111,19 @@ def _launch(
             view.note(f"tracking: {line}")
 
     alone, own = options.share is None, (sweep, sweep.store)
-    with SweepTracking(*own, live=bool(todo), warn=warn) if alone else Untracked(*own) as tracking:
+    with SweepTracking(*own, live=bool(todo), warn=warn) if alone else NoTracking(*own) as tracking:
         if todo:
             with sweep.store.heartbeat(sweep.config.name, shares=not alone) as heartbeat:
                 start_waiting(heartbeat, [training.key for training in todo], options.wait_s, view.note)
                 for line in edits_since(sweep.store, sweep, todo):
                     view.note(line)
                 tracking.sync_all()
-                prices = partial(_prices, sweep)
+                prices = partial(sweep_prices, sweep)
                 status = Launcher(sweep, options, plan, view, tracking, heartbeat.id, signals, prices, ray).run()
         else:
             # Nothing was trained, so there is little to catch up with, and a dead server is not waited for.
             finish(view, tracking, patient=False)
-            status = exit_status(plan, options)
+            status = plan.exit_status
     return LaunchOutcome(
         status=status,
         progress=plan.progress,
@@ -133,7 +133,7 @@ def _launch(
     )
 
 
-def _prices(sweep: OpenedSweep, devices: Devices) -> Prices:
+def sweep_prices(sweep: OpenedSweep, devices: Devices) -> Prices:
     """What the units of a sweep cost on some devices."""
     prices = Prices(config=sweep.config, size=DataSize.of_dataset(sweep.dataset), card=choose_card(devices)[0])
     return replace(prices, known=finished(prices, sweep.store, sweep.statuses()))

@@ -15,14 +15,14 @@ from runners.execution.ray_tune import RayUnits
 from runners.execution.session.session import RayLostError, not_on_restart
 from runners.execution.unit_line import UnitJob
 from runners.execution.unit_listener import HOPELESS, NOT_RETRIED
-from runners.launch.ending import exit_status, finish
-from runners.launch.kept_ray import KeptRay
-from runners.launch.live import LiveView
+from runners.launch.launch_ray import LaunchRay
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.plan import LaunchOptions, LaunchPlan
-from runners.launch.sharing import Others, Untracked
-from runners.launch.stopping import StopSignals, WindDown
-from runners.launch.supply import Supply
+from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from runners.launch.remaining.sharing import NoTracking, Others
+from runners.launch.remaining.units import UnitQueue
+from runners.launch.signals import StopSignals
+from runners.launch.stopping import WindDown
+from runners.launch.view.live import LiveView
 from runners.planning.devices import Devices, of_machines
 from runners.planning.prices import Prices
 from runners.store import ExpiredCredentialsError, end_attempt
@@ -31,8 +31,17 @@ from sweeps import Training
 
 MAX_DAMAGES = 3
 """Times that a launch trains a training again because a file of it was damaged."""
-HURRY_S = 5.0
-"""Seconds that tracking may take to catch up at the end of a launch that has to end soon."""
+CATCH_UP_S, HURRY_S = 60.0, 5.0
+"""Seconds that tracking may take to catch up at the end of a launch, and of one that has to end soon."""
+
+
+def finish(view: LiveView, tracking: SweepTracking | NoTracking, *, patient: bool = True) -> None:
+    """Bring tracking up to date, and show the state of the sweep."""
+    tracking.sync_all(wait=CATCH_UP_S, patient=patient)
+    if tracking.trouble:
+        tracking.limit(0)  # it had its time
+        view.note(f"tracking: {tracking.trouble} ({view.command('sync', with_tracking=True)} brings it up to date)")
+    view.show_all()
 
 
 class Launcher:
@@ -56,13 +65,13 @@ class Launcher:
         options: LaunchOptions,
         plan: LaunchPlan,
         view: LiveView,
-        tracking: SweepTracking | Untracked,
+        tracking: SweepTracking | NoTracking,
         launch_id: str,
         signals: StopSignals | None = None,
         prices: Callable[[Devices], Prices] | None = None,
-        ray: KeptRay | None = None,
+        ray: LaunchRay | None = None,
     ) -> None:
-        self._prices, self._ray = prices, ray or KeptRay()
+        self._prices, self._ray = prices, ray or LaunchRay()
         self._sweep, self._options, self._plan, self._view = sweep, options, plan, view
         self._tracking, self._launch_id = tracking, launch_id
         self._progress = plan.progress
@@ -78,7 +87,7 @@ class Launcher:
         self._signals = signals or StopSignals()
         self._wind_down = WindDown(sweep.store, launch_id, self._signals, view.note)
         self._others = None if options.share is None else Others(sweep.store, launch_id, plan)
-        self._supply = Supply(sweep, plan, launch_id, options.share, self._others, view.note, self._refused)
+        self._queue = UnitQueue(sweep, plan, launch_id, options.share, self._others, view.note, self._refused)
 
     @property
     def stopping(self) -> bool:
@@ -93,6 +102,13 @@ class Launcher:
                 have expired.
         """
         try:
+            repeated = self._plan.decide_repeats()
+            not_on_restart("--force")  # the store carries it on
+            if repeated:
+                self._view.note(
+                    f"--force: {repeated} finished trainings start over, also if this launch is cut off; their results "
+                    "are kept in folders that end in .replaced-N. To continue after a stop, launch without --force"
+                )
             self._write_cells()
             self._train()
             if self._cut_short:
@@ -116,7 +132,7 @@ class Launcher:
             finish(self._view, self._tracking)
         if self._others is not None:
             self._view.note(self._others.left_to_them)
-        return exit_status(self._plan, self._options)
+        return self._plan.exit_status
 
     def _stopped(self) -> int:
         self._tracking.limit(HURRY_S)
@@ -150,22 +166,16 @@ class Launcher:
             # MLflow opened while Ray started. If it cannot be used at all, this raises before anything trains.
             # If it does not answer, it will catch up.
             self._tracking.tracking.wait_open()
-            repeated = self._plan.set_aside_finished(self._refused)
-            not_on_restart("--force")
-            if repeated:
-                self._view.note(
-                    f"--force: {repeated} finished trainings start over; their results are kept beside them, in "
-                    "folders that end in .replaced-N. To continue after a stop, launch without --force"
-                )
+            self._plan.set_aside_finished(self._refused)
             if self._prices is not None:
                 here = self._options.address is None
                 devices = of_machines(ray.machines(), needs, grows=ray.grows, here=here)
-                self._supply.fit_to(devices, self._prices(devices))
-            while not self._is_over() and (jobs := self._supply.round()):
+                self._queue.fit_to(devices, self._prices(devices))
+            while not self._is_over() and (jobs := self._queue.round()):
                 with self._signals.gentle():
                     ray.run(jobs, self)
                 # Tune has reported most ends already, but it may have lost some with the machines that it used.
-                for training in () if self._is_over() else self._supply.under_way:
+                for training in () if self._is_over() else self._queue.under_way:
                     self._settle(training)
 
     def _is_over(self) -> bool:
@@ -176,7 +186,7 @@ class Launcher:
 
         Those evicted from a shared unit that have attempts left, and those whose worker was lost, wait again.
         """
-        store, tried = self._sweep.store, self._supply.take_back(training)
+        store, tried = self._sweep.store, self._queue.take_back(training)
         # The workers have charged the cells that are at fault. One that died before it began is no cell's fault.
         message = self._abandoned.pop(training, "")
         reason = f"its workers died: {message}" if message else "its worker died"
@@ -204,14 +214,15 @@ class Launcher:
     def started(self, job: UnitJob) -> None:
         """Note that a worker has begun a unit."""
         self._wind_down.started(job)
-        self._progress.pace.begin(at_once=self._wind_down.num_running)
         for training in job.unit.trainings:
-            self._progress.running(training, self._progress[training].epoch)
+            self._progress.running(training)
             self._tracking.sync(training)
+        self._progress.pace.begin(job.unit, min(self._progress[one].epoch for one in job.unit.trainings))
 
     def ended(self, job: UnitJob) -> None:
         """Note that a unit's worker has ended."""
         self._wind_down.ended(job)
+        self._progress.pace.end(job.unit)
 
     def finished(self, job: UnitJob) -> Sequence[UnitJob]:
         """Note how the trainings of a unit ended. Returns the units that can start because of that."""
@@ -220,7 +231,7 @@ class Launcher:
                 self._settle(training)
             except UnfinishedError as error:
                 self._cut_short = str(error)
-        return () if self._is_over() else self._supply.after(job.unit, damaged=self._damages.keys())
+        return () if self._is_over() else self._queue.after(job.unit, damaged=self._damages.keys())
 
     def step(self) -> None:
         """Look for a signal."""

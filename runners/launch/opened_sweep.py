@@ -13,8 +13,8 @@ from goal_core.data import Dataset, SplitCounts, check_origin, open_dataset, pub
 from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software
 from runners.launch.checked import check_key, remember, was_checked
-from runners.launch.progress import SweepProgress
 from runners.launch.tuning import Ended, describe, ends_of, replay
+from runners.launch.view.progress import SweepProgress
 from runners.store import BEST, LAST, Store, TrainingStatus
 from runners.tracking.uri import resolve_uri
 from sweeps import ResolvedSweep, SweepConfig, Training, Unit, load_sweep
@@ -55,17 +55,8 @@ class OpenedSweep(ResolvedSweep):
 
     def progress(self) -> SweepProgress:
         """The progress of the sweep, read from the store."""
-        progress = SweepProgress(self.trainings)
+        progress = SweepProgress(self.trainings, self.statuses())
         progress.phase = describe(self) if self.trails else ""
-        for training, status in self.statuses().items():
-            if status.state == "done":
-                progress.done(training, status.result, status.imported)
-            elif status.state == "failed":
-                progress.failed(training, status.reason)
-            elif status.state == "running":
-                progress.running(training, status.epochs, status.best_rsum)
-            elif status.damaged:
-                progress.damaged(training, status.reason)
         return progress
 
     def plan_unit(self, unit: Unit) -> UnitPlan:

@@ -17,7 +17,7 @@ from runners.launch import launch as launch_module
 from runners.launch import launcher
 from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.opened_sweep import OpenedSweep, open_sweep
-from runners.launch.plan import LaunchOptions
+from runners.launch.remaining.plan import LaunchOptions
 from runners.results import update_results
 
 if TYPE_CHECKING:

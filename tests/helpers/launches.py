@@ -40,7 +40,7 @@ EPOCHS = 12
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from runners.cli.app import main; main()", *arguments]
+    return [sys.executable, "-m", "runners.cli", *arguments]
 
 
 def goal_sweep(

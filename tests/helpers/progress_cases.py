@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runners.launch.progress import SweepProgress
+from runners.launch.view.progress import SweepProgress
 from sweeps import Training
 from tests.helpers.sweep_cases import resolved
 

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 PERIOD_S = 1.0
 """Seconds between two looks."""
@@ -80,5 +81,6 @@ def _answers(head: tuple[str, int]) -> bool:
 
 def end_process(line: str, status: int) -> None:
     """Print a line and end the process at once, whatever its main thread does."""
-    os.write(2, f"{line}\n".encode())
+    with suppress(OSError):  # of a terminal that was closed
+        os.write(2, f"{line}\n".encode())
     os._exit(status)

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from analysis.statistics.comparison import compare
 from runners.cli import noise
-from runners.launch.live import Judgement, overview
-from runners.launch.progress import SweepProgress
-from runners.launch.squares import ASCII
+from runners.launch.view.grids import ASCII, Judgement
+from runners.launch.view.live import overview
+from runners.launch.view.progress import SweepProgress
 from tests.helpers.sweep_cases import resolved
 
 POINTS = {

@@ -13,7 +13,7 @@ from runners.cli.options import SweepArguments, console
 SLOW = ("torch", "torchvision", "timm", "transformers", "ray", "mlflow", "pandas", "scipy", "matplotlib")
 RUN = f"""
 import sys
-from runners.cli import run
+from runners.cli.app import run
 status = run(sys.argv[1:])
 print("loaded:", [name for name in {SLOW} if name in sys.modules], "status:", status, file=sys.stderr)
 """

@@ -12,6 +12,7 @@ from typer.main import get_command
 from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.cli import launch, reports
 from runners.cli.app import app, run
+from runners.cli.options import console
 from runners.execution.session import session as ray_session
 
 
@@ -119,7 +120,7 @@ def test_the_environment_says_where_if_the_command_line_does_not(monkeypatch):
 def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, monkeypatch):
     """As on a full disk: trainings then end with `storage`, and the launch must not end as if it had been misused."""
 
-    def fail(*arguments: object) -> None:
+    def fail(*arguments: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reports.ReportTarget, "of", lambda config: None)
@@ -132,3 +133,10 @@ def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, m
     assert run(["launch", "quickstart"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: no report: [Errno 28] No space left on device; afterwards: goal-sweep report")
+
+
+def test_names_in_messages_cannot_steer_the_terminal(capsys) -> None:
+    assert run(["validate", "quickstart", "--set", "name=\x1b[2Jx"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+    console.print("an image \x1b]0;title\x07.jpg")
+    assert "\x1b" not in capsys.readouterr().out

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from runners.launch.live import overview
-from runners.launch.plan import LaunchOptions, LaunchPlan
-from runners.launch.squares import block_title
-from runners.launch.supply import Supply
+from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from runners.launch.remaining.units import UnitQueue
+from runners.launch.view.grids import block_title
+from runners.launch.view.live import overview
 from runners.results import current_results
 from sweeps import Training, Unit
 from tests.helpers.store_cases import train
@@ -51,14 +51,14 @@ def test_a_unit_gives_each_training_its_own_settings(tmp_path: Path) -> None:
 def test_every_training_that_starts_from_one_follows_it(tmp_path: Path) -> None:
     sweep = opened_in(tmp_path, TAU, TRUNK, *LRS)
     plan = LaunchPlan(sweep, LaunchOptions())
-    supply = Supply(sweep, plan, "L", None, None, print, lambda *_: None)
-    (first,) = supply.round()
+    queue = UnitQueue(sweep, plan, "L", None, None, print, lambda *_: None)
+    (first,) = queue.round()
     assert len(first.unit.trainings) == 6
     _train(first.unit, sweep.store.folder)
     for training in first.unit.trainings:
         plan.progress.done(training, {"metrics": {}})
-        assert supply.take_back(training)
-    (later,) = supply.after(first.unit, ())
+        assert queue.take_back(training)
+    (later,) = queue.after(first.unit, ())
     before = Counter(one.before.key for one in later.unit.trainings if one.before)
     assert before == {one.key: 2 for one in first.unit.trainings}
     assert len({one.key for one in later.unit.trainings}) == 12
@@ -76,7 +76,7 @@ def test_status_has_a_grid_for_each_point_and_counts_a_training_once(tmp_path: P
     assert titles[4] == "scenes vsepp test_byobnet finetune, tau 10 lr 0.004 grad_clip 2"
     assert len(titles) == 4 + 8
     assert sum(progress.counts().values()) == 6 + 12
-    assert [sum(progress.counts_of(block).values()) for block in progress.blocks()] == [2] * 12
+    assert [len(progress.of_block(block)) for block in progress.blocks()] == [2] * 12
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(overview(progress, "s"))
     assert "frozen, tau 1 lr 0.001: image -> text R@1" in console.export_text()

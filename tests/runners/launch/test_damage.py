@@ -16,7 +16,7 @@ from goal_core.checkpoints import BEST
 from runners.cli.app import run
 from runners.execution.worker import run_unit
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.plan import LaunchOptions, LaunchPlan
+from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from tests.helpers import in_process
 from tests.helpers.in_process import launch, results, sweep_in
 

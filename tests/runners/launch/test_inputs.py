@@ -19,7 +19,7 @@ from goal_core.objectives import triplet_weights
 from runners.execution import inputs
 from runners.launch.launch import LaunchOutcome
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.plan import LaunchOptions
+from runners.launch.remaining.plan import LaunchOptions
 from tests.helpers.in_process import launch, results, sweep_in
 from tests.helpers.paths import ROOT
 

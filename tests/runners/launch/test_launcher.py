@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,11 +19,12 @@ from runners.execution.unit_line import UnitJob
 from runners.execution.unit_listener import UnitListener
 from runners.launch.launch import LaunchOutcome, launch_sweep
 from runners.launch.launcher import Launcher
-from runners.launch.live import LiveView
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.plan import LaunchOptions, LaunchPlan
-from runners.store import BEST, RESULT, AttemptFolder, charged_failures, end_attempt
-from sweeps import Training
+from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from runners.launch.view.live import LiveView
+from runners.launch.view.pace import Pace
+from runners.store import BEST, RESULT, AttemptFolder, Store, charged_failures, end_attempt
+from sweeps import Training, pack
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
 
@@ -58,15 +61,18 @@ def test_the_time_left_is_the_same_for_all_cells_that_report_an_epoch_together(
     plan = LaunchPlan(sweep, LaunchOptions())
     view = LiveView(plan.progress, "s", console, lambda *words: " ".join(words))
     launcher = Launcher(sweep, LaunchOptions(), plan, view, NoTracking(), "L")  # type: ignore[arg-type]
-    plan.progress.pace.begin()
-    monkeypatch.setattr(time, "monotonic", lambda now=plan.progress.started + 60: now)
+    (unit,) = pack(sweep.trainings, sweep.config.execution)
+    plan.progress.pace = Pace([unit])
+    plan.progress.pace.begin(unit, 0)
+    now = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: now)
 
     launcher.events(
         [EpochDone(key=one.key, record={"epoch": 1, "metrics": {"val/rsum": 9.0}}) for one in sweep.trainings]
     )
 
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
-    # Two cells did one of five epochs each in a minute.
+    # The unit of two cells did one of five epochs in a minute.
     assert [line.rpartition(", ")[2] for line in lines] == ["val rsum 9.0 (left about 4m 00s)"] * 2
 
 
@@ -154,6 +160,11 @@ def test_force_moves_nothing_before_ray_and_tracking_are_ready(tmp_path: Path, m
     with pytest.raises(GoalError, match="cannot reach Ray"):
         launch_sweep(sweep, LaunchOptions(force=True), Console(quiet=True), lambda *words: " ".join(words))
     assert {status.state for status in sweep.statuses().values()} == {"done"}
+    # The restart after a Ray that died goes without --force, and carries it on all the same.
+    assert LaunchPlan(sweep, LaunchOptions()).startable(sweep.trainings, ahead=True) == sweep.trainings
+    assert LaunchPlan(sweep, LaunchOptions(failed="only")).startable(sweep.trainings, ahead=True) == []
+    with pytest.raises(GoalError, match="--share"):
+        LaunchPlan(sweep, LaunchOptions(share=(1, 2)))
 
 
 def test_force_trains_finished_trainings_anew_and_keeps_their_results_aside(tmp_path: Path) -> None:
@@ -164,9 +175,62 @@ def test_force_trains_finished_trainings_anew_and_keeps_their_results_aside(tmp_
     assert plan.startable(sweep.trainings, ahead=True) == sweep.trainings
     assert plan.startable(sweep.by_stage[1], ahead=False) == []  # it waits for the new first stage
     assert {status.state for status in sweep.statuses().values()} == {"done"}  # nothing has moved yet
+    assert plan.decide_repeats() == len(sweep.trainings)
     plan.set_aside_finished(unexpected)
     assert {status.state for status in sweep.statuses().values()} == {"waiting"}
     assert len(list(tmp_path.glob("store/cells/*/*.replaced-1/result.json"))) == len(sweep.trainings)
+    assert sweep.store.repeats() == set()
+
+
+@pytest.mark.parametrize("moved", range(5))
+def test_a_force_that_was_cut_off_between_two_moves_is_carried_on_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    sweep = opened_in(tmp_path / "store")
+    finish(sweep, sweep.trainings)
+    plan = LaunchPlan(sweep, LaunchOptions(force=True))
+    plan.decide_repeats()
+    move, moves = type(sweep.store).set_aside, 0
+
+    def killed(store: Store, training: Training, why: Any) -> Path | None:
+        nonlocal moves
+        if moves == moved:
+            raise KeyboardInterrupt
+        moves += 1
+        return move(store, training, why)
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(type(sweep.store), "set_aside", killed)
+        if moved == len(sweep.trainings):  # all are moved, which is not yet written down
+            patch.setattr(type(sweep.store), "settle_repeats", lambda *arguments: killed(*arguments, "replaced"))
+        plan.set_aside_finished(unexpected)
+    assert len(sweep.store.repeats()) == len(sweep.trainings)
+
+    again = LaunchPlan(sweep, LaunchOptions())
+    assert again.startable(sweep.trainings, ahead=True) == sweep.trainings
+    again.set_aside_finished(unexpected)
+    assert {status.state for status in sweep.statuses().values()} == {"waiting"}
+    finish(sweep, sweep.trainings)
+    assert LaunchPlan(sweep, LaunchOptions()).startable(sweep.trainings, ahead=True) == []
+
+
+def test_a_finished_training_that_cannot_be_moved_stays_to_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = opened_in(tmp_path / "store")
+    finish(sweep, sweep.trainings)
+    first, move = sweep.trainings[0], type(sweep.store).set_aside
+
+    def refuse_first(store: Store, training: Training, why: Any) -> Path | None:
+        if training == first:
+            raise StorageError("read-only")
+        return move(store, training, why)
+
+    monkeypatch.setattr(type(sweep.store), "set_aside", refuse_first)
+    plan = LaunchPlan(sweep, LaunchOptions(force=True))
+    plan.decide_repeats()
+    plan.set_aside_finished(lambda training, error: plan.progress.failed(training, str(error)))
+    assert sweep.store.repeats() == {first.key}
 
 
 @pytest.mark.parametrize("where", ["settle", "write_cell", "count"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from goal_core.data import SplitCounts
-from runners.launch.launch import _prices
+from runners.launch.launch import sweep_prices
 from runners.launch.opened_sweep import OpenedSweep, open_sweep
 from runners.planning.estimate import plan_rows
 from runners.planning.prices import Known, Prices
@@ -34,7 +34,7 @@ def hours(name: str, *overrides: str) -> list[float]:
 
 
 def prices_in(sweep: OpenedSweep) -> Prices:
-    return _prices(sweep, devices_of(sweep.config))
+    return sweep_prices(sweep, devices_of(sweep.config))
 
 
 def first_of(sweep: OpenedSweep, stage: int, backbone: str) -> Training:

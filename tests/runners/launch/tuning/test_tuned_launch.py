@@ -17,9 +17,9 @@ from goal_core.training.cells.validation import Validation
 from runners.launch import launch as launch_module
 from runners.launch import launcher
 from runners.launch.launch import LaunchOutcome, launch_sweep
-from runners.launch.live import overview
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.plan import LaunchOptions
+from runners.launch.remaining.plan import LaunchOptions
+from runners.launch.view.live import overview
 from runners.results import read_results
 from runners.store.archive import add_results, export_results, opened_archive, plan_import
 from runners.store.garbage import find_garbage, remove_garbage

@@ -17,7 +17,7 @@ from goal_core.checkpoints import BEST
 from runners.cli.reports import report_targets
 from runners.cli.results import import_archive
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.plan import LaunchOptions, LaunchPlan
+from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from runners.store import LeaseHeldError, Store
 from runners.store.archive import ArchiveError, export_results, opened_archive
 from sweeps import load_sweep

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runners.launch import launcher, sharing
+from runners.launch import launcher
 from runners.launch.launch import launch_sweep
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.plan import LaunchOptions
-from runners.launch.sharing import turned
+from runners.launch.remaining import sharing
+from runners.launch.remaining.plan import LaunchOptions
+from runners.launch.remaining.sharing import from_own_part
 from runners.store import LeaseHeldError
 from tests.helpers.in_process import InProcess, launch, results, sweep_in
 
@@ -28,7 +29,7 @@ def options(number: int, total: int = 2) -> LaunchOptions:
 )
 def test_each_launch_begins_with_a_part_of_its_own(share: tuple[int, int] | None, order: str) -> None:
     units: Any = list("abcde")
-    assert "".join(turned(units, share)) == order
+    assert "".join(from_own_part(units, share)) == order
 
 
 def attempts(sweep: OpenedSweep) -> list[int]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from types import SimpleNamespace
 
 from goal_core.basics.atomic import StorageError
-from runners.launch.plan import LaunchPlan
+from runners.launch.remaining.plan import LaunchPlan
 from runners.results import update_results
 from runners.store import Heartbeat, LeaseHeldError, State, Store
 from sweeps import ResolvedSweep, Training, Unit
@@ -46,8 +45,8 @@ def start_waiting(heartbeat: Heartbeat, keys: Collection[str], wait_s: float, no
             return
 
 
-def turned(units: Sequence[Unit], share: tuple[int, int] | None) -> list[Unit]:
-    """The units in the order in which one of several launches takes them: each begins with a part of its own.
+def from_own_part(units: Sequence[Unit], share: tuple[int, int] | None) -> list[Unit]:
+    """The units in the order in which one of several launches takes them, beginning with a part of its own.
 
     Args:
         units: all units that nobody holds.
@@ -74,9 +73,9 @@ class Others:
     def look(self, trainings: Iterable[Training]) -> None:
         """See what others have finished or hold now."""
         progress = self._plan.progress
-        open_ones = [one for one in trainings if progress[one].state in ("waiting", "running")]
+        unfinished = [training for training in trainings if progress[training].state in ("waiting", "running")]
         self._held.clear()
-        for training, status in self._store.status(open_ones).items():
+        for training, status in self._store.status(unfinished).items():
             if status.state == "done":
                 progress.done(training, status.result)
             elif status.state == "running":
@@ -104,7 +103,7 @@ class Others:
         return f"{rest}MLflow is left to goal-sweep sync"
 
 
-class Untracked:
+class NoTracking:
     """Stands for tracking in launches that share a sweep: MLflow has one writer, `goal-sweep sync` afterwards.
 
     Args:
@@ -115,13 +114,20 @@ class Untracked:
     def __init__(self, sweep: ResolvedSweep, store: Store) -> None:
         self._sweep, self._store = sweep, store
         self.trouble = ""
-        self.tracking = SimpleNamespace(wait_open=lambda: True)
 
-    def __enter__(self) -> Untracked:
+    @property
+    def tracking(self) -> NoTracking:
+        """What writes to MLflow: nothing."""
+        return self
+
+    def __enter__(self) -> NoTracking:
         return self
 
     def __exit__(self, *error: object) -> None:
         return
+
+    def wait_open(self) -> None:
+        """Do nothing."""
 
     def sync(self, training: Training) -> None:
         """Do nothing."""

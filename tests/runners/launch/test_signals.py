@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from runners.launch import signals as signals_module
 from runners.launch import stopping
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.stopping import StopSignals, WindDown
+from runners.launch.signals import StopSignals
+from runners.launch.stopping import WindDown
 from sweeps import pack
 from tests.helpers.sweep_cases import opened_in
 
-NUMBERS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT]
+NUMBERS = [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT]
 
 
 def receive(number: signal.Signals) -> None:
@@ -39,7 +41,7 @@ def test_where_cells_can_save_the_first_signal_is_noted_and_the_second_stops(mon
         receive(signal.SIGUSR1)
         receive(signal.SIGUSR1)  # the same wish: the sender signalled the process and its group
         assert signals.cause == "stopped by SIGUSR1"
-        monkeypatch.setattr(stopping, "REPEAT_S", 0.0)
+        monkeypatch.setattr(signals_module, "REPEAT_S", 0.0)
         with pytest.raises(KeyboardInterrupt):
             receive(signal.SIGINT)
         assert signals.status == 75  # the first signal decides
@@ -58,7 +60,7 @@ def test_a_signal_while_libraries_are_loaded_ends_the_process_without_an_excepti
     # As in C++ code that calls Python while it is loaded, and aborts the process if an exception comes out of it.
     script = f"""
 import os
-from runners.launch.stopping import StopSignals
+from runners.launch.signals import StopSignals
 
 with StopSignals() as signals:
     with signals.loading():

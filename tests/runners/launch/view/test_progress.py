@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from runners.launch.live import overview
-from runners.launch.progress import SweepProgress
+from runners.launch.view.live import overview
+from runners.launch.view.pace import Pace
+from runners.launch.view.progress import SweepProgress
+from sweeps import Unit
 from tests.helpers.sweep_cases import scenes
 
 
@@ -37,10 +39,11 @@ def test_a_cell_of_the_grid_shows_mean_and_std_and_says_which_seeds_are_missing(
     progress.done(chosen[0], result(50.0))
     progress.done(chosen[1], result(52.0))
     progress.running(chosen[2], 3)
-    assert "51.0 ± 1.4 (2/3)" in " ".join(shown(progress))
+    progress.waiting(chosen[2])
+    assert any("51.0 ± 1.4 ██▂" in line for line in shown(progress))
     progress.failed(chosen[2], "diverged")
     lines = shown(progress)
-    assert any("51.0 ± 1.4 (2/3) x" in line for line in lines)
+    assert any("51.0 ± 1.4 ██x" in line for line in lines)
     assert any(chosen[2].cell.id in line and "diverged" in line for line in lines)
     # Its finetune stage cannot start any more.
     assert progress.counts() == {"done": 2, "running": 0, "waiting": 2, "failed": 2}
@@ -49,8 +52,11 @@ def test_a_cell_of_the_grid_shows_mean_and_std_and_says_which_seeds_are_missing(
 def test_progress_and_time_left_follow_the_epochs() -> None:
     frozen, finetune = scenes("objectives.only=[con/con]", "seeds=[1]").trainings
     progress = SweepProgress([frozen, finetune])
+    units = [Unit(trainings=(frozen,)), Unit(trainings=(finetune,))]
+    progress.pace = Pace(units)
     assert progress.left() is None
-    progress.running(frozen, 0)
+    progress.running(frozen)
+    progress.pace.begin(units[0], 0)
     progress.epoch_done(frozen, 1, {"val/rsum": 12.0})
     assert progress.share_done() == pytest.approx(1 / (frozen.stage.epochs + finetune.stage.epochs))
     left = progress.left()
@@ -59,7 +65,7 @@ def test_progress_and_time_left_follow_the_epochs() -> None:
     for training in (frozen, finetune):
         progress.done(training, result(50.0))
     assert progress.share_done() == 1.0
-    assert progress.left() == (0.0, False)
+    progress.pace.end(units[0])
     progress.restart(frozen)
     assert progress.counts() == {"done": 1, "running": 0, "waiting": 1, "failed": 0}
 

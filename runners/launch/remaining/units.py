@@ -11,16 +11,16 @@ from dataclasses import replace
 
 from runners.execution.unit_line import UnitJob
 from runners.launch.opened_sweep import OpenedSweep
-from runners.launch.pace import Pace, epoch_prices
-from runners.launch.plan import LaunchPlan
-from runners.launch.sharing import Others, turned
+from runners.launch.remaining.plan import LaunchPlan
+from runners.launch.remaining.sharing import Others, from_own_part
+from runners.launch.view.pace import Pace
 from runners.planning.devices import Devices
 from runners.planning.estimate import fit
 from runners.planning.prices import Prices
 from sweeps import Training, Unit, pack, pack_chain
 
 
-class Supply:
+class UnitQueue:
     """Packs what can start into units, and knows which trainings are under way.
 
     Args:
@@ -74,7 +74,13 @@ class Supply:
         self._prices, self._auto = packing.prices, packing.limits
         for line in (*packing.lines, *filter(None, [devices.cpus])):
             self._note(line)
-        self._plan.progress.pace = Pace(epoch_prices(self._sweep, packing), packing.lanes)
+        prices, priced = packing.prices, all(packing.prices.seconds(unit) for unit in packing.units)
+
+        def epoch_s(unit: Unit) -> float:
+            seconds = prices.seconds(unit) if priced else None
+            return (prices.time_shape(unit) if seconds is None else seconds) / unit.trainings[0].num_epochs
+
+        self._plan.progress.pace = Pace(packing.units, packing.lanes, epoch_s, priced)
 
     @property
     def under_way(self) -> list[Training]:
@@ -93,7 +99,7 @@ class Supply:
             chosen = self._startable(trainings)
         if not chosen:
             return []
-        units = [unit for stage in self._stages(chosen) for unit in turned(self._pack(stage), self._share)]
+        units = [unit for stage in self._stages(chosen) for unit in from_own_part(self._pack(stage), self._share)]
         self._announce(chosen)
         return self._jobs(units)
 
@@ -106,7 +112,7 @@ class Supply:
             unit: the unit.
             damaged: trainings of which a worker found a file damaged; the weights that they start from are read.
         """
-        cells = dict.fromkeys(one.cell.id for one in unit.trainings)
+        cells = dict.fromkeys(training.cell.id for training in unit.trainings)
         near = [training for cell in cells for training in self._of_cell[cell]]
         if self._others is not None:  # what others may hold waits for the next round
             near = [training for training in near if training.before in unit.trainings]

@@ -8,9 +8,9 @@ import math
 import pytest
 from rich.console import Console
 
-from runners.launch.live import training_view
-from runners.launch.progress import SweepProgress
-from runners.launch.squares import ASCII, RICH, SHADES, Signs, legend, shade, square_grid
+from runners.launch.view.grids import ASCII, RICH, SHADES, Signs, block_grid, legend, shade
+from runners.launch.view.live import training_view
+from runners.launch.view.progress import SweepProgress
 from sweeps import ResolvedSweep
 from tests.helpers.sweep_cases import resolved, scenes
 
@@ -35,25 +35,38 @@ def in_training(sweep: ResolvedSweep) -> SweepProgress:
     return progress
 
 
-@pytest.mark.parametrize(("signs", "marks"), [(RICH, "█▅· x·· ███"), (ASCII, "#6. x.. ###")])
-def test_a_square_has_the_score_the_epoch_and_a_mark_for_each_seed(signs: Signs, marks: str) -> None:
+def grid_of(progress: SweepProgress, signs: Signs) -> list[str]:
+    return text_of(block_grid(progress, progress.blocks()[0], signs)[0], width=120)
+
+
+@pytest.mark.parametrize(("signs", "marks"), [(RICH, "█▅· ███ x··"), (ASCII, "#6. ### x..")])
+def test_a_square_has_the_score_and_a_mark_for_each_seed(signs: Signs, marks: str) -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=(1, 2, 3)))
-    running, failed, done = marks.split()
+    running, done, failed = marks.split()
 
-    head, scores, seeds = text_of(square_grid(progress, progress.blocks()[0], signs))
+    title, head, squares = grid_of(progress, signs)
 
+    assert title == "scenes vsepp test_byobnet frozen: 4 of 9 done, 1 running (epoch 2 of 3), 1 failed"
     assert head.split() == ["con", "nca", "cir"]
     # The mean over seeds of the best epoch so far, and their spread.
-    assert scores.split() == ["con", "295.0", signs.spread, "7.1", "*311.0", signs.spread, "1.0", "--"]
-    assert " ".join(seeds.split()) == f"{running} epoch 2/3 {done} R@1 51.8/38.9 {failed}"
+    spread = signs.spread
+    assert squares.split() == f"con 295.0 {spread} 7.1 {running} *311.0 {spread} 1.0 {done} -- {failed}".split()
 
 
 def test_more_seeds_than_marks_are_counted() -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=tuple(range(1, 9))))
 
-    seeds = text_of(square_grid(progress, progress.blocks()[0], RICH))[2]
+    assert grid_of(progress, RICH)[2].split() == "con 295.0 ± 7.1 1/8 *313.5 ± 2.4 8/8 -- 0/8 x1".split()
 
-    assert " ".join(seeds.split()) == "1/8 epoch 2/3 8/8 R@1 52.2/39.2 0/8 x1"
+
+def test_what_waits_with_saved_epochs_is_shown_as_begun() -> None:
+    progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=(1, 2, 3)))
+    progress.waiting(progress.seeds(progress.blocks()[0])["con", "con"][1].training)
+
+    title, _, squares = grid_of(progress, RICH)
+
+    assert title.endswith("4 of 9 done, 1 begun, 1 failed")
+    assert "█▅·" in squares
 
 
 def test_scores_are_coloured_from_the_lowest_to_the_highest_of_the_block() -> None:
@@ -70,7 +83,7 @@ def test_scores_are_coloured_from_the_lowest_to_the_highest_of_the_block() -> No
 def test_the_legend_explains_every_sign_within_80_columns(signs: Signs) -> None:
     lines = text_of(legend(signs), width=200)
     assert max(map(len, lines)) <= 80
-    for sign in (signs.waiting, signs.epochs[0], signs.epochs[-1], signs.done, signs.failed, "*", "R@1", "val rsum"):
+    for sign in (signs.waiting, signs.epochs[0], signs.epochs[-1], signs.done, signs.failed, "*", "val rsum"):
         assert sign in " ".join(lines)
 
 
@@ -96,7 +109,7 @@ def test_the_block_in_training_is_drawn_and_the_others_are_named() -> None:
     small = text_of(training_view(progress, "quickstart", 80, 24, RICH), 80, 24)
     large = text_of(training_view(progress, "quickstart", 200, 50, RICH), 200, 50)
 
-    assert "scenes vsepp resnet34 frozen: 0 of 45 done, 1 running" in small
-    assert sum("nca" in line for line in small) == 1
-    assert "scenes vsepp resnet18 finetune: 0 of 45 done" in small
+    assert "scenes vsepp resnet34 frozen: 0 of 45 done, 1 running (epoch 1 of 10)" in small
+    assert sum("nca" in line for line in small) == 2
+    assert "and 2 more blocks" in small
     assert sum(line.count("nca") for line in large) == 4  # two blocks side by side, twice

@@ -11,9 +11,9 @@ import pexpect
 import pytest
 from rich.console import Console
 
-from runners.launch.live import LiveView, block_table, overview
-from runners.launch.progress import SweepProgress
-from runners.launch.squares import signs_of
+from runners.launch.view.grids import RICH, Judgement, block_grid, signs_of
+from runners.launch.view.live import LiveView, overview
+from runners.launch.view.progress import SweepProgress
 from tests.helpers.paths import ROOT
 from tests.helpers.progress_cases import half_done
 from tests.helpers.sweep_cases import resolved
@@ -24,7 +24,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*\b(3[0-7]|4[0-7]|9[0-7]|38|48)\b[0-9;]*m")
 SCRIPT = """
 import time
 from rich.console import Console
-from runners.launch.live import LiveView
+from runners.launch.view.live import LiveView
 from tests.helpers.progress_cases import half_done
 progress = half_done()
 console = Console(highlight=False)
@@ -66,12 +66,12 @@ def test_on_a_terminal_of_80_columns_the_grid_is_whole_and_redrawn_in_place(rows
     lines = lines_of(written)
     assert max(map(len, lines)) <= 80
     assert "frozen: 45 of 45 cells to train" in lines
-    heads = [line for line in lines if "scenes vsepp test_byobnet frozen: 15 of 45 done, 4 running, 1 failed" in line]
+    heads = [line for line in lines if "scenes vsepp test_byobnet frozen: 15 of 45 done, 4 running (epoch 1" in line]
     assert len(heads) >= 2  # redrawn
     assert written.count("\x1b[1A") >= 5  # by going up, not by scrolling
     assert any(line.startswith("con ") and "*309.0 ± 1.0" in line for line in lines)
-    assert any("███ R@1 93.0/4.0" in line and "█x█" in line and "epoch 1/3" in line for line in lines)
-    assert any("▃▃▃ epoch 1/3" in line for line in lines)
+    assert any("█x█" in line and "███" in line and "██▃" in line for line in lines)
+    assert any("▃▃▃" in line for line in lines)
 
 
 @pytest.mark.slow
@@ -106,8 +106,9 @@ def test_failures_beyond_those_named_are_counted() -> None:
     assert [line.strip() for line in lines[start:]].count("and 5 more") == 1
 
 
-@pytest.mark.parametrize(("encoding", "sign"), [("utf-8", "±"), ("ascii", "+-")])
-def test_through_a_pipe_it_is_plain_text_of_80_columns(encoding: str, sign: str) -> None:
+@pytest.mark.parametrize(("encoding", "sign", "marks"), [("utf-8", "±", "█▃·x"), ("ascii", "+-", "#3.x")])
+def test_through_a_pipe_it_is_plain_text_of_80_columns(encoding: str, sign: str, marks: str) -> None:
+    done, third, wait, failed = marks
     lines = plain(encoding)
     assert max(map(len, lines)) <= 80
     assert lines[0] == "quickstart  15 done, 4 running, 25 waiting, 1 failed"
@@ -115,11 +116,10 @@ def test_through_a_pipe_it_is_plain_text_of_80_columns(encoding: str, sign: str)
     words = [" ".join(line.split()) for line in lines[start + 1 : start + 7]]
     assert words == [
         "con nca cir",
-        f"con *93.0 {sign} 7.0 87.0 {sign} 11.3 (2/3) x 84.5 {sign} 4.9 (2/3)",
-        f"lin 90.0 {sign} 7.0 ~~~ 78.0 {sign} 7.0",
-        f"sig 90.5 {sign} 4.9 (2/3) ... ...",
-        "lin-ms ... ... ...",
-        "sig-ms ... ... ...",
+        f"con *93.0 {sign} 7.0 87.0 {sign} 11.3 {done}{failed}{done} 84.5 {sign} 4.9 {done}{done}{third}",
+        f"lin 90.0 {sign} 7.0 -- {third}{third}{third} 78.0 {sign} 7.0",
+        f"sig 90.5 {sign} 4.9 {done}{done}{wait} -- {wait}{wait}{wait} -- {wait}{wait}{wait}",
+        *(f"{pair} -- {wait}{wait}{wait} -- {wait}{wait}{wait} -- {wait}{wait}{wait}" for pair in ("lin-ms", "sig-ms")),
     ]
 
 
@@ -129,11 +129,38 @@ def test_the_best_cell_is_one_whose_seeds_are_all_in() -> None:
     for training, value in ((one, 10.0), (best, 20.0), (other, 90.0)):
         progress.done(training, {"metrics": {"test/i2t_r1": value}})
     console = Console(file=io.StringIO(), width=80)
-    console.print(block_table(progress, progress.blocks()[0], "test/i2t_r1", "R@1"))
-    text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
+    console.print(block_grid(progress, progress.blocks()[0], RICH, "test/i2t_r1")[0])
+    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # the StringIO above
     assert "*15.0 ± 7.1" in text
     assert "*90" not in text
-    assert "90.0 (1/2)" in text
+    assert "90.0 █·" in text
+
+
+def test_marks_do_not_move_decimals_out_of_line() -> None:
+    progress = SweepProgress(resolved(seeds=(1, 2)).trainings)
+    for number, training in enumerate(one.training for one in progress.standings):
+        if number % 7:
+            progress.done(training, {"metrics": {"test/i2t_r1": 7.0 * number}})
+    level = frozenset({("lin", "con"), ("sig", "nca")})
+    console = Console(file=io.StringIO(), width=100)
+    judgement = Judgement(best=("con", "con"), level=level)
+    console.print(block_grid(progress, progress.blocks()[0], RICH, "test/i2t_r1", lambda points: judgement)[0])
+    rows = console.file.getvalue().splitlines()[2:]  # type: ignore[attr-defined]  # the StringIO above
+    points = [[match.start() for match in re.finditer(r"\.\d", row)] for row in rows]
+    assert len(rows) == 5
+    assert len({at for row in points for at in row}) == 6  # of the mean and the deviation, three times
+
+
+def test_what_steers_a_terminal_is_not_printed() -> None:
+    progress = half_done()
+    progress.failed(progress.standings[40].training, "no file a\x1b[2Jb\r\x07\u202e.jpg")
+    console = Console(file=io.StringIO(), width=200)
+    view = LiveView(progress, "quickstart", console, lambda *words: " ".join(words))
+    view.failed(progress.standings[40].training)
+    view.show_all()
+    written = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
+    assert written.count("a\ufffd[2Jb\ufffd\ufffd\ufffd.jpg") == 2
+    assert not set("\x1b\r\x07\u202e") & set(written)
 
 
 def test_where_nothing_is_redrawn_events_are_lines() -> None:

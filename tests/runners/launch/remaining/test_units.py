@@ -14,9 +14,9 @@ from goal_core.models.sizes import DataSize
 from goal_core.training import TrainingFailed
 from runners.execution.unit_line import UnitJob
 from runners.launch.launcher import Launcher
-from runners.launch.live import LiveView
-from runners.launch.plan import LaunchOptions, LaunchPlan
-from runners.launch.supply import Supply
+from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
+from runners.launch.remaining.units import UnitQueue
+from runners.launch.view.live import LiveView
 from runners.planning.cards import choose_card
 from runners.planning.prices import Known, Prices
 from runners.store import BEST, charged_failures
@@ -39,7 +39,7 @@ class Launch:
         console = Console(file=self._said, width=1000)
         view = LiveView(self.plan.progress, "s", console, lambda *words: " ".join(words))
         self.launcher = Launcher(self.sweep, self.options, self.plan, view, NoTracking(), "L")  # type: ignore[arg-type]
-        self.first = self.launcher._supply.round()
+        self.first = self.launcher._queue.round()
 
     @property
     def said(self) -> str:
@@ -79,7 +79,7 @@ def test_a_training_follows_its_own_predecessor_and_waits_for_no_other(tmp_path:
     (last,) = launch.ends(slow)
     assert launch.ends(last) == []
     assert launch.plan.progress.counts()["done"] == 8
-    assert launch.launcher._supply.under_way == launch.launcher._supply.round() == []
+    assert launch.launcher._queue.under_way == launch.launcher._queue.round() == []
 
 
 def test_what_fails_for_good_is_followed_by_nothing_and_its_neighbour_goes_on(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_damaged_weights_are_trained_again_before_what_starts_from_them(tmp_path
     assert charged_failures(launch.sweep.store.folder(finetune).attempts.all()) == 0
 
 
-def test_the_first_failure_ends_the_supply_if_the_user_wants_that(tmp_path: Path) -> None:
+def test_the_first_failure_ends_the_queue_if_the_user_wants_that(tmp_path: Path) -> None:
     launch = Launch(tmp_path, "resources.max_attempts=1", options=LaunchOptions(fail_fast=True))
     assert launch.ends(launch.first[0], launch.first[0].unit.trainings[0]) == []
     assert launch.launcher.stopping
@@ -134,7 +134,7 @@ def test_a_launch_that_shares_starts_what_follows_its_own_units_and_leaves_the_r
         for training in theirs.unit.trainings:
             launch.sweep.store.folder(training).claim(other.id)
         assert launch.launcher.finished(theirs) == []
-        assert names(launch.launcher._supply.round()) == [("frozen", ["sig/cir"])]
+        assert names(launch.launcher._queue.round()) == [("frozen", ["sig/cir"])]
 
 
 def test_a_launch_continues_both_stages_at_once(tmp_path: Path) -> None:
@@ -147,12 +147,12 @@ def test_a_launch_continues_both_stages_at_once(tmp_path: Path) -> None:
     ]
 
 
-def supply_of(launch: Launch) -> Supply:
-    """Its supply, with nothing under way."""
-    supply = launch.launcher._supply
-    for training in supply.under_way:
-        supply.take_back(training)
-    return supply
+def queue_of(launch: Launch) -> UnitQueue:
+    """Its queue, with nothing under way."""
+    queue = launch.launcher._queue
+    for training in queue.under_way:
+        queue.take_back(training)
+    return queue
 
 
 def prices_of(launch: Launch, **known: float) -> Prices:
@@ -171,11 +171,11 @@ def test_units_fit_the_devices_and_launches_that_share_count_those_of_all(
     settings = "execution={sharing: trunk, cells_per_unit: auto}"
     launch = Launch(tmp_path, settings, options=LaunchOptions(share=share))
     assert names(launch.first) == [("frozen", ["con/con", "lin/nca", "sig/cir", "sig-ms/cir"])]
-    supply = supply_of(launch)
-    supply.fit_to(devices_of(launch.sweep.config, 2, cpus="7 of 8"), prices_of(launch))
-    assert sorted(len(job.unit.trainings) for job in supply.round()) == sizes
+    queue = queue_of(launch)
+    queue.fit_to(devices_of(launch.sweep.config, 2, cpus="7 of 8"), prices_of(launch))
+    assert sorted(len(job.unit.trainings) for job in queue.round()) == sizes
     assert launch.plan.progress.pace.lanes == (2 if share is None else 8)
-    assert set(launch.plan.progress.pace.prices) == {"frozen", "finetune"}
+    assert launch.plan.progress.pace.priced
     assert "7 of 8" in launch.said
 
 
@@ -183,9 +183,9 @@ def test_the_longest_units_start_first_and_launches_that_share_keep_their_own_or
     for share in (None, (1, 2)):
         settings = ("objectives={only: [con/con, sig/cir, lin/nca]}", "data.image.augment=crop_flip")
         launch = Launch(tmp_path / str(share), *settings, options=LaunchOptions(share=share))
-        supply = supply_of(launch)
-        supply.fit_to(devices_of(launch.sweep.config), prices_of(launch))
-        jobs = supply.round()
+        queue = queue_of(launch)
+        queue.fit_to(devices_of(launch.sweep.config), prices_of(launch))
+        jobs = queue.round()
         assert {len(job.unit.trainings) for job in jobs} == {1, 2}
         first = min(jobs, key=lambda job: job.rank)
         assert first == (jobs[0] if share else max(jobs, key=lambda job: len(job.unit.trainings)))
@@ -194,9 +194,9 @@ def test_the_longest_units_start_first_and_launches_that_share_keep_their_own_or
 def test_a_unit_that_computes_features_comes_before_others_that_need_them(tmp_path: Path) -> None:
     settings = ["seeds=[1, 2]", "execution={sharing: trunk, cells_per_unit: 1}", "data.image.augment=none"]
     launch = Launch(tmp_path, *settings)
-    supply = supply_of(launch)
-    supply.fit_to(devices_of(launch.sweep.config, 2), prices_of(launch))
-    jobs = sorted(supply.round(), key=lambda job: job.rank)
+    queue = queue_of(launch)
+    queue.fit_to(devices_of(launch.sweep.config, 2), prices_of(launch))
+    jobs = sorted(queue.round(), key=lambda job: job.rank)
     # Random backbones have features of their own for each seed: two devices compute those of both at the same time.
     assert [job.unit.trainings[0].cell.seed for job in jobs[:2]] == [1, 2]
     # The features are there now: what is tried again does not come before other units for them.

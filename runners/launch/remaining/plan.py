@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from goal_core.basics.errors import GoalError
 from runners.launch.opened_sweep import OpenedSweep
+from runners.launch.signals import STOPPED
 from runners.store import BEST, charged_failures
 from sweeps import Training
+
+DONE, SOME_FAILED = 0, 1
+"""Exit statuses of a launch that no signal has stopped, with `STOPPED` where something is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,40 +48,67 @@ class LaunchPlan:
     """
 
     def __init__(self, sweep: OpenedSweep, options: LaunchOptions) -> None:
-        self._sweep = sweep
+        self._sweep, self._options = sweep, options
         self.progress = sweep.progress()
         self.forgiven: dict[Training, int] = {}
         """Number of each training's charged attempts that no longer count."""
         self.given_up: set[Training] = set()
         """Trainings that this launch will not try again."""
-        self._forced: list[Training] = []
-        self._damaged = [one.training for one in self.progress.standings if one.damaged]
-        if options.force:
-            self._force()
+        self._damaged = [standing.training for standing in self.progress.standings if standing.damaged]
+        self._repeated = self._to_repeat()
+        for training in self._repeated:
+            self.progress.restart(training)
         if options.failed != "keep":
             self._forgive(only=options.failed == "only")
         self._fail_without_start()
 
-    def _force(self) -> None:
-        self._forced = [one for one in self._sweep.trainings if self.progress[one].state == "done"]
-        for training in self._forced:
-            self.progress.restart(training)
+    def _to_repeat(self) -> list[Training]:
+        """The finished trainings that start over: by `--force` of this launch, or of one that was cut off before."""
+        if self._options.failed == "only":
+            return []
+        done = [training for training in self._sweep.trainings if self.progress[training].state == "done"]
+        if self._options.force:
+            return done
+        decided = self._sweep.store.repeats()
+        repeated = [training for training in done if training.key in decided]
+        if repeated and self._options.share:
+            raise GoalError(
+                f"a launch with --force was cut off before it set aside {len(repeated)} finished trainings of this "
+                "sweep; launch it once without --share"
+            )
+        return repeated
 
-    def set_aside_finished(self, refused: Callable[[Training, Exception], None]) -> int:
-        """Move away the results of the trainings that will be repeated.
+    def decide_repeats(self) -> int:
+        """Write into the store which finished trainings start over, so that a restart or relaunch carries it on.
+
+        Returns:
+            How many do.
+
+        Raises:
+            StorageError: it cannot be written. Nothing starts over then.
+        """
+        if self._options.force and self._repeated:
+            keys = [training.key for training in self._repeated]
+            self._sweep.store.decide_repeats(self._sweep.config.name, keys)
+        return len(self._repeated)
+
+    def set_aside_finished(self, refused: Callable[[Training, Exception], None]) -> None:
+        """Move away the results of the trainings that start over. Nothing may train before this has ended.
 
         Args:
             refused: called with a training whose folder cannot be moved, and the error. The others go on.
-
-        Returns:
-            How many trainings `--force` repeats.
         """
-        for training in self._forced:
-            self._set_aside(training, "replaced", refused)
+        store, kept = self._sweep.store, set[Training]()
+        if decided := store.repeats():
+            for training in self._repeated:
+                if training.key in decided and not self._set_aside(training, "replaced", refused):
+                    kept.add(training)
+            # A launch that was cut off may have moved some, which must not start over once more when they are done.
+            over = {one.key for one in self._sweep.trainings if self.progress[one].state != "done" and one not in kept}
+            store.settle_repeats(over)
         for training in self._damaged:
             if training not in self.given_up:
                 self._set_aside(training, "damaged", refused)
-        return len(self._forced)
 
     def set_aside_damaged(
         self, trainings: Iterable[Training], refused: Callable[[Training, Exception], None]
@@ -88,7 +120,7 @@ class LaunchPlan:
 
         Args:
             trainings: the trainings.
-            refused: as of `set_aside_finished`.
+            refused: as for `set_aside_finished`.
 
         Returns:
             The trainings whose results are damaged. Those that were moved must be trained again.
@@ -109,13 +141,14 @@ class LaunchPlan:
 
     def _set_aside(
         self, training: Training, why: Literal["replaced", "damaged"], refused: Callable[[Training, Exception], None]
-    ) -> None:
+    ) -> bool:
         try:
             self._sweep.store.set_aside(training, why)
         except OSError as error:
             refused(training, error)
-        else:
-            self.progress.restart(training)
+            return False
+        self.progress.restart(training)
+        return True
 
     def _forgive(self, *, only: bool) -> None:
         """Set failed trainings back to waiting; with ``only``, give up all others."""
@@ -135,12 +168,23 @@ class LaunchPlan:
             if before is None or self.progress[training].state != "waiting" or self.progress[before].state != "done":
                 continue
             # Weights beside an imported result are not those that gave its numbers, whatever the archive stated.
-            if self.progress[before].imported and before not in self._forced:
+            if self.progress[before].imported and before not in self._repeated:
                 reason = f"its {before.stage.name} stage has no {BEST} to start from"
                 self.progress.failed(training, f"{reason} (imported results come without weights)")
 
     @property
-    def asked(self) -> list[Training]:
+    def exit_status(self) -> int:
+        """Exit status of the launch if no signal has stopped it: 0 done, 1 some cells failed, 75 something is left."""
+        counts = self.progress.counts(self._asked)
+        if counts["failed"]:
+            return SOME_FAILED
+        if self._options.share is not None:  # it ends when others hold what is left
+            return DONE
+        # --only-failed leaves the others waiting.
+        return STOPPED if counts["waiting"] and self._options.failed != "only" else DONE
+
+    @property
+    def _asked(self) -> list[Training]:
         """What this launch trains, or has trained: while the sweep searches, its candidates alone."""
         searching = self._sweep.is_searching
         return [training for training in self._sweep.trainings if not searching or training.number is not None]

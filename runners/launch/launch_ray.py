@@ -1,4 +1,4 @@
-"""Ray, started by the first part of a launch that trains, and kept for those that follow."""
+"""Ray for all parts of one launch: started by the first part that trains, and left after the last."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import TracebackType
 from runners.execution.ray_tune import RayUnits
 
 
-class KeptRay:
-    """A session of Ray for a launch of several parts; a context manager, which leaves it."""
+class LaunchRay:
+    """The session of Ray of one launch. A context manager, which leaves it."""
 
     def __init__(self) -> None:
         self.launch_id = ""
@@ -20,7 +20,7 @@ class KeptRay:
 
     @contextmanager
     def session(self, make: Callable[[], RayUnits], *, keep: bool) -> Iterator[RayUnits]:
-        """Ray, for one part of the launch.
+        """The session, for one part of the launch.
 
         Args:
             make: makes the session, unless there is one.
@@ -37,7 +37,7 @@ class KeptRay:
         if not keep:
             self.__exit__(None, None, None)
 
-    def __enter__(self) -> KeptRay:
+    def __enter__(self) -> LaunchRay:
         return self
 
     def __exit__(

@@ -1,0 +1,130 @@
+"""The signals that stop a launch: the first lets the cells save, a second stops at once.
+
+Ctrl-C comes from the user, SIGHUP from a terminal that closes, SIGTERM from a batch system that takes the machine away,
+and SIGUSR1 from one that was asked to warn some time before. This module loads no library, so that a signal in the
+first moment of a launch finds a handler.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+from runners.execution.session.watch import end_process
+
+STOPPED, INTERRUPTED = 75, 130
+"""Exit status of a launch that a batch system or a closed terminal stopped, and of one that the user interrupted."""
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
+REPEAT_S = 1.0
+"""A signal this soon after another is the same wish: some senders signal a process and then its whole group."""
+
+
+def end_at_once(number: int, frame: FrameType | None = None) -> None:
+    """Handle a signal while a launch has not begun anything yet: print a line and end the process.
+
+    An exception would pass through the C++ code of a library that is being loaded, which aborts the process.
+    """
+    end_process(_said(number), _status(number))
+
+
+def handle(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Have all signals that stop a launch handled. SIGHUP stays ignored where it is, as by `nohup`.
+
+    Returns:
+        The handlers before.
+    """
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, earlier in before.items():
+        if number != signal.SIGHUP or earlier != signal.SIG_IGN:
+            signal.signal(number, handler)
+    return before
+
+
+class StopSignals:
+    """Handles the signals that end a launch. A context manager, for the main thread.
+
+    Outside of `gentle` and `loading` a signal raises `KeyboardInterrupt`, which is also what Ray's calls raise for any
+    signal. Within `gentle` the first signal only sets `received`.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        """The first signal received; None before."""
+        self._first = 0.0
+        self._gentle = self._loading = False
+        self._before: Mapping[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        self._before = handle(self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def install(self) -> None:
+        """Put the handlers in place again, because Ray and Tune install their own."""
+        handle(self._handle)
+
+    @contextmanager
+    def gentle(self) -> Iterator[None]:
+        """Let the first signal within the block set `received` and nothing else, for a caller that looks at it."""
+        self._gentle = True
+        try:
+            yield
+        finally:
+            self._gentle = False
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Let a signal within the block end the process at once; see `end_at_once`."""
+        self._loading = True
+        try:
+            yield
+        finally:
+            self._loading = False
+
+    @property
+    def said(self) -> str:
+        """The line that a stopped launch ends with."""
+        return _said(self.received)
+
+    @property
+    def status(self) -> int:
+        """The exit status of a launch that stops now."""
+        return _status(self.received)
+
+    @property
+    def cause(self) -> str:
+        """What stopped the launch, for its log and its attempts."""
+        return _cause(self.received)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        first = self.received is None
+        if first:
+            self.received, self._first = signal.Signals(number), time.monotonic()
+        elif time.monotonic() - self._first < REPEAT_S:
+            return
+        if self._loading:
+            end_at_once(self.received or number)
+        if not (first and self._gentle):
+            raise KeyboardInterrupt
+
+
+def _said(number: int | None) -> str:
+    return f"{_cause(number)}: the same command continues"
+
+
+def _cause(number: int | None) -> str:
+    # Only Ray can take a signal, SIGTERM, for itself.
+    return "interrupted by the user" if number == signal.SIGINT else f"stopped by {signal.Signals(number or 15).name}"
+
+
+def _status(number: int | None) -> int:
+    return INTERRUPTED if number == signal.SIGINT else STOPPED

@@ -1,0 +1,225 @@
+"""The view of a sweep: redrawn while it trains, and printed in full by `status` and at the end of a launch."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from goal_core.basics.errors import printable
+from runners.launch.view.grids import (
+    LABEL,
+    METRICS,
+    RICH,
+    SQUARE,
+    Judge,
+    Signs,
+    block_counts,
+    block_grid,
+    block_title,
+    legend,
+    shown_names,
+    signs_of,
+)
+from runners.launch.view.pace import TimeLeft
+from runners.launch.view.progress import SweepProgress
+from runners.launch.view.standing import STATES, Standing
+from sweeps import Training
+from sweeps.cells import CANDIDATES
+
+MAX_FAILURES = 10
+"""Failed trainings that the view names."""
+_HEADER, _LEGEND = 3, 4
+"""Lines of the header, and of the legend with the line above it."""
+
+
+def format_duration(seconds: float | None) -> str:
+    """Write a duration as `1h 02m`, `3m 05s` or `12s`; `--` when it is unknown."""
+    if seconds is None:
+        return "--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+
+
+def header(progress: SweepProgress, name: str, *, live: bool) -> RenderableType:
+    """Draw the counts and, while a launch runs, the times and a progress bar."""
+    counts = progress.counts()
+    states = ", ".join(f"{counts[state]} {state}" for state in STATES)
+    if begun := [standing.epoch for standing in progress.standings if standing.begun]:
+        states += f"\n{len(begun)} of the waiting continue from a saved state ({sum(begun)} epochs in all)"
+    if not live:
+        return Text.assemble((name, "bold"), f"  {states}", f"\n{progress.phase}" if progress.phase else "")
+    left = progress.left()
+    end = "" if left is None else f", until {datetime.now() + timedelta(seconds=left.seconds):{_clock(left.seconds)}}"
+    times = f"elapsed {format_duration(time.monotonic() - progress.started)}, left {_left_text(left)}{end}"
+    phase = f"  {progress.phase}" if progress.phase else ""
+    states = states.partition("\n")[0]
+    line = Text.assemble((name, "bold"), f"  {states}\n{times}{phase}", no_wrap=True, overflow="ellipsis")
+    return Group(line, ProgressBar(total=1.0, completed=progress.share_done()), Text())  # the bar does not end its line
+
+
+def _left_text(left: TimeLeft | None) -> str:
+    """The time left; `~` says, as in `plan`, that it rests on a price and not on this launch's speed."""
+    if left is None:
+        return "about --"
+    return f"{'~' if left.priced else 'about '}{format_duration(left.seconds)}"
+
+
+def _clock(left: float) -> str:
+    """How a moment is written that is so many seconds away: with the day unless it is near."""
+    return "%H:%M" if left < 12 * 3600 else "%a %d %b %H:%M"
+
+
+def overview(progress: SweepProgress, name: str, signs: Signs = RICH, judge: Judge | None = None) -> Group:
+    """Draw the state of a sweep in full: what trains with its scores, what is done with its test results.
+
+    Args:
+        progress: the sweep.
+        name: its name.
+        signs: from `signs_of`.
+        judge: the rule for "within noise"; None marks nothing by it.
+    """
+    parts: list[RenderableType] = [header(progress, name, live=False)]
+    judged = False
+    for block in progress.blocks():
+        states = {standing.state for standing in progress.of_block(block)}
+        searched = block.point == CANDIDATES  # candidates have no test results
+        metrics = [""] if "running" in states or searched else []
+        metrics += METRICS if not searched and ("done" in states or not metrics) else []
+        for metric in metrics:
+            grid, was_judged = block_grid(progress, block, signs, metric, judge if metric else None)
+            judged |= was_judged
+            parts += [Text(), grid]
+    parts += _listed("failed", [_named(one) for one in progress.standings if one.state == "failed"])
+    parts += _listed("damaged, to be trained again", [_named(one) for one in progress.standings if one.damaged])
+    archives = Counter(standing.imported for standing in progress.standings if standing.imported)
+    origins = (f"i imported: {count} from {archive}, not trained here" for archive, count in archives.items())
+    parts += [Text(), *(Text(printable(line), style="yellow") for line in origins)]
+    return Group(*parts, legend(signs, judged=judged))
+
+
+def _named(standing: Standing) -> str:
+    return printable(f"{standing.training.name}  {standing.training.cell.id}  {standing.reason}")
+
+
+def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
+    """A heading and the first of some lines; nothing without lines."""
+    if not lines:
+        return []
+    more = [f"and {len(lines) - MAX_FAILURES} more"] if len(lines) > MAX_FAILURES else []
+    shown = (Text(f"  {line}") for line in [*lines[:MAX_FAILURES], *more])
+    return [Text(), Text(f"{heading} ({len(lines)}):", style="red"), *shown]
+
+
+def training_view(progress: SweepProgress, name: str, width: int, height: int, signs: Signs) -> Group:
+    """Draw a sweep in training, in no more lines than the terminal has, because a taller view cannot be redrawn.
+
+    Blocks stand side by side where they fit. Those in training come first; the others get a line each while there is
+    room. Where not even one block fits, only the header and these lines are drawn.
+
+    Args:
+        progress: the sweep.
+        name: its name.
+        width: columns of the terminal.
+        height: its lines.
+        signs: from `signs_of`.
+    """
+    order = {"running": 0, "waiting": 1, "failed": 2, "done": 3}
+    urgency = {block: min(order[one.state] for one in progress.of_block(block)) for block in progress.blocks()}
+    blocks = sorted(urgency, key=lambda block: urgency[block])
+    pairs, triplets = shown_names(name for block in blocks for name in progress.seeds(block))
+    square = min(SQUARE, max(4, (width - LABEL) // len(triplets)))
+    across = max(1, width // (LABEL + square * len(triplets)))
+    room, lines = height - _HEADER - _LEGEND, 3 + len(pairs)
+    drawn = blocks[: room // lines * across] if room >= lines else []
+    parts: list[RenderableType] = [header(progress, name, live=True)]
+    for start in range(0, len(drawn), across):
+        row = Table.grid(padding=(0, 0))
+        row.add_row(*(block_grid(progress, block, signs, width=square)[0] for block in drawn[start : start + across]))
+        parts += [Text(), row]
+    left = [f"{block_title(block)}: {block_counts(progress, block)}" for block in blocks[len(drawn) :]]
+    room = max(0, room - -(-len(drawn) // across) * lines)
+    if len(left) > room:
+        left = [*left[: max(0, room - 1)], f"and {len(left) - max(0, room - 1)} more blocks"][:room]
+    parts += [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in left]
+    return Group(*parts, Text(), legend(signs)) if drawn else Group(*parts)
+
+
+class LiveView:
+    """Shows a sweep while it trains; a context manager.
+
+    Args:
+        progress: what to show.
+        name: the sweep's name.
+        console: where to show it.
+        command: writes another command on the same sweep, from the verb and its arguments.
+        judge: the rule for "within noise", for the grids at the end.
+    """
+
+    def __init__(
+        self,
+        progress: SweepProgress,
+        name: str,
+        console: Console,
+        command: Callable[..., str],
+        judge: Judge | None = None,
+    ) -> None:
+        self.judge = judge
+        self.progress, self.name, self.console, self.command = progress, name, console, command
+        self._live = Live(get_renderable=self._view, console=console, refresh_per_second=2, transient=True)
+        self._interactive = console.is_terminal
+
+    def __enter__(self) -> LiveView:
+        """Start drawing, on a terminal."""
+        if self._interactive:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Stop drawing."""
+        if self._interactive:
+            self._live.stop()
+
+    def _view(self) -> RenderableType:
+        return training_view(self.progress, self.name, self.console.width, self.console.height, signs_of(self.console))
+
+    def note(self, text: str) -> None:
+        """Print a line above the view, or in the log."""
+        self.console.print(printable(text), highlight=False, markup=False, soft_wrap=not self._interactive)
+
+    def show_all(self) -> None:
+        """Print the state of the sweep in full."""
+        self.console.print(overview(self.progress, self.name, signs_of(self.console), self.judge))
+
+    def epoch(self, training: Training) -> None:
+        """Print a line for a finished epoch, unless the view redraws itself."""
+        if not self._interactive:
+            standing, left = self.progress[training], _left_text(self.progress.left())
+            self.note(
+                f"{training.name}: epoch {standing.epoch}/{standing.epochs}, val rsum {standing.val_rsum:.1f} "
+                f"(left {left})"
+            )
+
+    def done(self, training: Training) -> None:
+        """Print a line for a finished training, unless the view redraws itself."""
+        if not self._interactive:
+            test, counts = self.progress[training].test, self.progress.counts()
+            shown = f"best val rsum {self.progress[training].best_rsum:.1f}"
+            if training.cell.tested:
+                shown = f"test R@1 {test['test/i2t_r1']:.1f} / {test['test/t2i_r1']:.1f}"
+            self.note(f"{training.name}: done, {shown} ({counts['done']} of {sum(counts.values())})")
+
+    def failed(self, training: Training) -> None:
+        """Print a line for a failed training."""
+        reason = self.progress[training].reason
+        self.note(f"{training.name}: failed, {reason} ({self.command('logs', training.cell.id)})")

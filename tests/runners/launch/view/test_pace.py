@@ -1,0 +1,138 @@
+"""The time left: priced at first, measured in the end, and true all the while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+
+from runners.launch.view.pace import Pace
+from runners.launch.view.standing import Standing
+from sweeps import Training, Unit, pack
+from tests.helpers.sweep_cases import scenes
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def units_of(*overrides: str) -> list[Unit]:
+    sweep = scenes("execution={sharing: trunk, cells_per_unit: 5}", "seeds=[1]", *overrides)
+    return [unit for stage in sweep.by_stage for unit in pack(stage, sweep.config.execution)]
+
+
+class Moment(NamedTuple):
+    """What was said at a moment, and what was true."""
+
+    at: float
+    said: float | None
+    priced: bool
+    true: float
+
+
+def simulate(
+    units: Sequence[Unit], lanes: int, epoch_s: Mapping[str, float], start_s: float, pace: Pace, clock: list[float]
+) -> list[Moment]:
+    """Run units on some lanes, in which an epoch of each stage takes so long, and the first one longer by the start.
+
+    Returns:
+        What `pace` says every minute.
+    """
+    standings = {training: Standing(training) for unit in units for training in unit.trainings}
+    waiting, running = list(units), dict[float, list[Unit]]()
+    began, said = clock[0], list[tuple[float, float | None, bool]]()
+
+    def start() -> None:
+        while sum(map(len, running.values())) < lanes and (
+            unit := next((one for one in waiting if _can_start(one, standings)), None)
+        ):
+            waiting.remove(unit)
+            pace.begin(unit, 0)
+            for training in unit.trainings:
+                standings[training].state = "running"
+            running.setdefault(clock[0] + start_s + epoch_s[unit.stage.name], []).append(unit)
+
+    def end_epoch(unit: Unit) -> None:
+        for training in unit.trainings:
+            standing = standings[training]
+            standing.epoch += 1
+            pace.epoch_done(training, standing.epoch)
+            standing.state = "done" if standing.epoch == standing.epochs else "running"
+        if standing.state == "done":
+            pace.end(unit)
+        else:
+            running.setdefault(clock[0] + epoch_s[unit.stage.name], []).append(unit)
+
+    start()
+    while running:
+        for unit in running.pop(clock[0], ()):
+            end_epoch(unit)
+        start()
+        left = pace.left(standings)
+        said.append((clock[0], left and left.seconds, bool(left and left.priced)))
+        clock[0] += 60
+    end = said[-1][0]
+    return [Moment(at - began, seconds, priced, end - at) for at, seconds, priced in said]
+
+
+def _can_start(unit: Unit, standings: Mapping[Training, Standing]) -> bool:
+    before = unit.trainings[0].before
+    return before is None or standings[before].state == "done"
+
+
+HOURS = {"frozen": 3600.0, "finetune": 7200.0}
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+@pytest.mark.parametrize("start_s", [0.0, 600.0])
+def test_at_constant_speed_it_is_true_within_a_tenth_and_never_counts_up(
+    clock: list[float], lanes: int, start_s: float
+) -> None:
+    units = units_of("stages=[{name: frozen, epochs: 4, lr: 0.1}, {name: finetune, epochs: 3, lr: 0.1}]")
+    pace = Pace(units, lanes, lambda unit: HOURS[unit.stage.name], priced=True)
+
+    moments = simulate(units, lanes, HOURS, start_s, pace, clock)
+
+    measured = next(moment.at for moment in moments if not moment.priced)
+    for moment in moments:
+        assert moment.said is not None
+        share = 0.1 if moment.at >= measured or not start_s else 0.2  # the first epoch holds the start too
+        assert moment.said == pytest.approx(moment.true, rel=share, abs=60 + 2 * start_s)
+    if not start_s:
+        assert all(later.said <= earlier.said for earlier, later in pairwise(moments))  # type: ignore[operator]
+
+
+def test_without_a_price_it_is_true_after_the_first_epoch_of_a_sweep_of_one_stage(clock: list[float]) -> None:
+    units = units_of("stages=[{name: frozen, epochs: 28, lr: 0.1}]")
+    pace = Pace(units, 3)
+
+    moments = simulate(units, 3, {"frozen": 3600.0}, 0.0, pace, clock)
+
+    assert moments[0].true == 28 * 3600
+    assert [moment.said for moment in moments[:60]] == [None] * 60
+    assert all(moment.said == pytest.approx(moment.true) for moment in moments[60:])
+
+
+def test_a_price_that_was_wrong_gives_way_to_the_speed(clock: list[float]) -> None:
+    units = units_of("stages=[{name: frozen, epochs: 10, lr: 0.1}]")
+    pace = Pace(units, 1, lambda unit: 60.0, priced=True)
+
+    moments = simulate(units, 1, {"frozen": 3600.0}, 0.0, pace, clock)
+
+    assert (moments[0].said, moments[0].priced) == (30 * 60.0, True)
+    assert moments[59].said > 29 * 3500  # type: ignore[operator]  # an epoch of the first took that long already
+    assert all(moment.said == pytest.approx(moment.true) and not moment.priced for moment in moments[60:])
+
+
+def test_units_that_start_show_how_many_train_at_once() -> None:
+    units = units_of("stages=[{name: frozen, epochs: 4, lr: 0.1}]")
+    pace = Pace(units)
+    for unit in units:
+        pace.begin(unit, 0)
+    assert pace.lanes == len(units) == 3
