@@ -166,12 +166,12 @@ class ExecutionConfig:
     but for rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
     cells_per_unit: int | Literal["auto"] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends
-    earliest on the devices at hand (docs/planning.md). A number above 1 needs another sharing than `none`."""
+    earliest on the devices at hand (docs/performance.md). A number above 1 needs another sharing than `none`."""
     units_per_gpu: int = 1
-    """How many units share a GPU where `resources.gpus` is 1 (docs/sharing.md)."""
+    """How many units share a GPU where `resources.gpus` is 1 (docs/performance.md)."""
     memory_format: MemoryFormat = "auto"
     """Layout of images and filters in memory. `auto`: `channels_last` for convolutional backbones on a GPU with `bf16`
-    or `fp16`, elsewhere `channels_first` (docs/fine_tuning.md). Numbers change by rounding alone."""
+    or `fp16`, elsewhere `channels_first` (docs/performance.md). Numbers change by rounding alone."""
     compile: bool = False
     """Let torch compile the steps that train a backbone. The first unit on a machine waits for the compiler; the others
     find its kernels on the disk. Numbers change by rounding alone."""

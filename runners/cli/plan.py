@@ -166,7 +166,7 @@ def _explanations(plan: dict[str, Any]) -> Iterator[str]:
         scaled = [name for name in card["scaled"] if name in used]
         assumed += f", {' and '.join(scaled)} scaled from the reference" if scaled else ""
         yield f"~ not measured here: prices of {card['name']}{assumed}; time within a factor of 3, memory 30 %"
-        yield "  (docs/planning.md); --measure trains a few steps on this machine instead"
+        yield "  (docs/performance.md); --measure trains a few steps on this machine instead"
     if unknown := sorted({row["backbone"] for row in left if None in (row["hours"], row["memory_mb"], row["disk_mb"])}):
         yield f"-- not known of {', '.join(unknown)}; --measure trains a few steps of it for time and memory"
     yield from plan["notes"]
