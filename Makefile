@@ -39,6 +39,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.rooms
 
 # The Python that has torch: $(PYTHON), or else that of the environment.
 HAS_TORCH := from importlib.util import find_spec; exit(find_spec("torch") is None)

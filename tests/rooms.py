@@ -31,10 +31,9 @@ def complaints() -> Iterator[str]:
 
 def _imported_siblings(graph: grimp.ImportGraph, child: str, children: set[str]) -> set[str]:
     inside = {child, *graph.find_descendants(child)}
-    imported = {one for module in inside for one in graph.find_modules_directly_imported_by(module)}
-    return {
-        other for other in children - {child} if any(one == other or one.startswith(f"{other}.") for one in imported)
-    }
+    imported = {target for module in inside for target in graph.find_modules_directly_imported_by(module)}
+    prefixes = {other: f"{other}." for other in children - {child}}
+    return {other for other, prefix in prefixes.items() if any(f"{target}.".startswith(prefix) for target in imported)}
 
 
 def floors_of(imports: Mapping[str, set[str]]) -> int:
@@ -49,6 +48,4 @@ def floors_of(imports: Mapping[str, set[str]]) -> int:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    found = list(complaints())
-    print("\n".join(found))
-    sys.exit(bool(found))
+    sys.exit("\n".join(complaints()) or 0)
