@@ -106,5 +106,5 @@ def test_a_launch_stopped_in_its_first_epoch_loses_no_step_whatever_tracking_doe
     again = goal_sweep_here(folder, "launch", "tiny.yaml")
     assert (again.returncode, time.monotonic() - began < FINISHED_S) == (0, True), again.stdout + again.stderr
     (line,) = [line for line in again.stdout.splitlines() if line.startswith("tracking: ")]
-    assert "2 of 2 runs are not up to date" in line
+    assert "not up to date" in line
     assert "goal-sweep sync tiny.yaml brings it up to date" in line
