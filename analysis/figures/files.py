@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -24,6 +24,8 @@ _UNDATED: dict[str, dict[str, str | None]] = {
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     ".svg": {"Date": None, "Creator": None},
 }
+_FASTER: Mapping[str, Any] = {".png": {"pil_kwargs": {"compress_level": 3}}}
+"""Half the time of the usual level; the files are an eighth larger."""
 
 
 def write_figure(paths: Sequence[Path], draw: Callable[..., Figure], *arguments: Any) -> None:
@@ -42,7 +44,7 @@ def write_figure(paths: Sequence[Path], draw: Callable[..., Figure], *arguments:
             figure = draw(*arguments)
             make_drawable(figure)
         for path in paths:
-            figure.savefig(path, metadata=_UNDATED[path.suffix])
+            figure.savefig(path, metadata=_UNDATED[path.suffix], **_FASTER.get(path.suffix, {}))
 
 
 @contextmanager
@@ -50,7 +52,7 @@ def written(figures: Sequence[tuple[Sequence[Path], Callable[..., Figure], tuple
     """Write figures; when the `with` block ends, all are written.
 
     Many are drawn in other processes while the block runs, because drawing dominates a large report. These processes
-    are spawned, so a script that writes a report must guard its main part by ``if __name__ == "__main__"``.
+    import the script that writes a report, so it must guard its main part by ``if __name__ == "__main__"``.
 
     Args:
         figures: the arguments of `write_figure` for each; those that take longest come first.
@@ -63,7 +65,9 @@ def written(figures: Sequence[tuple[Sequence[Path], Callable[..., Figure], tuple
             write_figure(paths, draw, *arguments)
         yield
         return
-    pool = ProcessPoolExecutor(_PROCESSES, get_context("spawn"))
+    processes = get_context("forkserver")  # which imports what draws only once
+    processes.set_forkserver_preload([__name__, *dict.fromkeys(draw.__module__ for _, draw, _ in figures)])
+    pool = ProcessPoolExecutor(_PROCESSES, processes)
     try:
         # The pool starts a process for each of its first jobs. A process that it starts while another dies would never
         # end, so all are started before any figure is drawn.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +21,8 @@ from typing import Final
 
 from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTFont
+from matplotlib.artist import Artist
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry, FontProperties, findSystemFonts, fontManager, get_font
 from matplotlib.text import Text
@@ -88,7 +90,9 @@ def usual_family() -> str:
     folder, name = TemporaryDirectory(prefix="goal-sweep-fonts-"), "Goal Sweep Sans"
     logging.getLogger("fontTools.subset").setLevel(logging.ERROR)  # it names tables that it leaves out
     for style, properties in _STYLES.items():
-        font = TTFont(fontManager.findfont(properties))
+        font = TTFont(
+            fontManager.findfont(properties), recalcTimestamp=False
+        )  # so that the same text gives the same PDF
         options = Options(layout_features=["kern", "liga"], layout_scripts=["DFLT", "latn"], notdef_outline=True)
         options.drop_tables += ["MATH"]
         subsetter = Subsetter(options)
@@ -113,14 +117,22 @@ def texts_of(figure: Figure) -> list[str]:
     """All texts of a figure, but for the numbers at its axes."""
     formatters = [axis.get_major_formatter() for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
     labels = [label for own in formatters if isinstance(own, FixedFormatter) for label in own.seq]
-    return [*(text.get_text() for text in figure.findobj(Text)), *labels]
+    return [*(text.get_text() for text in _texts(figure)), *labels]
 
 
 def make_drawable(figure: Figure) -> None:
     """Write the code points of what no font has into the texts of a figure, except the labels of ticks."""
-    for text in figure.findobj(Text):
+    for text in _texts(figure):
         if undrawable(text.get_text()):
             text.set_text(drawable(text.get_text()))
+
+
+def _texts(artist: Artist) -> Iterator[Text]:
+    """The texts below an artist but for ticks, which matplotlib makes only when it is asked for them."""
+    if isinstance(artist, Text):
+        yield artist
+    for child in [artist.label] if isinstance(artist, Axis) else artist.get_children():
+        yield from _texts(child)
 
 
 @cache

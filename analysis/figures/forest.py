@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from analysis.blocks import Difference, Objective, Verdict
@@ -121,7 +122,7 @@ def _draw_panel(axes: Axes, panel: Forest, *, with_names: bool) -> None:
             mark = "best" if objective in panel.best else "level" if objective in panel.level else ""
             _draw_row(axes, row, difference, (low, high), mark)
         elif objective == BASELINE:
-            axes.plot(0, row, marker="|", markersize=7, color=INK)
+            _line(axes, [0], [row], marker="|", markersize=7, color=INK)
     axes.axvline(0, color=PALE, linewidth=0.8, zorder=1)
     axes.set(xlim=(low, high), ylim=(len(panel.differences) - 0.5, -0.5))
     names = [drawable("/".join(objective)) for objective in panel.differences]
@@ -139,13 +140,21 @@ def _draw_row(axes: Axes, row: int, difference: Difference, limits: tuple[float,
     if not low <= difference.estimate <= high:
         outside_left = difference.estimate < low
         end = low if outside_left else high
-        axes.plot(end, row, marker="<" if outside_left else ">", markersize=5, color=colour, clip_on=False)
+        _line(axes, [end], [row], marker="<" if outside_left else ">", markersize=5, color=colour, clip_on=False)
         axes.annotate(
             f"{difference.estimate:+.1f}", (end, row), (6 if outside_left else -6, 0), textcoords="offset points",
             fontsize=6.5, color=colour, va="center", ha="left" if outside_left else "right",
         )  # fmt: skip
         return
     ends = difference.ends
-    axes.plot([max(low, ends[0]), min(high, ends[-1])], [row, row], color=colour, linewidth=2.2, alpha=0.55)
+    _line(axes, [max(low, ends[0]), min(high, ends[-1])], [row, row], color=colour, linewidth=2.2, alpha=0.55)
     face, shape = ("white" if mark == "level" else colour), ("D" if mark == "best" else "o")
-    axes.plot(difference.estimate, row, shape, markersize=4.4, color=colour, markerfacecolor=face, zorder=3)
+    _line(
+        axes, [difference.estimate], [row], linestyle="none", marker=shape, markersize=4.4, color=colour,
+        markerfacecolor=face, zorder=3,
+    )  # fmt: skip
+
+
+def _line(axes: Axes, x: Sequence[float], y: Sequence[float], **style: Any) -> None:
+    """Draw a line or a marker; `Axes.plot` would fit the limits to each of a thousand, and they are given."""
+    axes.add_artist(Line2D(x, y, **style))

@@ -73,7 +73,7 @@ def draw_frame(axes: Axes, pairs: Sequence[str], triplets: Sequence[str], head: 
         _draw_weight(axes, -0.1, y + 0.57, "P", pair, centred=False)
     outline = Rectangle((0, 0), len(triplets), len(pairs), fill=False, edgecolor=_LINE, linewidth=1.6)
     outline.set(zorder=3, clip_on=False)
-    axes.add_patch(outline)
+    axes.add_artist(outline)
 
 
 def draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, head: str, *, with_rows: bool) -> None:
@@ -94,10 +94,10 @@ def draw_grid(axes: Axes, grid: Grid, scale: ColourScale | None, head: str, *, w
 
 def _draw_number(axes: Axes, x: int, y: int, cell: CellSummary, fill: str, rank: int) -> None:
     mean, std = cell.text(with_n=False).split(" ± ")
-    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=f"#{fill}", edgecolor="white", linewidth=1.6))
+    axes.add_artist(Rectangle((x, y), 1, 1, facecolor=f"#{fill}", edgecolor="white", linewidth=1.6))
     ink = "white" if text_colour(fill) == WHITE else INK
     if rank == 1:
-        axes.add_patch(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, fill=False, edgecolor=ink, linewidth=1.1))
+        axes.add_artist(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, fill=False, edgecolor=ink, linewidth=1.1))
     middle = y + (0.36 if cell.gaps else 0.5)
     split = x + (0.5 if len(mean) <= 4 else 0.55)
     weight = "bold" if rank == 1 else "normal"
@@ -117,8 +117,8 @@ def _draw_ring(axes: Axes, x: int, y: int, fill: str, *, is_near: bool) -> None:
 
 
 def _draw_empty(axes: Axes, x: int, y: int, cell: CellSummary) -> None:
-    axes.add_patch(Rectangle((x, y), 1, 1, hatch="////", linewidth=0, facecolor=_EMPTY, edgecolor="#cfcfcf"))
-    axes.add_patch(Rectangle((x, y), 1, 1, fill=False, edgecolor="white", linewidth=1.6))
+    axes.add_artist(Rectangle((x, y), 1, 1, hatch="////", linewidth=0, facecolor=_EMPTY, edgecolor="#cfcfcf"))
+    axes.add_artist(Rectangle((x, y), 1, 1, fill=False, edgecolor="white", linewidth=1.6))
     label = cell.gap_text.replace("; ", "\n") if cell.requested else "not in the sweep"
     lines = [_fit(line, 25) for line in (label or "--").split("\n")]
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none", "alpha": 0.92}

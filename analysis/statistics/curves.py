@@ -53,11 +53,11 @@ def curves(runs: pd.DataFrame, epochs: pd.DataFrame, metric: str) -> dict[Object
         metric: the metric of the curves.
     """
     points = epochs[["training", "epoch", metric]].dropna().merge(runs[["training", "pair", "triplet"]], on="training")
+    of_epochs = points.groupby(["pair", "triplet", "epoch"])[metric].agg(["mean", "min", "max"]).reset_index("epoch")
     by_objective = {}
-    for (pair, triplet), part in points.groupby(["pair", "triplet"]):
-        of_epoch = part.groupby("epoch")[metric].agg(["mean", "min", "max"])
+    for (pair, triplet), of_epoch in of_epochs.groupby(level=["pair", "triplet"]):
         by_objective[str(pair), str(triplet)] = Curve(
-            epochs=tuple(int(epoch) for epoch in of_epoch.index),
+            epochs=tuple(int(epoch) for epoch in of_epoch["epoch"]),
             mean=tuple(of_epoch["mean"]),
             low=tuple(of_epoch["min"]),
             high=tuple(of_epoch["max"]),

@@ -100,9 +100,8 @@ def marginals(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
         num_other = frame[other].nunique()
         tests = [metric.test for metric in METRICS.values()]
         levels = in_order(frame[factor], known)
-        by_seed = {
-            level: frame[frame[factor] == level].groupby("seed")[tests].agg(["mean", "count"]) for level in levels
-        }
+        of_seeds = frame.groupby([factor, "seed"])[tests].agg(["mean", "count"])
+        by_seed = {level: of_seeds.loc[level] for level in levels}
         for metric in METRICS.values():
             for level in levels:
                 here = by_seed[level][metric.test]
