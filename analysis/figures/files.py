@@ -52,7 +52,7 @@ def written(figures: Sequence[tuple[Sequence[Path], Callable[..., Figure], tuple
     """Write figures; when the `with` block ends, all are written.
 
     Many are drawn in other processes while the block runs, because drawing dominates a large report. These processes
-    import the script that writes a report, so it must guard its main part by ``if __name__ == "__main__"``.
+    are spawned, so a script that writes a report must guard its main part by ``if __name__ == "__main__"``.
 
     Args:
         figures: the arguments of `write_figure` for each; those that take longest come first.
@@ -65,9 +65,7 @@ def written(figures: Sequence[tuple[Sequence[Path], Callable[..., Figure], tuple
             write_figure(paths, draw, *arguments)
         yield
         return
-    processes = get_context("forkserver")  # which imports what draws only once
-    processes.set_forkserver_preload([__name__, *dict.fromkeys(draw.__module__ for _, draw, _ in figures)])
-    pool = ProcessPoolExecutor(_PROCESSES, processes)
+    pool = ProcessPoolExecutor(_PROCESSES, get_context("spawn"))
     try:
         # The pool starts a process for each of its first jobs. A process that it starts while another dies would never
         # end, so all are started before any figure is drawn.
