@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import TRIPLETS
 from goal_core.training import below_warmup, weak_objective
-from runners.store import BEST, LOG, Store, TrainingFolder, TrainingStatus
+from runners.store import BEST, LOG, Store, TrainingFolder
+from runners.store.store import TrainingRecord
 from sweeps import Training
 from sweeps.results import EPOCHS, SETTING, TEST, VAL
 
@@ -47,19 +47,16 @@ def asked_row(training: Training) -> dict[str, Any]:
     }
 
 
-def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict[str, Any]:
+def stored_row(store: Store, record: TrainingRecord) -> dict[str, Any]:
     """The columns that come from the store.
 
     Args:
         store: the store.
-        training: the training.
-        status: its status in the store.
+        record: what it tells of the training.
     """
-    folder, result = store.folder(training).seen_at_once(), status.result
-    begun = bool(status.attempts or result)
-    attempts = folder.attempts.all() if begun else []
-    newest = attempts[-1] if attempts else None
-    records, best = _records(folder, result) if begun else [], result.get("best_epoch")
+    training, status, attempts, records = record.training, record.status, record.attempts, record.epochs
+    folder, result, best = store.folder(training).seen_at_once(), status.result, status.result.get("best_epoch")
+    begun, newest = bool(status.attempts or result), attempts[-1] if attempts else None
     ended = result.get("finished", newest.ended if newest is not None else None)
     row: dict[str, Any] = {
         "status": status.state,
@@ -94,16 +91,8 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
 
 def training_row(store: Store, training: Training, max_attempts: int) -> dict[str, Any]:
     """All columns of one training, read from the store now."""
-    status = store.status([training], max_attempts=max_attempts)[training]
-    return asked_row(training) | stored_row(store, training, status)
-
-
-def _records(folder: TrainingFolder, result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The recorded epochs; none where the file is damaged, which the training's status says."""
-    try:
-        return folder.records(result)
-    except (GoalError, OSError):
-        return []
+    (record,) = store.records([training], max_attempts=max_attempts)
+    return asked_row(training) | stored_row(store, record)
 
 
 def _epochs(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:

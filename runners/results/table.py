@@ -6,6 +6,7 @@ import io
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -110,7 +111,7 @@ def current_results(store: Store, sweep: ResolvedSweep) -> tuple[ResultsTable, R
     statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
     before = read_results(store, sweep.config.name)
     asked = pa.Table.from_pylist([asked_row(one) for one in sweep.trainings], _asked_schema(sweep.trainings))
-    stored = _stored(store, sweep.trainings, statuses, before)
+    stored = _stored(store, sweep, statuses, before)
     for name in stored.column_names:
         asked = asked.append_column(stored.schema.field(name), stored[name])
     columns = asked.select([*COLUMNS, *(name for name in asked.column_names if name not in COLUMNS)])
@@ -139,13 +140,11 @@ def listed_again(header: Header, config: SweepConfig | None = None) -> ResolvedS
 
 
 def _stored(
-    store: Store,
-    trainings: Sequence[Training],
-    statuses: Mapping[Training, TrainingStatus],
-    before: ResultsTable | None,
+    store: Store, sweep: ResolvedSweep, statuses: Mapping[Training, TrainingStatus], before: ResultsTable | None
 ) -> pa.Table:
     """The columns from the store, in the order of the trainings: as before where nothing changed, else read."""
     kept: dict[str, int] = {}
+    trainings, max_attempts = sweep.trainings, sweep.config.resources.max_attempts
     if before is not None:
         wanted = ("training", "status", "attempts", "ended", "imported")
         for number, row in enumerate(before.table.select(wanted).to_pylist()):
@@ -157,7 +156,7 @@ def _stored(
         places.append((False, len(changed)) if place is None else (True, place))
         if place is None:
             changed.append(training)
-    rows = store.storage.each(lambda one: stored_row(store, one, statuses[one]), changed)
+    rows = store.storage.each(partial(stored_row, store), list(store.records(changed, max_attempts=max_attempts)))
     fresh = pa.Table.from_pylist(rows, _stored_schema(rows))
     if before is None or fresh.num_rows == len(trainings):
         return fresh

@@ -14,6 +14,7 @@ from runners.results import current_results, listed_again, read_results, table, 
 from runners.results.rows import asked_row
 from runners.store import Store
 from runners.store.records.provenance import gather
+from runners.store.store import TrainingRecord
 from sweeps import ResolvedSweep, Training
 from sweeps.results import COLUMNS
 from tests.helpers.mlflow_cases import ALONE, SWEEP, TRAINING, folder_of
@@ -31,9 +32,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
     seen: list[Training] = []
     read = table.stored_row
 
-    def counted(store: Store, training: Training, status: Any) -> dict[str, Any]:
-        seen.append(training)
-        return read(store, training, status)
+    def counted(store: Store, record: TrainingRecord) -> dict[str, Any]:
+        seen.append(record.training)
+        return read(store, record)
 
     monkeypatch.setattr(table, "stored_row", counted)
     return seen
