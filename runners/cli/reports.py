@@ -28,6 +28,7 @@ from runners.tracking import schema as names
 from runners.tracking.models import publish_models
 from runners.tracking.moved import correct_moved
 from runners.tracking.page import BlockOnPage, SweepPage
+from runners.tracking.runs import require_own
 from runners.tracking.uri import TrackingError, read_only, resolve_uri
 from sweeps import SweepConfig, SweepNotFoundError, load_sweep
 from sweeps.results import RSUM
@@ -76,7 +77,10 @@ class ReportTarget:
             return why
         try:
             correct_moved(self.uri)
-            return SweepPage(self.uri, self.name)
+            page = SweepPage(self.uri, self.name)
+            if self.config is not None and (store := Store(self.config.store)).id:
+                require_own(self.name, page.parent.data.tags, store)
+            return page
         except TrackingError as error:
             return str(error)
 

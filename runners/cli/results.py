@@ -69,7 +69,15 @@ def report(
 
 
 @results.command()
-def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: Uri = None) -> None:
+def sync(
+    sweep: Sweep,
+    set_: Set = None,
+    store: StoreDir = None,
+    tracking_uri: Uri = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Also replace MLflow runs that show another store's results.")
+    ] = False,
+) -> None:
     """Rebuild a sweep's results table, its MLflow runs and the attached report from the store.
 
     Example: goal-sweep sync quickstart.yaml
@@ -82,8 +90,9 @@ def sync(sweep: Sweep, set_: Set = None, store: StoreDir = None, tracking_uri: U
     target = reports.ReportTarget.of(opened.config)
     if why := read_only(target.uri):
         raise TrackingError(why)
-    with SweepTracking(opened, opened.store, live=False, thorough=True) as tracking:
+    with SweepTracking(opened, opened.store, live=False, thorough=True, take_over=take_over) as tracking:
         tracking.sync_all(wait=_SYNC_WAIT_S)
+        tracking.tracking.require_own()
         if tracking.trouble:
             raise UnfinishedError(tracking.trouble)
     attached = reports.restore(target)

@@ -2,7 +2,7 @@
 
 ::
 
-    STORE/store.json                        the version of this layout
+    STORE/store.json                        the version of this layout, and what tells this store from others
     STORE/launches/<launch id>.json|.keys   the running drivers (runners.store.leases); .stop asks the workers of one
                                             to save and stop
     STORE/submissions/                      batch jobs (runners.store.submissions)
@@ -23,6 +23,7 @@ import itertools
 import json
 import os
 import time
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,9 +95,17 @@ class Store:
 
     def _version(self) -> object:
         """The layout's version; None where the store does not state it, or its statement is damaged."""
+        return self._stated("version")
+
+    @property
+    def id(self) -> str:
+        """What tells this store from all others, wherever it is moved; empty before `prepare`."""
+        return str(self._stated("id") or "")
+
+    def _stated(self, name: str) -> object:
         # Other versions have another kind of checksum, or none.
         with contextlib.suppress(DamagedError, UnicodeDecodeError, json.JSONDecodeError, AttributeError):
-            return json.loads(self.storage.read(self._base / "store.json") or "{}").get("version")
+            return json.loads(self.storage.read(self._base / "store.json") or "{}").get(name)
         return None
 
     def prepare(self) -> None:
@@ -106,8 +115,9 @@ class Store:
             StorageError: it cannot be created or written.
         """
         self.storage.prepare([self._base / "cells", self.drivers.folder])
-        if self._version() is None:
-            self.storage.replace(self._base / "store.json", json_bytes({"version": _VERSION}))
+        path, content = self._base / "store.json", json_bytes({"version": _VERSION, "id": uuid.uuid4().hex})
+        if self._version() is None and not self.storage.create(path, content) and self._version() is None:
+            self.storage.replace(path, content)  # it is damaged
 
     def heartbeat(self, sweep: str, *, ttl: float = 60.0, renew: float = 10.0, shares: bool = False) -> Heartbeat:
         """Make a heartbeat for this process; see `runners.store.leases.heartbeat.Heartbeat`."""

@@ -17,12 +17,20 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from goal_core.basics.errors import GoalError, first_line
+from runners.store import Store
 from runners.tracking import schema as names
 from runners.tracking.moved import correct_addresses
 from runners.tracking.page import find_experiment
 from runners.tracking.queue import AfterError, CallQueue
 from runners.tracking.runs import RunWriter
-from runners.tracking.uri import TrackingError, file_identity, network_warning, prepare_database, sqlite_file
+from runners.tracking.uri import (
+    OtherStoreError,
+    TrackingError,
+    file_identity,
+    network_warning,
+    prepare_database,
+    sqlite_file,
+)
 
 _log = logging.getLogger(__name__)
 ANSWER_S = 5.0
@@ -44,13 +52,25 @@ class Tracking:
     Args:
         uri: from `runners.tracking.uri.resolve_uri`.
         name: the sweep's name, which is that of its experiment and its parent run.
+        store: the store whose results the runs show; None for one that nobody knows.
         live: whether this process trains, so that the parent run is shown as running.
+        take_over: whether runs that show another store's results become this one's.
         warn: receives one line when trouble begins and one when it ends, on another thread; `warnings` keeps them too.
     """
 
-    def __init__(self, uri: str, name: str, *, live: bool = True, warn: Callable[[str], None] = _log.warning) -> None:
+    def __init__(
+        self,
+        uri: str,
+        name: str,
+        store: Store | None = None,
+        *,
+        live: bool = True,
+        take_over: bool = False,
+        warn: Callable[[str], None] = _log.warning,
+    ) -> None:
         self.warnings: list[str] = []
         self._uri, self._name, self._live, self._warn = uri, name, live, warn
+        self._store, self._take_over = store, take_over
         self._file = sqlite_file(uri)
         self._identity: tuple[int, int] | None = None
         self._client: Any = None
@@ -106,6 +126,15 @@ class Tracking:
         if not self._answered.is_set() and self._queue.stopped is None:
             return "tracking does not answer"
         return self.warnings[-1] if self.warnings else "MLflow is slow to answer"
+
+    def require_own(self) -> None:
+        """Check that the runs have not turned out to be another store's.
+
+        Raises:
+            OtherStoreError: they have.
+        """
+        if isinstance(self._queue.stopped, OtherStoreError):
+            raise self._queue.stopped
 
     def flush(self, timeout: float = 60.0, *, patient: bool = True) -> bool:
         """Wait until all changes are in MLflow.
@@ -168,7 +197,7 @@ class Tracking:
             self._client = self._connect()
         experiment = self._experiment()
         self._answered.set()
-        runs = RunWriter(self._client, experiment, self._name)
+        runs = RunWriter(self._client, experiment, self._name, self._store, take_over=self._take_over)
         if self._live:
             runs.set_parent_status("RUNNING")
         if not self._known <= runs.runs.keys():
@@ -215,7 +244,7 @@ class Tracking:
 
     def _raise_if_stopped(self) -> None:
         error = self._queue.stopped
-        if error is not None:
+        if error is not None and not isinstance(error, OtherStoreError):  # with which the store can still be filled
             raise error if isinstance(error, TrackingError) else TrackingError(_line(error)) from error
 
 

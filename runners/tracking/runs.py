@@ -14,7 +14,9 @@ from typing import Any, Literal
 from mlflow.entities import Metric, Param, RunTag
 
 from runners.results import ResultsTable
+from runners.store import Store
 from runners.tracking import schema as names
+from runners.tracking.uri import OtherStoreError
 from runners.tracking.values import LoggedStep, Row, digest_of, epochs_of, final_of, params_of, tags_of
 from sweeps.results import EPOCHS, RESULTS_FILE, RSUM
 
@@ -50,28 +52,36 @@ class RunWriter:
         client: an ``MlflowClient``, or a substitute in tests.
         experiment_id: the sweep's experiment.
         name: the sweep's name.
+        store: the store whose results the runs show; None for one that nobody knows.
+        take_over: whether runs of another store become this one's.
+
+    Raises:
+        OtherStoreError: the runs are another store's.
     """
 
-    def __init__(self, client: Any, experiment_id: str, name: str) -> None:
+    def __init__(
+        self, client: Any, experiment_id: str, name: str, store: Store | None = None, *, take_over: bool = False
+    ) -> None:
         self._client, self.experiment_id, self._name = client, experiment_id, name
         self._runs: dict[str, TrackedRun] = {}
         self.parent_id, self._parent_status, self._table = "", "", ""
-        self._read()
+        self._read(store, take_over=take_over)
 
     @property
     def runs(self) -> Mapping[str, TrackedRun]:
         """Every training's run in the experiment, by stage key, including trainings that are no longer in the sweep."""
         return self._runs
 
-    def _read(self) -> None:
+    def _read(self, store: Store | None, *, take_over: bool) -> None:
         """Read every run of the experiment, create the parent run if there is none, and delete duplicates."""
         parents: list[Any] = []
+        duplicates: list[str] = []
         for run in self._pages():
             key = run.data.tags.get(names.STAGE_KEY)
             if run.data.tags.get(names.ROLE) == names.ROLE_SWEEP:
                 parents.append((run.info.start_time, run.info.run_id, run.info.status, run.data.tags))
             elif key in self._runs:  # only from restoring a deleted experiment
-                self._client.delete_run(run.info.run_id)
+                duplicates.append(run.info.run_id)
             elif key:
                 self._runs[key] = TrackedRun(
                     id=run.info.run_id,
@@ -85,10 +95,16 @@ class RunWriter:
             made = self._client.create_run(self.experiment_id, run_name=self._name, tags=tags)
             parents = [(0, made.info.run_id, made.info.status, {})]
         first, *others = sorted(parents, key=lambda parent: parent[0])
-        for other in others:
-            self._client.delete_run(other[1])
         _, self.parent_id, self._parent_status, tags = first
         self._table = tags.get(names.TABLE, "")
+        if store is not None:
+            if not take_over:
+                require_own(self._name, tags, store)
+            if store.id and store.id != tags.get(names.STORE_ID):
+                self._client.set_tag(self.parent_id, names.STORE, store.location)
+                self._client.set_tag(self.parent_id, names.STORE_ID, store.id)
+        for run_id in (*duplicates, *(other[1] for other in others)):
+            self._client.delete_run(run_id)
 
     def _pages(self) -> Iterator[Any]:
         """All runs, the finished ones before others of the same training, the older ones first."""
@@ -231,3 +247,22 @@ class RunWriter:
             self._client.update_run(run_id, status=status)
         else:
             self._client.set_terminated(run_id, status, int((time.time() if ended is None else ended) * 1000))
+
+
+def require_own(name: str, tags: Mapping[str, str], store: Store) -> None:
+    """Check that the runs of a sweep do not show another store's results.
+
+    Args:
+        name: the sweep's name.
+        tags: of its parent run.
+        store: the store whose results they are to show.
+
+    Raises:
+        OtherStoreError: they do.
+    """
+    owner = tags.get(names.STORE_ID)
+    if owner is not None and owner != store.id:
+        raise OtherStoreError(
+            f"the MLflow runs of {name!r} show the results of another store ({tags.get(names.STORE, owner)}) and are "
+            "left as they are; give another --tracking-uri, or let goal-sweep sync --take-over replace them"
+        )

@@ -18,6 +18,8 @@ SOURCE: Final = {"mlflow.source.name": "goal-sweep launch", "mlflow.source.type"
 
 SWEEP: Final = "goal.sweep"
 """The sweep's name, on its experiment and its parent run."""
+STORE_ID, STORE = "goal.store_id", "goal.store"
+"""Of the parent run: the store whose results the runs show, and where it was when it wrote them first."""
 TABLE: Final = "goal.results"
 """Of the parent run: SHA-256 of the results table among its artifacts."""
 ROLE: Final = "goal.role"

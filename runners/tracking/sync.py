@@ -35,6 +35,7 @@ class SweepTracking:
         store: the store, which is only read.
         live: whether this process will train, so that the parent run shows as running until the end.
         thorough: also mend what somebody changed or deleted in MLflow.
+        take_over: also replace runs that show another store's results.
         warn: receives one line when trouble begins and one when it ends, on another thread.
         closing_s: seconds that the end of the block may take to write what is left.
 
@@ -49,6 +50,7 @@ class SweepTracking:
         *,
         live: bool = True,
         thorough: bool = False,
+        take_over: bool = False,
         warn: Callable[[str], None] = _log.warning,
         closing_s: float = 60.0,
     ) -> None:
@@ -59,7 +61,12 @@ class SweepTracking:
         self._behind: set[Training] = set()
         self._tables_behind, self._unwritten = 0, ""
         self.tracking = Tracking(
-            resolve_uri(sweep.config.tracking, store.root), sweep.config.name, live=live, warn=warn
+            resolve_uri(sweep.config.tracking, store.root),
+            sweep.config.name,
+            store,
+            live=live,
+            take_over=take_over,
+            warn=warn,
         )
 
     def sync(self, training: Training) -> None:

@@ -21,6 +21,10 @@ class TrackingError(GoalError):
     """Tracking cannot work with its current settings; waiting does not help."""
 
 
+class OtherStoreError(TrackingError):
+    """The runs of a sweep show the results of another store, which are left alone."""
+
+
 def resolve_uri(uri: str, store: Path) -> str:
     """Make the paths of a tracking URI absolute.
 

@@ -10,10 +10,12 @@ import pytest
 from mlflow import MlflowClient
 
 from runners.results import training_row
+from runners.store import Store
 from runners.store.records.provenance import gather
 from runners.tracking import schema as names
 from runners.tracking.page import SweepPage
 from runners.tracking.sync import SweepTracking
+from runners.tracking.uri import OtherStoreError
 from runners.tracking.values import params_of
 from sweeps.results import RESULTS_FILE
 from tests.helpers.mlflow_cases import (
@@ -240,3 +242,29 @@ def test_a_run_that_an_edit_abandoned_does_not_stay_running(uri, store):
     (run,) = [run for run in synced(uri, store, edited).runs if run.data.tags.get(names.STAGE_KEY) == KEY]
     assert (run.info.status, run.data.tags[names.ROLE]) == ("KILLED", names.FORMER)
     assert synced(uri, store).child(KEY).info.run_id == run.info.run_id  # asked for again
+
+
+def test_runs_of_another_store_are_left_alone_until_somebody_takes_them_over(uri, store, tmp_path):
+    other = Store(tmp_path / "other")
+    other.prepare()
+    for which, rsum in ((store, 42.0), (other, 43.0)):
+        folder = which.folder(TRAINING)
+        folder.claim("L")
+        folder.save_with("best-1.safetensors", write_weights)
+        folder.write_metrics([record(1)])
+        folder.finish(result(1, test_rsum=rsum))
+    before = synced(uri, store, ALONE).dump()
+    told: list[str] = []
+    with SweepTracking(tracked_at(uri, ALONE), other, warn=told.append) as tracking:
+        assert not tracking.tracking.wait_open(30)  # a launch trains on
+        tracking.sync(TRAINING)
+        assert not tracking.sync_all(wait=30)
+        with pytest.raises(OtherStoreError, match="another store"):
+            tracking.tracking.require_own()
+    assert [str(store.root) in line for line in told] == [True]
+    assert Content(uri).dump() == before
+    content = synced(uri, other, ALONE, take_over=True)
+    assert content.child(KEY).data.metrics["test/rsum"] == 43.0
+    assert content.parents[0].data.tags[names.STORE] == str(other.root)
+    with SweepTracking(tracked_at(uri, ALONE), store) as tracking:
+        assert not tracking.sync_all(wait=30)
