@@ -21,13 +21,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 from unittest import mock
 
 from rich.console import Console
 
 from benchmarks.program import Report, Row, run
-from goal_core.training import EpochDone, EpochRecord, TrainingDone
+from goal_core.training import EpochDone, TrainingDone
 from runners.execution.unit_line import UnitJob
 from runners.launch import launch, launcher
 from runners.launch.opened_sweep import open_sweep
@@ -55,7 +55,7 @@ class _Simulated(InProcess):
             (training,) = job.unit.trainings
             self._noted(observer.started, job)
             for epoch in range(1, EPOCHS + 1):
-                self._noted(observer.events, [EpochDone(key=training.key, record=cast(EpochRecord, record(epoch)))])
+                self._noted(observer.events, [EpochDone(key=training.key, record=record(epoch))])
                 self._noted(observer.step)
             began = time.process_time()
             files = Store(job.store).folder(training)

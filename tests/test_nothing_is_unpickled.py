@@ -69,7 +69,9 @@ def of_numpy(bomb: Bomb) -> bytes:
 
 def of_numpy_zip(bomb: Bomb) -> bytes:
     file = io.BytesIO()
-    np.savez(file, **{key: np.array([bomb], dtype=object) for key in ("num_bins", "entries", "low", "high", "epochs")})
+    keys = ("num_bins", "entries", "low", "high", "epochs")
+    arrays: dict[str, Any] = {key: np.array([bomb], dtype=object) for key in keys}
+    np.savez(file, **arrays)
     return file.getvalue()
 
 

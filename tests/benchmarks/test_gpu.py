@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import __main__ as index
 from benchmarks import gpu
@@ -106,7 +107,7 @@ def test_the_deadline_shortens_a_step_and_leaves_out_the_next(
 
 
 def test_without_a_gpu_it_says_what_can_be_done(capsys: pytest.CaptureFixture[str]) -> None:
-    if index.torch.cuda.is_available():
+    if torch.cuda.is_available():
         pytest.skip("needs a machine without a CUDA device")
     with pytest.raises(SystemExit) as ended:
         main(["--out", "x", "--only", "tests"], steps=gpu.STEPS, device="cuda", deadline=570.0)

@@ -12,6 +12,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from typing import Any
 
 import pytest
 
@@ -69,14 +70,15 @@ def unbroken(stack):
     return numbers
 
 
-def ask_mlflow(path: str, body: dict | None = None, password: str | None = None) -> dict:
+def ask_mlflow(path: str, body: dict[str, Any] | None = None, password: str | None = None) -> dict[str, Any]:
     request = urllib.request.Request(f"http://127.0.0.1:{PORTS['MLFLOW_PORT']}/api/2.0/mlflow/{path}")
     if password is None:
         password = (SECRETS / "mlflow_password").read_text()
     request.add_header("Authorization", "Basic " + base64.b64encode(f"admin:{password}".encode()).decode())
     request.add_header("Content-Type", "application/json")
     with urllib.request.urlopen(request, json.dumps(body).encode() if body else None, timeout=60) as answer:
-        return json.load(answer)
+        told: dict[str, Any] = json.load(answer)
+    return told
 
 
 def trainings_in_mlflow(name: str) -> dict[str, str]:
@@ -98,7 +100,7 @@ def start(stack: Stack, name: str, folder: str = "store") -> Launch:
     return stack.launch(SWEEP, f"{folder}/{name}", "--set", f"name={name}", *SMALL)
 
 
-def check(stack: Stack, name: str, unbroken: dict, folder: str = "store") -> None:
+def check(stack: Stack, name: str, unbroken: dict[str, dict[str, float]], folder: str = "store") -> None:
     """Every training is done once, with the unbroken numbers, in the store and in MLflow.
 
     A launch waits a minute for MLflow and then leaves the rest to `sync`, so `sync` is what makes MLflow complete.

@@ -52,15 +52,15 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             time.sleep(0.5)
         yield {"address": f"http://127.0.0.1:{dashboard}", "token_file": str(token)}
     finally:
-        tree = [process, *psutil.Process(process.pid).children(recursive=True)]
+        children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             process.kill()
-        for one in tree[1:]:
-            if one.is_running():
-                one.kill()
+        for child in children:
+            if child.is_running():
+                child.kill()
 
 
 def free_port() -> int:
@@ -92,7 +92,8 @@ class Submitted:
 
     @property
     def job(self) -> dict[str, Any]:
-        return json.loads(self.goal("status", "tiny.yaml", "--jobs", "--json"))[-1]
+        jobs: list[dict[str, Any]] = json.loads(self.goal("status", "tiny.yaml", "--jobs", "--json"))
+        return jobs[-1]
 
     def wait_for_the_end(self) -> dict[str, Any]:
         deadline = time.monotonic() + 400

@@ -45,7 +45,8 @@ class Submitted:
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
-        return json.loads(self.goal("status", "tiny.yaml", "--jobs", "--json"))
+        jobs: list[dict[str, Any]] = json.loads(self.goal("status", "tiny.yaml", "--jobs", "--json"))
+        return jobs
 
     @property
     def log(self) -> str:
@@ -196,11 +197,11 @@ def test_two_sweeps_share_the_same_nodes(bench: Mapping[str, str], unbroken: Pat
     one.wait_for_an_epoch()
     other.wait_for_an_epoch()
     assert [run.jobs[-1]["phase"] for run in (one, other)] == ["running", "running"]
-    heads = [
-        next(re.search(r"--port=(\d+)", line) for line in processes_of(run.jobs[-1]["job"]) if "--head" in line)
+    ports = [
+        next(re.findall(r"--port=(\d+)", line) for line in processes_of(run.jobs[-1]["job"]) if "--head" in line)
         for run in (one, other)
     ]
-    assert heads[0][1] != heads[1][1]
+    assert ports[0][0] != ports[1][0]
     for run in (one, other):
         assert run.wait_for_the_end() == 0
         check_equal(run.folder, unbroken)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -20,10 +21,11 @@ COMMAND = "goal-sweep"
 """The service that runs one command and ends, so that it has no health."""
 
 
-def content(name: str) -> dict:
+def content(name: str) -> dict[str, Any]:
     """A compose file with its variables at their defaults."""
     text = (ROOT / name).read_text()
-    return YAML(typ="safe", pure=True).load(re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", text))
+    loaded: dict[str, Any] = YAML(typ="safe", pure=True).load(re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", text))
+    return loaded
 
 
 SERVICES = content("docker-compose.yml")["services"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,11 @@ class Commands:
 
     Args:
         answers: for the beginning of a command line, what the command answers; the first that fits counts.
+        more: the same, for beginnings of one word.
     """
 
-    def __init__(self, **answers: str | Completed) -> None:
-        self.answers = answers
+    def __init__(self, answers: Mapping[str, str | Completed] | None = None, **more: str | Completed) -> None:
+        self.answers = {**(answers or {}), **more}
         self.given: list[tuple[str, str]] = []
 
     def __call__(self, command: Sequence[str], text: str) -> Completed:

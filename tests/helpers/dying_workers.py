@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 
@@ -49,7 +50,7 @@ class PretendTrainer:
                 self._dies(key, epoch)
             for key in here:
                 for name in (best_name(epoch), LAST):
-                    files[key].save_with(name, lambda path, epoch=epoch: write_weights(path, epoch))
+                    files[key].save_with(name, partial(write_weights, value=epoch))
                 files[key].write_metrics([record(number) for number in range(1, epoch + 1)])
             listener.step()
             if here:

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 from mlflow import MlflowClient
@@ -65,7 +66,7 @@ def sweep_in(folder: Path, epochs: int = EPOCHS) -> Path:
     return folder
 
 
-def results(folder: Path) -> dict[str, dict]:
+def results(folder: Path) -> dict[str, dict[str, float]]:
     """Final metrics by cell and stage, from the store."""
     found = {}
     for path in sorted((folder / "goal-sweep-store" / "cells").glob("*/*/result.json")):
@@ -204,7 +205,7 @@ def run_by_every_process(folder: Path, code: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def attempts(folder: Path, stage: str = "frozen") -> dict[str, list[dict]]:
+def attempts(folder: Path, stage: str = "frozen") -> dict[str, list[dict[str, Any]]]:
     """The records of all attempts at a stage's trainings, by cell."""
     found = {}
     for path in sorted((folder / "goal-sweep-store" / "cells").glob(f"*/{stage}-*/attempts")):
@@ -228,7 +229,7 @@ def saved_state(folder: Path, cell: str) -> Path:
     return max(first.glob("last.*safetensors"), key=lambda path: path.stat().st_mtime_ns)
 
 
-def records_of(folder: Path) -> dict[str, list]:
+def records_of(folder: Path) -> dict[str, list[Any]]:
     """The history of every finished training, without times, by cell and stage."""
     found = {}
     for path in sorted((folder / "goal-sweep-store" / "cells").glob("*/*/result.json")):

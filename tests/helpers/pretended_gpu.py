@@ -29,6 +29,8 @@ from torch.utils._pytree import tree_leaves
 
 GPU, PINNED, CPU = "gpu", "pinned", "cpu"
 DEVICE = torch.device("cuda", 0)
+IS_CUDA: Any = Tensor.is_cuda
+"""A descriptor, which its annotation in torch does not say."""
 _GOAL_CORE = str(Path(__file__).parents[2] / "goal_core")
 
 _FACTORIES = frozenset(
@@ -135,7 +137,7 @@ class _Calls(TorchFunctionMode):
         here = CPU if tensor is None else place_of(tensor)
         if func == Tensor.device.__get__:
             return DEVICE if here == GPU else torch.device("cpu")
-        if func == Tensor.is_cuda.__get__:
+        if func == IS_CUDA.__get__:
             return here == GPU
         if func in (Tensor.is_pinned, Tensor.pin_memory):
             return here == PINNED if func is Tensor.is_pinned else self._pinned(tensor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -11,10 +12,12 @@ from typing import Any, ClassVar
 import torch
 
 
-class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]  # the one whose opcodes can be replaced
+class Python2Pickler(pickle._Pickler):  # the one whose opcodes can be replaced
     """Writes text as Python 2's `str`, and modules under their names in Python 2."""
 
-    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)
+    write: Callable[[bytes], object]
+    memoize: Callable[[object], None]
 
     def save_str(self, text: str) -> None:
         raw = text.encode("latin1")

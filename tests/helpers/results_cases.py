@@ -100,7 +100,7 @@ class SweepWriter:
         backbone, done = columns.get("backbone", "resnet152"), status == "done"
         words = [objective, seed, stage, backbone, columns.get("point", ""), columns.get("grid", "")]
         key = "-".join(str(word) for word in words if word != "")
-        row = {name: "" if kind == "string" else None for name, (kind, _) in COLUMNS.items()}
+        row: dict[str, Any] = {name: "" if kind == "string" else None for name, (kind, _) in COLUMNS.items()}
         row |= {
             "training": f"key-{key}",
             "cell": f"cell-{key}",
@@ -196,8 +196,8 @@ def large_table(runs: int, blocks: int = 10, epochs: int = 30) -> bytes:
     seeds = -(-runs // (blocks * len(NAMES)))
     writer = SweepWriter("large", seeds=range(1, seeds + 1))
     generator = np.random.default_rng(1)
-    measured = ("val/rsum", "train/pos_sim", "train/neg_sim", "train/active", "train/grad_norm")
-    measured += ("time/train_s", "time/val_s", "time/step_ms", "time/data_wait_share")
+    measured = ["val/rsum", "train/pos_sim", "train/neg_sim", "train/active", "train/grad_norm"]
+    measured += ["time/train_s", "time/val_s", "time/step_ms", "time/data_wait_share"]
     settings = {f"stages.frozen.setting{number}": "1" for number in range(40)}
     rising = np.arange(1, epochs + 1) / epochs
     for block, (number, objective), seed in product(range(blocks), enumerate(NAMES), writer.seeds):
@@ -205,8 +205,8 @@ def large_table(runs: int, blocks: int = 10, epochs: int = 30) -> bytes:
         columns = {EPOCHS + name: (level * rising + generator.random(epochs)).tolist() for name in measured}
         columns |= of_epochs(epochs) | columns
         tests = {metric.test: level + float(generator.random()) for metric in METRICS.values()}
-        own = {"epochs": columns, "metrics": tests, "settings": settings}
-        writer.write(objective, seed, backbone=f"backbone{block}", **own)
+        backbone = f"backbone{block}"
+        writer.write(objective, seed, epochs=columns, metrics=tests, settings=settings, backbone=backbone)
     return writer.content()
 
 
@@ -217,8 +217,8 @@ def counted_runs(
     rows = []
     cells = product(enumerate(blocks), range(1, seeds + 1), enumerate(PAIRS), enumerate(TRIPLETS))
     for (block, dataset), seed, (p, pair), (t, triplet) in cells:
-        row = {"dataset": dataset, "framework": "vsepp", "backbone": "r", "variant": "paper", "data_fingerprint": "f"}
-        row |= {"stage": "frozen", "pair": pair, "triplet": triplet, "seed": seed}
+        row: dict[str, Any] = {"dataset": dataset, "framework": "vsepp", "backbone": "r", "variant": "paper"}
+        row |= {"data_fingerprint": "f", "stage": "frozen", "pair": pair, "triplet": triplet, "seed": seed}
         rows.append(row | dict.fromkeys((metric.test for metric in METRICS.values()), value(block, seed, p, t)))
     return pd.DataFrame(rows)
 

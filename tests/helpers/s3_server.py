@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl
 
-from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3.models import s3_backends
-from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -129,7 +129,7 @@ def _refuse(environ: dict[str, Any], start: Callable[..., Any], status: str, bod
 
 def flip(bucket: str, key: str) -> None:
     """Change a bit in the middle of an object, and nothing else of it."""
-    held = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].get_object(bucket, key)
+    held: Any = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].get_object(bucket, key)
     content = bytearray(held.value)
     content[len(content) // 2] ^= 1
     held.value = bytes(content)

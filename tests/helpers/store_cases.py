@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from goal_core.data.config import ScenesConfig
 from goal_core.models.config import BackboneConfig, ModelConfig
 from goal_core.objectives import ObjectiveConfig
 from goal_core.training.config import StageConfig
+from goal_core.training.plan import EpochRecord
 from runners.store import RESULT, TrainingFolder
 from sweeps import Cell, Training
 
@@ -43,6 +45,13 @@ def load(folder: TrainingFolder, name: str) -> bytes | None:
     return folder.storage.read(folder.place(name))
 
 
+def result_of(folder: TrainingFolder) -> dict[str, Any]:
+    """The result of a finished training."""
+    stated = folder.result()
+    assert stated is not None
+    return stated
+
+
 def npz(text: str) -> bytes:
     """A small ``.npz`` file, as a record of triplets is."""
     file = io.BytesIO()
@@ -50,7 +59,7 @@ def npz(text: str) -> bytes:
     return file.getvalue()
 
 
-def record(epoch: int, rsum: float | None = None) -> dict[str, Any]:
+def record(epoch: int, rsum: float | None = None) -> EpochRecord:
     rsum = 10.0 * epoch if rsum is None else rsum
     return {"epoch": epoch, "time": 1_700_000_000.0 + epoch, "metrics": {"train/hinge": 1.0 / epoch, "val/rsum": rsum}}
 
@@ -75,7 +84,7 @@ def write_result(folder: Path, **changes: Any) -> None:
 def train(folder: TrainingFolder, epochs: int = 3, *, first: int = 1) -> None:
     """Do what a trainer does in a claimed folder, without training."""
     for epoch in range(first, epochs + 1):
-        folder.save_with(f"best-{epoch}.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))
-        folder.save_with("last.safetensors", lambda path, epoch=epoch: write_weights(path, epoch))
+        folder.save_with(f"best-{epoch}.safetensors", partial(write_weights, value=epoch))
+        folder.save_with("last.safetensors", partial(write_weights, value=epoch))
         folder.write_metrics([record(number) for number in range(1, epoch + 1)])
     folder.finish(result(epochs))

@@ -37,7 +37,7 @@ def scenes(*overrides: str) -> ResolvedSweep:
     return ResolvedSweep(config=config, data_fingerprint="fingerprint", weights=weights)
 
 
-def opened_in(folder: Path, *more: str) -> OpenedSweep:
+def opened_in(folder: Path | str, *more: str) -> OpenedSweep:
     """The scenes sweep with two objectives and one seed, opened without drawing its scenes."""
     config = load_sweep("scenes", [*SETTINGS, f"store={folder}", *more])
     store = Store(folder)

@@ -41,7 +41,7 @@ def quality(objective: str, values: Mapping[str, Any]) -> float:
     if "tau" in values:
         cost += weight * math.log(values["tau"] / BEST["tau"]) ** 2
     cost += 30 * (values.get("margin", BEST["margin"]) - BEST["margin"]) ** 2
-    return -(cost + 1.0 * abs(math.log2(values.get("lr", BEST["lr"]) / BEST["lr"])))
+    return -float(cost + abs(math.log2(values.get("lr", BEST["lr"]) / BEST["lr"])))
 
 
 def candidate(number: int, values: Mapping[str, Any], score: float | None, **changes: Any) -> Candidate:
@@ -68,8 +68,15 @@ def trail(objective: str, budget: int = TUNE.budget, search_seed: int = 1, **cha
         candidates.append(candidate(number, values, score, default=number == 0))
     chosen = max(candidates, key=lambda one: one.score or 0.0).number
     pair, _, triplet = objective.partition("/")
-    own: dict[str, Any] = {"names": names, "candidates": tuple(candidates), "chosen": chosen, "is_over": True}
-    made = Trail(backbone="resnet152", pair=pair, triplet=triplet, **own)
+    made = Trail(
+        backbone="resnet152",
+        pair=pair,
+        triplet=triplet,
+        names=names,
+        candidates=tuple(candidates),
+        chosen=chosen,
+        is_over=True,
+    )
     return replace(made, **changes)
 
 

@@ -83,8 +83,7 @@ def test_a_worker_that_ray_ends_for_want_of_memory_is_started_again_later_and_co
     cluster: RayCluster, unbroken: Path, tmp_path: Path
 ) -> None:
     folder = sweep_in(tmp_path / "run")
-    full = {"RAY_memory_usage_threshold": "0.01", "RAY_memory_monitor_refresh_ms": "100"}
-    starved = cluster.add("starved", **full)
+    starved = cluster.add("starved", RAY_memory_usage_threshold="0.01", RAY_memory_monitor_refresh_ms="100")
     launch = Launch(folder, "--address", cluster.address)
     ended = "Ray ended its worker, because the memory of the machine was nearly full"
     launch.says(f"{ended}; restarting from the last checkpoints in 10 s")

@@ -60,11 +60,12 @@ class Server:
             if probe.connect_ex(("127.0.0.1", self.port)):
                 return False
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=10) as answer:
-            return answer.status == 200
+            return bool(answer.status == 200)
 
     def kill(self) -> None:
-        for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
-            process.kill()
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            child.kill()
+        self.process.kill()
         self.process.wait(timeout=30)
 
 

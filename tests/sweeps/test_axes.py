@@ -8,7 +8,7 @@ import pytest
 
 from goal_core.basics.errors import ConfigError
 from sweeps import Axis, ExecutionConfig, ResolvedSweep, SweepConfig, Training, load_sweep, pack, pack_chain
-from sweeps.axes import value_text
+from sweeps.axes import AxisValue, value_text
 
 Write = Callable[..., Path]
 TRUNK = ExecutionConfig(sharing="trunk")
@@ -113,7 +113,7 @@ def test_what_cannot_be_an_axis(key: str) -> None:
 
 
 def test_values_are_written_short_and_without_spaces() -> None:
-    values = [2e-4, 5.0, 0.123456789, True, (10, 15), (), "a b", 3]
+    values: list[AxisValue] = [2e-4, 5.0, 0.123456789, True, (10, 15), (), "a b", 3]
     assert [value_text(one) for one in values] == ["0.0002", "5", "0.123456789", "true", "10+15", "none", "a_b", "3"]
 
 

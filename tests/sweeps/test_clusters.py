@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from goal_core.basics.errors import ConfigError
@@ -63,7 +65,7 @@ def test_a_time_limit_is_read_as_slurm_reads_it(text: str, seconds: int | None) 
         ({"pass_environment": ("A=1",)}, "pass_environment: 'A=1' is no variable's name"),
     ],
 )
-def test_settings_of_slurm_are_refused_by_name(settings: dict, said: str) -> None:
+def test_settings_of_slurm_are_refused_by_name(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         SlurmConfig(**settings)
     assert said in str(refused.value)
@@ -94,7 +96,7 @@ def test_settings_of_slurm_are_refused_by_name(settings: dict, said: str) -> Non
         (ContainerConfig, {"image": "i.sif", "mounts": ("data",)}, "mounts must be absolute, got 'data'"),
     ],
 )
-def test_other_settings_are_refused_by_name(kind: type, settings: dict, said: str) -> None:
+def test_other_settings_are_refused_by_name(kind: type, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         kind(**settings)
     assert said in str(refused.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -41,7 +42,7 @@ def size(module: nn.Module | None) -> int:
     return 0 if module is None else sum(parameter.numel() for parameter in module.parameters())
 
 
-def rates(stage: StageConfig, heads: Heads, backbone: ImageBackbone | None, epoch: int) -> dict[str, float]:
+def rates(stage: StageConfig, heads: Heads, backbone: ImageBackbone | None, epoch: int) -> dict[str, Any]:
     """The learning rate of each group in an epoch. Also checks that every parameter is in exactly one group."""
     groups = parameter_groups(heads, backbone, stage)
     inside = [id(parameter) for group in groups for parameter in group.parameters]

@@ -10,6 +10,7 @@ import timm
 import torch
 from torch import nn
 
+from goal_core.data import KarpathyConfig, ScenesConfig
 from goal_core.objectives.parameters import Value
 from sweeps import SweepConfig, find_sweep, list_shipped, load_sweep
 from tests.helpers.planning_cases import published_prices, rows_of
@@ -22,7 +23,9 @@ ROW = re.compile(r"#   ([a-z][A-Za-z ]*): (.+) \| (.+)")
 def header(name: str) -> str:
     """The comment lines before the first setting."""
     text = find_sweep(name).read_text()
-    return text[: re.search(r"^[^#\n]", text, re.MULTILINE).start()]
+    setting = re.search(r"^[^#\n]", text, re.MULTILINE)
+    assert setting is not None
+    return text[: setting.start()]
 
 
 def compared(name: str) -> dict[str, tuple[str, str]]:
@@ -49,6 +52,7 @@ def batch_normalisation(config: SweepConfig) -> str:
 
 
 def selected_on(config: SweepConfig) -> str:
+    assert not isinstance(config.data, ScenesConfig)
     (split,) = {stage.select_on for stage in config.stages}
     return f"{split}, " + (f"its first {config.data.max_val_images:,} images" if config.data.max_val_images else "all")
 
@@ -114,6 +118,7 @@ def test_the_memory_that_the_header_states_is_what_is_counted(name: str) -> None
 def test_a_quirk_sweep_differs_from_its_base_in_the_quirks_alone(name: str) -> None:
     quirk, base = (load_sweep(one, environ=PLACES) for one in (name, name.removesuffix("_quirk")))
     assert {stage.bn_mode for stage in quirk.stages} == {"legacy_quirk"}
+    assert isinstance(quirk.data, KarpathyConfig)
     assert quirk.data.vocabulary == "legacy"
     assert quirk.objectives.variant == "paper", "or con/con would not be the triplet loss"
     same = ["name=x", "objectives.only=[]", "objectives.variant=tables", "data.vocabulary=train_val"]

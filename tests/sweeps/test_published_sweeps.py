@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from goal_core.data import IdMappedConfig, KarpathyConfig, RegionsConfig
 from goal_core.training.cells.optim import lr_at
 from sweeps import find_sweep, load_sweep
 
@@ -44,6 +45,8 @@ def test_vsepp(name: str) -> None:
     assert {stage.optimizer for stage in config.stages} == {"adam"}
     assert {(stage.weight_decay, stage.warmup_epochs, stage.drop_last) for stage in config.stages} == {(0, 0, False)}
     assert (config.model.text.word_dim, config.model.embed_dim) == (300, 1024)
+    assert isinstance(config.data, KarpathyConfig)
+    assert config.data.image is not None
     assert (config.data.image.size, config.data.image.resize) == (224, 256)
     assert (config.data.max_captions, config.data.min_word_count) == (5, 4)
 
@@ -57,6 +60,7 @@ def test_vse_infty(name: str) -> None:
     wsl = name.endswith("wsl")
     assert stage.drop_last != wsl
     assert (stage.frozen_epochs, stage.ramp_epochs, stage.backbone_lr_scale) == ((1, 1, 0.01) if wsl else (0, 0, 1.0))
+    assert isinstance(config.data, RegionsConfig | IdMappedConfig)
     assert (config.data.max_val_images, config.model.vse_infty.size_augment) == (1000, 0.2)
     assert config.data.test_file == ("testall" if name.startswith("coco") else "test")
 
@@ -77,6 +81,7 @@ def test_xvlm(name: str, pairs: int, steps: int, rerank_top: int) -> None:
     rise = int(10 * steps * 0.1)
     at = [lr_at(stage, *divmod(step, steps), steps) for step in (0, rise // 2, rise, 10 * steps - 1)]
     assert at == pytest.approx([0, 3e-5 * (rise // 2) / rise, 3e-5, 3e-5 / (10 * steps - rise)])
+    assert config.data.image is not None
     assert (config.data.image.size, config.data.image.augment) == (384, "xvlm")
     assert config.model.embed_dim == 256
     assert [backbone.name for backbone in config.model.backbones] == ["swin_base_patch4_window12_384"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ def test_create_is_exclusive_without_hard_links_too(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(atomic.os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     assert atomic.create_bytes(tmp_path / "x", b"1")
     assert not atomic.create_bytes(tmp_path / "x", b"2")
     assert (tmp_path / "x").read_bytes() == b"1"
@@ -69,7 +70,7 @@ def test_a_container_with_the_same_hostname_leaves_the_file_of_a_living_process(
 
 def test_a_write_whose_temporary_file_is_removed_is_repeated(tmp_path, monkeypatch):
     monkeypatch.setattr(atomic, "RETRY_DELAYS", (0.0,))
-    removed = []
+    removed: list[Path] = []
 
     def write(path):
         path.write_bytes(b"content")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -38,10 +39,10 @@ numbers = itertools.count()
 
 
 @pytest.fixture
-def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Registry]:
+def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Registry[Any]]:
     """Imports a module of the given source; gives the registry `own` in it."""
 
-    def load(source: str) -> Registry:
+    def load(source: str) -> Registry[Any]:
         name = f"added_{next(numbers)}"
         path = tmp_path / f"{name}.py"
         path.write_text(source)
@@ -51,7 +52,8 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
         module: ModuleType = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, name, module)
         spec.loader.exec_module(module)
-        return module.own
+        own: Registry[Any] = module.own
+        return own
 
     return load
 
@@ -88,7 +90,8 @@ def test_an_added_weight_has_its_code_in_what_ids_hash(tmp_path: Path) -> None:
         (tmp_path / "added.py").write_text(source)
         command = [sys.executable, str(tmp_path / "added.py")]
         done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True)
-        return json.loads(done.stdout)
+        values: dict[str, object] = json.loads(done.stdout)
+        return values
 
     before, after = resolved(ADDED), resolved(ADDED.replace("neg + width", "neg - width"))
     assert "pair_code" not in before
@@ -97,14 +100,14 @@ def test_an_added_weight_has_its_code_in_what_ids_hash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("old", "new"), [("+ width", "- width"), ("x * 2.0", "x * 3.0")])
 def test_an_edit_anywhere_in_the_file_of_an_added_weight_counts(
-    registered: Callable[[str], Registry], old: str, new: str
+    registered: Callable[[str], Registry[Any]], old: str, new: str
 ) -> None:
     before, same, after = (registered(source)["soft"] for source in (WEIGHT, WEIGHT, WEIGHT.replace(old, new)))
     assert before.code == same.code != after.code
     assert not before.is_built_in
 
 
-def test_an_edited_built_in_weight_is_no_longer_built_in(registered: Callable[[str], Registry]) -> None:
+def test_an_edited_built_in_weight_is_no_longer_built_in(registered: Callable[[str], Registry[Any]]) -> None:
     source = Path(inspect.getfile(triplet_weights["nca"].function)).read_text()
     edit = "tau * (triplets.neg - triplets.pos)", "tau * (triplets.neg + triplets.pos)"
     assert edit[0] in source

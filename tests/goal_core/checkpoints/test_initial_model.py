@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from goal_core.checkpoints import (
 from goal_core.data import open_dataset
 from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import BackboneConfig, GruConfig
-from goal_core.training import StageConfig, train_unit
+from goal_core.training import StageConfig, TrainingDone, train_unit
 from tests.helpers.training_cases import DATA, FROZEN, MODEL, folders_of, trained_cell, unit_of
 
 TINY = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
@@ -54,6 +55,7 @@ def test_cells_train_from_it_and_evaluate(start: Path, tmp_path: Path, stage: St
     unit = unit_of("con/con", model=replace(MODEL, init_from=str(start)), stage=replace(stage, lr=1e-12))
     folder = folders_of(unit, tmp_path)["con-con"]
     outcome = train_unit(unit, {"con-con": folder})[0]
+    assert isinstance(outcome, TrainingDone)
     assert outcome.result["status"] == "done"
     ours, theirs = load_file(folder.path("best.safetensors")), load_file(start)
     assert ours.keys() == theirs.keys()
@@ -88,7 +90,7 @@ def test_id_goes_by_content_and_not_by_place(start: Path, tmp_path: Path) -> Non
         ({"framework": "vse_infty"}, "its framework is vsepp, not vse_infty"),
     ],
 )
-def test_another_model_is_one_clear_line(start: Path, changes: dict[str, object], message: str) -> None:
+def test_another_model_is_one_clear_line(start: Path, changes: dict[str, Any], message: str) -> None:
     model = replace(MODEL, init_from=str(start), **changes)
     with pytest.raises(WeightsError, match=message) as caught:
         check_initial_weights(model, DATA, open_dataset(DATA))

@@ -49,9 +49,9 @@ def test_embeddings_end_to_end_rank_as_mean_similarities_do(seed: int) -> None:
     # Coarse integers, so that many mean similarities are exactly equal.
     parts = [(rng.integers(-1, 2, (12, 3)), rng.integers(-1, 2, (36, 3))) for _ in range(2)]
     owners = np.repeat(np.arange(12), 3)
-    mean = sum(images @ texts.T for images, texts in parts) / 2
-    long = [torch.from_numpy(np.concatenate(side, axis=1)).float() for side in zip(*parts, strict=True)]
-    taken = recalls_between(*long, torch.from_numpy(owners), "test")
+    mean = np.mean([images @ texts.T for images, texts in parts], axis=0)
+    images, texts = (torch.from_numpy(np.concatenate(side, axis=1)).float() for side in zip(*parts, strict=True))
+    taken = recalls_between(images, texts, torch.from_numpy(owners), "test")
     assert taken == {f"test/{key}": pytest.approx(value) for key, value in oracle_metrics(mean, owners).items()}
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_build_gives_the_objective() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(arguments: dict, message: str) -> None:
+def test_what_is_wrong_is_said(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ObjectiveConfig(**arguments)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, distributed, multiprocessing
+from torch import Tensor, distributed
+from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import normalize
 
 from goal_core.objectives import GradientObjective, ShapeError, gather_batch
@@ -70,7 +71,7 @@ def test_without_processes_the_batch_comes_back_as_it_is() -> None:
 
 @pytest.mark.slow
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    multiprocessing.spawn(worker, args=(free_port(), str(tmp_path)), nprocs=2)  # type: ignore[no-untyped-call]
+    spawn(worker, args=(free_port(), str(tmp_path)), nprocs=2)
     results = torch.load(tmp_path / "results.pt", weights_only=True)
     expected = []
     for pair, triplet in COMBINATIONS:

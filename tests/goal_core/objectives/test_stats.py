@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -62,7 +63,7 @@ def test_gradient_norm_is_that_of_backward() -> None:
 
 @pytest.mark.parametrize(("pair", "triplet", "margin"), [("con", "nca", 0.2), ("con", "con", 0.35)])
 def test_coinciding_embeddings_cost_the_margin_for_every_triplet(pair: str, triplet: str, margin: float) -> None:
-    params = {"margin": margin} if triplet == "con" else {}
+    params: dict[str, Any] = {"margin": margin} if triplet == "con" else {}
     objective = GradientObjective(pair=pair, triplet=triplet, **params)
     same = torch.nn.functional.normalize(torch.ones(16, 4, dtype=torch.float64))
     scalar = objective(same, same)

@@ -47,5 +47,5 @@ def test_the_curve_is_the_golden_one(tmp_path: Path, pytestconfig: pytest.Config
     assert [line[:2] for line in ours] == [line[:2] for line in golden]
     for (epoch, name, value), (_, _, expected) in zip(ours, golden, strict=True):
         split, _, metric = name.partition("/")
-        allowed = {"abs": 1e-6, "rel": RELATIVE} if split == "train" else {"abs": ONE_QUERY[metric[:3]], "rel": 0}
-        assert float(value) == pytest.approx(float(expected), **allowed), f"{name} of epoch {epoch}"
+        absolute, relative = (1e-6, RELATIVE) if split == "train" else (ONE_QUERY[metric[:3]], 0)
+        assert float(value) == pytest.approx(float(expected), abs=absolute, rel=relative), f"{name} of epoch {epoch}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,12 +43,17 @@ def test_several_processes_measure_together() -> None:
 
 def test_only_the_first_images_are_read(monkeypatch) -> None:
     dataset = open_dataset(replace(DATA, num_train=64))
-    read = []
-    reader = type(dataset.splits["train"].reader)
-    before = reader.read
-    monkeypatch.setattr(reader, "read", lambda self, index: read.append(index) or before(self, index))
+    seen: list[int] = []
+    reader: Any = type(dataset.splits["train"].reader)
+    read = reader.read
+
+    def noted(self: Any, index: int) -> Any:
+        seen.append(index)
+        return read(self, index)
+
+    monkeypatch.setattr(reader, "read", noted)
     measure_speed(unit_of("con/con"), dataset, steps=2)
-    assert max(read) < 8  # two steps of 16 captions are 7 images; val and test have 8
+    assert max(seen) < 8  # two steps of 16 captions are 7 images; val and test have 8
 
 
 def test_what_fails_is_said(monkeypatch) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from goal_core.data import BatchSource
 from goal_core.evaluation import NonFiniteEmbeddingError, evaluate_checkpoint
 from goal_core.models import BackboneConfig
 from goal_core.training import (
+    EpochDone,
     Listener,
     StageConfig,
     TrainingDone,
@@ -221,7 +223,8 @@ def test_the_best_epoch_is_that_of_the_split_that_selects(tmp_path: Path, monkey
 
     monkeypatch.setattr(validation, "recalls_of", recalls)
     monkeypatch.setattr(validation, "all_recalls_of", recalls)
-    for select_on, best in (("val", 2), ("test", 3)):
+    cases: list[tuple[Literal["val", "test"], int]] = [("val", 2), ("test", 3)]
+    for select_on, best in cases:
         calls |= dict.fromkeys(rsums, 0)
         unit = unit_of("con/con", stage=replace(FROZEN, select_on=select_on))
         folders = folders_of(unit, tmp_path / select_on)
@@ -252,7 +255,7 @@ def test_events_come_once_for_each_cell_and_epoch(tmp_path: Path) -> None:
 
     unit = unit_of("con/con", "lin/nca")
     train_unit(unit, folders_of(unit, tmp_path), Hear())
-    epochs = [(event.key, event.record["epoch"]) for event in heard if not isinstance(event, TrainingDone)]
+    epochs = [(event.key, event.record["epoch"]) for event in heard if isinstance(event, EpochDone)]
     assert sorted(epochs) == [(cell, epoch) for cell in ("con-con", "lin-nca") for epoch in (1, 2, 3)]
     assert [event.key for event in heard if isinstance(event, TrainingDone)] == ["con-con", "lin-nca"]
 

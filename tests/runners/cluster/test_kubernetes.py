@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_state_is_that_of_the_rayjob(status: dict, expected: tuple, tmp_path: Path) -> None:
+def test_the_state_is_that_of_the_rayjob(status: dict[str, str], expected: tuple[Any, ...], tmp_path: Path) -> None:
     commands = Commands(kubectl=json.dumps({"status": status}))
     state = Kubernetes(commands).state(submission("kubernetes", **PLACE), tmp_path)
     assert (state.phase, state.said, state.status) == expected

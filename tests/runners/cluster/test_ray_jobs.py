@@ -22,7 +22,9 @@ class Client:
     """Stands for Ray's client: keeps what is submitted, with the names and the code digest of what is sent."""
 
     def __init__(self, info: Any = None) -> None:
-        self.info, self.submitted, self.stopped = info, {}, []
+        self.info = info
+        self.submitted: dict[str, Any] = {}
+        self.stopped: list[str] = []
 
     def submit_job(self, **request: Any) -> str:
         folder = Path(request["runtime_env"]["working_dir"])
@@ -109,7 +111,7 @@ def test_what_is_printed_is_what_is_sent(tmp_path: Path) -> None:
         ("STOPPED", None, ("ended", "stopped", None)),
     ],
 )
-def test_the_state_is_that_of_the_job(status: str, code: int | None, expected: tuple, tmp_path: Path) -> None:
+def test_the_state_is_that_of_the_job(status: str, code: int | None, expected: tuple[Any, ...], tmp_path: Path) -> None:
     info = SimpleNamespace(status=SimpleNamespace(value=status), message="waiting", driver_exit_code=code)
     state = RayJobs(lambda *_: Client(info)).state(submission("ray", address="http://head:8265"), tmp_path)
     assert (state.phase, state.said, state.status) == expected

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ TEST = Completed(status=0, out="", err="sbatch: Job 3 to start at 2026-11-23T02:
 
 
 def test_a_job_is_queued_with_its_files_beside_it(tmp_path: Path) -> None:
-    commands = Commands(**{"sbatch --test-only": TEST, "sinfo": "infinite\n", "sbatch": "12;cluster\n"})
+    commands = Commands({"sbatch --test-only": TEST, "sinfo": "infinite\n", "sbatch": "12;cluster\n"})
     made = job(tmp_path, store=tmp_path / "store")
     made.folder.mkdir(parents=True)
     assert Slurm(commands).submit(made) == "12"
@@ -33,17 +35,17 @@ def test_a_job_is_queued_with_its_files_beside_it(tmp_path: Path) -> None:
 
 def test_an_array_begins_only_when_the_job_that_follows_it_is_queued_too(tmp_path: Path) -> None:
     after = "sbatch --parsable --dependency=afterany:12"
-    commands = Commands(**{after: "13\n", "sbatch --parsable --hold": "12\n", "scontrol release": ""})
+    commands = Commands({after: "13\n", "sbatch --parsable --hold": "12\n", "scontrol release": ""})
     made = job(tmp_path, "slurm.array=2", "slurm.test=false", store=tmp_path / "store")
     made.folder.mkdir(parents=True)
     assert Slurm(commands).submit(made) == "12,13"
     assert commands.given[-1][0] == "scontrol release 12"
     assert "-P -m runners.cli sync" in (made.folder / "close.sbatch").read_text()
-    alone = Commands(**{after: refusal("no"), "sbatch --parsable --hold": "12\n", "scancel": ""})
+    alone = Commands({after: refusal("no"), "sbatch --parsable --hold": "12\n", "scancel": ""})
     with pytest.raises(ClusterError, match=r"cannot submit to Slurm: no$"):
         Slurm(alone).submit(made)
     assert alone.given[-1][0] == "scancel --name=tiny-0a1b2c-1 12"
-    held = Commands(**{after: refusal("no"), "sbatch --parsable --hold": "12\n"})
+    held = Commands({after: refusal("no"), "sbatch --parsable --hold": "12\n"})
     with pytest.raises(NoAnswerError, match="no; job 12 is held in the queue"):
         Slurm(held).submit(made)
 
@@ -71,10 +73,10 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
         ({"sbatch --test-only": TEST, "sinfo": "30:00\n"}, "(2:00:00) is longer than the limit of the partition main"),
     ],
 )
-def test_what_the_scheduler_could_never_start_is_refused(answers: dict, said: str, tmp_path: Path) -> None:
+def test_what_the_scheduler_could_never_start_is_refused(answers: dict[str, Any], said: str, tmp_path: Path) -> None:
     made = job(tmp_path, 'slurm.time="2:00:00"', store=tmp_path / "store")
     made.folder.mkdir(parents=True)
-    commands = Commands(**answers, sbatch="12\n")
+    commands = Commands(answers, sbatch="12\n")
     with pytest.raises(ClusterError) as refused:
         Slurm(commands).submit(made)
     assert said in str(refused.value)
@@ -130,11 +132,13 @@ def test_a_job_in_the_queue(queue: str, phase: str, said: str, tmp_path: Path) -
         ({}, {}, ("unknown", "Slurm does not know it any more", None)),
     ],
 )
-def test_a_job_that_has_left_the_queue(answers: dict, files: dict, expected: tuple, tmp_path: Path) -> None:
+def test_a_job_that_has_left_the_queue(
+    answers: dict[str, Any], files: dict[str, str], expected: tuple[Any, ...], tmp_path: Path
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     gone = refusal("slurm_load_jobs error: Invalid job id specified")
-    state = Slurm(Commands(**answers, squeue=gone) if "squeue" not in answers else Commands(**answers)).state(
+    state = Slurm(Commands(answers, squeue=gone) if "squeue" not in answers else Commands(answers)).state(
         submission("slurm"), tmp_path
     )
     assert (state.phase, state.said, state.status) == expected
@@ -149,7 +153,7 @@ def test_another_job_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_job_of_another_cluster_is_not_asked_for_here(tmp_path: Path) -> None:
-    here = Commands(**{"scontrol show config": "x = 1\nClusterName             = south\n"}, squeue="", scancel="")
+    here = Commands({"scontrol show config": "x = 1\nClusterName             = south\n"}, squeue="", scancel="")
     assert Slurm(here).place(job(tmp_path)) == {"array": "0", "cluster": "south"}
     far = submission("slurm", cluster="north")
     for ask in (Slurm(here).state, Slurm(here).cancel):
@@ -213,8 +217,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None:
         self.now, self.steps = 0.0, iter(steps)
-        monkeypatch.setattr(slurm.time, "sleep", self.sleep)
-        monkeypatch.setattr(slurm.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "sleep", self.sleep)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -289,7 +293,9 @@ def test_gpus_that_nothing_would_use_are_named(tmp_path: Path) -> None:
         (12, {"cpus": 2, "gpus": 0.5}, "6 of 16 units train at a time"),
     ],
 )
-def test_gpus_that_idle_for_want_of_cores_are_named(cpus_per_node: int, need: dict, said: str, tmp_path: Path) -> None:
+def test_gpus_that_idle_for_want_of_cores_are_named(
+    cpus_per_node: int, need: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     made = job(tmp_path, "slurm.gpus_per_node=8", f"slurm.cpus_per_node={cpus_per_node}")
     config = replace(made.config, resources=replace(made.config.resources, **need))
     notes = list(Slurm(Commands()).notes(replace(made, config=config)))

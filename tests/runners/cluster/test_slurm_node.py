@@ -151,7 +151,7 @@ def test_an_interface_names_the_address(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_folder_of_another_user_is_refused(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path("/tmp") / f"goal-sweep-{os.getpid()}-{here.session.name[-6:]}"
     folder.mkdir()
-    monkeypatch.setattr(ray_node.os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
     try:
         with pytest.raises(GoalError, match="belongs to another user"):
             Node(here.session)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,9 @@ def sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluste
         return replace(draft, id=submission_id, folder=Submissions(tmp_path / "store").files(submission_id))
 
     def act(cluster: Cluster) -> Submission:
-        monkeypatch.setattr(standing, "backend_of", lambda kind: cluster)
-        return send(draft, make, cluster, "slurm", Submissions(tmp_path / "store"), "goal-sweep cancel tiny", print)
+        backend: Any = cluster
+        monkeypatch.setattr(standing, "backend_of", lambda kind: backend)
+        return send(draft, make, backend, "slurm", Submissions(tmp_path / "store"), "goal-sweep cancel tiny", print)
 
     return act
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from runners.execution import unit_listener, worker
+from runners.execution import worker
 from runners.execution.unit_line import UnitJob
 from runners.execution.unit_listener import RANK_LOST, UnitListener
 from runners.execution.worker import run_unit
@@ -79,7 +79,7 @@ def test_a_lost_process_that_was_out_of_memory_is_followed_by_smaller_chunks(
     sweep = sweep_in(tmp_path)
     (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
     ended: list[int] = []
-    monkeypatch.setattr(unit_listener.os, "_exit", ended.append)
+    monkeypatch.setattr(os, "_exit", ended.append)
     tried: list[int] = []
 
     def breaks(plan: Any, folders: Any, listener: UnitListener, dataset: Any) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+import ray
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune.search import Searcher
@@ -78,7 +79,7 @@ class Watch:
 
 
 def queue_of(watch: Watch, monkeypatch: pytest.MonkeyPatch, *, ends: Sequence[bool] = ()) -> UnitQueue:
-    monkeypatch.setattr(tune_parts.ray, "put", lambda job: f"reference to {job}")
+    monkeypatch.setattr(ray, "put", lambda job: f"reference to {job}")
     monkeypatch.setattr(tune_parts, "sign_seconds", lambda watchdog: 5.0)
     monkeypatch.setattr(Job, "watchdog", 20, raising=False)
     answers = iter(ends)
@@ -87,7 +88,7 @@ def queue_of(watch: Watch, monkeypatch: pytest.MonkeyPatch, *, ends: Sequence[bo
 
 def suggested(queue: UnitQueue) -> str | None:
     suggestion = queue.suggest("x")
-    return suggestion["job"].removeprefix("reference to ") if isinstance(suggestion, dict) else suggestion
+    return str(suggestion["job"]).removeprefix("reference to ") if isinstance(suggestion, dict) else suggestion
 
 
 def test_a_trial_is_one_start_with_its_own_job_and_resources(monkeypatch: pytest.MonkeyPatch) -> None:

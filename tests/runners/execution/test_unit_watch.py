@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ from goal_core.basics.errors import DeviceError
 from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.capacity import Machine, Resources
 from runners.execution.deaths import IDLE_DEATHS
+from runners.execution.unit_line import UnitJob
 from runners.execution.unit_watch import LOOK_S, UnitWatch
 from runners.launch.opened_sweep import OpenedSweep
-from runners.store import Attempt, charged_failures
+from runners.store import Attempt, TrainingFolder, charged_failures
 from sweeps import pack
+from tests.helpers.store_cases import record
 from tests.helpers.sweep_cases import opened_in
 
 DIED = "ray.exceptions.ActorDiedError: The actor died unexpectedly"
@@ -37,7 +40,10 @@ class Observer:
     def given_up(self, job: Any, error: str) -> None:
         self.said.append(f"given up: {error}")
 
-    def started(self, *arguments: object) -> None:
+    def finished(self, job: UnitJob) -> Sequence[UnitJob]:
+        return ()
+
+    def started(self, *arguments: Any, **named: Any) -> None:
         pass
 
     ended = events = step = started
@@ -90,7 +96,7 @@ class Cluster:
         self.watch.reported(unit, {"node": machine, "events": [failed]})
         self.watch.completed(unit)
 
-    def folder(self, unit: int) -> Any:
+    def folder(self, unit: int) -> TrainingFolder:
         return self.sweep.store.folder(self.jobs[unit].unit.trainings[0])
 
     def attempts(self, unit: int) -> list[Attempt]:
@@ -117,7 +123,7 @@ def test_errors_on_a_machine_where_others_succeed_are_charged(cluster: Cluster) 
     cluster.begins(3, "bad")
     for unit in range(3):
         cluster.fails(unit, "bad")
-        epoch = EpochDone(key=cluster.jobs[3].unit.trainings[0].key, record={})
+        epoch = EpochDone(key=cluster.jobs[3].unit.trainings[0].key, record=record(1))
         cluster.watch.reported(3, {"node": "bad", "events": [epoch]})
     assert cluster.avoid(0) == ()
     assert [charged_failures(cluster.attempts(unit)) for unit in range(3)] == [1, 1, 1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from runners.execution.capacity import Resources
-from runners.planning import devices as devices_module
 from runners.planning.devices import of_machines, to_plan_for
 from tests.helpers.planning_cases import machine
 
@@ -24,7 +24,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
             raise FileNotFoundError(command[0])
         return type("Done", (), {"stdout": "\n".join(said[what]) + "\n"})
 
-    monkeypatch.setattr(devices_module.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     return said
 

@@ -92,7 +92,7 @@ def test_memory_limits_the_cells_of_a_unit() -> None:
 
 def test_the_second_stage_is_packed_within_the_units_of_the_first() -> None:
     packing = fitted(count=3, sweep="coco_vsepp_quirk")
-    sizes = {stage: [] for stage in ("frozen", "finetune")}
+    sizes: dict[str, list[int]] = {stage: [] for stage in ("frozen", "finetune")}
     for unit in packing.units:
         sizes[unit.stage.name].append(len(unit.trainings))
     assert sizes == {"frozen": [5, 5, 5], "finetune": [5, 5, 5]}

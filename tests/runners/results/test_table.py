@@ -11,7 +11,7 @@ import pytest
 from goal_core.checkpoints import TRIPLETS
 from runners.launch.tuning.refresh import refreshed_results
 from runners.results import current_results, listed_again, read_results, table, training_row, update_results
-from runners.results.rows import asked_row
+from runners.results.rows import asked_row, stored_row
 from runners.store import Store
 from runners.store.records.provenance import gather
 from runners.store.store import TrainingRecord
@@ -30,11 +30,10 @@ def row_of(store: Store, sweep: ResolvedSweep = SWEEP) -> dict[str, Any]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
     """The trainings whose files were read."""
     seen: list[Training] = []
-    read = table.stored_row
 
     def counted(store: Store, record: TrainingRecord) -> dict[str, Any]:
         seen.append(record.training)
-        return read(store, record)
+        return stored_row(store, record)
 
     monkeypatch.setattr(table, "stored_row", counted)
     return seen
@@ -79,9 +78,9 @@ def test_only_what_changed_is_read_again(store: Store, reads: list[Training]) ->
     train(other, 1)
     assert [row["status"] for row in update_results(store, SWEEP).rows()] == ["done", "done"]
     store.set_aside(TRAINING)
-    again = folder_of(store)
-    again.claim("M")
-    train(again, 1)
+    anew = folder_of(store)
+    anew.claim("M")
+    train(anew, 1)
     assert update_results(store, SWEEP).row(0)["best_epoch"] == 1
 
 

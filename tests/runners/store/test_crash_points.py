@@ -10,8 +10,8 @@ from dataclasses import replace
 from goal_core.basics import atomic
 from goal_core.basics.sealed_json import read_json
 from runners.store import BEST, Store, digest
-from runners.store.leases.heartbeat import ProcessIdentity
-from tests.helpers.store_cases import named, train
+from runners.store.leases import ProcessIdentity
+from tests.helpers.store_cases import named, result_of, train
 
 TRAINING = named("c" * 16)
 
@@ -62,7 +62,7 @@ def test_every_crash_point_leaves_a_store_that_goes_on(tmp_path, monkeypatch):
             train(successor, 2)
         assert store.status([TRAINING])[TRAINING].state == "done", passed[-1]
         weights = successor.path(BEST)
-        assert digest(weights) == successor.result()["files"][BEST]["sha256"]
+        assert digest(weights) == result_of(successor)["files"][BEST]["sha256"]
         assert read_json(store.root / "cells" / TRAINING.cell.id / "cell.json") == TRAINING.cell.describe()
         assert [attempt.charged for attempt in successor.attempts.all() if attempt.charged] == []
         if not died_done:

@@ -37,7 +37,7 @@ def test_every_objective_gets_exactly_the_budget_and_the_same_draws() -> None:
     taus = {name: [values["tau"] for values in found] for name, found in drawn.items()}
     assert len({tuple(found) for found in taus.values()}) == 1
     assert taus["sig", "cir"][0] == 10  # the sweep's own comes first
-    assert all(1 <= tau <= 20 and float(f"{tau:.4g}") == tau for tau in taus["sig", "cir"])
+    assert all(isinstance(tau, float) and 1 <= tau <= 20 and float(f"{tau:.4g}") == tau for tau in taus["sig", "cir"])
 
 
 def test_a_space_that_is_used_up_gives_what_there_is() -> None:

@@ -18,6 +18,7 @@ from goal_core.models.batch_rows import Rows, Share, WholeBatchDraws, in_chunks
 from goal_core.training import StageConfig, train_unit
 from goal_core.training.cells import trainer as cell_trainer
 from goal_core.training.cells.encoding import needs_whole_batch
+from goal_core.training.cells.optim import clip_gradient
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.trunk import Trunk
 from tests.helpers.training_cases import (
@@ -197,11 +198,10 @@ def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(
 ) -> None:
     model, data, stage = CASES["vsepp"]
     gradients, peaks, noted = {}, {}, list[int]()
-    clip = cell_trainer.clip_gradient
 
     def note(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
         noted.append(torch.cuda.max_memory_allocated())  # before Adam's state, which is larger than these activations
-        return clip(parameters, max_norm)
+        return clip_gradient(parameters, max_norm)
 
     monkeypatch.setattr(cell_trainer, "clip_gradient", note)
     for size in (0, 5, 0):  # the first run also takes what libraries keep

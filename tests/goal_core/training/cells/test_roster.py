@@ -45,9 +45,10 @@ def test_only_the_time_until_a_batch_is_there_counts(clock: Clock) -> None:
     roster, cell = Roster({}, SilentListener()), SimpleNamespace(key="a", epoch=0, next_step=1)
     roster.cells = {"a": cell}  # type: ignore[dict-item]
     batches = EpochBatches(slow_source(clock, 5, 3.0), roster, 0)
+    numbered: Any = batches  # the source gives the number of each step in place of its batch
     assert batches.share_waited == 0
     steps = []
-    for step, batch in batches:
+    for step, batch in numbered:
         assert step == batch
         steps.append(step)
         clock.now += 1.0

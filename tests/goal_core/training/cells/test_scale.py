@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ DATA = replace(XVLM_DATA, image=replace(XVLM_DATA.image, augment="none"))
 NAMES = ("con/nca", "sig-ms/cir")
 
 
-def xvlm_unit(*names: str, weight: float = 1.0, **changes: object) -> UnitPlan:
+def xvlm_unit(*names: str, weight: float = 1.0, **changes: Any) -> UnitPlan:
     model = replace(XVLM, xvlm=replace(XVLM.xvlm, objective_weight=weight, rerank_top=0))
     return replace(unit_of(*names, stage=STAGE, model=model, data=DATA), **changes)
 
@@ -48,6 +49,7 @@ def embedded(unit: UnitPlan) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     dataset = open_dataset(unit.data)
     initial = InitialModel(unit.model, unit.data, dataset)
     backbone = initial.backbone(unit.seed)
+    assert backbone is not None
     heads = initial.heads(backbone, unit.seed).eval()
     source = BatchSource(
         dataset.splits["train"], initial.tokenizer, unit.data.image, batch_size=8, seed=unit.seed, drop_last=True
@@ -110,7 +112,9 @@ def test_it_is_the_same_in_any_packing_and_however_often_the_training_is_killed(
 def test_the_weight_is_the_ratio_and_a_number_in_place_of_the_measured_scale_is_taken(tmp_path: Path) -> None:
     stage = replace(STAGE, epochs=1, lr=1e-9)
     found = {}
-    for name, weight, scale in (("one", 1.0, "itc"), ("half", 0.5, "itc"), ("fixed", 1.0, 10.0)):
+    cases: list[tuple[str, float, float | Literal["itc"]]]
+    cases = [("one", 1.0, "itc"), ("half", 0.5, "itc"), ("fixed", 1.0, 10.0)]
+    for name, weight, scale in cases:
         unit = xvlm_unit("con/nca", weight=weight, stage=stage)
         unit = replace(unit, model=replace(unit.model, xvlm=replace(unit.model.xvlm, objective_scale=scale)))
         folders = folders_of(unit, tmp_path / name)

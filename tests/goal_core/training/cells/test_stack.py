@@ -23,7 +23,9 @@ from goal_core.objectives import PairWeights, StackedObjectives, Triplets, pair_
 from goal_core.training import UnitPlan, train_unit
 from goal_core.training.cells import stack as cell_stack_module
 from goal_core.training.cells import stacks as cell_stacks_module
-from goal_core.training.cells.stack import CellStack
+from goal_core.training.cells.optim import build_optimizer
+from goal_core.training.cells.stack import CellStack, dissolve
+from goal_core.training.config import Sharing
 from tests.helpers.training_cases import (
     FROZEN,
     VECTORS,
@@ -197,7 +199,8 @@ def test_a_store_continues_with_another_sharing(tmp_path: Path) -> None:
     """Two epochs stacked and one alone, and the other way round, are near three alone."""
     names = GRID[:3]
     alone = trained(heads_unit(*names, sharing="none"), tmp_path / "alone")
-    for first, then in (("heads", "trunk"), ("trunk", "heads")):
+    changes: list[tuple[Sharing, Sharing]] = [("heads", "trunk"), ("trunk", "heads")]
+    for first, then in changes:
         unit = heads_unit(*names, sharing=first)
         folders = folders_of(unit, tmp_path / first)
         with pytest.raises(StoppedError):
@@ -312,7 +315,7 @@ def test_a_stack_that_lacks_memory_lets_go_of_its_activations_first(
     """The cells' tensors are copied only when nothing holds what the failed step has computed."""
     embeddings: list[ReferenceType[Tensor]] = []
     held: list[bool] = []
-    forward, dissolve = StackedObjectives.forward_with_stats, cell_stacks_module.dissolve
+    forward = StackedObjectives.forward_with_stats
 
     def fill(self: StackedObjectives, images: Tensor, *rest: Any) -> Any:
         embeddings.append(ref(images))
@@ -332,10 +335,8 @@ def test_a_stack_that_lacks_memory_lets_go_of_its_activations_first(
 def test_a_step_that_may_have_changed_weights_is_not_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = cell_stack_module.build_optimizer
-
     def breaking(*arguments: Any) -> Any:
-        optimizer = build(*arguments)
+        optimizer = build_optimizer(*arguments)
 
         def fail(*_: Any) -> None:
             raise torch.cuda.OutOfMemoryError("as if")

@@ -20,6 +20,7 @@ from goal_core.training import TrainingPlan, UnitPlan, train_unit
 from goal_core.training.cells import stack as cell_stack_module
 from goal_core.training.cells.random_stream import RandomStream
 from goal_core.training.cells.trainer import CellTrainer
+from goal_core.training.config import Precision
 from tests.helpers.region_files import write_regions
 from tests.helpers.training_cases import (
     GRID,
@@ -250,7 +251,7 @@ def test_a_cell_with_another_random_stream_trains_by_itself(
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_gpu_trains_the_stack(unit: UnitPlan, tmp_path: Path, precision: str) -> None:
+def test_a_gpu_trains_the_stack(unit: UnitPlan, tmp_path: Path, precision: Precision) -> None:
     unit = replace(unit, device="cuda", precision=precision)
     ours, alone = (trained(replace(unit, sharing=sharing), tmp_path / sharing) for sharing in ("auto", "trunk"))
     for key, folder in ours.items():

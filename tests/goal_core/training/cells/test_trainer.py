@@ -14,7 +14,7 @@ from goal_core.checkpoints import read_checkpoint, write_checkpoint
 from goal_core.evaluation import evaluate_checkpoint
 from goal_core.models import ImageBackbone
 from goal_core.objectives import GradientObjective
-from goal_core.training import StageConfig, UnitPlan, train_unit
+from goal_core.training import StageConfig, TrainingFailed, UnitPlan, train_unit
 from goal_core.training.cells import optim
 from goal_core.training.cells import trainer as cell_trainer
 from goal_core.training.cells.optim import loss_scale, sum_hinge
@@ -167,4 +167,5 @@ def test_a_state_of_another_version_fails_the_training_and_names_what_it_lacks(t
     del state["seconds"]
     write_checkpoint(last, tensors, state)
     (outcome,) = train_unit(unit, folders_of(unit, tmp_path))
+    assert isinstance(outcome, TrainingFailed)
     assert (outcome.kind, outcome.reason) == ("error", "KeyError: 'seconds'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ CPU = torch.device("cpu")
 CON = ObjectiveConfig(pair="con", triplet="con")
 
 
-def batch(pos: list[float], neg: list[float], valid: list[bool] | None = None) -> SimpleNamespace:
+def batch(pos: list[float], neg: list[float], valid: list[bool] | None = None) -> Any:
     return SimpleNamespace(
         pos=torch.tensor(pos), neg=torch.tensor(neg), valid=torch.tensor(valid or [True] * len(pos), dtype=torch.bool)
     )
@@ -44,7 +45,7 @@ def test_triplets_are_counted_where_they_are(tmp_path: Path) -> None:
     middle, last = 60 * NUM_BINS + 40, NUM_BINS * NUM_BINS - 1
     assert file["entries"].tolist() == [[1, 0, 1], [1, middle, 3], [1, last, 1], [3, 40 * NUM_BINS + 40, 1]]
     assert file["epochs"].tolist() == [1, 2, 3]
-    assert (file["low"], file["high"], file["num_bins"]) == (-1, 1, NUM_BINS)
+    assert [file[name].tolist() for name in ("low", "high", "num_bins")] == [-1, 1, NUM_BINS]
 
 
 def test_the_weight_field_is_the_objectives_own() -> None:

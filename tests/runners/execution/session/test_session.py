@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -137,7 +138,8 @@ def test_a_restart_asks_for_the_same_but_what_is_done(is_done: bool, monkeypatch
     monkeypatch.delenv("GOAL_SWEEP_RELAUNCHES", raising=False)
     if is_done:
         ray_session.not_on_restart("--force")
-    ray_session.restart_command(RuntimeError("Ray has ended"))
+    restart: Callable[[Exception], object] = ray_session.restart_command  # returns where `execv` does
+    restart(RuntimeError("Ray has ended"))
     assert called == [["-m", "runners.cli", "launch", "s.yaml", *([] if is_done else ["--force"])]]
     monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
     with pytest.raises(RuntimeError, match="Ray has ended"):

@@ -194,8 +194,8 @@ def test_host_process_paths_logs_and_edits_leave_only_when_asked_for(tmp_path: P
     folder.log(f"cannot read {tmp_path}")
     attempt = folder.attempts.newest()
     assert attempt is not None
-    secret = {"host": "node17", "pid": 4711, "git_diff": "+secret", "git_diff_sha256": "ab" * 32}
-    folder.attempts.update(replace(attempt, **secret, reason=f"read {tmp_path}/x: gone", trace=f"File {tmp_path}"))
+    secret = replace(attempt, host="node17", pid=4711, git_diff="+secret", git_diff_sha256="ab" * 32)
+    folder.attempts.update(replace(secret, reason=f"read {tmp_path}/x: gone", trace=f"File {tmp_path}"))
     train_fully(folder, sweep.trainings[0].stage.epochs)
     shared, whole = tmp_path / "shared.tar.gz", tmp_path / "whole.tar.gz"
     export_results(sweep, sweep.store, shared)

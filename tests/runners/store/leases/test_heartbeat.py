@@ -15,9 +15,9 @@ from dataclasses import asdict, replace
 import psutil
 import pytest
 
-from goal_core.basics import atomic
 from goal_core.basics.sealed_json import json_bytes
-from runners.store.leases.heartbeat import DriverRecords, Heartbeat, LeaseHeldError, ProcessIdentity
+from runners.store.leases import ProcessIdentity
+from runners.store.leases.heartbeat import DriverRecords, Heartbeat, LeaseHeldError
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import load, named, train
 
@@ -235,7 +235,7 @@ def test_heartbeat_survives_a_refusing_disk(store, monkeypatch, caplog):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(atomic.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     time.sleep(0.2)
     monkeypatch.undo()
     assert len(caplog.records) == 1
@@ -286,6 +286,7 @@ def driver(store):
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     yield process
     process.kill()

@@ -8,8 +8,11 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from runners.store.storage.objects import ObjectStorage
 
 pytest.importorskip("moto", reason="moto[server] is not installed")
 pytest.importorskip("obstore", reason="obstore is not installed")
@@ -28,9 +31,11 @@ _number = itertools.count()
 class Opened:
     """A place in the bucket that nothing is known of yet, with short names."""
 
-    def __init__(self, prefix: str = "", **more: float) -> None:
+    def __init__(self, prefix: str = "", **more: Any) -> None:
         self.prefix = prefix or f"opened-{next(_number)}"
-        self.base, self.storage = place._bucket("bucket", self.prefix, "", None, -next(_number))
+        self.base, storage = place._bucket("bucket", self.prefix, "", None, -next(_number))
+        assert isinstance(storage, ObjectStorage)
+        self.storage = storage
         self.storage._connection = Connection("bucket", self.prefix, **more)
 
     def read(self, name: str) -> bytes | None:
@@ -200,8 +205,13 @@ def test_a_signal_reaches_python_while_a_request_waits(bucket, server):
     import threading
 
     gate, rung = threading.Event(), []
+
+    def ring(*_: object) -> None:
+        rung.append(time.monotonic())
+        gate.set()
+
     server.before = lambda method, path: gate.wait(60) and ""
-    before = signal.signal(signal.SIGUSR2, lambda *given: (rung.append(time.monotonic()), gate.set()))
+    before = signal.signal(signal.SIGUSR2, ring)
     try:
         asked = threading.Thread(target=_send_when_asked, args=[server, len(server.requests)])
         asked.start()
@@ -221,7 +231,7 @@ def _send_when_asked(server, before):
 
 
 def test_foreign_names_in_the_bucket_are_named_or_left_out(bucket_store, server):
-    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
 
     backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]

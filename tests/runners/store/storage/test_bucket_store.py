@@ -15,12 +15,12 @@ from goal_core.checkpoints import BEST, LAST
 from runners.execution.signs_of_life import SignsOfLife
 from runners.store import LeaseHeldError, LeaseLostError, Store
 from runners.store.archive import export_results
-from runners.store.leases.heartbeat import ProcessIdentity
+from runners.store.leases import ProcessIdentity
 from runners.store.storage import place
 from runners.store.verification import damaged_files
 from sweeps import pack
 from tests.helpers.archive_cases import finished_sweep, import_into
-from tests.helpers.store_cases import load, named, record, result, train, write_weights
+from tests.helpers.store_cases import load, named, record, result, result_of, train, write_weights
 from tests.helpers.sweep_cases import opened_in
 
 TRAINING = named("c" * 16)
@@ -81,7 +81,7 @@ def test_late_writes_of_a_process_that_was_cut_off_do_not_arrive(bucket_store, s
             write()
     assert load(second, "x") == b"first"
     train(second)
-    assert elsewhere(bucket_store).folder(TRAINING).result()["attempt"] == 2
+    assert result_of(elsewhere(bucket_store).folder(TRAINING))["attempt"] == 2
 
 
 @pytest.mark.exhaustive
@@ -89,7 +89,12 @@ def test_a_result_comes_after_everything_that_it_states(bucket_store, server):
     """With every upload slowed down, the result is still the last object but the end of the attempt."""
     folder = bucket_store.folder(TRAINING)
     folder.claim("L")
-    server.before = lambda method, path: time.sleep(0.02) or ""
+
+    def slowly(method: str, path: str) -> str:
+        time.sleep(0.02)
+        return ""
+
+    server.before = slowly
     server.requests.clear()
     train(folder)
     written = [path.rpartition("/")[2] for method, path in server.requests if method == "PUT"]
@@ -156,6 +161,7 @@ def test_a_flipped_bit_is_found_and_named(bucket_store):
     assert f"s3://bucket/{here.location.rpartition('/')[2]}/cells" in line
     assert here.status([TRAINING])[TRAINING].damaged
     aside = here.set_aside(TRAINING, "damaged")
+    assert aside is not None
     assert aside.name == f"frozen-{TRAINING.key}.damaged-1"
     assert here.status([TRAINING])[TRAINING].state == "waiting"
     assert here.storage.exists(aside / "result.json")
@@ -183,7 +189,8 @@ def test_results_travel_between_a_folder_and_a_bucket(bucket_store, tmp_path):
     export_results(sweep, elsewhere(bucket_store), two)
     import_into(third := Store(tmp_path / "third"), two)
     for training in sweep.trainings[:3]:
-        assert third.folder(training).result()["metrics"] == sweep.store.folder(training).result()["metrics"]
+        there, here = (result_of(store.folder(training)) for store in (third, sweep.store))
+        assert there["metrics"] == here["metrics"]
 
 
 @pytest.mark.exhaustive
@@ -197,14 +204,14 @@ def test_nothing_that_is_sent_or_stored_holds_credentials(bucket_store, monkeypa
     train(folder)
     stored = [store.storage.read(path) for path in store.storage.listed(store._base)]
     assert stored
-    assert not any(secret.encode() in content for content in stored)
+    assert all(content is not None and secret.encode() not in content for content in stored)
 
 
 def test_looking_for_signs_of_life_does_not_wait_for_the_server(server):
     sweep = opened_in("s3://bucket/signs", "resources.watchdog=20")
     clock = itertools.count(step=10.0)
     signs = SignsOfLife(lambda line: None, clock=lambda: next(clock))
-    signs.begin(sweep.job(pack(sweep.by_stage[0], sweep.config.execution)[0], "L", {}))
+    signs.begin(0, sweep.job(pack(sweep.by_stage[0], sweep.config.execution)[0], "L", {}))
     gate = threading.Event()
     server.before = lambda method, path: gate.wait(20) and ""
     began = time.monotonic()

@@ -8,11 +8,12 @@ import time
 import pytest
 
 from goal_core.basics.atomic import StorageError
+from runners.store import Store
 from runners.store.storage import Storage
 
 
 @pytest.fixture
-def storage(any_store) -> Storage:
+def storage(any_store: Store) -> Storage:
     return any_store.storage
 
 
@@ -59,8 +60,9 @@ def test_of_many_that_create_a_file_one_succeeds(storage, place):
 
 
 def test_a_guard_that_raises_keeps_a_file_from_being_created(storage, place):
+    nothing: dict[str, str] = {}
     with pytest.raises(KeyError):
-        storage.create(place / "b.json", b"new", guard=lambda: {}["gone"])
+        storage.create(place / "b.json", b"new", guard=lambda: nothing["gone"])
     assert storage.read(place / "b.json") is None
 
 
