@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -265,9 +266,12 @@ def test_captions_are_tokenised_once_however_many_epochs(monkeypatch: pytest.Mon
     calls = []
     for name in ("encode", "words"):
         method = getattr(Wordpieces, name)
-        monkeypatch.setattr(
-            Wordpieces, name, lambda self, text, method=method: calls.append(text) or method(self, text)
-        )
+
+        def noted(self: Wordpieces, text: str, method: Any = method) -> Any:
+            calls.append(text)
+            return method(self, text)
+
+        monkeypatch.setattr(Wordpieces, name, noted)
     batches = BatchSource(split, pieces, PLAIN, batch_size=8, seed=3, augment=augment, with_images=False)
     made = len(calls)
     assert made == (1 + augmented) * split.num_captions

@@ -30,7 +30,8 @@ CONFIGS: tuple[DataConfig, ...] = (
 
 
 def test_numbers_of_karpathys_settings_out_of_range_are_refused() -> None:
-    for settings in ({"max_captions": -1}, {"max_val_images": -1}, {"min_word_count": 0}):
+    wrong: list[dict[str, Any]] = [{"max_captions": -1}, {"max_val_images": -1}, {"min_word_count": 0}]
+    for settings in wrong:
         with pytest.raises(ConfigError, match=next(iter(settings))):
             KarpathyConfig(name="x", root="y", **settings)
 

@@ -5,10 +5,11 @@ training ends as the unbroken one; and its checkpoint, evaluated again, repeats 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def vectors(regions: RegionsConfig, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module", autouse=True)
-def published_validation_within_an_epoch() -> None:
+def published_validation_within_an_epoch() -> Iterator[None]:
     """An epoch has five steps here, and VSE++'s published code would validate after 500."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(optim, "VALIDATED_EVERY", 3)
@@ -127,7 +128,7 @@ def trained(
     def train(name: str) -> Trained:
         case, root = CASES[name], tmp_path_factory.mktemp("unbroken")
         features = vectors if case.model.framework == "vsepp" else regions
-        settings = {"model": case.model, "data": case.data or features}
+        settings: dict[str, Any] = {"model": case.model, "data": case.data or features}
         init: dict[str, Path] = {}
         if case.before is not None:
             before = unit_of(*case.objectives, stage=case.before, **settings)

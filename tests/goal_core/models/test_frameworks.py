@@ -10,7 +10,7 @@ from timm.layers import DropPath
 from torch import nn
 
 from goal_core.basics.errors import ConfigError
-from goal_core.data.config import PrecompConfig, RegionsConfig
+from goal_core.data.config import DataConfig, PrecompConfig, RegionsConfig
 from goal_core.models import ModelConfig, XvlmConfig
 from goal_core.models.frameworks import framework_of
 from tests.helpers.training_cases import DATA, GRID, GRID_DATA, MODEL, REGIONS, VECTORS, XVLM, XVLM_DATA
@@ -35,7 +35,7 @@ VECTOR_DATA = PrecompConfig(name="tiny", root=".")
         (replace(XVLM, xvlm=XvlmConfig(fusion_layer=2)), XVLM_DATA, "fusion_layer must leave a layer"),
     ],
 )
-def test_what_does_not_go_together_is_refused(model: ModelConfig, data: object, message: str) -> None:
+def test_what_does_not_go_together_is_refused(model: ModelConfig, data: DataConfig, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         framework_of(model).check(model, data)
 
@@ -48,6 +48,7 @@ def test_every_wrong_setting_of_xvlm_is_in_one_message() -> None:
 def test_blocks_of_the_backbone_are_skipped_in_training_alone() -> None:
     model = replace(XVLM, xvlm=XvlmConfig(fusion_layer=1, drop_path=0.5))
     backbone = framework_of(model).backbone(model, XVLM_DATA, 1)
+    assert backbone is not None
     rates = [module.drop_prob for module in backbone.modules() if isinstance(module, DropPath)]
     assert max(rates) == 0.5
     pixels = torch.randint(0, 256, (8, 3, 64, 64), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 import torch
+from timm.layers import DropPath
 from torch import nn
 
 from goal_core.evaluation import reranked_ranks, retrieval_ranks
@@ -40,7 +42,8 @@ def tiny_heads() -> XvlmHeads:
     heads = XvlmHeads(TINY, num_features=5, vocab_size=20, seed=1).eval()
     with torch.no_grad():  # larger weights, so that every part shows in the output
         for parameter in heads.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()))
+            generator = torch.Generator().manual_seed(parameter.numel())
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
     return heads
 
 
@@ -55,8 +58,9 @@ def test_full_size_swin_gives_144_cells_and_has_the_published_weights() -> None:
         expected += depth * (12 * width**2 + 13 * width + 23**2 * heads)
         expected += 0 if stage == 0 else 2 * width**2 + 4 * width
     assert sum(parameter.numel() for parameter in backbone.parameters()) == expected
-    rates = [module.drop_prob for module in backbone.modules() if type(module).__name__ == "DropPath"]
-    assert (max(rates), len(rates)) == (pytest.approx(0.1), 46)  # two in each block but the first
+    rates = [module.drop_prob for module in backbone.modules() if isinstance(module, DropPath)]
+    assert max(rates) == pytest.approx(0.1)
+    assert len(rates) == 46  # two in each block but the first
 
 
 def test_full_size_heads_have_the_published_shapes(full_size: XvlmHeads) -> None:
@@ -119,7 +123,7 @@ def test_biases_norms_and_position_tables_do_not_decay(full_size: XvlmHeads) -> 
     assert (matrices.decay, plain.decay, matrices.lr_scale, plain.lr_scale) == (True, False, 0.25, 0.25)
 
 
-def attend(attention: nn.Module, asking: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+def attend(attention: Any, asking: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
     """Post-norm attention of one caption, (L, W), head by head."""
     inner, heads = attention.self, 2
     query, key, value = inner.query(asking), inner.key(told), inner.value(told)
@@ -129,17 +133,19 @@ def attend(attention: nn.Module, asking: torch.Tensor, told: torch.Tensor) -> to
         part = slice(head * size, (head + 1) * size)
         weights = torch.softmax(query[:, part] @ key[:, part].T / math.sqrt(size), dim=1)
         mixed.append(weights @ value[:, part])
-    return attention.output.LayerNorm(attention.output.dense(torch.cat(mixed, dim=1)) + asking)
+    answered: torch.Tensor = attention.output.LayerNorm(attention.output.dense(torch.cat(mixed, dim=1)) + asking)
+    return answered
 
 
 def match_by_hand(heads: XvlmHeads, image_RF: torch.Tensor, states_LW: torch.Tensor) -> torch.Tensor:
     """Both logits of one pair."""
-    states = states_LW
-    for layer in heads.cross.encoder.layer:
+    states, layers = states_LW, cast(Any, heads.cross.encoder).layer
+    for layer in layers:
         states = attend(layer.crossattention, attend(layer.attention, states, states), image_RF)
         inner = nn.functional.gelu(layer.intermediate.dense(states))
         states = layer.output.LayerNorm(layer.output.dense(inner) + states)
-    return heads.itm_head(states[0])
+    logits: torch.Tensor = heads.itm_head(states[0])
+    return logits
 
 
 def test_the_cross_encoder_is_that_of_a_plain_loop_and_ignores_padding() -> None:
@@ -175,6 +181,7 @@ def test_the_loss_is_that_of_a_plain_loop_and_the_objective_is_weighed() -> None
     torch.manual_seed(11)
     loss, extra = heads.total_loss(surrogate, pairs, ids)
     loss.backward()
+    assert surrogate.grad is not None
     assert float(surrogate.grad) == pytest.approx(0.5 * 10 / (2 * 5))  # weight x scale / 2 B
     assert heads.temperature.grad is None
 
@@ -249,7 +256,7 @@ def test_xvlm_learns_its_pairs_and_to_tell_them_from_others(name: str) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        seen.append(extra["itm_accuracy"])
+        seen.append(float(extra["itm_accuracy"]))
     heads.eval()
     with torch.no_grad():
         images, states = heads.image_tokens(features), heads.text_states(tokens, lengths)

@@ -74,7 +74,8 @@ def plain_images(image: dict[str, Tensor], pixels: Tensor) -> Tensor:
     features = net((pixels.float() / 255 - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1))
     features = features / features.pow(2).sum(1, keepdim=True).sqrt()
     out = features @ image["fc.weight"].T + image["fc.bias"]
-    return out / out.pow(2).sum(1, keepdim=True).sqrt()
+    embedded: Tensor = out / out.pow(2).sum(1, keepdim=True).sqrt()
+    return embedded
 
 
 def plain_text(text: dict[str, Tensor], words: list[int]) -> Tensor:
@@ -106,6 +107,7 @@ def test_converted_embeds_as_an_independent_forward(converted: Path) -> None:
         torch.testing.assert_close(ours, plain_images(image, pixels), atol=1e-6, rtol=0)
         ours = heads.encode_texts(tokens, torch.tensor([5, 3]))
         torch.testing.assert_close(ours, torch.stack([plain_text(text, c) for c in captions]), atol=1e-6, rtol=0)
+    assert isinstance(words, Vocabulary)
     assert tuple(words.words) == WORDS
 
 

@@ -185,7 +185,11 @@ def test_all_problems_of_xvlm_files_are_found_together(tmp_path: Path) -> None:
     (tmp_path / "test.json").write_text(json.dumps([{"image": "a/0.png", "caption": ["one"]}]))
     (tmp_path / "images" / "a").mkdir(parents=True)
     (tmp_path / "images" / "a" / "0.png").write_bytes(b"")
-    files = {"train_files": ("train.json", "more.json"), "val_file": "val.json", "test_file": "test.json"}
+    files: dict[str, Any] = {
+        "train_files": ("train.json", "more.json"),
+        "val_file": "val.json",
+        "test_file": "test.json",
+    }
     report = check_data(XvlmJsonConfig(name="tiny", root=str(tmp_path), **files))
     assert [finding.item for finding in report.findings] == ["train", "val", "test", "a/", "a/"]
     assert "not valid JSON" in bad(report)[0][1]

@@ -13,7 +13,7 @@ from PIL import Image
 from goal_core.basics.errors import ConfigError, DataError
 from goal_core.data import XvlmJsonConfig, check_data, open_dataset
 
-TRAIN = [
+TRAIN: list[dict[str, Any]] = [
     {"image": "a/0.png", "caption": "a red thing", "image_id": 7},
     {"image": "a/1.png", "caption": "a blue thing", "image_id": "x8"},
     {"image": "a/0.png", "caption": " red again ", "image_id": 7},

@@ -130,7 +130,8 @@ def torchvision_eval(pixels: np.ndarray, config: ImageConfig) -> torch.Tensor:
     pipeline = transforms.Compose(
         [transforms.Resize(config.resize), transforms.CenterCrop(config.size), transforms.PILToTensor()]
     )
-    return pipeline(Image.fromarray(pixels))
+    cropped: torch.Tensor = pipeline(Image.fromarray(pixels))
+    return cropped
 
 
 @settings(deadline=None, max_examples=60)

@@ -58,7 +58,8 @@ def test_a_killed_pack_continues_to_the_same_files(tmp_path: Path, monkeypatch: 
 def test_a_write_error_in_the_middle_of_a_shard_leaves_a_whole_pack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
-    dataset, failed = opened(write_dataset(tmp_path / "data"), CROPS), []
+    dataset = opened(write_dataset(tmp_path / "data"), CROPS)
+    failed: list[str] = []
 
     def fail(done: str, path: Path) -> None:
         if (done, path.name) == (operation, "train-00000.bin") and not failed:
@@ -77,7 +78,8 @@ def test_of_two_processes_that_pack_at_once_both_give_the_whole_pack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = opened(write_dataset(tmp_path / "data"), CROPS)
-    plan, complete, others = plan_pack(dataset, CROPS, tmp_path / "packs"), writing._complete, []
+    plan, complete = plan_pack(dataset, CROPS, tmp_path / "packs"), writing._complete
+    others: list[int] = []
 
     def completing(*arguments: Any) -> int:
         if not others:
@@ -120,7 +122,12 @@ def test_finished_shards_are_not_decoded_again(tmp_path: Path, monkeypatch: pyte
     made: list[int] = []
     make = writing._image
     plan.shard("train", 1).unlink()
-    monkeypatch.setattr(writing, "_image", lambda split, plan, index: made.append(index) or make(split, plan, index))
+
+    def noted(split: Any, plan: Any, index: int) -> Any:
+        made.append(index)
+        return make(split, plan, index)
+
+    monkeypatch.setattr(writing, "_image", noted)
     write_pack(dataset, plan, shard_bytes=SMALL)
     assert made == [1]
 

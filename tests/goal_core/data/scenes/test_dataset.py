@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def test_the_seed_gives_other_data(small: Dataset) -> None:
 
 def test_the_fingerprint_covers_parameters_and_not_the_name(small: Dataset) -> None:
     assert open_dataset(replace(SMALL, name="drawings")).fingerprint == small.fingerprint
-    changes = [{"num_train": 61}, {"num_val": 21}, {"num_test": 21}, {"min_word_count": 2}]
+    changes: list[dict[str, Any]] = [{"num_train": 61}, {"num_val": 21}, {"num_test": 21}, {"min_word_count": 2}]
     prints = {open_dataset(replace(SMALL, **change)).fingerprint for change in changes}
     image = ImageConfig(size=60, resize=64, augment="none")
     assert len(prints | {small.fingerprint, open_dataset(replace(SMALL, image=image)).fingerprint}) == 6
