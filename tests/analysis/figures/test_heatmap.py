@@ -42,7 +42,7 @@ def test_the_line_under_the_second_best_leaves_the_note_on_missing_seeds_free() 
     axes = draw_heatmap(replace(block, grids=grids), BLUE).axes[0]
     (note,) = [text for text in axes.texts if text.get_text() == "n=2, failed: seed 3"]
     (number,) = [text for text in axes.texts if text.get_text() == "40.0"]
-    (line,) = [line for line in axes.lines if len(line.get_ydata()) == 2]
+    (line,) = [line for line in axes.lines if len(np.asarray(line.get_ydata())) == 2]
     height = line.get_window_extent().y0
     assert note.get_window_extent().y1 < height < number.get_window_extent().y0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from goal_core.objectives import list_objectives, weights_at
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def at(pair: str, triplet: str) -> Callable:
+def at(pair: str, triplet: str) -> Callable[..., Any]:
     def weights(pos: np.ndarray, neg: np.ndarray):
         return weights_at(torch.from_numpy(pos), torch.from_numpy(neg), pair=pair, triplet=triplet)
 
@@ -24,7 +25,7 @@ def at(pair: str, triplet: str) -> Callable:
 
 
 def test_triplet_diagrams_show_the_weights(tmp_path: Path) -> None:
-    def diagram(name: str) -> Callable:
+    def diagram(name: str) -> Callable[..., Any]:
         return lambda pos, neg: at("con", name)(pos, neg).triplet.numpy()
 
     figure = draw_triplet_weights({name: diagram(name) for name in ("con", "nca", "cir")}, num_points=21)
@@ -40,7 +41,7 @@ def test_triplet_diagrams_show_the_weights(tmp_path: Path) -> None:
 def test_pair_curves_show_both_weights(tmp_path: Path) -> None:
     names = ("con", "lin", "sig", "lin-ms", "sig-ms")
 
-    def curve(name: str) -> Callable:
+    def curve(name: str) -> Callable[..., Any]:
         def both(pos: np.ndarray, neg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             weights = at(name, "con")(pos, neg)
             return weights.pos.numpy(), weights.neg.numpy()
@@ -49,7 +50,7 @@ def test_pair_curves_show_both_weights(tmp_path: Path) -> None:
 
     figure = draw_pair_weights({name: curve(name) for name in names}, num_points=5)
     assert len(figure.axes) == 5
-    pull, push = (line.get_ydata() for line in figure.axes[1].lines[-2:])
+    pull, push = (np.asarray(line.get_ydata()) for line in figure.axes[1].lines[-2:])
     np.testing.assert_allclose(pull, [2, 1.5, 1, 0.5, 0])
     np.testing.assert_allclose(push, [-1, -0.5, 0, 0.5, 1])
     figure.savefig(tmp_path / "pairs.png")
@@ -57,7 +58,7 @@ def test_pair_curves_show_both_weights(tmp_path: Path) -> None:
 
 
 def test_gradient_fields_point_downhill(tmp_path: Path) -> None:
-    def field(pair: str, triplet: str) -> Callable:
+    def field(pair: str, triplet: str) -> Callable[..., Any]:
         return lambda pos, neg: tuple(part.numpy() for part in at(pair, triplet)(pos, neg).gradient)
 
     objectives = list_objectives()
@@ -72,6 +73,6 @@ def test_gradient_fields_point_downhill(tmp_path: Path) -> None:
     arrows = next(artist for artist in panels[0].collections if isinstance(artist, Quiver))
     assert np.all(np.asarray(arrows.U) > 0)  # s_p grows, s_n falls, at equal speed
     np.testing.assert_allclose(np.asarray(arrows.U), -np.asarray(arrows.V))
-    assert len(arrows.U) < 36  # triplets beyond the margin have dots instead
+    assert len(np.asarray(arrows.U)) < 36  # triplets beyond the margin have dots instead
     figure.savefig(tmp_path / "fields.png", dpi=60)
     assert (tmp_path / "fields.png").read_bytes().startswith(PNG)

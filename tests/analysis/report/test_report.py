@@ -83,7 +83,7 @@ def test_a_broken_sweep_says_everything_that_is_missing(gappy: ReportResult) -> 
     ):
         assert line in text
     runs = pd.read_csv(gappy.folder / "runs.csv", keep_default_na=False)
-    assert runs["status"].value_counts().to_dict() == {"done": 39} | gappy.missing
+    assert runs["status"].value_counts().to_dict() == {"done": 39, **gappy.missing}
     assert not [f for f in gappy.files if "finetune" in f.name]
 
 

@@ -102,7 +102,7 @@ def test_the_ranking_is_that_of_the_means_of_both_grids(results: SweepResults) -
     ],
 )
 def test_what_the_noise_of_tau_allows_to_say(results: SweepResults, changes: dict[str, Any], said: str) -> None:
-    usual = {"chance": (-0.3, 0.3), "apart": 2, "seeds": 3}
+    usual: dict[str, Any] = {"chance": (-0.3, 0.3), "apart": 2, "seeds": 3}
     one = replace(survivals(results, block_pairs(aggregate(results)))[0], **(usual | changes))
     assert one.verdict == said
     same = replace(one, pair=replace(one.pair, tuned=one.pair.default), reversed=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ def steps(seeds: int = 3, blocks: tuple[str, ...] = ("d",)) -> pd.DataFrame:
     return counted_runs(lambda _, seed, p, t: 40 + p + 0.1 * t + 0.01 * seed * (p + 1), seeds, blocks)
 
 
-def signed_rank_by_enumeration(values: list[float]) -> float:
+def signed_rank_by_enumeration(values: Sequence[float]) -> float:
     """All 2^n sign patterns, by definition."""
     moved = [v for v in values if v != 0]
     if not moved:

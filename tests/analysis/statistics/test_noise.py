@@ -6,6 +6,8 @@ about ten minutes and is the reason for the constants of `analysis.statistics.sp
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.helpers.noise_cases import Scenario, contradictions, effect_rates, false_mark, paired_t, power
@@ -17,7 +19,7 @@ NOISY_LIMIT = {2: 8.0, 3: 6.5, 5: 5.0}
 
 def beyond(percent: float, number: int) -> float:
     """The limit plus three standard errors of a simulation of so many grids."""
-    return percent + 300 * (percent / 100 * (1 - percent / 100) / number) ** 0.5
+    return percent + 300 * math.sqrt(percent / 100 * (1 - percent / 100) / number)
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])

@@ -66,7 +66,7 @@ def test_statistics_over_blocks_use_the_first_values_alone(results: SweepResults
 
 def test_an_ablation_varies_one_axis_and_names_what_it_does_not_touch(results: SweepResults) -> None:
     tau, lr = ablations(results, aggregate(results))
-    assert (tau.axis, tau.others, tau.untouched) == ("tau", "lr 0.1", {("con", "con")})
+    assert (tau.axis, tau.others, tau.untouched) == ("tau", "lr 0.1", frozenset({("con", "con")}))
     assert (lr.axis, lr.others, lr.untouched) == ("lr", "tau 10", frozenset())
     metric = METRICS["i2t_r1"]
     assert [round(cell.mean or 0, 2) for cell in tau.cells(metric)["con", "cir"]] == [42.35, 44.35]

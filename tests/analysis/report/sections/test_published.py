@@ -26,7 +26,7 @@ def with_all_metrics(block: Block) -> Block:
     """A block with a grid of each metric, of which the paper's blocks have two."""
     first = next(iter(block.grids.values()))
     others = {key: replace(first, metric=metric) for key, metric in METRICS.items()}
-    return replace(block, grids=block.grids | {key: grid for key, grid in others.items() if key not in PRINTED})
+    return replace(block, grids={**block.grids, **{key: grid for key, grid in others.items() if key not in PRINTED}})
 
 
 def moved(block: Block, points: list[float]) -> Block:
