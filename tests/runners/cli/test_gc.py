@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from runners.cli import results
 from runners.cli.app import run
+from runners.cli.options import console
 from tests.helpers.results_folder import arguments
 from tests.helpers.store_cases import train
 from tests.helpers.sweep_cases import opened_in
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_it_lists_first_and_removes_when_told(folder, capsys, monkeypatch):
-    monkeypatch.setattr(results.console, "width", 200)
+    monkeypatch.setattr(console, "width", 200)
     (state,) = folder.rglob("last.1.safetensors")
     assert run(arguments("gc", folder)) == 0
     listed = capsys.readouterr().out

@@ -32,6 +32,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_judgement_is_that_of_the_report_and_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = noise.judge(POINTS)
     compared = compare(pd.DataFrame({name: pd.Series(points) for name, points in POINTS.items()}))
+    assert compared.best is not None
     assert found == Judgement(best=compared.best, level=compared.level)
     assert ("con", "cir") not in found.level
     (remembered,) = (tmp_path / "cache").rglob("within-noise/*")
@@ -42,7 +43,9 @@ def test_the_judgement_is_that_of_the_report_and_remembered(tmp_path: Path, monk
     remembered.write_text("damaged")
     assert noise.judge(POINTS) == found
     changed = POINTS | {("con", "cir"): {1: 60.0, 2: 60.2, 3: 60.4}}
-    assert noise.judge(changed).best == ("con", "cir")
+    judged = noise.judge(changed)
+    assert judged is not None
+    assert judged.best == ("con", "cir")
 
 
 def test_one_seed_each_is_not_judged() -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from goal_core.basics.errors import GoalError, UnfinishedError
-from runners.cli import launch, reports
+from runners.cli import reports
 from runners.cli.app import app, run
-from runners.cli.options import console
+from runners.cli.options import SweepArguments, console
 from runners.execution.session import session as ray_session
 
 
@@ -82,7 +83,7 @@ def test_an_error_has_its_status_and_a_trace_only_on_request(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr(launch.SweepArguments, "open", fail)
+    monkeypatch.setattr(SweepArguments, "open", fail)
     assert run(["status", "quickstart", *(["--debug"] if debug else [])]) == status
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == said
@@ -98,7 +99,7 @@ def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
         raise ray_session.RayLostError("Ray has no machine left to train on; run the same command again to continue")
 
     monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
-    monkeypatch.setattr(launch.SweepArguments, "open", lambda self: None)
+    monkeypatch.setattr(SweepArguments, "open", lambda self: None)
     monkeypatch.setattr("runners.launch.launch.launch_sweep", lose)
     assert run(["launch", "quickstart", *(["--address", address] if address else [])]) == 75
     assert capsys.readouterr().err == (
@@ -111,7 +112,9 @@ def test_the_environment_says_where_if_the_command_line_does_not(monkeypatch):
     given = {"address": "head:6379", "store": "/goal/store", "tracking_uri": "http://mlflow:5000"}
     for name, value in given.items():
         monkeypatch.setenv(f"GOAL_SWEEP_{name.upper()}", value)
-    command = get_command(app).commands["launch"]
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    command = group.commands["launch"]
     params = command.make_context("launch", ["quickstart"]).params
     assert {name: params[name] for name in given} == given
     assert command.make_context("launch", ["quickstart", "--store", "here"]).params["store"] == "here"
@@ -129,7 +132,7 @@ def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, m
         progress=SimpleNamespace(digest=lambda: ""), found_nothing_to_do=False, is_tracked=True, stopped=False, status=1
     )
     monkeypatch.setattr("runners.launch.launch.launch_sweep", lambda *arguments: outcome)
-    monkeypatch.setattr(launch.SweepArguments, "open", lambda self: SimpleNamespace(config=None))
+    monkeypatch.setattr(SweepArguments, "open", lambda self: SimpleNamespace(config=None))
     assert run(["launch", "quickstart"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: no report: [Errno 28] No space left on device; afterwards: goal-sweep report")
