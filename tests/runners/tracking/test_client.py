@@ -58,6 +58,7 @@ def test_deleted_experiment_and_run_come_back(uri, store):
 
 def test_deleted_database_is_made_again_from_the_store(uri, store, monkeypatch, empty_database):
     file = sqlite_file(uri)
+    assert file is not None
     monkeypatch.setattr("runners.tracking.client.create_database", lambda path: shutil.copy(empty_database, path))
     folder = folder_of(store)
     with store.heartbeat("s") as launch, SweepTracking(tracked_at(uri), store) as tracking:
@@ -78,7 +79,8 @@ def test_an_outage_holds_nobody_up_and_is_caught_up_with(uri, store, monkeypatch
             if down.is_set():
                 raise MlflowException("(sqlite3.OperationalError) database is locked", TEMPORARILY_UNAVAILABLE)
 
-    down, said = threading.Event(), []
+    down = threading.Event()
+    said: list[str] = []
     monkeypatch.setattr("runners.tracking.queue.RETRY_WAITS_S", (0.05,))
     monkeypatch.setattr("runners.tracking.client.MlflowClient", lambda uri: Down(MlflowClient(uri), 0))
     folder = folder_of(store)
@@ -108,10 +110,12 @@ def test_a_locked_database_holds_nobody_up_and_is_caught_up_with(uri, store):
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 3)
-    said = []
+    said: list[str] = []
     tracking = SweepTracking(tracked_at(uri), store, warn=said.append)
     assert tracking.tracking.wait_open(10)
-    with contextlib.closing(sqlite3.connect(sqlite_file(uri), isolation_level=None)) as lock:
+    file = sqlite_file(uri)
+    assert file is not None
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as lock:
         lock.execute("BEGIN EXCLUSIVE")
         began = time.perf_counter()
         assert not tracking.sync_all()
@@ -134,7 +138,7 @@ def test_a_server_that_is_down_stops_nothing(store, monkeypatch):
     folder = folder_of(store)
     folder.claim("L")
     train(folder, 1)
-    said = []
+    said: list[str] = []
     tracking = SweepTracking(tracked_at("http://127.0.0.1:9"), store, warn=said.append, closing_s=0.2)
     assert not tracking.tracking.wait_open(1.5)
     assert not tracking.sync_all(wait=0.2)
@@ -184,9 +188,14 @@ def test_a_file_that_is_no_database_is_said_at_once(tmp_path, store):
 
 
 def test_a_bug_in_one_update_does_not_block_the_next(uri):
-    said, reached = [], []
+    said: list[str] = []
+    reached: list[object] = []
     tracking = Tracking(uri, "s", warn=said.append)
-    tracking.update(lambda runs: {}["missing"])
+
+    def broken(runs: object) -> None:
+        raise KeyError("missing")
+
+    tracking.update(broken)
     tracking.update(lambda runs: reached.append(runs))
     assert tracking.flush(10)
     tracking.close("done")

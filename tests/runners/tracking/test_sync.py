@@ -29,7 +29,7 @@ from tests.helpers.mlflow_cases import (
     synced,
     tracked_at,
 )
-from tests.helpers.store_cases import record, result, train, write_weights
+from tests.helpers.store_cases import record, result, result_of, train, write_weights
 
 pytestmark = pytest.mark.integration
 
@@ -68,7 +68,7 @@ def test_a_finished_cell_is_one_complete_run(uri, store):
     names_of = ["selected/val_rsum", "test/i2t_r1", "test/rsum", "test/t2i_r1", "train/hinge", "val/rsum"]
     assert sorted(history) == names_of
     assert [(step, value) for step, value, _ in history["selected/val_rsum"]] == [(3, 30.0)]
-    assert run.info.end_time == int(folder.result()["finished"] * 1000)
+    assert run.info.end_time == int(result_of(folder)["finished"] * 1000)
 
 
 def test_epochs_arrive_as_they_come_and_once_each(uri, store):
@@ -194,7 +194,7 @@ def test_an_artifact_store_that_refuses_keeps_no_number_out(uri, store, monkeypa
     folder.claim("L")
     train(folder, 2)
     monkeypatch.setattr(MlflowClient, "log_artifact", refuse)
-    told = []
+    told: list[str] = []
     with SweepTracking(tracked_at(uri, ALONE), store, live=False, warn=told.append) as tracking:
         assert tracking.sync_all(wait=30)
     content = Content(uri)
