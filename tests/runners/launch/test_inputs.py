@@ -15,6 +15,7 @@ import pytest
 
 from goal_core.basics import atomic
 from goal_core.data import Dataset, open_dataset
+from goal_core.data.config import DataConfig
 from goal_core.objectives import triplet_weights
 from runners.execution import inputs
 from runners.launch.launch import LaunchOutcome
@@ -41,7 +42,7 @@ def check_refused(sweep: OpenedSweep, outcome: LaunchOutcome, what: str) -> None
 
 
 def test_other_data_are_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stale(config: object) -> Dataset:
+    def stale(config: DataConfig) -> Dataset:
         return replace(open_dataset(config), fingerprint="another")
 
     with monkeypatch.context() as patch:
@@ -53,7 +54,7 @@ def test_other_data_are_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPa
 def test_data_that_change_between_the_stages_are_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = [0]
 
-    def changes(config: object) -> Dataset:
+    def changes(config: DataConfig) -> Dataset:
         opened[0] += 1
         dataset = open_dataset(config)
         return dataset if opened[0] == 1 else replace(dataset, fingerprint="another")
@@ -95,12 +96,12 @@ def test_an_error_while_the_data_are_compared_is_waited_for_and_never_skips_the_
     monkeypatch.setattr(atomic, "RETRY_DELAYS", (0, 0))
     errors = [OSError(errno.ESTALE, "Stale file handle")] * 2
 
-    def passing(config: object) -> Dataset:
+    def passing(config: DataConfig) -> Dataset:
         if errors:
             raise errors.pop()
         return open_dataset(config)
 
-    def lasting(config: object) -> Dataset:
+    def lasting(config: DataConfig) -> Dataset:
         raise OSError(errno.ESTALE, "Stale file handle")
 
     with monkeypatch.context() as patch:

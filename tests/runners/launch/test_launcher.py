@@ -68,7 +68,10 @@ def test_the_time_left_is_the_same_for_all_cells_that_report_an_epoch_together(
     monkeypatch.setattr(time, "monotonic", lambda: now)
 
     launcher.events(
-        [EpochDone(key=one.key, record={"epoch": 1, "metrics": {"val/rsum": 9.0}}) for one in sweep.trainings]
+        [
+            EpochDone(key=one.key, record={"epoch": 1, "time": 0.0, "metrics": {"val/rsum": 9.0}})
+            for one in sweep.trainings
+        ]
     )
 
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
@@ -202,7 +205,7 @@ def test_a_force_that_was_cut_off_between_two_moves_is_carried_on_once(
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
         patch.setattr(type(sweep.store), "set_aside", killed)
         if moved == len(sweep.trainings):  # all are moved, which is not yet written down
-            patch.setattr(type(sweep.store), "settle_repeats", lambda *arguments: killed(*arguments, "replaced"))
+            patch.setattr(type(sweep.store), "settle_repeats", lambda store, keys: killed(store, keys, "replaced"))
         plan.set_aside_finished(unexpected)
     assert len(sweep.store.repeats()) == len(sweep.trainings)
 
@@ -241,9 +244,10 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
     first, _ = sweep.by_stage[0]
     folder = sweep.store.folder(first).folder
 
-    def refuse(path: Path) -> None:
+    def refuse(path: Path) -> bool:
         if path.is_relative_to(folder.parent):
             raise StorageError("cannot write there: Read-only file system")
+        return False
 
     if where == "write_cell":
         write = sweep.store.write_cell
@@ -295,9 +299,10 @@ def test_a_store_that_refuses_one_training_fails_only_that_one(
 
 def launched(sweep: OpenedSweep, options: LaunchOptions) -> tuple[LaunchOutcome, str]:
     """Launch a sweep in this process. Returns the outcome and what was printed."""
-    console = Console(file=io.StringIO(), width=500)
+    said = io.StringIO()
+    console = Console(file=said, width=500)
     outcome = launch_sweep(sweep, options, console, lambda *words, **named: " ".join(words))
-    return outcome, console.file.getvalue()
+    return outcome, said.getvalue()
 
 
 def test_a_finished_sweep_with_tracking_down_for_good_ends_soon_and_well(tmp_path: Path) -> None:

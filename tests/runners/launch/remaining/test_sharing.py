@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +30,7 @@ def options(number: int, total: int = 2) -> LaunchOptions:
 )
 def test_each_launch_begins_with_a_part_of_its_own(share: tuple[int, int] | None, order: str) -> None:
     units: Any = list("abcde")
-    assert "".join(from_own_part(units, share)) == order
+    assert "".join(map(str, from_own_part(units, share))) == order
 
 
 def attempts(sweep: OpenedSweep) -> list[int]:
@@ -111,15 +112,16 @@ def test_a_training_that_nobody_holds_and_no_worker_tries_is_given_up(
 
 
 def test_a_launch_waits_for_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusals, clock, notes = [2], [0.0], []
+    refusals, clock = [2], [0.0]
+    notes: list[str] = []
 
     def start(keys: Any) -> None:
         if refusals[0]:
             refusals[0] -= 1
             raise LeaseHeldError("held by me@n1")
 
-    monkeypatch.setattr(sharing.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(sharing.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
     heartbeat: Any = SimpleNamespace(start=start)
     sharing.start_waiting(heartbeat, ["k"], 10.0, notes.append)
     assert notes == ["waiting for another launch: held by me@n1"]

@@ -55,7 +55,7 @@ class Launch:
             if training == fails:
                 charged = kind != "damaged"
                 folder.fail("it broke", charged=charged, final=kind == "diverged")
-                failed = TrainingFailed(key=training.key, kind=kind, reason="it broke", trace="")  # type: ignore[arg-type]
+                failed = TrainingFailed(key=training.key, kind=kind, reason="it broke", trace="")
                 self.launcher.events([failed])
             else:
                 train(folder, 2)

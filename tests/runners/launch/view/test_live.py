@@ -90,7 +90,7 @@ def plain(encoding: str) -> list[str]:
     console = Console(file=file, highlight=False)
     console.print(overview(half_done(), "quickstart", signs_of(console)))
     file.flush()
-    written = file.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]  # the BytesIO above
+    written = file.buffer.getvalue().decode(encoding)
     assert "\x1b" not in written
     return written.splitlines()
 
@@ -108,7 +108,7 @@ def test_failures_beyond_those_named_are_counted() -> None:
 
 @pytest.mark.parametrize(("encoding", "sign", "marks"), [("utf-8", "±", "█▃·x"), ("ascii", "+-", "#3.x")])
 def test_through_a_pipe_it_is_plain_text_of_80_columns(encoding: str, sign: str, marks: str) -> None:
-    done, third, wait, failed = marks
+    done, third, wait, failed = list(marks)
     lines = plain(encoding)
     assert max(map(len, lines)) <= 80
     assert lines[0] == "quickstart  15 done, 4 running, 25 waiting, 1 failed"
