@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
@@ -111,9 +111,9 @@ def _queue(environment: Mapping[str, str]) -> str:
     return subprocess.run(["squeue", "-h"], env=environment, capture_output=True, text=True).stdout
 
 
-def _wait(ready: object, what: str, seconds: float = 120.0) -> None:
+def _wait(ready: Callable[[], object], what: str, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
-    while not ready():  # type: ignore[operator]
+    while not ready():
         if time.monotonic() > deadline:
             raise TimeoutError(f"no {what} within {seconds:.0f} s")
         time.sleep(0.2)

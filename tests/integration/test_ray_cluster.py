@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.helpers.launches import (
 )
 from tests.helpers.paths import ROOT
 from tests.helpers.ray_nodes import Cable, RayCluster
+from tests.helpers.until import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 SLOWLY = "time.sleep(0.5)"
@@ -180,10 +180,7 @@ def test_a_driver_that_is_killed_leaves_nothing_behind_on_the_cluster(
     launch.says("epoch 2/")
     launch.process.kill()
     launch.process.wait()
-    deadline = time.monotonic() + 60
-    while node.processes("ray::Implicit") and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert not node.processes("ray::Implicit")
+    until(lambda: not node.processes("ray::Implicit"), "end of the workers")
     node.kill()
     cluster.add("second")
     launch = Launch(folder, "--address", cluster.address)

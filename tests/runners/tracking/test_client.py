@@ -31,6 +31,7 @@ from tests.helpers.mlflow_cases import (
 )
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import record, train
+from tests.helpers.until import until
 
 pytestmark = pytest.mark.integration
 
@@ -120,9 +121,7 @@ def test_a_locked_database_holds_nobody_up_and_is_caught_up_with(uri, store):
         began = time.perf_counter()
         assert not tracking.sync_all()
         assert time.perf_counter() - began < 1
-        deadline = time.monotonic() + 40
-        while not said and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: said, "warning")
         assert "does not answer" in said[0]
         assert "MLflow is not up to date" in tracking.trouble
         lock.execute("ROLLBACK")

@@ -20,6 +20,7 @@ from runners.store.leases import ProcessIdentity
 from runners.store.leases.heartbeat import DriverRecords, Heartbeat, LeaseHeldError
 from tests.helpers.paths import ROOT
 from tests.helpers.store_cases import load, named, train
+from tests.helpers.until import until
 
 TRAINING = named("c" * 16)
 
@@ -52,7 +53,6 @@ def test_second_driver_of_the_same_sweep_is_refused_at_the_start(store):
         one.start(["k1", "k2", "k3"])
         with store.heartbeat("b") as disjoint:
             disjoint.start(["k4"])
-        time.sleep(0.1)
         began = time.monotonic()
         with store.heartbeat("c") as two, pytest.raises(LeaseHeldError, match=rf"2 of the 3 .*pid {os.getpid()}.*kill"):
             two.start(["k2", "k3", "k9"])
@@ -219,12 +219,9 @@ def test_heartbeat_renews_and_ends(store):
     launch.start()
     path = store.drivers.folder / f"{launch.id}.json"
     before = path.stat().st_mtime_ns
-    deadline = time.monotonic() + 60
-    while path.stat().st_mtime_ns == before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert path.stat().st_mtime_ns > before
+    until(lambda: path.stat().st_mtime_ns > before, "renewal")
     launch.close()
-    time.sleep(0.15)
+    time.sleep(0.15)  # three renewals of one that had not ended
     assert not list(store.drivers.folder.iterdir())
 
 
@@ -232,18 +229,20 @@ def test_heartbeat_survives_a_refusing_disk(store, monkeypatch, caplog):
     launch = Heartbeat(store.drivers, "s", ttl=60, renew=0.02)
     launch.start()
 
-    def full(*_: object) -> None:
+    refused: list[object] = []
+
+    def full(*paths: object) -> None:
+        refused.append(paths)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    time.sleep(0.2)
+    until(lambda: len(refused) > 10, "refusals")
     monkeypatch.undo()
     assert len(caplog.records) == 1
     assert "the heartbeat of this launch fails" in caplog.text
     path = store.drivers.folder / f"{launch.id}.json"
     before = path.stat().st_mtime_ns
-    time.sleep(0.2)
-    assert path.stat().st_mtime_ns > before
+    until(lambda: path.stat().st_mtime_ns > before, "renewal")
     launch.close()
 
 

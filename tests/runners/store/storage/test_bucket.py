@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from runners.store.storage.objects import ObjectStorage
+from tests.helpers.until import until
 
 pytest.importorskip("moto", reason="moto[server] is not installed")
 pytest.importorskip("obstore", reason="obstore is not installed")
@@ -225,8 +226,7 @@ def test_a_signal_reaches_python_while_a_request_waits(bucket, server):
 def _send_when_asked(server, before):
     import signal
 
-    while len(server.requests) == before:
-        time.sleep(0.01)
+    until(lambda: len(server.requests) > before, "request")
     os.kill(os.getpid(), signal.SIGUSR2)
 
 

@@ -22,6 +22,7 @@ from sweeps import pack
 from tests.helpers.archive_cases import finished_sweep, import_into
 from tests.helpers.store_cases import load, named, record, result, result_of, train, write_weights
 from tests.helpers.sweep_cases import opened_in
+from tests.helpers.until import until
 
 TRAINING = named("c" * 16)
 
@@ -140,7 +141,7 @@ def test_a_second_driver_is_refused_by_name_and_takes_over_after_expiry(bucket_s
             here.folder(TRAINING).claim(launch.id)
     assert here.status([TRAINING])[TRAINING].state == "running"
     foreign(here, "theirs", ttl=0.5, planned=TRAINING.key)
-    time.sleep(2)
+    until(lambda: here.status([TRAINING])[TRAINING].state == "waiting", "end of the lease")
     with here.heartbeat("mine") as launch:
         launch.start([TRAINING.key])
         assert here.folder(TRAINING).claim(launch.id) == 2

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from goal_core.basics.atomic import StorageError
 from runners.store import Store
 from runners.store.storage import Storage
+from tests.helpers.until import until
 
 
 @pytest.fixture
@@ -160,10 +160,7 @@ def test_a_file_that_another_process_writes_appears(storage, place):
     path = place / "x.stop"
     assert not storage.appeared(path)
     storage.replace(path, b"")
-    deadline = time.monotonic() + 20
-    while not storage.appeared(path):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: storage.appeared(path), "file")
 
 
 def test_an_error_while_listing_is_one_of_storage(bucket_store, server):
