@@ -104,7 +104,7 @@ def test_a_damaged_result_is_named_and_trained_again(
     assert str(path) in statuses[training].reason
     arguments = [str(sweep.store.root.parent / "tiny.yaml"), "--set", f"store={sweep.store.root}"]
     assert run(["status", *arguments]) == 0
-    assert "damaged (1)" in capsys.readouterr().out
+    assert "damaged" in capsys.readouterr().out
     assert run(["data", "check", *arguments, "--store", "--quick"]) == 2
     assert training.name in capsys.readouterr().out
     assert launch(sweep, monkeypatch).status == 0
