@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from goal_core.basics import atomic
 from tests.helpers.once import made_once
+
+# `nohup make test` ignores it, and the processes that tests start would inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
