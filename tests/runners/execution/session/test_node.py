@@ -57,7 +57,7 @@ def test_a_head_listens_on_a_free_port_and_ends_with_all_that_it_started(
     assert node.is_running()
     assert len(children()) == len(others) + 2
     node.end()
-    assert children() == others
+    assert not set(children()) - set(others)
     assert not node.is_running()
 
 
@@ -81,7 +81,7 @@ def test_a_head_that_does_not_start_says_why_and_leaves_nothing(node: RayNode, m
     others = children()
     with pytest.raises(NodeFailedError, match="no space left on device"):
         node.start_head("127.0.0.1")
-    assert children() == others
+    assert not set(children()) - set(others)
 
 
 RAYLET = """
@@ -180,11 +180,11 @@ def test_a_start_that_is_interrupted_ends_what_it_has_started(node: RayNode, mon
     monkeypatch.setattr(module, "_START", "import time; time.sleep(300)")
     others = children()
     node.start()
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         node.wait_until_up()
     node.end()
-    assert children() == others
+    assert not set(children()) - set(others)  # those of earlier tests may end meanwhile
 
 
 def test_nobody_else_may_enter(tmp_path: Path) -> None:
