@@ -121,7 +121,7 @@ def description_of(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
     """
     if _KEY not in state:
         raise WeightsError(
-            f"{path} is not a model checkpoint; give a best.safetensors of a cell, "
+            f"{path} is not a model checkpoint; give a best-*.safetensors of a cell, "
             "or what `goal-sweep convert` made of a published checkpoint"
         )
     description: dict[str, Any] = state[_KEY]

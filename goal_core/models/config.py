@@ -102,5 +102,5 @@ class ModelConfig(InRange):
     xvlm: XvlmConfig = field(default_factory=XvlmConfig)
     """Used by that framework only."""
     init_from: str = ""
-    """A checkpoint from which the first stage starts: the `best.safetensors` of a cell, or what `goal-sweep convert`
+    """A checkpoint from which the first stage starts: a `best-*.safetensors` of a cell, or what `goal-sweep convert`
     made of a published checkpoint. Its tokenizer comes with it. Empty: none."""

@@ -22,7 +22,7 @@ def evaluate(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="CHECKPOINT...", help="A best.safetensors or its folder; several are evaluated as an ensemble."
+            metavar="CHECKPOINT...", help="A best-*.safetensors or its folder; several are evaluated as an ensemble."
         ),
     ],
     split: Annotated[Literal["train", "val", "test"], typer.Option(help="The split to evaluate.")] = "test",

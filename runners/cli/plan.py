@@ -152,8 +152,9 @@ def _search_lines(sweep: ResolvedSweep, plan: dict[str, Any]) -> Iterator[str]:
         return
     (fewest, most), rounds = plan["search"]["candidates"], plan["search"]["rounds"]
     alone = [row["alone_hours"] for row in plan["stages"] if row["stage"].startswith("search")]
-    apart = "" if None in alone else f"; each training by itself, they take {sum(alone):.2f} device hours"
-    yield f"search {tune.search}: {fewest} to {most} candidates per objective, rounds {rounds}{apart}"
+    apart = "" if None in alone else f"; unshared they would take {sum(alone):.2f} device hours"
+    number = f"{most}" if fewest == most else f"{fewest} to {most}"
+    yield f"search {tune.search}: {number} candidates per objective, rounds {rounds}{apart}"
     yield "  then the sweep's own cells, and at most as many again with the settings that the search chooses"
 
 

@@ -66,10 +66,23 @@ class ReportTarget:
             if content is not None and store is not None:
                 root = store.root if store.root.is_dir() else None
                 return read_results(content, f"the store {store.location}", root, store.fetch)
-            page = SweepPage(self.uri, self.name)
+            page = self._tracked(store)
             return read_results(page.results_table(), f"{self.uri}: the results of {self.name}")
         except AnalysisError as error:
             raise GoalError(str(error)) from error
+
+    def _tracked(self, store: Store | None) -> SweepPage:
+        """The sweep in MLflow, for its results, of which the store has none."""
+        try:
+            return SweepPage(self.uri, self.name)
+        except TrackingError as error:
+            if store is None:
+                raise
+            missing = str(error).partition(";")[0]
+            raise GoalError(
+                f"no results of {self.name} in the store {store.location} ({missing}); launch the sweep first, "
+                "or give its --store"
+            ) from error
 
     def page(self) -> SweepPage | str:
         """The sweep in MLflow, or why nothing can be written there."""

@@ -90,9 +90,9 @@ def _packed(
     if stage in limits:
         turns = -(-len(own) // slots)
         why = "costs least device time" if devices.grows else f"ends earliest, in {turns} turn{'s' * (turns > 1)}"
-        why += f", as cells of a unit share {100 * common_part(own[0]):.0f} % of their work"
+        why += f", as those of a unit share {100 * common_part(own[0]):.0f} % of their work"
         why += f"; no more than {most[stage]} fit into memory" if limits[stage] == most.get(stage) else ""
-    return f"{stage}: {sum(sizes)} cells as {len(own)} unit{'s' * (len(own) > 1)} of {cells} on {devices}: {why}"
+    return f"{stage}: {sum(sizes)} trainings as {len(own)} unit{'s' * (len(own) > 1)} of {cells} on {devices}: {why}"
 
 
 def _too_large(unit: Unit, prices: Prices, usable_mb: float, chunk: int | None) -> Iterator[str]:

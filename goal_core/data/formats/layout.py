@@ -58,7 +58,7 @@ def dataset_folder(root: str) -> Path:
         return SHIPPED_FOLDER / root.removeprefix(SHIPPED)
     folder = Path(root).expanduser()
     if not folder.is_dir():
-        raise MissingDataError(f"dataset folder not found: {folder}")
+        raise MissingDataError(f"data.root: dataset folder not found: {folder}")
     return folder
 
 

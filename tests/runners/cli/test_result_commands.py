@@ -190,6 +190,21 @@ def test_what_is_imported_while_mlflow_does_not_answer_is_in_the_store(
     assert "report: 4 of 4 results" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_a_report_of_a_store_without_results_names_the_store(
+    there: bool, tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    if there:  # launched, but for another sweep
+        store.mkdir()
+        shutil.copy(empty_database, store / "mlflow.db")
+    assert run(["report", "quickstart", "--store", str(store)]) == 2
+    said = capsys.readouterr().err
+    assert f"no results of quickstart in the store {store}" in said
+    assert len(said.splitlines()) == 1
+    assert store.exists() == there
+
+
 def test_a_report_can_be_made_from_mlflow_alone(
     archive: Path, tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

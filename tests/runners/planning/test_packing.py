@@ -102,8 +102,8 @@ def test_settings_of_a_stage_come_before_those_of_the_sweep() -> None:
     packing = fitted("stages.frozen.cells_per_unit=5", "stages.finetune.sharing=none")
     assert packing.limits == {}
     assert [line.partition(" on ")[0] for line in packing.lines] == [
-        "frozen: 45 cells as 9 units of 5",
-        "finetune: 45 cells as 45 units of 1",
+        "frozen: 45 trainings as 9 units of 5",
+        "finetune: 45 trainings as 45 units of 1",
     ]
 
 

@@ -83,7 +83,7 @@ def test_the_text_has_no_number_that_the_json_lacks(
     shown, found = planned("coco_vsepp", "--devices", "8"), as_json("coco_vsepp", "--devices", "8")
     assert found["devices"]["name"] == "8 GPUs"
     assert "take 64 CPUs" in found["notes"][0]
-    assert found["packing"][0].startswith("frozen: 45 cells as 6 units of 7 to 8 on 8 GPUs: ")
+    assert found["packing"][0].startswith("frozen: 45 trainings as 6 units of 7 to 8 on 8 GPUs: ")
     for line in (*found["packing"], *found["notes"]):
         assert line in shown
     for row in found["stages"]:
@@ -172,7 +172,7 @@ def test_rounds_of_a_search_wait_for_each_other(as_json: Callable[..., dict[str,
 def test_the_text_of_a_tuned_sweep_names_its_search(planned: Callable[..., str]) -> None:
     shown = planned("tuned", "--devices", "1", "--store", "none")
     search, *_ = [line for line in shown.splitlines() if line.startswith("search random: ")]
-    assert "16 to 16 candidates" in search
+    assert "search random: 16 candidates" in search
     assert re.search(r"0\.6\d device hours", search)  # each by itself; in shared units 0.48
     assert re.search(r"search: frozen .* ~0\.48", shown)
     assert "ends after 40 min on 1 core" in shown
