@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +11,7 @@ import typer
 
 from goal_core.basics.errors import GoalError
 from runners.cli.options import AsJson, Device, Set, console, local_path
+from runners.store import Store
 
 checkpoints = typer.Typer()
 _SHOWN = 5
@@ -41,6 +42,7 @@ def evaluate(
     """
     from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
 
+    _check_stores(files)
     if len(files) == 1:
         result = evaluate_checkpoint(files[0], split=split, root=root, weights=weights, device=device)
     elif weights is not None:
@@ -55,6 +57,17 @@ def evaluate(
     console.print(f"{split}: {result['images']} images, {result['captions']} captions", soft_wrap=True)
     for line in _lines(result, split):
         console.print(line, soft_wrap=True)
+
+
+def _check_stores(files: Sequence[Path]) -> None:
+    """Check that the stores in which checkpoints lie are of this version: another's files would look damaged.
+
+    Raises:
+        StorageError: another version wrote one of them.
+    """
+    parents = (next((one for one in file.absolute().parents if (one / "store.json").is_file()), None) for file in files)
+    for store in {parent for parent in parents if parent is not None}:
+        Store(store)
 
 
 def _lines(result: Mapping[str, Any], split: str) -> Iterator[str]:
