@@ -77,7 +77,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.write_all()
     writer.write_all(stage="finetune")
     for row in writer.rows:
-        row["log"] = f"cells/{row['cell']}/{row['stage']}-{row['training']}/log.txt".replace("con/con", "con_con")
+        cell, training = (str(row[name]).replace("/", "_") for name in ("cell", "training"))
+        row["log"] = f"cells/{cell}/{row['stage']}-{training}/log.txt"
         (folder / row["log"]).parent.mkdir(parents=True)
         (folder / row["log"]).write_text("trained\n")
     target = folder / "reports" / "complete"
@@ -199,14 +200,14 @@ def test_the_metric_is_switched_in_place_and_a_cell_leads_to_its_runs(browser: B
 @in_a_browser
 def test_a_list_is_sorted_by_its_column(browser: Browser, page: Path) -> None:
     shown(browser, page)
-    browser.ask("document.getElementById('recalls').open = true")
+    browser.ask("document.getElementById('marginals').open = true")
     click = """(() => {
-      const button = document.querySelectorAll("#recalls table.list thead button")[1];
+      const button = document.querySelectorAll("#marginals table.list thead button")[1];
       button.focus();
       button.click();
       return document.activeElement === button;
     })()"""
-    values = "[...document.querySelector('#recalls tbody').rows].map(r => parseFloat(r.cells[1].textContent))"
+    values = "[...document.querySelector('#marginals tbody').rows].map(r => parseFloat(r.cells[1].textContent))"
     for backwards in (True, False):
         assert browser.ask(click)
         found = browser.ask(values)
