@@ -121,7 +121,7 @@ def test_limits_fit_a_lease() -> None:
     assert sum(step.limit for step in gpu.STEPS[:3]) <= 500  # of 570
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3000)
 def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
     listed = subprocess.run(

@@ -56,7 +56,7 @@ def test_arguments_are_those_of_the_programs(step: index.Step) -> None:
         assert set(vars(given)) == {*options, "device", "json"}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["sharing", "finetune", "orchestration", "report"])
 def test_those_that_prove_no_gpu_run_and_find_figures(name: str, tmp_path: Path) -> None:
     assert index.main(["--quick", "--out", str(tmp_path), name]) == 0
