@@ -78,24 +78,35 @@ def _drive(steps: Sequence[tuple[Step, bool]], given: argparse.Namespace) -> int
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the step that runs is ended, too
     end, outcomes = time.monotonic() + given.deadline, dict[str, dict[str, Any]]()
     results: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": machine(given.device)}
-    results |= {"quick": given.quick, "steps": outcomes}
+    earlier = _earlier(given, results["machine"])
+    results |= {"quick": given.quick, "steps": outcomes} | {k: v for k, v in earlier.items() if k == "prices"}
+    for step, wanted in steps:
+        left = _left_out("not reached") if wanted else earlier.get("steps", {}).get(step.name)
+        outcomes[step.name] = left or _left_out("not asked for")
     with tempfile.TemporaryDirectory(prefix="goal-sweep-bench-") as scratch:
-        for step, wanted in steps:
-            if not wanted:
-                outcomes[step.name] = _left_out("not asked for")
-                continue
+        for step in (step for step, wanted in steps if wanted):
             print(f"\n== {step.name}: {step.what}", flush=True)
             arguments = step.quick if given.quick else f"{step.full} {step.cuda if given.device == 'cuda' else ''}"
             outcome = _run(step, f"--device {given.device} {arguments}", Path(scratch), end - time.monotonic())
             print(f"{step.name}: {outcome['status']} {outcome['reason']}", flush=True)
             results |= {"prices": outcome.pop("prices")} if "prices" in outcome else {}
             outcomes[step.name] = outcome
+            if given.device == "cpu" and "not_measured" in outcome:
+                outcome["not_measured"] = outcome["not_measured"] or {"a GPU": "it ran on a CPU"}
             if given.out:
                 Path(given.out).mkdir(parents=True, exist_ok=True)
                 Path(given.out, "gpu.json").write_text(json.dumps(results, indent=1))
                 Path(given.out, "gpu.md").write_text("\n".join(_page(results)) + "\n")
     signal.signal(signal.SIGTERM, before)
     return int(any(outcome["status"] in ("failed", "late") for outcome in outcomes.values()))
+
+
+def _earlier(given: argparse.Namespace, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What an earlier run on this machine left in the folder, so that a second one adds to it; empty if none did."""
+    path = Path(given.out, "gpu.json")
+    left = json.loads(path.read_text()) if given.out and path.exists() else {}
+    same = {**left.get("machine", {}), "load": about["load"]} == about and left.get("quick") == given.quick
+    return left if same else {}
 
 
 def _left_out(reason: str) -> dict[str, Any]:

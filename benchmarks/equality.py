@@ -1,9 +1,10 @@
 """Whether training gives the same numbers in every way on this device: `python -m benchmarks.equality [--ranks]`.
 
-In fp32, each way trains an epoch and is compared with another way: the gradients of the first step, as Adam keeps them,
-the weights at the end (both as distance / norm, the largest of all tensors), the mean hinge, and rsum on val. Two ways
-are equal if gradients and hinge agree within a thousandth, as the GPU tests of goal_core ask. `--ranks` compares two
-processes with one, with augmented images from workers: on one GPU by gloo, on two by NCCL.
+In fp32, each way trains an epoch and is compared with another way: the gradients of the first step, as Adam keeps them
+(of a resumed training of its first step since, with what Adam kept of those before), the weights at the end (both as
+distance / norm, the largest of all tensors), the mean hinge, and rsum on val. Two ways are equal if gradients and hinge
+agree within a thousandth, as the GPU tests of goal_core ask. `--ranks` compares two processes with one, with augmented
+images from workers: on one GPU by gloo, on two by NCCL.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ import torch
 from torch import Tensor
 
 from benchmarks.program import Report, Row, run
-from benchmarks.units import UNIT, Enough, data_of, photographs, unit_of
+from benchmarks.units import UNIT, Enough, StrictFiles, data_of, photographs, unit_of
 from goal_core.checkpoints import LAST, read_checkpoint
 from goal_core.data import open_dataset
-from goal_core.training import EpochDone, ScratchFiles, SilentListener, TrainingEvent, UnitPlan, train_unit
+from goal_core.training import EpochDone, SilentListener, TrainingEvent, UnitPlan, train_unit
 
 OPTIONS = {**UNIT, "batch": 16, "cells": 4, "workers": 2, "ranks": False}
 TOLERANCE = 1e-3
-STOP = 3
-"""The step after which a training that is resumed stops."""
+STOP = 1
+"""The step after which a training that is resumed stops, so early that rounding has not grown."""
 
 
-class _Kept(ScratchFiles):
+class _Kept(StrictFiles):
     """Files that stay."""
 
     def discard(self, name: str) -> None:
@@ -43,43 +44,43 @@ class _Kept(ScratchFiles):
 
 
 class _Outcome(SilentListener):
-    """The result of a training: tensors by cell and name after its first step and its last, and metrics by cell."""
+    """The result of a training: tensors by cell and name after the first step since ``stop`` and the last; metrics."""
 
-    def __init__(self, unit: UnitPlan, folder: Path, stop: int) -> None:
+    def __init__(self, unit: UnitPlan, folder: Path, stop: int, ends: bool) -> None:
         self.files = {plan.key: _Kept(folder / plan.key) for plan in unit.trainings}
         self.first: dict[tuple[str, str], Tensor] = {}
         self.last, self.metrics = self.first, dict[str, dict[str, float]]()
         self.times: list[float] = []
         """Seconds of each step, without what is done here."""
-        self._stop, self._noted = stop, perf_counter()
+        self._stop, self._ends, self._noted = stop, ends, perf_counter()
 
     def step(self) -> None:
         self.times.append(perf_counter() - self._noted)
         states = {key: read_checkpoint(files.path(LAST))[0] for key, files in self.files.items()}
         self.last = {(key, name): tensor for key, state in states.items() for name, tensor in state.items()}
-        self.first = self.first or self.last
+        self.first = self.last if len(self.times) == self._stop + 1 else self.first
         self._noted = perf_counter()
-        if len(self.times) == self._stop:
+        if self._ends and len(self.times) == self._stop:
             raise Enough
 
     def events(self, events: Sequence[TrainingEvent]) -> None:
         self.metrics |= {event.key: event.record["metrics"] for event in events if isinstance(event, EpochDone)}
 
 
-def _trained(unit: UnitPlan, stop: int = 0) -> _Outcome:
-    """Train a unit; with ``stop`` in two parts."""
+def _trained(unit: UnitPlan, stop: int = 0, *, ends: bool = False) -> _Outcome:
+    """Train a unit; with ``ends`` in two parts, of which the first ends after ``stop`` steps."""
     dataset = open_dataset(unit.data)
     with tempfile.TemporaryDirectory() as scratch:
-        outcome = _Outcome(unit, Path(scratch), stop)
+        outcome = _Outcome(unit, Path(scratch), stop, ends)
         with suppress(Enough):
             train_unit(unit, outcome.files, outcome, dataset)
-        if stop:
+        if ends:
             train_unit(unit, outcome.files, outcome, dataset)
     return outcome
 
 
 def _compared(unit: UnitPlan, other: UnitPlan, stop: int) -> Row:
-    ours, theirs = _trained(unit, stop), _trained(other)
+    ours, theirs = _trained(unit, stop, ends=stop > 0), _trained(other, stop)
 
     def distance(our: Mapping[Any, Tensor], their: Mapping[Any, Tensor], *kinds: str) -> float:
         names = [name for name in our.keys() & their.keys() if name[1].startswith(kinds) or name[1].endswith(kinds)]

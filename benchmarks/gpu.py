@@ -25,7 +25,7 @@ STEPS = (
     Step("tests", "every GPU test of goal_core", "gpu_tests", limit=150),
     Step("flagship", "ResNet-152 on photographs: cells alone, sharing and stacked, and fine-tuning", "steps",
          f"{SMALL} --rows one heads trunk finetune --sources files pack --cells 3",
-         f"{LARGE} --rows one heads trunk finetune --precisions fp32 bf16 tf32 --sources files pack", limit=260),
+         f"{LARGE} --rows one heads trunk finetune --precisions fp32 bf16 --sources files pack", limit=260),
     Step("prices", "what planning needs of the card", "prices",
          f"{SMALL} --backbones test_resnet --forward-size 32 --forward-batch 2 --rounds 1",
          f"{SHARED} --images 2000 --threads 8 --workers 8 --warm 5 --steps 20", limit=90),

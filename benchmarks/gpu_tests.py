@@ -72,7 +72,9 @@ def measure(given: argparse.Namespace, report: Report) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         limit = ["-o", "timeout=120"] if find_spec("pytest_timeout") else []
         marked = ["-m", "gpu", str(ROOT / given.tests), f"--basetemp={scratch}/tests"]
-        pytest.main([*PYTEST, *limit, *marked], plugins=[results])
+        status = pytest.main([*PYTEST, *limit, *marked], plugins=[results])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):  # such as a conftest that cannot be imported
+        report.failed["pytest"] = f"ended with exit status {int(status)}"
     report.add("GPU tests", given.tests, results.row())
     if results.skipped:
         reasons = sorted({reason.removeprefix("Skipped: ") for reason in results.skipped})

@@ -7,7 +7,7 @@ import gc
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -107,7 +107,19 @@ class Enough(BaseException):
     """Ends a training after a step, as a kill would."""
 
 
-class _Nowhere(training.ScratchFiles):
+class StrictFiles(training.ScratchFiles):
+    """Files of a training that must be what it is called.
+
+    Where a cell fails, or stacked heads are given up so that each cell goes on by itself, the training ends with that
+    as its error: the others would go on, and be taken for all.
+    """
+
+    def log(self, line: str) -> None:
+        if line.startswith(("failed (", "the stacked heads of ")):
+            raise RuntimeError(line)
+
+
+class _Nowhere(StrictFiles):
     """Files that take nothing."""
 
     def save_with(self, name: str, write: Callable[[Path], None]) -> None:
@@ -132,7 +144,7 @@ class _Clock(training.SilentListener):
         self._now = clock_of(unit.device, unit.threads + unit.loader_workers)
         self._done, self._held, self._began = 0, 0, (0.0, 0.0, 0.0)
         self._batches: EpochBatches | None = None
-        self.row, self.reason = dict[str, float](), ""
+        self.row: dict[str, float] = {}
 
     def watched(self, *arguments: Any) -> EpochBatches:
         """The batches of the epoch; they note how long they are waited for."""
@@ -164,10 +176,6 @@ class _Clock(training.SilentListener):
         if self._done == self._end + self._profiled:
             raise Enough
 
-    def events(self, events: Sequence[training.TrainingEvent]) -> None:
-        for event in events:
-            self.reason = event.reason if isinstance(event, training.TrainingFailed) else self.reason
-
 
 def timed(
     given: argparse.Namespace, unit: UnitPlan, dataset: Dataset, profiled: int = 0
@@ -184,6 +192,9 @@ def timed(
         Time, share of data wait and peak memory of the steps; on a CPU the memory that a step adds, right for the first
         unit of a process. On a GPU also the share of the time in which it worked: the time of the kernels of a profiled
         step, divided by that of a step without the profiler. Then the profiled steps.
+
+    Raises:
+        RuntimeError: a cell failed, or the stacked heads.
     """
     if (needed := given.warm + given.steps + max(3, profiled)) > dataset.splits["train"].num_captions // given.batch:
         raise ValueError(f"the data are too small for {needed} steps of {given.batch} pairs")
@@ -203,4 +214,4 @@ def timed(
             trace = Trace.of(profiler, profiled) if profiled else Trace()
             busy = {"GPU busy %": 100 * trace.busy_ms() / clock.row["ms a step"]} if unit.device == "cuda" else {}
             return clock.row | busy, trace
-    raise RuntimeError(clock.reason)
+    raise RuntimeError("the training ended before these steps")

@@ -228,8 +228,8 @@ def place(backbone: ImageBackbone, unit: UnitPlan) -> ImageBackbone:
 def wants_channels_last(backbone: nn.Module, unit: UnitPlan) -> bool:
     """Whether a backbone's images and filters lie in memory pixel by pixel.
 
-    `auto`: on a GPU in half precision, whose tensor cores want it, for backbones with more convolutions than the one
-    that cuts patches. On a CPU never, so that numbers stay what they were.
+    `auto`: on a GPU in every precision but fp32, whose tensor cores want it, for backbones with more convolutions than
+    the one that cuts patches. On a CPU never, so that numbers stay what they were.
     """
     if unit.memory_format != "auto":
         return unit.memory_format == "channels_last"

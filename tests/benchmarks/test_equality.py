@@ -11,6 +11,8 @@ import torch
 
 from benchmarks import equality
 from benchmarks.program import Report, parse
+from benchmarks.units import data_of, photographs, unit_of
+from goal_core.training.cells import state
 
 
 class Outcome:
@@ -26,7 +28,7 @@ def test_gradients_within_a_thousandth_are_equal(
     factor: float, equal: str, bits: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     outcomes = iter([Outcome(factor), Outcome(1.0)] * 6)
-    monkeypatch.setattr(equality, "_trained", lambda unit, stop=0: next(outcomes))
+    monkeypatch.setattr(equality, "_trained", lambda *_, **__: next(outcomes))
     report = Report(str(tmp_path / "rows.json"))
     options: dict[str, Any] = {**equality.OPTIONS, "images": 24}
     equality.measure(parse(None, options, []), report)
@@ -37,3 +39,15 @@ def test_gradients_within_a_thousandth_are_equal(
     assert rows["heads / trunk"]["ms a step"] == pytest.approx(200)
     assert set(report.failed) == (set(rows) if equal == "NO" else set())
     assert json.loads((tmp_path / "rows.json").read_text())["failed"] == report.failed
+
+
+def test_a_training_that_resumes_without_its_moments_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "--images 40 --size 32 --batch 16 --embed-dim 16 --word-dim 8 --workers 0".split()
+    given = parse(None, equality.OPTIONS, words)
+    with photographs(given) as root:
+        unit = unit_of(given, data_of(root, 32, "none"), stage_settings={"lr": 1e-3, "checkpoint_every": 1})
+        whole = equality._compared(unit, unit, equality.STOP)
+        monkeypatch.setattr(state, "restore_optimizer", lambda *_: None)
+        lost = equality._compared(unit, unit, equality.STOP)
+    assert (whole["equal"], whole["bit for bit"]) == ("yes", "yes")
+    assert (lost["equal"], lost["bit for bit"]) == ("NO", "no")

@@ -72,6 +72,17 @@ def test_a_failing_step_hides_no_other(programs: Path, tmp_path: Path) -> None:
     assert "| good | 2.5 |" in page
 
 
+def test_a_second_run_adds_to_what_the_first_left(programs: Path, tmp_path: Path) -> None:
+    good = Step("good", "a good one", "ratios", full="--batch 16 --dim 8 --images 50 --rounds 1")
+    steps, out = [good, Step("bad", "a bad one", "failing")], ["--out", str(tmp_path), "--device", "cpu"]
+    assert main([*out, "--only", "good"], steps=steps) == 0
+    assert json.loads((tmp_path / "gpu.json").read_text())["steps"]["bad"]["status"] == "left out"
+    assert main([*out, "--only", "bad"], steps=steps) == 1
+    left = json.loads((tmp_path / "gpu.json").read_text())["steps"]
+    assert (left["good"]["status"], left["bad"]["status"]) == ("done", "failed")
+    assert left["good"]["not_measured"] == {"a GPU": "it ran on a CPU"}
+
+
 def test_a_crash_is_told_by_its_last_line(programs: Path, tmp_path: Path) -> None:
     (programs / "failing.py").write_text("raise MemoryError('no room')")
     status, found = run_steps(tmp_path / "out", Step("bad", "a bad one", "failing"))
@@ -167,3 +178,9 @@ def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
     page = (out / "gpu.md").read_text()
     assert page.startswith(f"## {prices['card']}, ")
     assert all(f"| {step.name} | done |" in page for step in gpu.STEPS)
+
+
+def test_gpu_tests_that_cannot_begin_are_a_failure(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu_tests", "--tests", "tests/nowhere", "--json", str(tmp_path / "j")]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 1
+    assert json.loads((tmp_path / "j").read_text())["failed"] == {"pytest": "ended with exit status 4"}

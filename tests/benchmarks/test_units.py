@@ -12,6 +12,7 @@ from benchmarks import steps
 from benchmarks.program import Report, parse
 from benchmarks.units import data_of, photographs, precisions, timed, unit_of
 from goal_core.data import open_dataset
+from goal_core.training.cells.stack import CellStack
 from goal_core.training.cells.trainer import CellTrainer
 
 WORDS = "--images 40 --size 32 --batch 8 --embed-dim 16 --word-dim 8 --steps 3".split()
@@ -53,7 +54,18 @@ def test_a_cell_that_fails_is_an_error_with_its_reason(root: Path, monkeypatch: 
     monkeypatch.setattr(CellTrainer, "step", fail)
     given = parse(None, steps.OPTIONS, WORDS)
     unit = unit_of(given, data_of(root, 32))
-    with pytest.raises(RuntimeError, match=r"^ArithmeticError: no step$"):
+    with pytest.raises(RuntimeError, match=r"^failed \(error\): ArithmeticError: no step$"):
+        timed(given, unit, open_dataset(unit.data))
+
+
+def test_a_stack_that_is_given_up_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(CellStack, "_compute", fail)
+    given = parse(None, steps.OPTIONS, WORDS)
+    unit = unit_of(given, data_of(root, 32), cells=2, sharing="heads")
+    with pytest.raises(RuntimeError, match=r"the stacked heads of 2 cells failed .*no kernel"):
         timed(given, unit, open_dataset(unit.data))
 
 

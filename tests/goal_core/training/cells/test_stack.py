@@ -413,6 +413,7 @@ def test_a_gpu_trains_the_stack(tmp_path: Path, precision: str) -> None:
     unit = heads_unit(*GRID, device="cuda", precision=precision)
     ours, alone = (trained(replace(unit, sharing=sharing), tmp_path / sharing) for sharing in ("auto", "trunk"))
     assert "path heads: sharing auto on a GPU" in log_of(ours["con-con"])
+    assert "goes on by itself" not in log_of(ours["con-con"])  # so that it was the stack
     for key, folder in ours.items():
         first, own = folder.numbers()[0], alone[key].numbers()[0]
         assert first["train/hinge"] == pytest.approx(own["train/hinge"], rel=1e-3 if precision == "fp32" else 5e-2)

@@ -255,5 +255,6 @@ def test_a_gpu_trains_the_stack(unit: UnitPlan, tmp_path: Path, precision: Preci
     unit = replace(unit, device="cuda", precision=precision)
     ours, alone = (trained(replace(unit, sharing=sharing), tmp_path / sharing) for sharing in ("auto", "trunk"))
     for key, folder in ours.items():
+        assert "goes on by itself" not in (folder.root / "log.txt").read_text()  # so that it was the stack
         first, own = folder.numbers()[0], alone[key].numbers()[0]
         assert first["train/hinge"] == pytest.approx(own["train/hinge"], rel=1e-3 if precision == "fp32" else 5e-2)
