@@ -6,9 +6,12 @@ it is done, its result names the files that count.
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
@@ -98,7 +101,14 @@ def is_whole_zip(path: Path) -> bool:
     if content is None:
         return True
     try:
-        with zipfile.ZipFile(path) as file:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
             return file.testzip() is None
-    except (zipfile.BadZipFile, ValueError):
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        struct.error,
+    ):  # as the bit that flipped
         return False
