@@ -10,8 +10,9 @@ import pytest
 from goal_core.basics import atomic
 from tests.helpers.once import made_once
 
-# `nohup make test` ignores it, and the processes that tests start would inherit that.
+# `nohup make test &` ignores both, and the processes that tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
