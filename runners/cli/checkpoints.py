@@ -11,7 +11,6 @@ import typer
 
 from goal_core.basics.errors import GoalError
 from runners.cli.options import AsJson, Device, Set, console, local_path
-from runners.store import Store
 
 checkpoints = typer.Typer()
 _SHOWN = 5
@@ -65,6 +64,8 @@ def _check_stores(files: Sequence[Path]) -> None:
     Raises:
         StorageError: another version wrote one of them.
     """
+    from runners.store import Store
+
     parents = (next((one for one in file.absolute().parents if (one / "store.json").is_file()), None) for file in files)
     for store in {parent for parent in parents if parent is not None}:
         Store(store)
