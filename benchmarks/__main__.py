@@ -79,7 +79,8 @@ def _drive(steps: Sequence[tuple[Step, bool]], given: argparse.Namespace) -> int
     end, outcomes = time.monotonic() + given.deadline, dict[str, dict[str, Any]]()
     results: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": machine(given.device)}
     earlier = _earlier(given, results["machine"])
-    results |= {"quick": given.quick, "steps": outcomes} | {k: v for k, v in earlier.items() if k == "prices"}
+    results |= {"quick": given.quick, "steps": outcomes}
+    results |= {"prices": earlier["prices"]} if "prices" in earlier else {}
     for step, wanted in steps:
         left = _left_out("not reached") if wanted else earlier.get("steps", {}).get(step.name)
         outcomes[step.name] = left or _left_out("not asked for")

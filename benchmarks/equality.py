@@ -68,7 +68,7 @@ class _Outcome(SilentListener):
 
 
 def _trained(unit: UnitPlan, stop: int = 0, *, ends: bool = False) -> _Outcome:
-    """Train a unit; with ``ends`` in two parts, of which the first ends after ``stop`` steps."""
+    """Train a unit. With ``ends`` it stops after ``stop`` steps, and a second training goes on from there."""
     dataset = open_dataset(unit.data)
     with tempfile.TemporaryDirectory() as scratch:
         outcome = _Outcome(unit, Path(scratch), stop, ends)

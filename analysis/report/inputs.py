@@ -33,12 +33,12 @@ class Inputs:
 
     @cached_property
     def first(self) -> tuple[Block, ...]:
-        """The blocks of the first value of every axis and of the main grid, of which the statistics speak."""
+        """The blocks of the main grid at the first value of every axis. The statistics describe these."""
         return first_blocks(self.results, self.blocks)
 
     @cached_property
     def answered(self) -> tuple[Block, ...]:
-        """The same of both grids, of which the answer speaks."""
+        """The same blocks of both grids. The answer describes these."""
         return first_blocks(self.results, self.blocks, "", DEFAULT, TUNED)
 
     @cached_property

@@ -88,7 +88,7 @@ def _at(key: BlockKey, name: str, value: str) -> BlockKey:
 
 
 def _untouched(results: SweepResults, axis: str, stage: str) -> frozenset[Objective]:
-    """The objectives of whose trainings the place says that every value of the axis is the same."""
+    """The objectives that train the same at every value of the axis, as the places of their trainings say."""
     runs = results.runs[results.runs["stage"] == stage]
     places = zip(runs["pair"], runs["triplet"], runs["point"], strict=True)
     return frozenset((pair, triplet) for pair, triplet, place in places if point_values(place).get(axis) == ANY)

@@ -72,7 +72,7 @@ class ReportTarget:
             raise GoalError(str(error)) from error
 
     def _tracked(self, store: Store | None) -> SweepPage:
-        """The sweep in MLflow, for its results, of which the store has none."""
+        """The sweep in MLflow, for its results: the store has none."""
         try:
             return SweepPage(self.uri, self.name)
         except TrackingError as error:

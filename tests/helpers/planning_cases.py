@@ -18,7 +18,7 @@ from sweeps.overview import unopened
 
 
 def devices_of(config: SweepConfig, count: int = 1, **more: Any) -> Devices:
-    """So many devices for a sweep, of whose GPUs nothing is known."""
+    """Devices for a sweep, as many as asked for; nothing is known of their GPUs."""
     return Devices(count=count, need=Resources.of(config.resources), **more)
 
 

@@ -212,7 +212,7 @@ def machines() -> list[Machine]:
 
 
 def _node_of_this_machine() -> Callable[[], bool]:
-    """Whether the node process of the cluster lives that this process talks to, as far as it can be seen."""
+    """Whether the cluster's node process that this process talks to lives, as far as one can see."""
     import ray
 
     own = ray.get_runtime_context().get_node_id()

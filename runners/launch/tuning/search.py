@@ -106,7 +106,7 @@ def advance(trail: Trail, space: Space, tune: TuneConfig, epochs: int) -> Trail:
 
 
 def _raised(cohort: Sequence[Candidate], ends: Sequence[int], tune: TuneConfig) -> Iterator[Candidate]:
-    """A cohort of which the best go on, once all that are still in it have ended.
+    """A cohort whose best candidates go on, once all that are still in it have ended.
 
     Optuna's pruner decides by the candidates that ended before, so that the order in which trainings end would matter.
 

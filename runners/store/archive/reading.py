@@ -83,7 +83,7 @@ def opened_archive(path: Path) -> Iterator[Archive]:
             raise
         except _WRONG as error:
             what = " ".join(str(error).replace(f"{folder}/", "").split()) or type(error).__name__
-            raise ArchiveError(f"{path} is no archive of results, or is damaged: {what}") from error
+            raise ArchiveError(f"{path} is not an archive of results, or it is damaged: {what}") from error
         yield archive
 
 

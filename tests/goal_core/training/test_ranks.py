@@ -14,7 +14,7 @@ import torch
 from goal_core.basics.errors import ConfigError, DeviceError
 from goal_core.checkpoints import read_checkpoint, write_checkpoint
 from goal_core.data.config import ImageConfig, KarpathyConfig
-from goal_core.training import Listener, StageConfig, train_unit
+from goal_core.training import Listener, StageConfig, UnitPlan, train_unit
 from goal_core.training.cells.encoding import check_splits
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.ranks import Ranks, RanksLostError, weight_sums
@@ -74,25 +74,32 @@ def test_several_processes_have_the_gradient_of_one(name: str, monkeypatch: pyte
     assert same_logged == pytest.approx(logged, rel=1e-4)
 
 
+def check_two_processes(unit: UnitPlan, root: Path, *, stop: int) -> None:
+    """Train a unit in one process, in two, and in two that are stopped after some steps and resumed; compare."""
+    one, two, killed = (folders_of(unit, root / name) for name in ("one", "two", "killed"))
+    train_unit(unit, one)
+    unit = replace(unit, processes=2)
+    assert len(train_unit(unit, two)) == 2
+    with pytest.raises(StoppedError):
+        train_unit(unit, killed, StopAt(stop))
+    train_unit(unit, killed)
+    for key in one:
+        ours, theirs = two[key].numbers(), one[key].numbers()
+        assert len(ours) == len(theirs) == unit.stage.epochs + 1  # epochs, then the result
+        for mine, yours in zip(ours[:-1], theirs[:-1], strict=True):
+            assert mine["train/hinge"] == pytest.approx(yours["train/hinge"], rel=1e-3)
+            assert mine["train/weight_grad_norm"] == pytest.approx(yours["train/weight_grad_norm"], rel=1e-2)
+        assert killed[key].numbers() == ours
+        assert same_weights(killed[key], two[key])
+    assert not multiprocessing.active_children()
+
+
 @pytest.mark.exhaustive
 def test_two_processes_train_as_one_and_resume_as_unbroken(tmp_path: Path) -> None:
     """The last batch of an epoch is smaller, too."""
     stage = replace(FROZEN, batch_size=24, checkpoint_every=2)  # a warm-up epoch, and a learning rate that drops
     unit = unit_of("sig/nca", "con/con", stage=stage)
-    one, two, killed = (folders_of(unit, tmp_path / name) for name in ("one", "two", "killed"))
-    train_unit(unit, one)
-    unit = replace(unit, processes=2)
-    assert len(train_unit(unit, two)) == 2
-    with pytest.raises(StoppedError):
-        train_unit(unit, killed, StopAt(3))
-    train_unit(unit, killed)
-    for key in one:
-        for ours, theirs in zip(two[key].numbers()[:-1], one[key].numbers()[:-1], strict=True):
-            assert ours["train/hinge"] == pytest.approx(theirs["train/hinge"], rel=1e-3)
-            assert ours["train/weight_grad_norm"] == pytest.approx(theirs["train/weight_grad_norm"], rel=1e-2)
-        assert killed[key].numbers() == two[key].numbers()
-        assert same_weights(killed[key], two[key])
-    assert not multiprocessing.active_children()
+    check_two_processes(unit, tmp_path, stop=3)
 
 
 @pytest.mark.slow
@@ -106,20 +113,7 @@ def test_processes_with_image_workers_train_as_one_and_resume_as_unbroken(stage:
     data = KarpathyConfig(name="tiny", root=str(root), image=CROPS, min_word_count=1)
     stage = replace(stage, epochs=1, warmup_epochs=0, lr_drops=(), batch_size=10, checkpoint_every=1)
     unit = unit_of("sig/nca", "con/con", stage=stage, data=data, loader_workers=2)
-    one, two, killed = (folders_of(unit, tmp_path / name) for name in ("one", "two", "killed"))
-    train_unit(unit, one)
-    unit = replace(unit, processes=2)
-    assert len(train_unit(unit, two)) == 2
-    with pytest.raises(StoppedError):
-        train_unit(unit, killed, StopAt(2))
-    train_unit(unit, killed)
-    for key in one:
-        (ours, _), (theirs, _) = two[key].numbers(), one[key].numbers()
-        assert ours["train/hinge"] == pytest.approx(theirs["train/hinge"], rel=1e-3)
-        assert ours["train/weight_grad_norm"] == pytest.approx(theirs["train/weight_grad_norm"], rel=1e-2)
-        assert killed[key].numbers() == two[key].numbers()
-        assert same_weights(killed[key], two[key])
-    assert not multiprocessing.active_children()
+    check_two_processes(unit, tmp_path, stop=2)
 
 
 class Lost(Listener):

@@ -20,7 +20,7 @@ SWEEP = resolved("con/con", "sig-ms/cir", seeds=(1, 2))
 
 
 def launched(*trainings: Training, **columns: Any) -> ResultsTable:
-    """The table of an earlier launch, all of whose trainings are done."""
+    """The table of an earlier launch that has trained everything."""
     rows = [asked_row(one) | {"status": "done", "git_diff": ""} | columns for one in trainings]
     names = dict.fromkeys(name for row in rows for name in row)
     requested = Requested(config={}, data_fingerprint="", weights={})

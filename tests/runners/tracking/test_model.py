@@ -49,7 +49,7 @@ def run_of(page: SweepPage, training: Training) -> str:
 
 @pytest.fixture
 def page(empty_database: Path, tmp_path: Path) -> SweepPage:
-    """A sweep of three trainings, of which the last has no weights."""
+    """A sweep of three trainings; the last has no weights."""
     store = Store(tmp_path / "store")
     store.prepare()
     for training in SWEEP.trainings:
@@ -61,7 +61,7 @@ def page(empty_database: Path, tmp_path: Path) -> SweepPage:
     uri = database(empty_database, tmp_path / "store")
     synced(uri, store, SWEEP, live=False)
     page = SweepPage(uri, "s")
-    page.client.delete_tag(run_of(page, SWEEP.trainings[-1]), "goal.checkpoint")  # as of one imported without weights
+    page.client.delete_tag(run_of(page, SWEEP.trainings[-1]), "goal.checkpoint")  # as if imported without weights
     return page
 
 

@@ -23,7 +23,7 @@ def compared(blocks: Sequence[Block]) -> tuple[Section, dict[str, TextTable]]:
 
 
 def with_all_metrics(block: Block) -> Block:
-    """A block with a grid of each metric, of which the paper's blocks have two."""
+    """A block with a grid of each metric; the paper's blocks have two of them."""
     first = next(iter(block.grids.values()))
     others = {key: replace(first, metric=metric) for key, metric in METRICS.items()}
     return replace(block, grids={**block.grids, **{key: grid for key, grid in others.items() if key not in PRINTED}})

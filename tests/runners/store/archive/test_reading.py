@@ -234,7 +234,7 @@ def a_text(archive: Path) -> None:
 @pytest.mark.parametrize("make", [a_zip, a_plain_tar, a_text])
 def test_a_file_of_another_kind(archive: Path, refused: Callable[[Path], str], make: Callable[[Path], None]) -> None:
     make(archive)
-    assert "is no archive of results" in refused(archive)
+    assert "is not an archive of results" in refused(archive)
 
 
 def not_a_sweep(files: Files) -> None:
