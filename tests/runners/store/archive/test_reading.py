@@ -77,6 +77,11 @@ def test_a_file_that_was_cut_short(archive: Path, refused: Callable[[Path], str]
     refused(archive)
 
 
+def test_a_file_that_lacks_its_last_byte(archive: Path, refused: Callable[[Path], str]) -> None:
+    archive.write_bytes(archive.read_bytes()[:-1])
+    refused(archive)
+
+
 @pytest.mark.parametrize("share", [0.2, 0.6, 0.95])
 def test_an_archive_that_was_cut_short_before_it_was_packed(
     archive: Path, refused: Callable[[Path], str], share: float
