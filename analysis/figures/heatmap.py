@@ -21,7 +21,7 @@ _LEFT, _RIGHT, _BETWEEN, _TOP = 0.95, 0.25, 0.42, 1.12
 _LINE, _EMPTY = "#d8dee4", "#f6f6f6"
 _LONGEST = 46
 """The most room for the name of a weight, in points."""
-_DPI = 200
+_DPI = 150
 
 
 def draw_heatmap(block: Block, colour: str, measure: str = "R@1") -> Figure:

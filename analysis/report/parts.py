@@ -25,12 +25,16 @@ class Picture:
     arguments: tuple[Any, ...]
     note: str = ""
     """How to read it, in full sentences."""
-    endings: tuple[str, ...] = (".png", ".pdf")
 
     @property
     def path(self) -> str:
         """The image that the pages show."""
         return f"{self.stem}.png"
+
+    @property
+    def paths(self) -> tuple[str, str]:
+        """Its files: that image, and the one for print."""
+        return self.path, f"{self.stem}.pdf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

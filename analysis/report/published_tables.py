@@ -121,7 +121,7 @@ def _render_ranks(out: Path) -> list[Path]:
     files = []
     for metric in _RECALLS[::3]:
         if (comparison := rank_blocks(published_blocks(), metric)) is not None:
-            paths = [out / f"ranks-{metric.slug}.{suffix}" for suffix in ("png", "pdf", "svg")]
+            paths = [out / f"ranks-{metric.slug}.{suffix}" for suffix in ("png", "pdf")]
             title = f"{metric.label} over {comparison.num_blocks} published blocks"
             write_figure(paths, draw_rank_diagram, comparison, title)
             files += paths
@@ -137,7 +137,7 @@ def _render_grids(out: Path, scale: Scale) -> list[Path]:
         csv = cells_frame([block]).to_csv(index=False, lineterminator="\n")
         texts = {"md": block_to_markdown(block), "tex": block_to_latex(block, colours[block.key]), "csv": csv}
         files += [_write(tables / f"{block.slug}.{suffix}", text) for suffix, text in texts.items()]
-        pictures = [out / "heatmaps" / f"{block.slug}-r1.{suffix}" for suffix in ("png", "pdf", "svg")]
+        pictures = [out / "heatmaps" / f"{block.slug}-r1.{suffix}" for suffix in ("png", "pdf")]
         write_figure(pictures, draw_heatmap, block, colours[block.key])
         files += pictures
     files += [_write(tables / f"{stack.slug}.tex", stack_to_latex(stack, colours)) for stack in stacks(blocks)]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.blocks import Block, BlockKey, Grid
 from analysis.figures.colours import Scale, assign_colours
-from analysis.figures.files import written
+from analysis.figures.files import write_figure
 from analysis.report.answer import answers_of, forest_pictures
 from analysis.report.contents import Report, report_to_markdown
 from analysis.report.folder import ReportFolder
@@ -100,7 +100,7 @@ def write_report(
 
     Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every training
     that reports, with its settings and metrics), ``differences`` and ``marginals`` as CSV and Parquet,
-    ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf,svg}``,
+    ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf}``,
     ``forest/MEASURE.{png,pdf}``, the figures and data of the sections, and ``report.json``, the list of files. Writing
     again replaces an earlier report in the same folder and changes nothing else there.
 
@@ -113,9 +113,6 @@ def write_report(
         compare_with_paper: show the paper's numbers beside those of the same blocks.
         scale: ``paper`` colours tables as in the paper; ``colour-blind`` uses one scale that is safe for all readers.
         mlflow_page: the address of the sweep's experiment in MLflow, to which the page leads; empty without one.
-
-    Raises:
-        AnalysisError: the figures cannot be drawn.
     """
     inputs, files = Inputs(results=results, others=others or {}), ReportFolder(folder)
     colours = assign_colours((block.key for block in inputs.blocks), scale)
@@ -133,16 +130,13 @@ def write_report(
         runs=runs_of(inputs, folder, mlflow_page),
         mlflow_page=mlflow_page,
     )
-    figures = [
-        ([files.path(picture.stem + ending) for ending in picture.endings], picture.draw, picture.arguments)
-        for picture in _pictures(report)
-    ]
-    with written(figures):
-        _write_tables(report, files)
-        _write_paper_tables(inputs, colours, files)
-        for name, frame in _frames(inputs).items():
-            files.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
-            frame.to_parquet(files.path(f"{name}.parquet"), index=False)
+    for picture in _pictures(report):
+        write_figure([files.path(path) for path in picture.paths], picture.draw, *picture.arguments)
+    _write_tables(report, files)
+    _write_paper_tables(inputs, colours, files)
+    for name, frame in _frames(inputs).items():
+        files.write(f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+        frame.to_parquet(files.path(f"{name}.parquet"), index=False)
     files.write("report.md", report_to_markdown(report))
     files.write("report.html", report_to_html(report, folder))
     return ReportResult(folder=folder, files=files.finish(), inputs=inputs)
@@ -169,7 +163,7 @@ def _details(inputs: Inputs, colours: Mapping[BlockKey, str], *, compare_with_pa
 
 
 def _pictures(report: Report) -> list[Picture]:
-    """The figures, those that take longest to draw first."""
+    """All figures."""
     of_details = [picture for section in report.details for picture in section.figures]
     return [*of_details, *report.forests, *(grid.heatmap for section in report.blocks for grid in section.grids)]
 

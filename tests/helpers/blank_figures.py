@@ -11,7 +11,6 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis.figures import files
 from analysis.report.writing import ReportResult, write_report
 
 
@@ -19,7 +18,6 @@ from analysis.report.writing import ReportResult, write_report
 def blank_figures() -> Iterator[None]:
     """Make every figure as always, and save a white one of its size, for tests that do not look at it."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(files, "MIN_FIGURES_FOR_PROCESS", 10_000)  # another process would draw them
         patched.setattr(Figure, "savefig", _save_blank)
         yield
 

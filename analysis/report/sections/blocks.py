@@ -28,7 +28,6 @@ def block_section(block: Block, colour: str, *, folded: bool) -> Section:
                 title=f"Heatmap of {measure}: {title}",
                 draw=draw_heatmap,
                 arguments=(block, colour, measure),
-                endings=(".png", ".pdf", ".svg"),
             ),
         )
         for measure in MEASURES

@@ -137,7 +137,6 @@ def _diagram(comparison: RankComparison, stage: str, metric: Metric) -> Picture:
         arguments=(comparison, title),
         note="Mean rank over blocks; 1 is best. A bar joins objectives whose ranks do not differ significantly at 5 % "
         f"(Nemenyi). {_friedman(comparison)}",
-        endings=(".png", ".pdf", ".svg"),
     )
 
 

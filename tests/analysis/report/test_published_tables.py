@@ -16,8 +16,8 @@ from sweeps.results import METRICS
 
 def test_rendering_writes_all_blocks(tmp_path: Path) -> None:
     files = render_published("goal_grid", tmp_path)
-    # Tables in three forms, heatmaps in three; rank diagrams of two directions; five stacked tables and the overview.
-    assert len(files) == 10 * 6 + 6 + 6
+    # Tables in three forms, heatmaps in two; rank diagrams of two directions; five stacked tables and the overview.
+    assert len(files) == 10 * 5 + 4 + 6
     assert all(file.stat().st_size > 500 for file in files)
     text = (tmp_path / "tables" / "coco-vse_infty-wsl-train.md").read_text()
     row = "| **P sig-ms** | 70.3 ± 0.2 | **71.5 ± 0.4** | 71.4 ± 0.5 | 53.9 ± 0.4 | **54.2 ± 0.0** | 53.6 ± 0.6 |"
