@@ -8,7 +8,7 @@ from itertools import groupby
 
 from analysis.blocks import Block, BlockKey
 from analysis.published.numbers import NUM_RUNS, GridComparison, compare_blocks, published_blocks, published_key
-from analysis.published.orders import Estimate, PointOrder, order_agreement
+from analysis.published.orders import PointOrder, order_agreement
 from analysis.published.verdicts import VERDICTS
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Section, TextTable
@@ -35,7 +35,7 @@ def published_section(inputs: Inputs) -> Section:
             *((_verdict_sentence(comparisons),) if comparisons else ()),
         ),
         tables=(
-            *(table for points in orders for table in _order_tables(points)),
+            *map(_order_table, orders),
             *(tables if comparisons else ()),
             state_of_the_art(blocks),
             gradient_validation(blocks),
@@ -140,50 +140,31 @@ def _orders_of(blocks: Sequence[Block], printed: Sequence[Block]) -> list[tuple[
 
 
 def _order_sentence(points: Sequence[PointOrder]) -> str:
-    """Which points of a model the paper's order rejects, and which it cannot tell apart."""
-    best = next(point for point in points if point.behind is None)
-    rejected = [_label(point.block.key) for point in points if point.rejected]
-    level = [_label(point.block.key) for point in points if point.behind is not None and not point.rejected]
-    said = [
-        f"{_model(best.block.key).title}: of {len(points)} points, {_label(best.block.key)} orders the objectives most "
-        f"like the paper's tables (mean rank correlation {_text(best.mean['both'])})",
-        *([f"not told apart from it: {', '.join(level)}"] if level else []),
-        *([f"rejected, because noise does not explain the distance: {', '.join(rejected)}"] if rejected else []),
+    """Which point of a model comes nearest to the paper's order, and how far the others are."""
+    said = ", ".join(f"{_label(point.block.key)} ({point.mean('both'):+z.2f})" for point in points)
+    return (
+        f"{_model(points[0].block.key).title}: the points of the sweep, ordered by how much they order the objectives "
+        f"as the paper's tables do (mean rank correlation): {said}. No test is made."
+    )
+
+
+def _order_table(points: Sequence[PointOrder]) -> TextTable:
+    """The rank correlations of a model's points with the printed grids."""
+    rows = [(f"mean: {name}", *(f"{point.mean(way):+z.2f}" for point in points)) for way, name in _DIRECTIONS.items()]
+    rows += [
+        (
+            f"{key.title}: {_DIRECTIONS[metric.direction]}",
+            *(f"{point.agreement[key, metric]:+z.2f}" for point in points),
+        )
+        for key, metric in points[0].agreement
     ]
-    return "; ".join(said) + "."
-
-
-def _order_tables(points: Sequence[PointOrder]) -> list[TextTable]:
-    """The mean rank correlations of a model's points, and those with every printed grid."""
-    model = _model(points[0].block.key).title
-    rows = []
-    for number, point in enumerate(points, start=1):
-        behind = ("--", "best") if point.behind is None else (_text(point.behind), "not told apart")
-        behind = (behind[0], "rejected") if point.rejected else behind
-        rows.append((str(number), _label(point.block.key), *(_text(point.mean[way]) for way in _DIRECTIONS), *behind))
-    means = TextTable(
-        title=f"Order of the objectives as in the paper: {model}",
-        head=("", "point", *_DIRECTIONS.values(), "behind the best", "verdict"),
+    return TextTable(
+        title=f"Order of the objectives as in the paper: {_model(points[0].block.key).title}",
+        head=("printed grid", *(_label(point.block.key) for point in points)),
         rows=tuple(rows),
-        words=2,
-        note=f"Spearman's rank correlation of this sweep's mean R@1 with the printed ones, mean over the "
-        f"{len(points[0].agreement) // 2} printed grids of a direction, or of all. In brackets the 95 % interval from "
-        "the noise of the trainings on both sides; that of the last difference is corrected for the number of points. "
-        "Noise is all that the interval has: another dataset or model may give another order.",
+        note="Spearman's rank correlation of this sweep's mean R@1 with the printed ones, and its means. Another "
+        "dataset, model or number of epochs may give another order.",
     )
-    grids = TextTable(
-        title=f"Rank correlation with each printed grid: {model}",
-        head=("printed grid", *(str(number) for number in range(1, len(points) + 1))),
-        rows=tuple(
-            (
-                f"{key.title}: {_DIRECTIONS[metric.direction]}",
-                *(_text(point.agreement[key, metric]) for point in points),
-            )
-            for key, metric in points[0].agreement
-        ),
-        note="The columns are the points of the table above.",
-    )
-    return [means, grids]
 
 
 def _model(key: BlockKey) -> BlockKey:
@@ -193,7 +174,3 @@ def _model(key: BlockKey) -> BlockKey:
 def _label(key: BlockKey) -> str:
     words = (key.point, f"{key.grid} grid" if key.grid else "")
     return ", ".join(filter(None, words)) or "all"
-
-
-def _text(estimate: Estimate) -> str:
-    return f"{estimate.value:+z.2f} [{estimate.low:+z.2f}, {estimate.high:+z.2f}]"
