@@ -18,8 +18,8 @@ from analysis.figures.fonts import drawable, wrapped
 from analysis.figures.forest import VERDICT_COLOURS
 from analysis.figures.heatmap import CELL, draw_frame, draw_grid
 from analysis.statistics.gains import BlockPair, Gain
-from analysis.statistics.trails import ends_of, group_of, is_log, order_of
-from sweeps.axes import AxisValue
+from analysis.statistics.trails import ends_of, is_log
+from sweeps.axes import AxisValue, value_text
 from sweeps.results import DIRECTION_TITLES, PAIRS, TRIPLETS, Metric, in_order
 from sweeps.tuning import Dimension
 from sweeps.tuning.trail import Trail
@@ -96,7 +96,7 @@ def _diverging(share: float) -> str:
     return "".join(f"{round(255 + 0.75 * abs(share) * (channel - 255)):02X}" for channel in channels)
 
 
-def draw_sensitivity(title: str, metric: str, name: str, dimension: Dimension, trails: Sequence[Trail]) -> Figure:
+def draw_scores(title: str, metric: str, name: str, dimension: Dimension, trails: Sequence[Trail]) -> Figure:
     """The score of every candidate against its value of one setting: a panel for each triplet weight.
 
     Args:
@@ -132,8 +132,8 @@ def _draw_values(axes: Axes, name: str, dimension: Dimension) -> None:
     """The axis of a setting: its range, or its list of values."""
     axes.set_xlabel(drawable(name), fontsize=8.5)
     if dimension.domain.values:
-        names = order_of(dimension)
-        axes.set_xticks(range(len(names)), [drawable(name) for name in names])
+        names = [drawable(value_text(value)) for value in dimension.domain.values]
+        axes.set_xticks(range(len(names)), names)
         axes.set_xlim(-0.6, len(names) - 0.4)
     elif is_log(dimension):
         axes.set_xscale("log")
@@ -165,7 +165,7 @@ def _draw_trail(axes: Axes, name: str, dimension: Dimension, trail: Trail, floor
 
 def _place(dimension: Dimension, value: AxisValue, offset: float) -> float:
     if dimension.domain.values:
-        names, group = order_of(dimension), group_of(dimension, value)
-        return offset + (names.index(group) if group in names else len(names))
+        known = dimension.domain.values
+        return offset + (known.index(value) if value in known else len(known))
     assert isinstance(value, int | float)
     return float(value)

@@ -14,7 +14,7 @@ from analysis.blocks import Block, CellSummary, Grid, Objective
 from analysis.figures.forest import Forest, draw_forest
 from analysis.report.parts import Picture, TextTable
 from analysis.wording import count_text, interval_text, list_text, mean_text, objectives_text, signed
-from sweeps.results import BASELINE, MEASURES, METRICS, Metric, measure_slug
+from sweeps.results import BASELINE, MEASURES, Metric, measure_slug
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +98,6 @@ class Answer:
         return f"{signed(gain.estimate)} ({'no interval' if gain.p is None else interval_text(gain.low, gain.high)})"
 
     @property
-    def short_gain(self) -> str:
-        """The gain in short: ``+1.7*``; empty where there is none to state."""
-        gain = self.grid.gain
-        return "" if gain is None or self.all_equal else signed(gain.estimate) + ("*" if self.is_gain else "")
-
-    @property
     def level_text(self) -> str:
         """Which objectives cannot be told apart from the best, named in the shorter way."""
         comparison = self.grid.comparison
@@ -142,14 +136,6 @@ def answers_of(blocks: Iterable[Block]) -> tuple[Answer, ...]:
         for grid in block.grids.values()
         if grid.highest is not None
     )
-
-
-def by_block(answers: Iterable[Answer]) -> list[list[Answer]]:
-    """The answers of each block, an entry for each metric."""
-    of_block: dict[str, list[Answer]] = {}
-    for answer in answers:
-        of_block.setdefault(answer.block.slug, []).append(answer)
-    return list(of_block.values())
 
 
 def lead(answers: Iterable[Answer], measure: str) -> str:
@@ -212,17 +198,6 @@ def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
     ]
     head = ("block", "metric", "best", "mean", "over con/con (95 %)", "cannot be told apart from it", "missing")
     return TextTable(title=measure, head=head, rows=tuple(rows), words=len(head))
-
-
-def winner_table(answers: Sequence[Answer]) -> TextTable:
-    """A row for each block and a column for each metric: the best objective and its gain over con/con."""
-    rows = [
-        (own[0].block.key.title, *(f"{answer.best_text} {answer.short_gain}".strip() for answer in own))
-        for own in by_block(answers)
-    ]
-    head = ("block", *(metric.label for metric in METRICS.values()))
-    note = "The best objective and its gain over con/con in points; * where the gain is more than noise."
-    return TextTable(title="Best objective by metric", head=head, rows=tuple(rows), words=len(head), note=note)
 
 
 def forest_pictures(answers: Sequence[Answer]) -> tuple[Picture, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.report.answer import Answer, answer_table, lead, winner_table
+from analysis.report.answer import Answer, answer_table, lead
 from analysis.report.markdown import block_to_markdown, table_to_markdown
 from analysis.report.parts import Picture, Section
 from analysis.report.runs import BlockRuns
@@ -24,7 +24,7 @@ class Report:
     notes: tuple[str, ...]
     """What a reader must know before reading any number."""
     survivals: tuple[Survival, ...]
-    """Whether the ranking survives tuning, for each block and metric; empty unless the sweep is tuned."""
+    """What tuning does to the order, for each block and metric; empty unless the sweep is tuned."""
     answers: tuple[Answer, ...]
     """What each metric of each block says; empty if nothing is finished."""
     forests: tuple[Picture, ...]
@@ -48,8 +48,6 @@ def report_to_markdown(report: Report) -> str:
                 table = survival_table(report.survivals, measure)
                 parts += [f"**{said}**", table_to_markdown(table), table.note]
             parts += [lead(report.answers, measure), table_to_markdown(answer_table(report.answers, measure))]
-        winners = winner_table(report.answers)
-        parts += [f"## {winners.title}", table_to_markdown(winners), winners.note]
         if report.forests:
             parts += ["## Differences from con/con", *map(_picture, report.forests)]
     for section in (*report.blocks, *report.details):

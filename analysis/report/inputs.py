@@ -11,7 +11,6 @@ import pandas as pd
 from analysis.blocks import Block
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import aggregate, first_blocks
-from analysis.statistics.differences import paired_differences
 from analysis.statistics.effects import crossed_runs, marginals
 from analysis.statistics.gains import BlockPair, block_pairs
 from analysis.statistics.survival import Survival, survivals
@@ -63,16 +62,11 @@ class Inputs:
         return pd.concat([marginals(crossed_runs(self.runs), factor) for factor in ("pair", "triplet")])
 
     @cached_property
-    def differences(self) -> pd.DataFrame:
-        """The differences from con/con, over all blocks of a stage."""
-        return paired_differences(self.runs)
-
-    @cached_property
     def pairs(self) -> tuple[BlockPair, ...]:
         """The two grids of each block of a tuned sweep."""
         return block_pairs(self.answered)
 
     @cached_property
     def survivals(self) -> tuple[Survival, ...]:
-        """Whether the ranking survives tuning, for each block and metric; empty unless the sweep is tuned."""
-        return survivals(self.results, self.pairs)
+        """What tuning does to the order, for each block and metric; empty unless the sweep is tuned."""
+        return survivals(self.pairs)

@@ -10,15 +10,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.blocks import Block, CellSummary, Difference, Objective
 from analysis.figures.colours import scale_of, text_colour
-from analysis.report.answer import by_block, lead, missing_text
+from analysis.report.answer import lead, missing_text
 from analysis.report.captions import own_caption, shared_caption
 from analysis.report.contents import Report
 from analysis.report.survival import survival_lead, survival_table
 from analysis.wording import interval_text, objectives_text, signed
-from sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, METRICS, measure_slug
+from sweeps.results import BASELINE, DIRECTION_TITLES, DIRECTIONS, MAIN_METRICS, MEASURES, measure_slug
 
 _FUNCTIONS = (
-    *(by_block, lead, missing_text, objectives_text, own_caption, scale_of, shared_caption, signed),
+    *(lead, missing_text, objectives_text, own_caption, scale_of, shared_caption, signed),
     *(survival_lead, survival_table, text_colour),
 )
 
@@ -53,7 +53,6 @@ def report_to_html(report: Report, folder: Path) -> str:
         main_metrics=MAIN_METRICS,
         measures=MEASURES,
         server=report.mlflow_page.partition("/#")[0],
-        metrics=tuple(METRICS.values()),
         shown_blocks=[section.grids[0].block for section in report.blocks if section.grids],
         slug=measure_slug,
     )

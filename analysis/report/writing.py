@@ -18,7 +18,6 @@ from analysis.report.contents import Report, report_to_markdown
 from analysis.report.folder import ReportFolder
 from analysis.report.inputs import Inputs
 from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
-from analysis.report.latex.overview import overview_to_latex
 from analysis.report.markdown import block_to_markdown
 from analysis.report.notes import imported_note, notes, summary
 from analysis.report.page import report_to_html
@@ -30,9 +29,9 @@ from analysis.report.sections.learning import learning_sections
 from analysis.report.sections.published import published_section
 from analysis.report.sections.side_by_side import side_by_side_section, uncompared
 from analysis.report.sections.significance import significance_section
-from analysis.report.sections.trails import budget_section, sensitivity_section
+from analysis.report.sections.trails import budget_section, scores_section
 from analysis.report.sections.tuned import choices_section, tuned_section
-from analysis.report.sections.weights import differences_section, weights_section
+from analysis.report.sections.weights import weights_section
 from analysis.report.survival import tuning_answer
 from analysis.results import SweepResults
 from analysis.statistics.aggregation import cells_frame, missing_counts
@@ -99,7 +98,7 @@ def write_report(
     """Write tables, heatmaps, statistics and the two documents that show them.
 
     Files: ``report.md``, ``report.html`` (self-contained), ``cells`` (every cell and metric), ``runs`` (every training
-    that reports, with its settings and metrics), ``differences`` and ``marginals`` as CSV and Parquet,
+    that reports, with its settings and metrics) and ``marginals`` as CSV and Parquet,
     ``tables/BLOCK.{md,tex,csv}``, ``tables/BLOCK-MEASURE.{md,tex}``, ``heatmaps/BLOCK-MEASURE.{png,pdf}``,
     ``forest/MEASURE.{png,pdf}``, the figures and data of the sections, and ``report.json``, the list of files. Writing
     again replaces an earlier report in the same folder and changes nothing else there.
@@ -148,7 +147,7 @@ def _details(inputs: Inputs, colours: Mapping[BlockKey, str], *, compare_with_pa
         missing_section(inputs),
         tuned_section(inputs, colours),
         choices_section(inputs),
-        sensitivity_section(inputs),
+        scores_section(inputs),
         budget_section(inputs),
         ablation_section(inputs),
         published_section(inputs) if compare_with_paper else None,
@@ -156,7 +155,6 @@ def _details(inputs: Inputs, colours: Mapping[BlockKey, str], *, compare_with_pa
         *learning_sections(inputs),
         significance_section(inputs),
         weights_section(inputs),
-        differences_section(inputs),
         settings_section(inputs),
     ]
     return [section for section in sections if section is not None]
@@ -170,8 +168,11 @@ def _pictures(report: Report) -> list[Picture]:
 
 def _frames(inputs: Inputs) -> dict[str, pd.DataFrame]:
     """The frames that are written as CSV and Parquet, by file name."""
-    frames = {"cells": cells_frame(inputs.blocks), "runs": runs_frame(inputs.results)}
-    return frames | {"marginals": inputs.marginals, "differences": inputs.differences}
+    return {
+        "cells": cells_frame(inputs.blocks),
+        "runs": runs_frame(inputs.results),
+        "marginals": inputs.marginals,
+    }
 
 
 def runs_frame(results: SweepResults) -> pd.DataFrame:
@@ -203,12 +204,10 @@ def _write_tables(report: Report, files: ReportFolder) -> None:
 
 
 def _write_paper_tables(inputs: Inputs, colours: Mapping[BlockKey, str], files: ReportFolder) -> None:
-    """Write the tables of more than one block: stages or backbones stacked, and the overview of the first blocks."""
+    """Write the tables of more than one block: stages or backbones stacked."""
     for measure in MEASURES:
         for stack in stacks(inputs.answered):
             files.write(f"tables/{stack.slug}{suffix_of(measure)}.tex", stack_to_latex(stack, colours, measure))
-        if overview := overview_to_latex(inputs.first, colours, measure):
-            files.write(f"tables/overview{suffix_of(measure)}.tex", overview)
 
 
 def best_trainings(inputs: Inputs) -> tuple[str, ...]:

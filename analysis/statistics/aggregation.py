@@ -73,8 +73,9 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
     """The blocks as a tidy frame: a row for each block, metric, pair and triplet weight.
 
     Columns: the block's key, with axes also ``point``, with grids also ``grid``, ``direction``, ``metric``, ``pair``,
-    ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and ``missing`` (seeds by status). Objectives that are not in the
-    sweep have no row.
+    ``triplet``, ``mean``, ``std`` (ddof=1), ``n`` and ``missing`` (seeds by status); then the difference from con/con
+    as the page judges it: ``difference`` in points, ``low`` and ``high`` of its simultaneous 95 % interval, ``p``
+    corrected for all comparisons of the grid, and ``verdict``. Objectives that are not in the sweep have no row.
     """
     blocks = tuple(blocks)
     own = (*BLOCK_COLUMNS, *(name for name in ("point", "grid") if any(getattr(b.key, name) for b in blocks)))
@@ -85,9 +86,13 @@ def cells_frame(blocks: Iterable[Block]) -> pd.DataFrame:
             for objective, cell in grid.cells.items():
                 if cell.requested:
                     missing = {"missing": "; ".join(gap.text for gap in cell.gaps)}
-                    rows.append(key | place_of(grid.metric, objective) | numbers_of(cell) | missing)
+                    row = key | place_of(grid.metric, objective) | numbers_of(cell) | missing
+                    if (change := grid.comparison.from_baseline.get(objective)) is not None:
+                        row |= {"difference": change.estimate, "low": change.low, "high": change.high}
+                        row |= {"p": change.p, "verdict": change.verdict}
+                    rows.append(row)
     columns = [*own, "direction", "metric", "pair", "triplet", "mean", "std", "n", "missing"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "p", "verdict"])
 
 
 def place_of(metric: Metric, objective: Objective) -> dict[str, Any]:

@@ -5,13 +5,11 @@ combinations, and each effect is tested against its variation between subjects. 
 seeds, and results generalise to other seeds of this block. Over several blocks the subjects are the blocks, averaged
 over seeds, and results generalise to other blocks. Seeds of different blocks are never pooled as if independent.
 
-An effect is significant if any of its contrasts is, by the rule of `analysis.statistics.spread`. F and partial eta
-squared, of the repeated-measures analysis of variance, describe the size of the effect.
+An effect is significant if any of its contrasts is, by the rule of `analysis.statistics.spread`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -19,7 +17,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, stats
 
 from analysis.blocks import MODEL_COLUMNS
 from analysis.statistics.spread import judge, pairwise
@@ -43,17 +40,8 @@ class Effect:
     name: str
     """A key of :data:`EFFECTS`."""
     subjects: int
-    f: float
-    df: float
-    """Degrees of freedom of the effect."""
-    df_error: float
     p: float
     """Of the largest contrast, corrected for the number of contrasts."""
-    partial_eta_squared: float
-    """Share of the effect in the effect plus its error, 0 to 1; biased upwards with few subjects."""
-    eta_low: float
-    eta_high: float
-    """Its 95 % interval, from the noncentral F distribution (Smithson 2003); assumes equal spreads."""
     spread: float
     """Highest minus lowest level mean, in points; for the interaction the largest deviation of a cell from the sum
     of its row's and column's effects."""
@@ -122,9 +110,7 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
 
     Returns:
         The effects in the order of :data:`EFFECTS`; empty with fewer than two complete subjects, fewer than two
-        levels of a factor, or effects that do not vary between subjects.
-
-    Source: Winer 1971, "Statistical Principles in Experimental Design", chapter 7.
+        levels of a factor, or objectives that do not vary between subjects.
     """
     wide = _whole(values)
     pairs, triplets = (wide.columns.unique(level) for level in ("pair", "triplet"))
@@ -134,10 +120,11 @@ def factor_effects(values: pd.DataFrame) -> tuple[Effect, ...]:
     if ((spread - spread.mean(axis=0)) ** 2).sum() <= _ROUNDING * (wide.to_numpy() ** 2).sum():
         return ()  # subjects that agree to the last digit do not vary
     values_SPT = wide[list(product(pairs, triplets))].to_numpy().reshape(len(wide), len(pairs), len(triplets))
-    ratios, significance = _f_ratios(values_SPT), p_values(values_SPT)
-    if not np.isfinite([f for f, _, _ in ratios.values()]).all():
-        return ()
-    return tuple(_effect(name, *ratios[name], significance[name], wide) for name in EFFECTS)
+    means = wide.mean()
+    return tuple(
+        Effect(name=name, subjects=len(wide), p=p, spread=_spread(name, means))
+        for name, p in p_values(values_SPT).items()
+    )
 
 
 def p_values(values_SPT: NDArray[np.float64]) -> dict[str, float]:
@@ -175,25 +162,6 @@ def _smallest_p(values: NDArray[np.float64], contrasts: NDArray[np.float64], use
     return float(judged.p.min())
 
 
-def _f_ratios(values_SPT: NDArray[np.float64]) -> dict[str, tuple[float, int, int]]:
-    """F and its two degrees of freedom for each effect: its mean square over that of its interaction with subjects.
-
-    Equal to statsmodels' AnovaRM, which takes a second for 70 subjects because it fits a column to each of them.
-    """
-    centred = values_SPT - values_SPT.mean(axis=(1, 2), keepdims=True)
-    by_pair, by_triplet = centred.mean(axis=2, keepdims=True), centred.mean(axis=1, keepdims=True)
-    shares = {"pair": by_pair, "triplet": by_triplet, "pair:triplet": centred - by_pair - by_triplet}
-    num_subjects, num_pairs, num_triplets = values_SPT.shape
-    free = {"pair": num_pairs - 1, "triplet": num_triplets - 1, "pair:triplet": (num_pairs - 1) * (num_triplets - 1)}
-    ratios = {}
-    for name, share in shares.items():
-        effect = share.mean(axis=0, keepdims=True)
-        df, df_error = free[name], free[name] * (num_subjects - 1)
-        explained, error = num_subjects * (effect**2).sum() / df, ((share - effect) ** 2).sum() / df_error
-        ratios[name] = float(np.divide(explained, error)) if error else math.inf, df, df_error
-    return ratios
-
-
 def whole_subjects(values: pd.DataFrame) -> tuple[int, int]:
     """The number of subjects that :func:`factor_effects` can use, and of their combinations.
 
@@ -225,44 +193,6 @@ def subjects_of(runs: pd.DataFrame, metric: Metric, within: Iterable[str]) -> pd
     named = means[columns].astype(str)
     means["subject"] = named[columns[0]].str.cat(named[columns[1:]], sep="\x1f") if columns[1:] else named[columns[0]]
     return means[["subject", "pair", "triplet", "value"]]
-
-
-def _effect(name: str, f: float, df: int, df_error: int, p: float, wide: pd.DataFrame) -> Effect:
-    low, high = _eta_interval(f, df, df_error)
-    return Effect(
-        name=name,
-        subjects=len(wide),
-        f=f,
-        df=df,
-        df_error=df_error,
-        p=p,
-        partial_eta_squared=f * df / (f * df + df_error),
-        eta_low=low,
-        eta_high=high,
-        spread=_spread(name, wide.mean()),
-    )
-
-
-def _eta_interval(f: float, df: float, df_error: float, confidence: float = 0.95) -> tuple[float, float]:
-    """The noncentralities at which F lies at either end of its central 95 %, as partial eta squared.
-
-    (nan, nan) if F is too large (blocks that agree to the last digit) to evaluate the distribution.
-    """
-
-    def noncentrality(level: float) -> float:
-        if stats.f.cdf(f, df, df_error) <= level:
-            return 0.0
-        top = 10.0 + 4 * f * df
-        while (reached := stats.ncf.cdf(f, df, df_error, top)) > level and top < 1e7:
-            top *= 2
-        if not reached <= level:
-            return math.nan
-        return float(optimize.brentq(lambda nc: stats.ncf.cdf(f, df, df_error, nc) - level, 0, top))
-
-    low, high = (noncentrality(0.5 + side * confidence / 2) for side in (1, -1))
-    if math.isnan(low + high):
-        return math.nan, math.nan
-    return low / (low + df + df_error + 1), high / (high + df + df_error + 1)
 
 
 def _spread(name: str, cells: pd.Series[float]) -> float:

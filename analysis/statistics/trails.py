@@ -1,4 +1,4 @@
-"""What the trail of an objective says: the best score by budget, how much each setting matters, where a choice lies."""
+"""What the trail of an objective says: the best score by budget, and where a choice lies in its range."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from sweeps.tuning.trail import Trail
 Array = NDArray[np.float64]
 EDGE = 0.05
 """The share of a range, at either end, in which a choice is said to lie on its edge."""
-_THIRDS = ("low third", "middle third", "high third")
-_SHUFFLES, _CHANCE = 2000, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,28 +36,6 @@ class BudgetCurve:
     """One standard deviation below, but not below the lowest score; the same as ``mean`` along a trail."""
     high: tuple[float, ...]
     """One standard deviation above, but not above the highest score."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
-    """How much the score of an objective varies with one setting."""
-
-    groups: dict[str, float]
-    """The mean score of the candidates by value or, of a range, by thirds; groups without a candidate are left out."""
-    reach: float
-    """The highest of these means minus the lowest."""
-    p: float
-    """The chance of a reach as large as that if the setting made no difference, by shuffling the scores."""
-
-    @property
-    def matters(self) -> bool:
-        """Whether the reach is more than chance gives in 95 % of shuffles."""
-        return self.p < _CHANCE
-
-    @property
-    def best(self) -> str:
-        """The group with the highest mean."""
-        return max(self.groups, key=self.groups.__getitem__)
 
 
 def is_number(value: AxisValue) -> TypeIs[int | float]:
@@ -174,47 +150,6 @@ def budget_curve(trail: Trail, search: str) -> BudgetCurve | None:
         low=tuple(map(float, np.maximum(mean - spread, np.minimum(lowest if first is None else first, mean)))),
         high=tuple(map(float, np.minimum(mean + spread, highest))),
     )
-
-
-def sensitivity(trail: Trail, name: str, dimension: Dimension) -> Sensitivity | None:
-    """How much the score varies with one setting.
-
-    Returns:
-        None if the objective does not have the setting, or no two of its values have a score.
-    """
-    scored = [candidate for candidate in trail.candidates if candidate.score is not None]
-    if name not in trail.names or len(scored) < 2:
-        return None
-    labels, codes = np.unique([group_of(dimension, one.values[name]) for one in scored], return_inverse=True)
-    if len(labels) < 2:
-        return None
-    scores = np.array([candidate.score for candidate in scored], float)
-    sizes = np.bincount(codes)
-    means = np.bincount(codes, scores) / sizes
-    reach = float(np.ptp(means))
-    shuffled = np.random.default_rng(0).permuted(np.tile(scores, (_SHUFFLES, 1)), axis=1)
-    by_chance = np.ptp((shuffled @ np.eye(len(labels))[codes]) / sizes, axis=1)
-    p = (int((by_chance >= reach - 1e-9).sum()) + 1) / (_SHUFFLES + 1)
-    by_label = dict(zip(map(str, labels), map(float, means), strict=True))
-    groups = {group: by_label[group] for group in order_of(dimension) if group in by_label}
-    return Sensitivity(groups=groups, reach=reach, p=p)
-
-
-def group_of(dimension: Dimension, value: AxisValue) -> str:
-    """The group of a value: itself in a list, the third of a range; beyond an end, the third at that end."""
-    if dimension.domain.values:
-        return _text(value)
-    at = position(dimension, value)
-    return _THIRDS[min(2, max(0, int(3 * (0.0 if at is None or at < 0 else at))))]
-
-
-def order_of(dimension: Dimension) -> tuple[str, ...]:
-    """All groups of a setting in order."""
-    return tuple(map(_text, dimension.domain.values)) or _THIRDS
-
-
-def _text(value: AxisValue) -> str:
-    return f"{value:g}" if is_number(value) else str(value)
 
 
 def candidates_frame(results: SweepResults) -> pd.DataFrame:

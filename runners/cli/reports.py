@@ -15,7 +15,6 @@ from analysis.errors import AnalysisError
 from analysis.report.folder import REPORT_LIST, files_of_report
 from analysis.report.headlines import headline, ranking
 from analysis.report.inputs import Inputs
-from analysis.report.published_tables import render_published
 from analysis.report.writing import ReportResult, best_trainings, origin_notes, write_report
 from analysis.results import SweepResults, read_results
 from analysis.wording import seeds_text
@@ -262,18 +261,6 @@ def as_json(result: ReportResult, warned: Sequence[str]) -> dict[str, Any]:
         warned: from `warnings`.
     """
     return {**result.as_json(), "warnings": list(warned)}
-
-
-def published(name: str, out: Path, scale: Scale) -> tuple[Path, ...]:
-    """Render the paper's own tables from its published numbers.
-
-    Raises:
-        GoalError: there are no published numbers of this name.
-    """
-    try:
-        return render_published(name, out, scale)
-    except AnalysisError as error:
-        raise GoalError(str(error)) from error
 
 
 def restore(target: ReportTarget) -> bool:

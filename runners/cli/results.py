@@ -30,7 +30,9 @@ def report(
     tracking_uri: Uri = None,
     out: Annotated[Path | None, typer.Option(parser=local_path, help="Folder of the report.")] = None,
     compare: Annotated[Literal["published"] | None, typer.Option(help="Compare with the paper's numbers.")] = None,
-    published: Annotated[str | None, typer.Option(help="`goal_grid`: the paper's own tables, without a sweep.")] = None,
+    published: Annotated[
+        Literal["goal_grid"] | None, typer.Option(help="The paper's own tables, without a sweep.")
+    ] = None,
     scale: Annotated[Scale, typer.Option(help="Colours of the tables.")] = "paper",
     as_json: AsJson = False,
 ) -> None:
@@ -44,9 +46,11 @@ def report(
     from runners.cli import reports
 
     if published is not None:
+        from analysis.report.published_tables import render_published
+
         if sweeps or out is None:
             raise GoalError("--published needs --out and takes no sweep, because it renders only the paper's numbers")
-        files = reports.published(published, out, scale)
+        files = render_published(out, scale)
         if as_json:
             print(json.dumps({"files": [str(path) for path in files]}, indent=2))
         else:

@@ -12,7 +12,7 @@ from analysis.published.orders import PointOrder, order_agreement
 from analysis.published.verdicts import VERDICTS
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Section, TextTable
-from analysis.report.published_tables import gradient_validation, state_of_the_art
+from analysis.report.published_tables import gradient_validation
 from analysis.statistics.ranks import MIN_BLOCKS, rank_blocks
 from analysis.wording import mean_text, p_equation, signed
 
@@ -37,7 +37,6 @@ def published_section(inputs: Inputs) -> Section:
         tables=(
             *map(_order_table, orders),
             *(tables if comparisons else ()),
-            state_of_the_art(blocks),
             gradient_validation(blocks),
         ),
     )

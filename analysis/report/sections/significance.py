@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -18,12 +17,9 @@ from sweeps.results import MAIN_METRICS, RSUM, Metric
 
 _EFFECT_NOTE = (
     "The effects of the weights: the same subjects are measured under every objective, the seeds of one block or, "
-    "where several blocks are pooled, the blocks averaged over seeds. p is that of the largest contrast of levels (for "
-    "the interaction, of the largest deviation of a cell from the sum of its row's and column's effects), corrected "
-    "for the number of contrasts. F is that of the repeated-measures analysis of variance, partial η² the share of the "
-    "effect in the effect plus its error, with a 95 % interval from the noncentral F distribution; with few subjects "
-    "it is biased upwards. Points are the highest minus the lowest level mean or, for the interaction, the largest "
-    "deviation."
+    "where several blocks are pooled, the blocks averaged over seeds. Points are the highest minus the lowest level "
+    "mean or, for the interaction, the largest deviation of a cell from the sum of its row's and column's effects. p "
+    "is that of the largest such contrast, corrected for their number."
 )
 _Effects = Mapping[Metric, Sequence[Effect]]
 
@@ -106,20 +102,14 @@ def effect_table(title: str, effects: _Effects) -> TextTable:
             metric.title,
             EFFECTS[effect.name],
             f"{effect.spread:.1f}",
-            f"F({effect.df:g}, {effect.df_error:g}) = {effect.f:.2f}",
             p_text(effect.p),
-            f"{effect.partial_eta_squared:.2f} {_eta_interval(effect)}".strip(),
             str(effect.subjects),
         )
         for metric, own in effects.items()
         for effect in own
     ]
-    head = ("metric", "effect", "points", "F", "p", "partial η²", "n subjects")
+    head = ("metric", "effect", "points", "p", "n subjects")
     return TextTable(title=f"Effects: {title}", head=head, rows=tuple(rows), words=2)
-
-
-def _eta_interval(effect: Effect) -> str:
-    return "" if math.isnan(effect.eta_low) else f"[{effect.eta_low:.2f}, {effect.eta_high:.2f}]"
 
 
 def _ranks(runs: pd.DataFrame, metric: Metric) -> RankComparison | None:

@@ -1,4 +1,4 @@
-"""The sections on the trails of a tuned sweep: how much each setting matters, and what a budget buys."""
+"""The sections on the trails of a tuned sweep: the scores by setting, and what a budget buys."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ import pandas as pd
 
 from analysis.blocks import BlockKey, Objective
 from analysis.figures.lines import draw_budget
-from analysis.figures.tuning import draw_sensitivity
+from analysis.figures.tuning import draw_scores
 from analysis.report.inputs import Inputs
 from analysis.report.parts import Picture, Section, TextTable
 from analysis.report.sections.tuned import model_stem, searched_models
-from analysis.statistics.trails import BudgetCurve, budget_curve, candidates_frame, sensitivity
+from analysis.statistics.trails import BudgetCurve, budget_curve, candidates_frame
 from analysis.wording import file_stem
 from sweeps.results import Header
-from sweeps.tuning.trail import Trail
 
-_SENSITIVITY = (
-    "Scores of validation by the value of one setting, while the others vary too. The number is the reach: the mean "
-    "score of the candidates in the best third of the range minus that in the worst (of a list: its values), in "
-    "points of the metric. *: more than 95 % of the reaches when the scores are shuffled among the candidates; "
-    "without it, the number is what chance gives. Each test is on its own, so about one in twenty is marked by chance."
-)
 _DODGE = (
     "The expected best score of n candidates, in closed form from the empirical distribution of the scores, with a "
     "band of one standard deviation of the best of n, cut at the scores that were seen (Dodge et al. 2019, Show Your "
@@ -42,57 +35,31 @@ _STOPPED = (
 _FAILED = "A candidate that failed counts as the lowest score of its objective, for it has used its part of the budget."
 
 
-def sensitivity_section(inputs: Inputs) -> Section | None:
-    """How much the score varies with each setting; None before anything was chosen."""
+def scores_section(inputs: Inputs) -> Section | None:
+    """The score of every candidate by each setting; None before anything was chosen."""
     header = inputs.results.header
     if header.tune is None or not header.trails:
         return None
-    pictures, tables = [], []
+    pictures = []
     for key, trails in searched_models(inputs):
         for name, dimension in header.dimensions.items():
-            known = [trail for trail in trails if name in trail.names and _scores(trail)]
+            known = [trail for trail in trails if name in trail.names and any(one.score for one in trail.candidates)]
             if known:
                 title = f"{header.tune.metric} by {name}, {key.model_title}"
                 pictures.append(
                     Picture(
                         stem=f"tuning/{file_stem(model_stem(key), 'by', name)}",
                         title=f"Candidates: {title}",
-                        draw=draw_sensitivity,
+                        draw=draw_scores,
                         arguments=(title, header.tune.metric, name, dimension, known),
                     )
                 )
-        tables.append(_sensitivity_table(header, key, trails))
     return Section(
-        anchor="sensitivity",
-        title="How much each setting matters",
-        paragraphs=(_SENSITIVITY,),
+        anchor="scores",
+        title="Scores by setting",
+        paragraphs=("Scores of validation by the value of one setting, while the others vary too.",),
         figures=tuple(pictures),
-        tables=tuple(tables),
         frames={"candidates": candidates_frame(inputs.results)},
-    )
-
-
-def _scores(trail: Trail) -> list[float]:
-    return [candidate.score for candidate in trail.candidates if candidate.score is not None]
-
-
-def _sensitivity_table(header: Header, key: BlockKey, trails: list[Trail]) -> TextTable:
-    assert header.tune is not None
-    rows = []
-    for trail in trails:
-        scores = pd.Series(_scores(trail), dtype=float)
-        spread = "--" if len(scores) < 2 else f"{scores.std(ddof=1):.1f}"
-        whole = "--" if scores.empty else f"{scores.min():.1f} to {scores.max():.1f}"
-        found = [sensitivity(trail, name, dimension) for name, dimension in header.dimensions.items()]
-        entries = ["--" if s is None else f"{s.reach:.1f}{'*' if s.matters else ''} ({s.best})" for s in found]
-        rows.append(("/".join(trail.objective), *entries, spread, whole))
-    return TextTable(
-        title=f"Reach of each setting, {key.model_title}",
-        head=("objective", *header.dimensions, "standard deviation of all", "lowest to highest"),
-        rows=tuple(rows),
-        note=f"In points of {header.tune.metric}; in brackets where its mean is highest. --: the objective does not "
-        "have the setting, or all its candidates have the same.",
-        label=f"sensitivity-{model_stem(key)}",
     )
 
 

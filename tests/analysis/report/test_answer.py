@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from analysis.blocks import Block, CellSummary, Comparison, Difference, Gap, Grid, Objective
-from analysis.report.answer import Answer, answer_table, answers_of, lead, winner_table
+from analysis.report.answer import Answer, answer_table, answers_of, lead
 from analysis.wording import signed
 from sweeps.results import BASELINE, METRICS
 from tests.helpers.results_cases import example
@@ -78,7 +78,6 @@ def test_the_best_its_gain_and_its_equals() -> None:
         "R@1: In 2 of 2 tables the best objective is better than con/con beyond noise. "
         "sig/nca has the highest mean most often: 2 of 2."
     )
-    assert winner_table(answers).rows[0][1:] == ("sig/nca +2.0*",) * 7
 
 
 def test_a_gain_within_noise_is_not_called_one() -> None:
@@ -87,7 +86,6 @@ def test_a_gain_within_noise_is_not_called_one() -> None:
     assert lead(answers, "R@1").startswith(
         "R@1: In no table is the best objective better than con/con beyond noise (0 of 2)."
     )
-    assert winner_table(answers).rows[0][1] == "sig/nca +2.0"
     assert answers[0].level_text == "all others but sig/con"
 
 
@@ -139,7 +137,6 @@ def test_equal_means_are_called_equal() -> None:
     row = answer_table(answers, "R@1").rows[0]
     assert row[2:6] == ("all equal", "50.0 ± 0.5", "none: con/con is as high", "all 3 others")
     assert lead(answers, "R@1") == "R@1: All objectives have the same mean."
-    assert winner_table(answers).rows[0][1] == "all equal"
 
 
 def test_objectives_that_share_the_highest_mean_are_all_named() -> None:

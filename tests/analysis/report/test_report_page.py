@@ -119,7 +119,6 @@ def test_the_answer_comes_first_and_the_page_is_short(browser: Browser, page: Pa
     titles = browser.ask("[...document.querySelectorAll('h2')].filter(e => e.offsetParent).map(e => e.textContent)")
     assert titles == [
         "The answer",
-        "Best objective by block and metric",
         "Differences from con/con",
         "Heatmaps",
         "Details",
@@ -256,8 +255,7 @@ def test_it_fits_the_frame_in_which_mlflow_shows_it(browser: Browser, page: Path
 @pytest.mark.skipif(PDFLATEX is None, reason="needs pdflatex on the path")
 def test_every_latex_table_compiles_as_it_stands(tmp_path: Path, broken: SweepResults) -> None:
     with blank_figures():
-        for name in ("goal_grid", "state_of_the_art", "gradient_validation"):
-            render_published(name, tmp_path / name)
+        render_published(tmp_path / "goal_grid")
     write_texts(broken, tmp_path / "broken")
     tables = sorted(tmp_path.glob("**/*.tex"))
     body = "\n".join(f"\\input{{{table}}}\\clearpage" for table in tables)
@@ -274,8 +272,8 @@ def test_every_latex_table_compiles_as_it_stands(tmp_path: Path, broken: SweepRe
         check=False,
     )
     assert made.returncode == 0, made.stdout[-2000:]
-    assert len(tables) == 26
-    assert {"overview.tex", "coco-vsepp-resnet152-frozen-rsum.tex"} <= {table.name for table in tables}
+    names = {table.name for table in tables}
+    assert {"coco-vsepp-resnet152-stages.tex", "coco-vsepp-resnet152-frozen-rsum.tex"} <= names
     wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([0-9.]+)pt", made.stdout)]
     assert not [points for points in wide if points > 1]
 

@@ -1,16 +1,12 @@
-"""Effects, against other libraries and against data of known effects; and marginal means."""
+"""Effects, against data of known effects; and marginal means."""
 
 from __future__ import annotations
 
-import math
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.formula.api as formula
-from scipy import stats
-from statsmodels.stats.anova import AnovaRM, anova_lm
 
 from analysis.report.sections.significance import effect_table
 from analysis.statistics.effects import factor_effects, marginals
@@ -29,38 +25,6 @@ def subjects(num: int, pair: float = 0.0, triplet: float = 0.0) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["subject", "pair", "triplet", "value"])
 
 
-def test_effects_agree_with_least_squares_sums_of_squares() -> None:
-    data = subjects(4, pair=0.5, triplet=0.2)
-    squares = anova_lm(
-        formula.ols(
-            "value ~ C(subject) + C(pair) * C(triplet) + C(subject):C(pair) + C(subject):C(triplet)", data
-        ).fit()
-    )
-    effects = {e.name: e for e in factor_effects(data)}
-    for name, error in (
-        ("pair", "C(subject):C(pair)"),
-        ("triplet", "C(subject):C(triplet)"),
-        ("pair:triplet", "Residual"),
-    ):
-        row = squares.loc[":".join(f"C({word})" for word in name.split(":"))]
-        f = row["mean_sq"] / squares.loc[error, "mean_sq"]
-        assert effects[name].f == pytest.approx(f)
-        share = row["sum_sq"] / (row["sum_sq"] + squares.loc[error, "sum_sq"])
-        assert effects[name].partial_eta_squared == pytest.approx(share)
-        low, high = effects[name].eta_low, effects[name].eta_high
-        assert 0 <= low <= high < 1
-
-
-@pytest.mark.parametrize("num", [2, 5])
-def test_effects_agree_with_statsmodels(num: int) -> None:
-    data = subjects(num, pair=0.5, triplet=1.0)
-    theirs = AnovaRM(data, "value", "subject", within=["pair", "triplet"]).fit().anova_table
-    for ours in factor_effects(data.sample(frac=1, random_state=1)):
-        row = theirs.loc[ours.name]
-        assert (ours.df, ours.df_error) == (row["Num DF"], row["Den DF"])
-        assert ours.f == pytest.approx(row["F Value"])
-
-
 def test_effects_find_what_is_there_and_not_what_is_not() -> None:
     found = {"pair": 0, "triplet": 0, "pair:triplet": 0}
     runs = 100
@@ -73,22 +37,14 @@ def test_effects_find_what_is_there_and_not_what_is_not() -> None:
     assert found["pair:triplet"] < limit
 
 
-def test_an_effects_interval_inverts_the_noncentral_f() -> None:
-    effect = next(e for e in factor_effects(subjects(4, pair=1.0)) if e.name == "pair")
-    for end, level in ((effect.eta_low, 0.975), (effect.eta_high, 0.025)):
-        noncentrality = end * (effect.df + effect.df_error + 1) / (1 - end)
-        assert stats.ncf.cdf(effect.f, effect.df, effect.df_error, noncentrality) == pytest.approx(level, abs=1e-6)
-
-
-def test_an_effect_beyond_all_noise_has_no_interval_and_is_still_printed() -> None:
+def test_an_effect_beyond_all_noise_is_printed() -> None:
     data = subjects(4, pair=1.0, triplet=1.0)
     noise = DRAWN.normal(size=len(data)) * 1e-11
     steps = data["pair"].map(PAIRS.index) + data["triplet"].map(TRIPLETS.index) * data["pair"].map(PAIRS.index)
     effects = factor_effects(data.assign(value=steps + noise))
     assert [effect.name for effect in effects] == ["pair", "triplet", "pair:triplet"]
-    assert all(effect.f > 1e15 and math.isnan(effect.eta_low) and math.isnan(effect.eta_high) for effect in effects)
     shown = effect_table("x", {METRICS["i2t_r1"]: effects}).rows
-    assert [row[5] for row in shown] == ["1.00"] * 3
+    assert [row[3] for row in shown] == ["< 0.001"] * 3
 
 
 def test_subjects_with_a_gap_are_left_out_and_one_is_too_few() -> None:

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.statistics.trails import budget_curve, edge, expected_best, position, sensitivity
-from sweeps.results import Header
+from analysis.statistics.trails import budget_curve, edge, expected_best, position
 from sweeps.tuning import Dimension
 from sweeps.tuning.block import Domain
 from sweeps.tuning.trail import Trail
-from tests.helpers.results_cases import SweepWriter
-from tests.helpers.tuned_cases import TUNE, candidate, trail
+from tests.helpers.tuned_cases import candidate, trail
 
 SCORES = [3.0, 1.0, 4.0, 1.0, 5.0]
 
@@ -36,10 +34,6 @@ def _trail(scores: list[float | None], *, default: bool = False) -> Trail:
         for n, score in enumerate(scores)
     )
     return replace(trail("sig-ms/cir", 1), candidates=candidates, chosen=None)
-
-
-def _header() -> Header:
-    return replace(SweepWriter().header(), tune=TUNE)
 
 
 def test_a_curve_of_random_search_has_a_band_within_the_scores_seen() -> None:
@@ -71,28 +65,6 @@ def test_tpe_shows_the_best_so_far_and_no_band() -> None:
     assert curve is not None
     assert curve.is_trail
     assert curve.mean == curve.low == curve.high == (3.0, 3.0, 4.0, 4.0, 5.0)
-
-
-def test_sensitivity_finds_the_planted_setting_and_no_other() -> None:
-    generator, candidates = np.random.default_rng(4), []
-    for number in range(60):
-        values = {"tau": float(np.exp(generator.uniform(0, np.log(20)))), "margin": float(generator.uniform(0.05, 0.4))}
-        values["lr"] = float(generator.choice([0.002, 0.004, 0.008]))
-        score = 300 - 10 * np.log(values["tau"]) + float(generator.normal())
-        candidates.append(candidate(number, values, score))
-    own, dimensions = trail("sig-ms/cir", 1, candidates=tuple(candidates), chosen=0), _header().dimensions
-    tau, margin, lr = (sensitivity(own, name, dimensions[name]) for name in ("tau", "margin", "lr"))
-    assert tau is not None
-    assert margin is not None
-    assert lr is not None
-    assert tau.matters
-    assert tau.best == "low third"
-    assert list(tau.groups) == ["low third", "middle third", "high third"]
-    assert tau.reach == pytest.approx(20, abs=2.5)  # between the middles of the outer thirds, 2/3 ln 20 x 10
-    assert not margin.matters
-    assert not lr.matters
-    assert list(lr.groups) == ["0.002", "0.004", "0.008"]
-    assert sensitivity(trail("con/con"), "tau", dimensions["tau"]) is None
 
 
 TAU = Domain(loguniform=(1.0, 100.0))

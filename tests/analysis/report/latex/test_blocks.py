@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from analysis.blocks import Block, CellSummary, Comparison, Difference
-from analysis.figures.colours import GREEN, RED, assign_colours
+from analysis.figures.colours import GREEN, assign_colours
 from analysis.published.numbers import published_blocks
 from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
-from analysis.report.latex.overview import overview_to_latex
-from analysis.report.published_tables import gradient_validation, state_of_the_art
+from analysis.report.published_tables import gradient_validation
 from sweeps.results import METRICS
 from tests.helpers.results_cases import example
 
@@ -68,28 +67,13 @@ def test_the_same_model_on_other_data_has_its_own_stack() -> None:
     assert slugs == ["coco-vsepp-resnet152-stages", "coco-vsepp-resnet152-stages-0123456789ab"]
 
 
-def test_the_overview_has_every_block_and_mean_ranks() -> None:
-    blocks = published_blocks()
-    text = overview_to_latex(blocks, assign_colours(block.key for block in blocks)) or ""
-    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert sum(r"I$\rightarrow$T" in row for row in rows) == 11  # ten blocks and the mean ranks
-    assert text.index("MS-COCO}") < text.index("Flickr30K}") < text.index("mean rank (10 blocks)")
-    ranks = next(row for row in rows if row.startswith("mean rank"))
-    assert ranks.split(" & ")[-2] == r"\textbf{2.2}"  # sig-ms/cir
-    row = next(row for row in rows if row.startswith(r"VSE\ensuremath{\infty} (wsl, train)"))
-    assert rf"\cellcolor[HTML]{{{RED}}}\textbf{{71.5}}" in row
-    grid = next(block for block in blocks if block.key.backbone == "wsl").grids["i2t_r1"]
-    pooled = (sum((cell.std or 0) ** 2 for cell in grid.cells.values()) / 15) ** 0.5
-    assert row.endswith(rf"& {pooled:.1f} \\")
-    assert overview_to_latex([], {}) is None
-
-
 def test_what_the_blocks_share_is_said_once_in_the_comments() -> None:
     blocks = published_blocks()
-    text = overview_to_latex(blocks, assign_colours(block.key for block in blocks)) or ""
+    stack = stacks(blocks)[0]
+    text = stack_to_latex(stack, assign_colours(block.key for block in blocks))
     comments = " ".join(line.removeprefix("% ") for line in text.splitlines() if line.startswith("%"))
     assert comments.count("Bold: best; underlined: second") == 1
-    assert all(comments.count(f"{block.key.title}.") == 1 for block in blocks)
+    assert all(comments.count(f"{block.key.title}.") == 1 for block in stack.blocks)
     one = block_to_latex(blocks[0], GREEN)
     assert blocks[0].caption("R@1") in " ".join(line.removeprefix("% ") for line in one.splitlines())
 
@@ -110,13 +94,6 @@ def test_a_bold_cell_carries_no_mark_of_a_cell_near_the_best() -> None:
     text = block_to_latex(replace(block, grids=grids), GREEN)
     assert text.count(r"\textbf{90.0") == 4
     assert text.count(r"\rlap{$^{\approx}$}") == 2
-
-
-def test_the_overview_marks_what_is_missing() -> None:
-    text = overview_to_latex([example()], {example().key: GREEN}) or ""
-    assert "42.0$^{*}$" in text
-    assert "*: seeds are missing." in text
-    assert "mean rank" not in text
 
 
 def compiled(folder: Path, layout: str, tables: list[str], packages: str = "", runs: int = 1) -> str:
@@ -157,7 +134,6 @@ def test_tables_fit_the_page_and_captions_two_lines(tmp_path: Path, layout: str)
     colours = assign_colours(block.key for block in blocks)
     tables = [block_to_latex(block, colours[block.key]) for block in blocks]
     tables += [stack_to_latex(stack, colours) for stack in stacks(blocks)]
-    tables += [overview_to_latex(blocks, colours) or ""]
     tables += [block_to_latex(example(), GREEN, measure) for measure in ("R@1", "rsum")]
     log = compiled(tmp_path, layout, tables)
     lines = [int(number) for number in LINES.findall(log)]
@@ -170,7 +146,7 @@ def test_tables_fit_the_page_and_captions_two_lines(tmp_path: Path, layout: str)
 @needs_latex
 @pytest.mark.parametrize("layout", ["onecolumn", "twocolumn"])
 def test_the_papers_own_rows_fit_the_page(tmp_path: Path, layout: str) -> None:
-    tables = [table_to_latex(table()) for table in (state_of_the_art, gradient_validation)]
+    tables = [table_to_latex(gradient_validation())]
     assert "Overfull" not in compiled(tmp_path, layout, tables)
 
 
@@ -182,7 +158,7 @@ def test_names_in_any_script_compile(tmp_path: Path, layout: str) -> None:
     if any(subprocess.run(["kpsewhich", font], capture_output=True, check=False).returncode for font in fonts):
         pytest.skip("needs the CJK packages of TeX Live")
     block = in_scripts(published_blocks()[0])
-    tables = [block_to_latex(block, GREEN), overview_to_latex([block], {block.key: GREEN}) or ""]
+    tables = [block_to_latex(block, GREEN)]
     assert all(r"% \usepackage{CJKutf8}" in table for table in tables)
     log = compiled(tmp_path, layout, tables, r"\usepackage{CJKutf8}", runs=2)  # the second reads the list of tables
     assert "Missing character" not in log

@@ -77,7 +77,7 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
     assert (report.num_expected, report.num_counted, report.missing["failed"]) == (12, 11, 1)
     text = (report.folder / "report.md").read_text()
     assert "AXES: tau 10, 1; lr 0.1, 0.2." in text
-    answer, rest = text.split("## Best objective by metric")
+    answer, rest = text.split("## Differences from con/con")
     assert "stage frozen, tau 10 lr 0.1" in answer
     assert "stage frozen, tau 1 lr 0.1" not in answer
     for point in POINTS:

@@ -1,13 +1,11 @@
-"""What the report says of effects and differences, and that it says no more than they hold."""
+"""What the report says of effects and ranks, and that it says no more than they hold."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 
 from analysis.report.sections.significance import significance_section
-from analysis.report.sections.weights import differences_section, weights_section
+from analysis.report.sections.weights import weights_section
 from sweeps.results import METRICS, PAIRS, TRIPLETS
 from tests.helpers.results_cases import NAMES, SweepWriter, inputs_of
 
@@ -66,28 +64,7 @@ def test_weights_that_are_not_combined_with_all_are_left_out_by_name() -> None:
     assert any("leave out con/own" in text for text in section.paragraphs)
 
 
-def test_each_weight_has_its_mean_and_each_objective_its_difference() -> None:
-    inputs = inputs_of(lifted(1, 8.0).results())
-    weights, differences = weights_section(inputs), differences_section(inputs)
+def test_each_weight_has_its_mean() -> None:
+    weights = weights_section(inputs_of(lifted(1, 8.0).results()))
     assert weights is not None
     assert [row[0] for row in weights.tables[0].rows] == [*(f"P {p}" for p in PAIRS), *(f"T {t}" for t in TRIPLETS)]
-    assert differences is not None
-    rows = {row[0]: row for row in differences.tables[-1].rows}
-    assert len(rows) == 14
-    change = inputs.first[0].grids["rsum"].comparison.from_baseline["sig-ms", "cir"]
-    assert rows["sig-ms/cir"][1] == f"{change.estimate:+.2f}"
-    assert rows["sig-ms/cir"][-1] == "< 0.001"
-
-
-def test_pooled_blocks_show_p_values_only_where_they_can_be_small() -> None:
-    few, many = (differences_section(inputs_of(lifted(number, 8.0).results())) for number in (2, 4))
-    assert few is not None
-    assert many is not None
-    assert few.tables[0].head[-1] == "n pairs"
-    assert many.tables[0].head[-2:] == ("p", "p (Holm)")
-
-
-def test_a_missing_baseline_has_no_differences() -> None:
-    results = lifted(1, 8.0).results()
-    without = replace(results, runs=results.runs[results.runs["pair"] != "con"])
-    assert differences_section(inputs_of(without)) is None
