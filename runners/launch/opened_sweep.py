@@ -12,7 +12,6 @@ from goal_core.basics.errors import ConfigError
 from goal_core.data import Dataset, SplitCounts, check_origin, open_dataset, published_counts
 from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software
-from runners.launch.checked import check_key, remember, was_checked
 from runners.launch.tuning import Ended, describe, ends_of, replay
 from runners.launch.view.progress import SweepProgress
 from runners.store import BEST, LAST, Store, TrainingStatus
@@ -163,11 +162,7 @@ class OpenedSweep(ResolvedSweep):
                     f"split of {self.dataset.name!r}, got {stage.batch_size}"
                 )
         for model in self.config.model.models:
-            weights_id, data = self.weights[model.backbone.name], self.config.data
-            key = check_key(model, weights_id, data, self.data_fingerprint)
-            if not was_checked(key):
-                checkpoints.check_initial_weights(model, data, self.dataset)
-                remember(key)
+            checkpoints.check_initial_weights(model, self.config.data, self.dataset)
 
 
 def open_sweep(sweep: str, overrides: Sequence[str] = ()) -> OpenedSweep:

@@ -73,7 +73,7 @@ def stop_in_the_epoch(folder: Path, attempt: int, number: signal.Signals) -> tup
 @pytest.mark.parametrize(
     "numbers",
     [
-        pytest.param([signal.SIGUSR1], id="once"),
+        pytest.param([signal.SIGUSR1], id="once", marks=pytest.mark.exhaustive),
         pytest.param([signal.SIGTERM, signal.SIGUSR1], id="twice", marks=pytest.mark.exhaustive),
     ],
 )

@@ -1,18 +1,17 @@
 """A block as a grid, pair weights as rows and triplet weights as columns: its scores in training, or its test results.
 
-It is readable at 80 columns, without colour (NO_COLOR, a pipe) and in ASCII: a mark repeats what each colour says.
+It is readable at 80 columns, without colour (NO_COLOR, a pipe) and in ASCII.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
 from goal_core.objectives import pair_weights, triplet_weights
@@ -23,10 +22,8 @@ from sweeps.cells import CANDIDATES
 
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
 """The test results that have a grid, and what it calls them."""
-SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")
-"""Viridis (Smith and van der Walt, 2015) from low to high: ordered by brightness, also for colour-blind readers."""
-LABEL, SQUARE = 8, 24
-"""Columns of a row's name, and of an objective with the space after it."""
+LABEL, MEAN, SQUARE = 7, 7, 23
+"""Columns of a row's name, of a mean with its star, and of an objective with the space after it."""
 MAX_MARKS = 6
 """Seeds that get a mark each; of more than these, the number that is done is written."""
 
@@ -55,41 +52,21 @@ class Signs:
     epochs: str
     """Shares of a seed's epochs, from the first to the last."""
     done: str
-    failed: str
-    shade: str
-    """A patch of a colour in the legend; empty where there are no colours."""
+    failed: str = "x"
 
 
-RICH = Signs(spread="±", near="≈", waiting="·", epochs="▁▂▃▄▅▆▇", done="█", failed="x", shade="█")
-ASCII = Signs(spread="+-", near="=", waiting=".", epochs="0123456789", done="#", failed="x", shade="")
+RICH = Signs(spread="±", near="≈", waiting="·", epochs="▁▂▃▄▅▆▇", done="█")
+ASCII = Signs(spread="+-", near="=", waiting=".", epochs="0123456789", done="#")
 
 
 def signs_of(console: Console) -> Signs:
-    """The signs of a console: in ASCII where its encoding has nothing else, without a scale where it has no colours."""
-    if console.options.ascii_only:
-        return ASCII
-    return RICH if console.color_system and not console.no_color else replace(RICH, shade="")
+    """The signs of a console: in ASCII where its encoding has nothing else."""
+    return ASCII if console.options.ascii_only else RICH
 
 
 def block_title(block: Block) -> str:
     """Name a block: `coco vsepp resnet152 frozen`, with axes `coco vsepp resnet152 frozen, tau 5`."""
     return ", ".join(words for words in (" ".join(block[:-1]), block.point) if words)
-
-
-def shown_names(objectives: Iterable[Objective]) -> tuple[list[str], list[str]]:
-    """The pair weights and the triplet weights of some objectives, in the order of the table."""
-    used = set(objectives)
-    pairs = [name for name in pair_weights if any(pair == name for pair, _ in used)]
-    return pairs, [name for name in triplet_weights if any(triplet == name for _, triplet in used)]
-
-
-class _Square(NamedTuple):
-    """What a grid shows of an objective."""
-
-    mean: str
-    deviation: str
-    notes: Text
-    style: str
 
 
 def block_grid(
@@ -98,7 +75,8 @@ def block_grid(
     signs: Signs,
     metric: str = "",
     judge: Judge | None = None,
-    width: int | None = None,
+    *,
+    cropped: bool = False,
 ) -> tuple[Group, bool]:
     """Draw a block: mean ± std over the seeds of each objective, and a mark for each seed until all are done.
 
@@ -110,36 +88,33 @@ def block_grid(
         signs: from `signs_of`.
         metric: one of `METRICS`, or "" for the val rsum of the best epoch so far.
         judge: the rule for "within noise"; None marks nothing by it.
-        width: columns of an objective with the space after it; None makes room for all.
+        cropped: whether the title must fit into one line.
 
     Returns:
-        The grid with its title, and whether it was judged.
+        The grid with its title, a line for each pair weight, and whether it was judged.
     """
     seeds = progress.seeds(block)
     points = {name: of_seed for name, states in seeds.items() if (of_seed := _points(states, metric))}
-    combine = max if block.point == CANDIDATES else statistics.fmean
-    means = {name: combine(of_seed.values()) for name, of_seed in points.items()}
+    searched = block.point == CANDIDATES
+    means = {name: (max if searched else statistics.fmean)(of_seed.values()) for name, of_seed in points.items()}
     judged = judge(points) if judge else None
-    level = frozenset[Objective]() if judged is None else judged.level
     if judged is None:
         complete = [name for name in means if all(seed.state == "done" for seed in seeds[name])]
         top = max((means[name] for name in complete), default=math.inf)
         best = {name for name in complete if means[name] == top}
     else:
-        best = {judged.best} | {name for name in level if means[name] == means[judged.best]}
+        best = {judged.best} | {name for name in judged.level if means[name] == means[judged.best]}
     squares = {}
     for name, states in seeds.items():
-        near = name in level and name not in best
-        spread = len(points.get(name, ())) > 1 and combine is statistics.fmean
-        squares[name] = _Square(
-            mean=f"{'*' if name in best else ''}{means[name]:.1f}" if name in means else "--",
-            deviation=f"{statistics.stdev(points[name].values()):.1f}" if spread else "",
-            notes=_notes(states, signs, near=near, marks=not metric),
-            style=("bold" if name in best else "") if metric else shade(means.get(name, math.nan), means.values()),
-        )
-    title = METRICS[metric] if metric else block_counts(progress, block)
-    text = Text(f"{block_title(block)}: {title}", style="bold", no_wrap=width is not None, overflow="ellipsis")
-    return Group(text, _table(squares, signs, width)), judged is not None
+        mean = f"{'*' if name in best else ''}{means[name]:.1f}" if name in means else "--"
+        text = Text(f"{mean:>{MEAN}}", style="bold" if name in best else "")
+        several = not searched and len(points.get(name, ())) > 1
+        spread = f" {signs.spread} {statistics.stdev(points[name].values()):.1f}" if several else ""
+        near = judged is not None and name in judged.level - best
+        text.append(f"{spread:<{len(signs.spread) + 6}} {f'{signs.near} ' if near else ''}")
+        squares[name] = text.append_text(_marks(states, signs, always=not metric))
+    title = Text(f"{block_title(block)}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
+    return Group(_one_line(title) if cropped else title, *map(_one_line, _rows(squares))), judged is not None
 
 
 def _points(seeds: Sequence[Standing], metric: str) -> dict[int, float]:
@@ -149,36 +124,23 @@ def _points(seeds: Sequence[Standing], metric: str) -> dict[int, float]:
     return {number: one.best_rsum for number, one in enumerate(seeds) if not math.isnan(one.best_rsum)}
 
 
-def _notes(seeds: Sequence[Standing], signs: Signs, *, near: bool, marks: bool) -> Text:
-    text = Text(f"{signs.near} " if near else "")
-    if marks or any(seed.state != "done" for seed in seeds):
-        text.append_text(_marks(seeds, signs))
-    return text.append(" i" if any(seed.imported for seed in seeds) else "")
+def _rows(squares: Mapping[Objective, Text]) -> Iterable[Text]:
+    """The squares in the order of the table, below and beside the names of their weights."""
+    triplets = [name for name in triplet_weights if any(triplet == name for _, triplet in squares)]
+    yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{SQUARE}}" for triplet in triplets), style="bold")
+    for pair in pair_weights:
+        if any((pair, triplet) in squares for triplet in triplets):
+            row = Text.assemble((f"{pair:<{LABEL}}", "bold"))
+            for triplet in triplets:
+                square = squares.get((pair, triplet), Text())
+                row.append_text(square).append(" " * max(1, SQUARE - len(square)))
+            yield row
 
 
-def _table(squares: Mapping[Objective, _Square], signs: Signs, width: int | None) -> Table:
-    """The squares in the order of the table, decimals below each other."""
-    pairs, triplets = shown_names(squares)
-    columns = []
-    table = Table.grid(padding=(0, 1))
-    table.add_column(style="bold", width=LABEL - 1)
-    for triplet in triplets:
-        column = [squares[pair, triplet] for pair in pairs if (pair, triplet) in squares]
-        mean, deviation = (max(len(square[part]) for square in column) for part in (0, 1))
-        spread = len(f" {signs.spread} ") + deviation if deviation else 0
-        texts = [Text(f" {triplet:>{mean + spread}}", style="bold")]
-        for pair in pairs:
-            square = squares.get((pair, triplet))
-            if square is None:
-                texts.append(Text())
-                continue
-            after = f" {signs.spread} {square.deviation:>{deviation}}" if square.deviation else " " * spread
-            texts.append(Text.assemble((f" {square.mean:>{mean}}{after} ", square.style), square.notes))
-        columns.append(texts)
-        table.add_column(width=width and width - 1, min_width=16, no_wrap=True, overflow="ellipsis")
-    for name, *row in zip(["", *pairs], *columns, strict=True):
-        table.add_row(name, *row)
-    return table
+def _one_line(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "crop"
+    text.rstrip()
+    return text
 
 
 def block_counts(progress: SweepProgress, block: Block) -> str:
@@ -198,50 +160,34 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
 
 def legend(signs: Signs, *, judged: bool = False) -> Text:
     """Explain the grids, in lines of at most 80 columns."""
-    text = Text(style="dim", no_wrap=True, overflow="ellipsis")
-    text.append("score: val rsum of the best epoch so far, mean over seeds")
-    if signs.shade:
-        text.append("; low ")
-        for colour in SHADES:
-            text.append(signs.shade, style=f"not dim {colour}")
-        text.append(" high")
     share = f"{signs.epochs[0]} to {signs.epochs[-1]} share of its epochs"
+    text = Text("score: val rsum of the best epoch so far, mean over seeds", style="dim")
     text.append(f"\na mark for each seed: {signs.waiting} waiting  {share}  {signs.done} done  {signs.failed} failed")
     text.append("\n* highest of those that are done")
     if judged:
         text.append(f"\n{signs.near} within noise of the highest (at 5 %, corrected for all comparisons)")
+    text.no_wrap, text.overflow = True, "crop"
     return text
 
 
-def shade(score: float, known: Collection[float]) -> str:
-    """The style of a score: black or white on the colour of its place between the lowest and the highest.
-
-    Args:
-        score: a score; NaN has no colour.
-        known: all scores of the block.
-    """
-    if math.isnan(score):
-        return "dim"
-    low, high = min(known), max(known)
-    place = (score - low) / (high - low) if high > low else 0.5
-    number = min(int(place * len(SHADES)), len(SHADES) - 1)
-    return f"{'#000000' if number >= len(SHADES) // 2 else '#ffffff'} on {SHADES[number]}"
-
-
-def _marks(seeds: Sequence[Standing], signs: Signs) -> Text:
-    if len(seeds) > MAX_MARKS:
-        failed = sum(seed.state == "failed" for seed in seeds)
-        text = Text(f"{sum(seed.state == 'done' for seed in seeds)}/{len(seeds)}")
-        return text.append(f" {signs.failed}{failed}", style="bold red") if failed else text
+def _marks(seeds: Sequence[Standing], signs: Signs, *, always: bool) -> Text:
+    """A mark for each seed, as long as not all are done or `always`; and whether any was imported."""
     text = Text()
-    for seed in seeds:
-        if seed.state == "done":
-            text.append(signs.done)
-        elif seed.state == "failed":
-            text.append(signs.failed, style="bold red")
-        elif seed.state == "running" or seed.begun:
-            place = seed.epoch * (len(signs.epochs) - 1) // max(1, seed.epochs)
-            text.append(signs.epochs[place], style="yellow" if seed.state == "running" else "dim")
+    if always or any(seed.state != "done" for seed in seeds):
+        failed, done = (sum(seed.state == state for seed in seeds) for state in ("failed", "done"))
+        if len(seeds) > MAX_MARKS:
+            text.append(f"{done}/{len(seeds)}")
+            text.append(f" {signs.failed}{failed}" if failed else "", style="bold red")
         else:
-            text.append(signs.waiting, style="dim")
-    return text
+            for seed in seeds:
+                text.append_text(_mark(seed, signs))
+    return text.append(" i" if any(seed.imported for seed in seeds) else "")
+
+
+def _mark(seed: Standing, signs: Signs) -> Text:
+    if seed.state == "running" or seed.begun:
+        place = seed.epoch * (len(signs.epochs) - 1) // max(1, seed.epochs)
+        return Text(signs.epochs[place], style="yellow" if seed.state == "running" else "dim")
+    if seed.state == "done":
+        return Text(signs.done)
+    return Text(signs.failed, style="bold red") if seed.state == "failed" else Text(signs.waiting, style="dim")

@@ -10,22 +10,18 @@ from datetime import datetime, timedelta
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from goal_core.basics.errors import printable
 from runners.launch.view.grids import (
-    LABEL,
     METRICS,
     RICH,
-    SQUARE,
     Judge,
     Signs,
     block_counts,
     block_grid,
     block_title,
     legend,
-    shown_names,
     signs_of,
 )
 from runners.launch.view.pace import TimeLeft
@@ -121,38 +117,31 @@ def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
     return [Text(), Text(f"{heading} ({len(lines)}):", style="red"), *shown]
 
 
-def training_view(progress: SweepProgress, name: str, width: int, height: int, signs: Signs) -> Group:
+def training_view(progress: SweepProgress, name: str, height: int, signs: Signs) -> Group:
     """Draw a sweep in training, in no more lines than the terminal has, because a taller view cannot be redrawn.
 
-    Blocks stand side by side where they fit. Those in training come first; the others get a line each while there is
-    room. Where not even one block fits, only the header and these lines are drawn.
+    Blocks in training come first; those for which there is no room get a line each while there is room for that.
 
     Args:
         progress: the sweep.
         name: its name.
-        width: columns of the terminal.
-        height: its lines.
+        height: lines of the terminal.
         signs: from `signs_of`.
     """
     order = {"running": 0, "waiting": 1, "failed": 2, "done": 3}
     urgency = {block: min(order[one.state] for one in progress.of_block(block)) for block in progress.blocks()}
-    blocks = sorted(urgency, key=lambda block: urgency[block])
-    pairs, triplets = shown_names(name for block in blocks for name in progress.seeds(block))
-    square = min(SQUARE, max(4, (width - LABEL) // len(triplets)))
-    across = max(1, width // (LABEL + square * len(triplets)))
-    room, lines = height - _HEADER - _LEGEND, 3 + len(pairs)
-    drawn = blocks[: room // lines * across] if room >= lines else []
-    parts: list[RenderableType] = [header(progress, name, live=True)]
-    for start in range(0, len(drawn), across):
-        row = Table.grid(padding=(0, 0))
-        row.add_row(*(block_grid(progress, block, signs, width=square)[0] for block in drawn[start : start + across]))
-        parts += [Text(), row]
-    left = [f"{block_title(block)}: {block_counts(progress, block)}" for block in blocks[len(drawn) :]]
-    room = max(0, room - -(-len(drawn) // across) * lines)
+    room, parts, left = height - _HEADER - _LEGEND, list[RenderableType](), list[str]()
+    for block in sorted(urgency, key=lambda block: urgency[block]):
+        grid, _ = block_grid(progress, block, signs, cropped=True)
+        lines = len(grid.renderables) + 1
+        if lines <= room and not left:
+            parts, room = [*parts, Text(), grid], room - lines
+        else:
+            left.append(f"{block_title(block)}: {block_counts(progress, block)}")
     if len(left) > room:
         left = [*left[: max(0, room - 1)], f"and {len(left) - max(0, room - 1)} more blocks"][:room]
-    parts += [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in left]
-    return Group(*parts, Text(), legend(signs)) if drawn else Group(*parts)
+    rest = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in left]
+    return Group(header(progress, name, live=True), *parts, *rest, *([Text(), legend(signs)] if parts else []))
 
 
 class LiveView:
@@ -191,7 +180,7 @@ class LiveView:
             self._live.stop()
 
     def _view(self) -> RenderableType:
-        return training_view(self.progress, self.name, self.console.width, self.console.height, signs_of(self.console))
+        return training_view(self.progress, self.name, self.console.height, signs_of(self.console))
 
     def note(self, text: str) -> None:
         """Print a line above the view, or in the log."""

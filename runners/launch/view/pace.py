@@ -1,7 +1,7 @@
 """How long a launch will still take: its units one after the other on the devices, at the speed that they show.
 
-A unit that has not shown its speed takes what others of its kind do, or else what it was priced at. Between two epochs
-the time left runs down by itself.
+A unit whose kind has not shown its speed takes what it was priced at, corrected by how wrong the prices of the others
+were. Between two epochs the time left runs down by itself.
 """
 
 from __future__ import annotations
@@ -42,22 +42,6 @@ class _Run:
 
 
 @dataclass(slots=True)
-class _Speed:
-    """Seconds that epochs took, and what they were expected to take."""
-
-    seconds: float = 0.0
-    expected: float = 0.0
-    is_first: bool = True
-    """Whether they are first epochs, which count until there are others."""
-
-    def add(self, seconds: float, expected: float, *, is_first: bool) -> None:
-        if is_first < self.is_first:
-            self.seconds = self.expected = 0.0
-        if is_first <= self.is_first:
-            self.seconds, self.expected, self.is_first = self.seconds + seconds, self.expected + expected, is_first
-
-
-@dataclass(slots=True)
 class Pace:
     """The speed of one launch, and what follows from it."""
 
@@ -69,17 +53,14 @@ class Pace:
     """What an epoch of a unit is expected to take: seconds if `priced`, else a measure that compares units."""
     priced: bool = False
     _runs: dict[Training, _Run] = field(default_factory=dict)
-    _speeds: dict[object, _Speed] = field(default_factory=dict)
-    """By kind of unit, and of all together under None."""
-    _expected: dict[object, float] = field(default_factory=dict)
-    """Answers of `epoch_s`, by kind of unit and number of cells."""
-    _late: float = 1.0
-    """How many times as long as expected an epoch takes by now that is the first of its kind."""
+    _ratios: dict[object, tuple[bool, float, int]] = field(default_factory=dict)
+    """By kind of unit, and of all together under None: what epochs took divided by what was expected, the mean of so
+    many. Those of first epochs count, as the flag says, until there are others."""
     _answer: tuple[float, TimeLeft] | None = None
-    """When the time left was computed last, and the time left."""
+    """When the time left was last computed, and what it was."""
 
     def begin(self, unit: Unit, epoch: int) -> None:
-        """Note that a worker has begun a unit, of which so many epochs are done."""
+        """Note that a worker has begun a unit, whose cells have done so many epochs."""
         self._runs |= dict.fromkeys(unit.trainings, _Run(unit, time.monotonic(), epoch))
         self.lanes = max(self.lanes, len(self._running))
 
@@ -94,9 +75,13 @@ class Pace:
         if run is None or epoch <= run.epoch:
             return
         now = time.monotonic()
-        seconds, expected = (now - run.since) / (epoch - run.epoch), self._expected_s(run.unit)
+        ratio = (now - run.since) / (epoch - run.epoch) / self.epoch_s(run.unit)
         for kind in (_kind(run.unit), None):
-            self._speeds.setdefault(kind, _Speed()).add(seconds, expected, is_first=run.is_first)
+            first, mean, count = self._ratios.get(kind, (True, 0.0, 0))
+            if first and not run.is_first:
+                first, mean, count = False, 0.0, 0
+            if first == run.is_first:
+                self._ratios[kind] = first, (mean * count + ratio) / (count + 1), count + 1
         run.since, run.epoch, run.is_first = now, epoch, False
 
     def left(self, standings: Mapping[Training, Standing]) -> TimeLeft | None:
@@ -109,51 +94,38 @@ class Pace:
             None without a price and before the first epoch.
         """
         now = time.monotonic()
-        if self._answer is not None and now < self._answer[0] + 1.0:
-            return self._answer[1]
-        waiting, running = self._waiting(standings), self._running
-        kinds = {_kind(unit) for unit in (*waiting, *(run.unit for run in running))}
-        measured = kinds <= self._speeds.keys()
-        if not self.units or not (measured or self.priced or None in self._speeds):
+        if self._answer is None or now >= self._answer[0] + 1.0:
+            left = self._left(standings, now)
+            self._answer = left and (now, left)
+        return self._answer and self._answer[1]
+
+    def _left(self, standings: Mapping[Training, Standing], now: float) -> TimeLeft | None:
+        if not self.units or not (self.priced or self._ratios):
             return None
-        self._late = 1.0
-        unknown = [run for run in running if _kind(run.unit) not in self._speeds]
-        self._late = max([1.0, *((now - run.since) / self._epoch_s(run.unit) for run in unknown)])
+        parts = (tuple(one for one in unit.trainings if standings[one].state == "waiting") for unit in self.units)
+        waiting, running = [Unit(trainings=part) for part in parts if part], self._running
         ends = {id(run): self._end(run, standings, now - run.since) for run in running}
         ended = {training: ends[id(run)] for training, run in self._runs.items()}
         free = sorted([*ends.values(), *[0.0] * (self.lanes - len(ends))])
-        left = TimeLeft(_schedule(waiting, free, ended, standings, self._epoch_s), priced=self.priced and not measured)
-        self._answer = now, left
-        return left
+        measured = all(_kind(unit) in self._ratios for unit in (*waiting, *(run.unit for run in running)))
+        seconds = _schedule(waiting, free, ended, standings, self._epoch_s)
+        return TimeLeft(seconds, priced=self.priced and not measured)
 
     @property
     def _running(self) -> list[_Run]:
         return list({id(run): run for run in self._runs.values()}.values())
 
-    def _expected_s(self, unit: Unit) -> float:
-        key = _kind(unit), len(unit.trainings)
-        if key not in self._expected:
-            self._expected[key] = self.epoch_s(unit)
-        return self._expected[key]
-
     def _epoch_s(self, unit: Unit) -> float:
         """Seconds of an epoch of a unit, by the speed of its kind or else of all."""
-        own = self._speeds.get(_kind(unit))
-        speed = own or self._speeds.get(None)
-        expected_s = self._expected_s(unit) * (speed.seconds / speed.expected if speed else 1.0)
-        return expected_s if own else expected_s * self._late
+        known = self._ratios.get(_kind(unit)) or self._ratios.get(None)
+        return self.epoch_s(unit) * (known[1] if known else 1.0)
 
     def _end(self, run: _Run, standings: Mapping[Training, Standing], taken: float) -> float:
         """Seconds until a unit ends whose epoch has taken so long already."""
         states = [standings[training] for training in run.unit.trainings]
         epochs = max((standing.left for standing in states if standing.state == "running"), default=0)
-        each = self._epoch_s(run.unit)
-        return max(0.0, each - taken) + (epochs - 1) * each if epochs else 0.0
-
-    def _waiting(self, standings: Mapping[Training, Standing]) -> list[Unit]:
-        """What waits of each unit."""
-        parts = (tuple(one for one in unit.trainings if standings[one].state == "waiting") for unit in self.units)
-        return [Unit(trainings=part) for part in parts if part]
+        each = max(taken, self._epoch_s(run.unit))
+        return each - taken + (epochs - 1) * each if epochs else 0.0
 
 
 def _schedule(

@@ -6,7 +6,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from runners.launch.view.pace import Pace, TimeLeft
@@ -16,7 +15,7 @@ from sweeps import Block, Training, content_id
 
 
 class SweepProgress:
-    """The state of every training of one sweep. What is asked at every event costs the same however many there are.
+    """The state of every training of one sweep.
 
     Args:
         trainings: all trainings, in the sweep's order.
@@ -27,16 +26,13 @@ class SweepProgress:
         self, trainings: Sequence[Training], statuses: Mapping[Training, TrainingStatus] | None = None
     ) -> None:
         self._standings = {training: Standing(training) for training in trainings}
-        self._blocks: dict[Block, dict[Objective, list[Standing]]] = {block: {} for block in _in_order(trainings)}
+        self._blocks: dict[Block, dict[Objective, list[Training]]] = {block: {} for block in _in_order(trainings)}
         self._later: dict[Training, list[Training]] = {}
         """The trainings that start from each training's weights."""
-        self._counts = Counter[State]({"waiting": len(self._standings)})
-        self._left = self._total = sum(standing.left for standing in self._standings.values())
-        """Epochs that waiting and running trainings still have to do, and epochs in all."""
-        for training, standing in self._standings.items():
+        for training in trainings:
             objective = training.cell.objective.pair, training.cell.objective.triplet
             for block in training.blocks:
-                self._blocks[block].setdefault(objective, []).append(standing)
+                self._blocks[block].setdefault(objective, []).append(training)
             if training.before is not None:
                 self._later.setdefault(training.before, []).append(training)
         self.started = time.monotonic()
@@ -47,15 +43,16 @@ class SweepProgress:
             self._read(training, status)
 
     def _read(self, training: Training, status: TrainingStatus) -> None:
+        standing = self[training]
         if status.state == "done":
             self.done(training, status.result, status.imported)
         elif status.state == "failed":
             self.failed(training, status.reason)
-        elif self[training].state != "failed":  # with the stage before it
-            self._move(self[training], status.state, min(status.epochs, training.epochs))
-            self[training].best_rsum = status.best_rsum
+        elif standing.state != "failed":  # with the stage before it
+            standing.state, standing.epoch = status.state, min(status.epochs, training.epochs)
+            standing.best_rsum = status.best_rsum
             if status.damaged:
-                self[training].reason, self[training].damaged = status.reason, True
+                standing.reason, standing.damaged = status.reason, True
 
     def __getitem__(self, training: Training) -> Standing:
         """The state of a training."""
@@ -66,62 +63,49 @@ class SweepProgress:
         """The state of every training, in the sweep's order."""
         return list(self._standings.values())
 
-    def _move(self, standing: Standing, state: State, epoch: int | None = None) -> None:
-        """Give a training another state and, if given, another number of epochs done."""
-        self._counts[standing.state] -= 1
-        self._left -= standing.left
-        standing.state, standing.epoch = state, standing.epoch if epoch is None else epoch
-        self._counts[state] += 1
-        self._left += standing.left
-
     def running(self, training: Training, epoch: int | None = None, best_rsum: float = math.nan) -> None:
         """Note that a training runs, if given with so many epochs done, the best of which had this val/rsum."""
         standing = self[training]
-        self._move(standing, "running", epoch)
+        standing.state, standing.epoch = "running", standing.epoch if epoch is None else epoch
         standing.best_rsum = _higher(standing.best_rsum, best_rsum)
 
     def epoch_done(self, training: Training, epoch: int, metrics: Mapping[str, float]) -> None:
         """Note that a training finished an epoch."""
-        standing = self[training]
-        self._move(standing, "running", epoch)
+        val_rsum = metrics.get("val/rsum", math.nan)
+        self.running(training, epoch, val_rsum)
         self.pace.epoch_done(training, epoch)
-        standing.val_rsum = metrics.get("val/rsum", math.nan)
-        standing.best_rsum = _higher(standing.best_rsum, standing.val_rsum)
+        self[training].val_rsum = val_rsum
 
     def done(self, training: Training, result: Mapping[str, Any], imported: str = "") -> None:
         """Note that a training is done, here or in the store that an archive came from."""
         standing = self[training]
-        self._move(standing, "done", standing.epochs)
+        standing.state, standing.epoch = "done", standing.epochs
         standing.imported, standing.test = imported, result["metrics"]
         standing.best_rsum = standing.test.get("val/rsum", standing.best_rsum)
 
     def failed(self, training: Training, reason: str) -> None:
         """Note that a training failed. The stages after it cannot start and fail too."""
-        standing = self[training]
-        self._move(standing, "failed")
-        standing.reason = reason
+        self[training].state, self[training].reason = "failed", reason
         for later in self._later.get(training, ()):
             self.failed(later, f"its {training.stage.name} stage failed")
 
     def waiting(self, training: Training) -> None:
         """Note that a training will be tried again, from the epochs that it has done."""
-        self._move(self[training], "waiting")
+        self[training].state = "waiting"
 
     def restart(self, training: Training) -> None:
         """Note that a finished training will be repeated from its first epoch."""
-        standing, fresh = self[training], Standing(training)
-        self._move(standing, "waiting", 0)
-        for item in fields(Standing):
-            setattr(standing, item.name, getattr(fresh, item.name))
+        self._standings[training] = Standing(training)
 
     def counts(self, trainings: Iterable[Training] | None = None) -> dict[State, int]:
         """Count the trainings in each state."""
-        chosen = self._counts if trainings is None else Counter(self[training].state for training in trainings)
+        chosen = Counter(self[training].state for training in (self._standings if trainings is None else trainings))
         return {state: chosen[state] for state in STATES}
 
     def share_done(self) -> float:
         """Share of the epochs that are done, 0 to 1. All epochs of a failed training count as done."""
-        return 1 - self._left / self._total if self._total else 1.0
+        total = sum(training.epochs for training in self._standings)
+        return 1 - sum(standing.left for standing in self.standings) / total if total else 1.0
 
     def left(self) -> TimeLeft | None:
         """The time left; None if it is not known yet."""
@@ -133,11 +117,11 @@ class SweepProgress:
 
     def seeds(self, block: Block) -> Mapping[Objective, Sequence[Standing]]:
         """The state of each seed of each objective of a block."""
-        return self._blocks[block]
+        return {name: [self[training] for training in own] for name, own in self._blocks[block].items()}
 
     def of_block(self, block: Block) -> list[Standing]:
         """The state of every training of a block."""
-        return [standing for seeds in self._blocks[block].values() for standing in seeds]
+        return [standing for seeds in self.seeds(block).values() for standing in seeds]
 
     def digest(self) -> str:
         """16 hex digits that change when the set of trainings changes, or the state or result of any of them."""

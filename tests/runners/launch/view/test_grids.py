@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import math
 
 import pytest
 from rich.console import Console
 
-from runners.launch.view.grids import ASCII, RICH, SHADES, Signs, block_grid, legend, shade
+from runners.launch.view.grids import ASCII, RICH, Signs, block_grid, legend
 from runners.launch.view.live import training_view
 from runners.launch.view.progress import SweepProgress
 from sweeps import ResolvedSweep
@@ -69,16 +68,6 @@ def test_what_waits_with_saved_epochs_is_shown_as_begun() -> None:
     assert "█▅·" in squares
 
 
-def test_scores_are_coloured_from_the_lowest_to_the_highest_of_the_block() -> None:
-    assert [shade(score, (100.0, 200.0)).split(" on ")[1] for score in (100.0, 150.0, 200.0)] == [
-        SHADES[0],
-        SHADES[4],
-        SHADES[-1],
-    ]
-    assert shade(50.0, (50.0, 50.0)).endswith(SHADES[4])  # one score is neither low nor high
-    assert shade(math.nan, ()) == "dim"
-
-
 @pytest.mark.parametrize("signs", [RICH, ASCII])
 def test_the_legend_explains_every_sign_within_80_columns(signs: Signs) -> None:
     lines = text_of(legend(signs), width=200)
@@ -94,7 +83,7 @@ def test_the_view_never_has_more_lines_than_the_terminal(width: int, height: int
     progress = SweepProgress(scenes("seeds=[1,2,3]", f"model.backbones=[{','.join(names)}]").trainings)
     progress.running(progress.standings[40].training, 1)
 
-    lines = text_of(training_view(progress, "quickstart", width, height, RICH), width, height)
+    lines = text_of(training_view(progress, "quickstart", height, RICH), width, height)
 
     assert len(lines) <= height
     if width >= 80:
@@ -106,10 +95,10 @@ def test_the_block_in_training_is_drawn_and_the_others_are_named() -> None:
     busy = next(one for one in progress.standings if one.training.blocks[0].backbone == "resnet34")
     progress.running(busy.training, 1)
 
-    small = text_of(training_view(progress, "quickstart", 80, 24, RICH), 80, 24)
-    large = text_of(training_view(progress, "quickstart", 200, 50, RICH), 200, 50)
+    small = text_of(training_view(progress, "quickstart", 24, RICH), 80, 24)
+    large = text_of(training_view(progress, "quickstart", 50, RICH), 200, 50)
 
     assert "scenes vsepp resnet34 frozen: 0 of 45 done, 1 running (epoch 1 of 10)" in small
     assert sum("nca" in line for line in small) == 2
     assert "and 2 more blocks" in small
-    assert sum(line.count("nca") for line in large) == 4  # two blocks side by side, twice
+    assert sum(line.count("nca") for line in large) == 4

@@ -16,7 +16,7 @@ def shown(progress: SweepProgress) -> list[str]:
     console = Console(width=80, no_color=True)
     with console.capture() as capture:
         console.print(overview(progress, "sweep"))
-    return [line.rstrip() for line in capture.get().splitlines()]
+    return [" ".join(line.split()) for line in capture.get().splitlines()]
 
 
 def result(r1: float) -> dict[str, dict[str, float]]:
