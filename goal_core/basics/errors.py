@@ -33,6 +33,10 @@ class MissingDataError(DataError):
     """A file or folder of a dataset does not exist."""
 
 
+class ChangedDataError(DataError):
+    """A file of a dataset is missing now, or is not the one that was indexed."""
+
+
 class WeightsError(GoalError):
     """Weights are missing, or do not fit the architecture they are loaded into."""
 

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, num_batches
     from goal_core.data.formats import (
         DataReport,
+        Progress,
         SplitCounts,
         check_data,
         check_origin,
         open_dataset,
+        own_indexes,
         published_counts,
     )
     from goal_core.data.images import DecodedImages, transform_of

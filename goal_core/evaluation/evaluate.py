@@ -11,7 +11,7 @@ import torch
 
 from goal_core.basics.errors import ConfigError, DataError, WeightsError
 from goal_core.checkpoints import ModelDescription, TrainedModel, load_module, read_model, weights_in
-from goal_core.data import Dataset, Split, open_dataset, tokenize
+from goal_core.data import Dataset, Split, open_dataset, own_indexes, tokenize
 from goal_core.evaluation.embedding import EvalSplit, embed_split, prepare_split, split_inputs
 from goal_core.evaluation.recalls import all_recalls_of, recalls_between
 from goal_core.models import Encoder, num_features
@@ -60,7 +60,7 @@ def open_checkpoint(
     """Load a trained cell and open its data; arguments and errors as those of :func:`evaluate_checkpoint`."""
     trained = read_model(weights_in(path) if path.is_dir() else path)
     description = trained.description.moved(root=root, weights=weights)
-    dataset = open_dataset(description.data)
+    dataset = open_dataset(description.data, own_indexes())
     if dataset.fingerprint != description.data_fingerprint:
         raise DataError(
             "the data is not what the cell was trained on: "

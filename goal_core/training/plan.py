@@ -15,10 +15,12 @@ from goal_core.basics.atomic import DamagedError
 from goal_core.basics.devices import is_out_of_memory
 from goal_core.basics.errors import (
     CollapsedError,
+    DataError,
     DivergedError,
     GoalError,
     TooLargeError,
     UnfinishedError,
+    WeightsError,
     first_line,
 )
 from goal_core.data import DataConfig
@@ -158,11 +160,13 @@ class TrainingFailed:
 
     key: str
     kind: str
-    """`diverged`, `collapsed`, `storage`, `refused`, `damaged`, `memory`, `too_large`, `device`, `died` or `error`.
+    """`diverged`, `collapsed`, `inputs`, `storage`, `refused`, `damaged`, `memory`, `too_large`, `device`, `died` or
+    `error`.
 
-    The first two would happen again. `refused` is a storage that takes the credentials no more, of whatever training.
-    Smaller chunks of a batch help against `memory`, not against `too_large`. After `device`, the process cannot use its
-    GPU any more; `died` is a process that died or hung while it trained this cell alone.
+    The first two would happen again. `inputs`: data or weights are missing, or not what the id says. `refused` is a
+    storage that takes the credentials no more, of whatever training. Smaller chunks of a batch help against `memory`,
+    not against `too_large`. After `device`, the process cannot use its GPU any more; `died` is a process that died or
+    hung while it trained this cell alone.
     """
     reason: str
     """One line."""
@@ -247,6 +251,8 @@ def failure_kind(error: Exception) -> str:
         return "refused"
     if isinstance(error, OSError):
         return "storage"
+    if isinstance(error, DataError | WeightsError):
+        return "inputs"
     if isinstance(error, DamagedError):
         return "damaged"
     if isinstance(error, DivergedError | NonFiniteError | NonFiniteEmbeddingError):

@@ -21,7 +21,6 @@ from goal_core.basics.sealed_json import key_of
 from goal_core.checkpoints import InitialModel, read_mapped, write_checkpoint
 from goal_core.data import Batch, DecodedImages, ImageConfig, Split
 from goal_core.data.batches import view_seed
-from goal_core.data.dataset import ImageReader
 from goal_core.data.images import DecodeRequest, ImageDecoder
 from goal_core.data.packs import libraries
 from goal_core.evaluation import CHUNK, split_inputs
@@ -173,7 +172,7 @@ class Trunk:
     def _cache_path(self, split: Split, backbone: ImageBackbone, views: int) -> Path | None:
         if self.unit.cache is None:
             return None
-        model, reader = self.unit.model, split.reader
+        model = self.unit.model
         what = {
             "data": self._fingerprint,
             "split": split.name,
@@ -182,8 +181,7 @@ class Trunk:
             "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
             "channels_last": wants_channels_last(backbone, self.unit),
             "views": views,
-            # The libraries decode the files; scenes have neither.
-            "files": [reader.stamp, libraries()] if isinstance(reader, ImageReader) and reader.stamp else None,
+            "libraries": libraries(),
         }
         return self.unit.cache / f"{split.name}-{key_of(what)}.safetensors"
 

@@ -103,7 +103,7 @@ def convert(
 
     Example: goal-sweep convert model_best.pth.tar --vocabulary coco_vocab.pkl --sweep coco_vsepp --out coco.safetensors
     """
-    from goal_core.data import open_dataset
+    from goal_core.data import open_dataset, own_indexes
     from goal_core.models.frameworks import framework_of
     from goal_core.official import read_published, write_published
     from sweeps import load_sweep
@@ -113,7 +113,7 @@ def convert(
     size = None if data.image is None else data.image.size
     official = read_published(config.model.framework, checkpoint, vocabulary, image_size=size)
     framework_of(official.model).check(official.model, data)
-    write_published(official, out, data=data, data_fingerprint=open_dataset(data).fingerprint)
+    write_published(official, out, data=data, data_fingerprint=open_dataset(data, own_indexes()).fingerprint)
     model = official.model
     console.print(
         f"{out}: {model.framework} {model.backbone.name}, {len(official.renamed.tensors)} tensors, all used; "

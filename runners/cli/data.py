@@ -127,8 +127,10 @@ def pack(
     config = load_sweep(sweep, SweepArguments(sweep, set_, store).overrides)
     if config.data.image is None:
         raise ConfigError(f"{config.name} trains on features (data.format: {config.data.format}); there is no image")
-    dataset = open_dataset(config.data)
-    plan = plan_pack(dataset, config.data.image, Store(config.store).packs)
+    results = Store(config.store)
+    with _bar("reading") as count:
+        dataset = open_dataset(config.data, results.indexes, progress=lambda done, total: count("images", done, total))
+    plan = plan_pack(dataset, config.data.image, results.packs)
     if verify:
         with _bar("verifying") as count:
             problems = verify_pack(plan, count)
@@ -197,7 +199,7 @@ def features(
 
     Example: goal-sweep data features emoji_vsepp.yaml --out emoji-grid
     """
-    from goal_core.data import open_dataset
+    from goal_core.data import open_dataset, own_indexes
     from goal_core.evaluation.extract import extract_features
     from sweeps import load_sweep
 
@@ -209,7 +211,7 @@ def features(
     chosen = _one_backbone(config, backbone)
     with _bar("computing") as progress:
         images, regions, width = extract_features(
-            open_dataset(config.data),
+            open_dataset(config.data, own_indexes()),
             config.data.image,
             chosen,
             out,

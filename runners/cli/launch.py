@@ -77,7 +77,7 @@ def launch(
         raise GoalError("give --only-failed without --retry-failed and --force, which train more than the failed cells")
     arguments = SweepArguments(sweep, set_, store, tracking_uri)
     if dry_run:
-        opened = arguments.open()
+        opened = arguments.open(renew=True)
         opened.check_trainable()
         show_plan(opened)
         return
@@ -128,7 +128,7 @@ def _launch(arguments: SweepArguments, options: LaunchOptions, signals: StopSign
         from runners.launch.launch import launch_sweep
 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
-        opened = arguments.open()
+        opened = arguments.open(renew=True)
     try:
         outcome = launch_sweep(opened, options, console, arguments.command, signals, judge)
     except RayLostError as error:
@@ -171,7 +171,7 @@ def validate(sweep: Sweep, set_: Set = None) -> None:
     from runners.execution.capacity import Resources, check_here
     from sweeps.overview import describe_size
 
-    opened = SweepArguments(sweep, set_).open()
+    opened = SweepArguments(sweep, set_).open(renew=True)
     opened.check_trainable()
     if unlike := opened.unlike_published():
         raise ConfigError(unlike)

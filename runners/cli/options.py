@@ -15,6 +15,8 @@ from rich.console import Console
 from goal_core.basics.errors import printable
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from runners.launch.opened_sweep import OpenedSweep
 
 
@@ -65,11 +67,24 @@ class SweepArguments:
     store: str | None = None
     tracking_uri: str | None = None
 
-    def open(self) -> OpenedSweep:
-        """Open the sweep with its data and store."""
+    def open(self, *, renew: bool = False) -> OpenedSweep:
+        """Open the sweep with its data and store.
+
+        Args:
+            renew: look at every image of the data, as a command does that trains; else the index is believed.
+        """
+        from rich.progress import Progress
+
         from runners.launch.opened_sweep import open_sweep
 
-        return open_sweep(self.sweep, self.overrides)
+        with Progress(console=notes, transient=True, disable=not notes.is_interactive) as bar:
+            tasks: list[TaskID] = []
+
+            def read(done: int, total: int) -> None:
+                tasks.extend([] if tasks else [bar.add_task("reading the data", total=total)])
+                bar.update(tasks[0], completed=done)
+
+            return open_sweep(self.sweep, self.overrides, renew=renew, progress=read)
 
     @property
     def overrides(self) -> list[str]:

@@ -53,7 +53,7 @@ def plan(
     if is_absent and not measure and "train" in published_counts(config.data):
         show_plan(unopened(config), devices=devices, card=card, as_json=as_json)
         return
-    opened = arguments.open()
+    opened = arguments.open(renew=True)
     if measure:
         opened.check_trainable()
     show_plan(opened, devices=devices, card=card, measured=measure, as_json=as_json)

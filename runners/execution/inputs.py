@@ -162,12 +162,15 @@ def on_this_machine(plan: UnitPlan, unit: Unit, store: Store) -> UnitPlan:
     return replace(plan, trainings=tuple(map(local, plan.trainings)), cache=store.features, packs=store.packs)
 
 
-def open_inputs(unit: Unit, code: str) -> Dataset:
+def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:
     """Open a unit's data, and check that its trainings would be what their ids state.
+
+    Images are not looked at here: each is compared with the index when it is read.
 
     Args:
         unit: the unit.
         code: the driver's `code_digest`.
+        indexes: the store's folder of indexes.
 
     Returns:
         The data.
@@ -180,7 +183,7 @@ def open_inputs(unit: Unit, code: str) -> Dataset:
     check_code(code)
 
     def opened() -> Dataset:
-        dataset = open_dataset(unit.trainings[0].cell.data)
+        dataset = open_dataset(unit.trainings[0].cell.data, indexes, renew=False)
         check_inputs(unit, dataset)
         return dataset
 

@@ -69,7 +69,7 @@ def run_unit(
         if elsewhere:
             check_machine(Store(job.store), job.launch_id, job.plan.device)
             check_software(job.software)
-        dataset = open_inputs(job.unit, job.code)
+        dataset = open_inputs(job.unit, job.code, Store(job.store).indexes)
     except UnfitMachineError:
         raise
     except (GoalError, OSError) as error:

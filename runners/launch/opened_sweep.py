@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from goal_core import checkpoints
 from goal_core.basics.errors import ConfigError
-from goal_core.data import Dataset, SplitCounts, check_origin, open_dataset, published_counts
+from goal_core.data import Dataset, Progress, SplitCounts, check_origin, open_dataset, published_counts
 from goal_core.training.config import own_settings
 from runners.execution.inputs import code_digest, software
 from runners.launch.tuning import Ended, describe, ends_of, replay
@@ -165,24 +165,30 @@ class OpenedSweep(ResolvedSweep):
             checkpoints.check_initial_weights(model, self.config.data, self.dataset)
 
 
-def open_sweep(sweep: str, overrides: Sequence[str] = ()) -> OpenedSweep:
+def open_sweep(
+    sweep: str, overrides: Sequence[str] = (), *, renew: bool = True, progress: Progress = lambda done, total: None
+) -> OpenedSweep:
     """Load a sweep and everything that its cell ids depend on.
 
     Args:
         sweep: path of a sweep file, or the name of a shipped sweep.
         overrides: ``key=value`` settings that replace those of the file.
+        renew: look at every image of the data; else they are taken for what they were when they were indexed.
+        progress: called while images are read for the index.
 
     Raises:
         GoalError: the sweep file is invalid, or the data or weights are missing or invalid.
     """
-    return open_config(load_sweep(sweep, overrides))
+    return open_config(load_sweep(sweep, overrides), renew=renew, progress=progress)
 
 
-def open_config(config: SweepConfig) -> OpenedSweep:
+def open_config(
+    config: SweepConfig, *, renew: bool = True, progress: Progress = lambda done, total: None
+) -> OpenedSweep:
     """Open a sweep that is loaded already; see `open_sweep`."""
     results = Store(config.store)
     resolve_uri(config.tracking, results.root)  # an unsupported URI shows here, before anything is trained
-    dataset = open_dataset(config.data)
+    dataset = open_dataset(config.data, results.indexes, renew=renew, progress=progress)
     check_origin(config.data, [backbone.name for backbone in config.model.backbones])
     weights = {model.backbone.name: checkpoints.initial_weights_id(model) for model in config.model.models}
     return OpenedSweep(

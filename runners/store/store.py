@@ -79,6 +79,11 @@ class Store:
         return self.root / "features"
 
     @property
+    def indexes(self) -> Path:
+        """The folder of this machine for the indexes of datasets."""
+        return self.root / "indexes"
+
+    @property
     def packs(self) -> Path:
         """The folder of this machine for packed images: `GOAL_SWEEP_PACKS`, or one in the store."""
         return Path(os.environ.get("GOAL_SWEEP_PACKS") or self.root / "packs").expanduser()

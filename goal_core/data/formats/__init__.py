@@ -8,7 +8,8 @@ writes feature files, imports this room directly.
 from goal_core.data.formats.feature_files import FeatureFile
 from goal_core.data.formats.feature_origin import DESCRIPTION, check_origin
 from goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header
+from goal_core.data.formats.index import own_indexes
 from goal_core.data.formats.layout import split_files
 from goal_core.data.formats.opening import LAYOUTS, check_data, open_dataset
 from goal_core.data.formats.published import published_counts
-from goal_core.data.formats.report import DataReport, Finding, SplitCounts
+from goal_core.data.formats.report import DataReport, Finding, Progress, SplitCounts

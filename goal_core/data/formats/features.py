@@ -1,4 +1,4 @@
-"""Files of precomputed features, `*_ims.npy`, read through a memory map.
+"""Files of precomputed features, `*_ims.npy`, each row verified whenever it is read.
 
 An image has either R regions of F numbers or one vector of F numbers; arrays below write both as (N, ..., F).
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import tokenize
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Final, Self
 
@@ -17,14 +18,12 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from goal_core.basics.errors import DataError, MissingDataError, first_line
+from goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
 
 VECTOR_AXES: Final = ("images", "features")
 REGION_AXES: Final = ("images", "regions", "features")
-BLOCK = 4096
+BLOCK = 256
 """Rows that are read at a time."""
-_SAMPLED_IMAGES = 32
-"""Images of a file of regions that are read before training; reading all of COCO's would take 33 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,29 +34,61 @@ class RegionFile:
     shape: tuple[int, ...]
     """Images, then the shape of each image's features: (N, R, F) regions or (N, F) vectors."""
     dtype: str
-    version: tuple[int, int]
-    """Bytes and time of change (ns), which tell whether an open memory map still shows this file."""
+    begin: int
+    """Where its numbers begin, bytes."""
 
     def mapped(self) -> NDArray[np.floating]:
-        """The file's memory map, (N, ..., F), opened once in each process."""
-        return _mapped(self)
+        """The file's memory map, (N, ..., F), for those who read all of it."""
+        mapped: NDArray[np.floating] = np.load(self.path, mmap_mode="r")
+        return mapped
+
+    def digests(
+        self, rows: NDArray[np.int64], progress: Callable[[int], None] = lambda done: None
+    ) -> NDArray[np.uint8]:
+        """SHA-256 of some rows, (B, 32)."""
+        found = np.empty((len(rows), 32), np.uint8)
+        for start in range(0, len(rows), BLOCK):
+            here = rows[start : start + BLOCK]
+            found[start : start + len(here)] = _digests(self.stored(here))
+            progress(len(here))
+        return found
+
+    def stored(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+        """Some rows as they are stored, (B, ..., F), read into memory of their own.
+
+        A map of the file would end the process where the file was cut meanwhile.
+
+        Raises:
+            ChangedDataError: they are not there.
+        """
+        values = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        size = values[:1].nbytes
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                for row, into in zip(rows.tolist(), values, strict=True):
+                    if os.preadv(file.fileno(), [into.data.cast("B")], self.begin + row * size) != size:
+                        raise ChangedDataError(f"{self.path} is cut short: it has no row {row} any more")
+        except OSError as error:
+            raise ChangedDataError(f"cannot read {self.path}: {error.strerror or error}") from error
+        return values
 
 
-@lru_cache(maxsize=16)
-def _mapped(file: RegionFile) -> NDArray[np.floating]:
-    mapped: NDArray[np.floating] = np.load(file.path, mmap_mode="r")
-    return mapped
+def _digests(values: NDArray[np.floating]) -> NDArray[np.uint8]:
+    digests = b"".join(hashlib.sha256(row.data).digest() for row in values)
+    return np.frombuffer(digests, np.uint8).reshape(len(values), 32)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionRows:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FeatureRows:
     """Reads images' features from a file; a :class:`~goal_core.data.dataset.RegionReader`."""
 
     file: RegionFile
-    ids: tuple[str, ...]
-    """Ids of the file's first images; later rows are not part of the split."""
-    starts: tuple[int, ...] = ()
-    """The first row of each image where the file repeats an image's row for each of its captions; else empty."""
+    ids: Sequence[str]
+    """Ids of the images."""
+    file_rows: NDArray[np.int64]
+    """The row of each image; the first of those that repeat it for each of its captions."""
+    digests: NDArray[np.uint8]
+    """SHA-256 of the row of each image, (N, 32)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -67,17 +98,19 @@ class RegionRows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def rows_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The file's row of each of some images, (B,)."""
-        return np.array([self.starts[index] for index in indices], np.int64) if self.starts else indices
-
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Features of some images, (B, ..., F) float32.
 
         Raises:
-            DataError: a number is not finite; the message names the image.
+            ChangedDataError: they are not those that were indexed; the message names the first image.
+            DataError: a number is not finite; likewise.
         """
-        features = self.file.mapped()[self.rows_of(indices)].astype(np.float32, copy=False)
+        stored = self.file.stored(self.file_rows[indices])
+        same = (_digests(stored) == self.digests[indices]).all(axis=1)
+        if not same.all():
+            label = self.label(int(indices[np.argmin(same)]))
+            raise ChangedDataError(f"the features of {label} are not those that were indexed")
+        features = stored.astype(np.float32, copy=False)
         finite = np.isfinite(features.reshape(len(features), -1)).all(axis=1)
         if not finite.all():
             image = int(indices[np.argmin(finite)])
@@ -86,33 +119,12 @@ class RegionRows:
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""
-        row = self.starts[index] if self.starts else index
-        return f"image {self.ids[index]} (row {row} of {self.file.path})"
+        return f"image {self.ids[index]} (row {self.file_rows[index]} of {self.file.path})"
 
     def first(self, num_images: int) -> Self:
         """A reader of the first rows only."""
-        return replace(self, ids=self.ids[:num_images], starts=self.starts[:num_images])
-
-    def first_vectors(self, indices: NDArray[np.int64]) -> NDArray[np.floating]:
-        """The vectors of some images, or their first regions, (B, F) as they are stored."""
-        mapped, rows = self.file.mapped(), self.rows_of(indices)
-        return mapped[rows] if mapped.ndim == 2 else mapped[rows, 0]
-
-    def described(self) -> list[object]:
-        """What a fingerprint covers of them: shape, type, and every vector, or the regions of 32 images."""
-        return [len(self), list(self.shape), self.file.dtype, _digest(self)]
-
-
-@lru_cache(maxsize=16)
-def _digest(rows: RegionRows) -> str:
-    """SHA-256 of the features of images, spread evenly where reading all would take too long."""
-    chosen, digest = np.arange(len(rows)), hashlib.sha256()
-    if len(rows.shape) > 1:
-        chosen = np.unique(np.linspace(0, len(rows) - 1, _SAMPLED_IMAGES).astype(np.int64))
-    for start in range(0, len(chosen), BLOCK):
-        block = rows.file.mapped()[rows.rows_of(chosen[start : start + BLOCK])]
-        digest.update(np.ascontiguousarray(block).tobytes())
-    return digest.hexdigest()
+        kept = slice(0, num_images)
+        return replace(self, ids=self.ids[kept], file_rows=self.file_rows[kept], digests=self.digests[kept])
 
 
 def read_region_header(path: Path, axes: tuple[str, ...]) -> RegionFile:
@@ -146,4 +158,4 @@ def read_region_header(path: Path, axes: tuple[str, ...]) -> RegionFile:
     if stat.st_size != wanted:
         state = "truncated" if stat.st_size < wanted else "longer than its header says"
         raise DataError(f"{path} is {state}: {stat.st_size} bytes instead of {wanted} for shape {shape} {dtype}")
-    return RegionFile(path=str(path), shape=shape, dtype=np.dtype(dtype).str, version=(stat.st_size, stat.st_mtime_ns))
+    return RegionFile(path=str(path), shape=shape, dtype=np.dtype(dtype).str, begin=start)

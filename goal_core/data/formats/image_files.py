@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.errors import DataError, MissingDataError
+from goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
 from goal_core.data import images
 from goal_core.data.formats.report import DataReport
 
@@ -25,47 +26,93 @@ WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
 _NAMES_SHOWN = 3
+_CHUNK = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageFile:
+class FoundFile(NamedTuple):
     """An image file that exists."""
 
     path: str
-    size: int
-    """Bytes."""
-    times: tuple[int, int]
-    """When its content and its entry last changed, nanoseconds. A program can set the first back, not the second."""
+    """Relative to the folder of the dataset."""
+    stamp: tuple[int, int, int]
+    """As `stamp_of` gives it."""
+
+    @classmethod
+    def of(cls, entry: os.DirEntry[str], root: Path) -> FoundFile:
+        """The file of an entry of a folder."""
+        status = entry.stat()
+        return cls(os.path.relpath(entry.path, root), (status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FileReader:
     """Reads a split's images from their files; an :class:`~goal_core.data.dataset.ImageReader`."""
 
-    paths: tuple[str, ...]
-    stamp: str
-    """Hash of the files' sizes and times."""
-
-    @classmethod
-    def of(cls, files: Sequence[ImageFile]) -> FileReader:
-        """The reader of files that have been found."""
-        digest = hashlib.sha256("".join(f"{file.size} {file.times}\n" for file in files).encode())
-        return cls(paths=tuple(file.path for file in files), stamp=digest.hexdigest()[:16])
+    root: str
+    """The folder below which the files lie."""
+    paths: Sequence[str]
+    """Of each image, relative to it."""
+    digests: NDArray[np.uint8]
+    """SHA-256 of each image's bytes, (N, 32)."""
+    spans: NDArray[np.int64] | None = None
+    """Where each image begins in its file, and its bytes, (N, 2); None where each has a file of its own."""
 
     def __len__(self) -> int:
         return len(self.paths)
 
+    def content(self, index: int) -> bytes:
+        """The bytes of an image, as they are now."""
+        path = self.label(index)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                if self.spans is None:
+                    return file.read()
+                begin, size = map(int, self.spans[index])
+                return os.pread(file.fileno(), size, begin)
+        except OSError as error:
+            raise ChangedDataError(f"cannot read image {path}: {error.strerror or error}") from error
+
     def read(self, index: int) -> NDArray[np.uint8]:
-        """Decode one file; see :func:`~goal_core.data.images.decode_image`."""
-        return images.decode_image(self.paths[index])
+        """Decode one image; see :func:`~goal_core.data.images.decode_image`.
+
+        Raises:
+            ChangedDataError: it is not the image that was indexed.
+        """
+        content = self.content(index)
+        if hashlib.sha256(content).digest() != self.digests[index].tobytes():
+            raise ChangedDataError(f"image {self.label(index)} is not the one that was indexed")
+        return images.decode_bytes(content, self.label(index))
 
     def label(self, index: int) -> str:
         """The file's path."""
-        return self.paths[index]
+        return os.path.join(self.root, self.paths[index])
 
     def first(self, num_images: int) -> Self:
         """A reader of the first files only."""
-        return replace(self, paths=self.paths[:num_images])
+        kept, spans = slice(0, num_images), self.spans
+        return type(self)(self.root, self.paths[kept], self.digests[kept], None if spans is None else spans[kept])
+
+
+def digests_of(reader: FileReader, indices: Sequence[int], progress: Callable[[int], None]) -> NDArray[np.uint8]:
+    """SHA-256 of the bytes of some images, (B, 32), read by as many threads as there are cores.
+
+    Raises:
+        DataError: one cannot be read, or is empty.
+    """
+
+    def digest(index: int) -> bytes:
+        content = reader.content(index)
+        if not content:
+            raise DataError(f"image {reader.label(index)} is empty")
+        return hashlib.sha256(content).digest()
+
+    found = np.empty((len(indices), 32), np.uint8)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for start in range(0, len(indices), _CHUNK):
+            here = indices[start : start + _CHUNK]
+            found[start : start + len(here)] = [np.frombuffer(one, np.uint8) for one in pool.map(digest, here)]
+            progress(len(here))
+    return found
 
 
 def check_once(names: Mapping[str, Sequence[str]]) -> None:
@@ -82,7 +129,7 @@ def check_once(names: Mapping[str, Sequence[str]]) -> None:
             seen[name] = split
 
 
-def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, ImageFile]:
+def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[str, FoundFile]:
     """Locate image files by listing each folder once; no image is opened.
 
     Several paths are tried for each folder (:data:`WITH_FOLDER`, :data:`WITHOUT_FOLDER`). The first that contains one
@@ -102,34 +149,34 @@ def find_images(root: Path, names: Iterable[str], report: DataReport) -> dict[st
     folders: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
         folders[name.rpartition("/")[0]].append(name)
-    files: dict[str, ImageFile] = {}
+    files: dict[str, FoundFile] = {}
     for folder, listed in sorted(folders.items()):
         item = f"{folder}/" if folder else "images"
         there = report.attempt(item, partial(_files_in, root, folder, listed))
         if there is not None:
-            size, place = sum(file.size for file in there.values()) / 1e9, os.path.dirname(there[listed[0]].path)
-            report.note(item, "ok", f"{len(there):,} files, {size:.2f} GB in {place}")
-            for file in (file for file in there.values() if not file.size):
-                report.note(item, "wrong", f"image {file.path} is empty")
+            place, size = os.path.dirname(there[listed[0]].path), sum(file.stamp[0] for file in there.values()) / 1e9
+            report.note(item, "ok", f"{len(there):,} files, {size:.2f} GB in {root / place}")
+            for file in (file for file in there.values() if not file.stamp[0]):
+                report.note(item, "wrong", f"image {root / file.path} is empty")
             files |= there
     return files
 
 
-def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, ImageFile]:
+def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, FoundFile]:
     """The files of one folder, by name, from the first path that contains any of them."""
     paths = [root / parent / folder for parent in (WITH_FOLDER if folder else WITHOUT_FOLDER)]
     existing = [path for path in paths if path.is_dir()]
     if not existing:
         raise MissingDataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
     name_of = {name.rpartition("/")[2]: name for name in names}
-    there: dict[str, ImageFile] = {}
+    there: dict[str, FoundFile] = {}
     for path in existing:
         try:
             with os.scandir(path) as entries:
                 files = [entry for entry in entries if entry.name in name_of and entry.is_file()]
                 if files:
                     _check_links(root, [str(path), *(file.path for file in files if file.is_symlink())])
-                there = {name_of[file.name]: _image_file(file.path, file.stat()) for file in files}
+                there = {name_of[file.name]: FoundFile.of(file, root) for file in files}
         except OSError as error:
             raise DataError(f"cannot list image folder {path}: {error.strerror or error}") from error
         if there:
@@ -140,10 +187,6 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, ImageF
         shown = ", ".join(missing[:_NAMES_SHOWN])
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {shown}{more}")
     return there
-
-
-def _image_file(path: str, status: os.stat_result) -> ImageFile:
-    return ImageFile(path=path, size=status.st_size, times=(status.st_mtime_ns, status.st_ctime_ns))
 
 
 def _check_links(root: Path, paths: Iterable[str]) -> None:

@@ -51,8 +51,9 @@ def karpathy(config: KarpathyConfig) -> Layout:
             corpus += captions if config.vocabulary == "legacy" else ()
     return Layout(
         root=root,
+        files=[path],
         splits={split: partial(_listing, of_split) for split, of_split in records.items()},
-        corpus=tuple(corpus),
+        corpus=corpus,
     )
 
 
@@ -61,6 +62,7 @@ def xvlm_json(config: XvlmJsonConfig) -> Layout:
     root = dataset_folder(config.root)
     return Layout(
         root=root / config.image_root,
+        files=[root / name for name in (*config.train_files, config.val_file, config.test_file)],
         splits={
             "train": lambda: _listing(_train_records([root / name for name in config.train_files])),
             "val": lambda: _listing(_eval_records(root / config.val_file)),

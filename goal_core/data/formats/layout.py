@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from goal_core.basics.errors import MissingDataError
 from goal_core.data.config import SHIPPED
-from goal_core.data.formats.features import RegionRows
+from goal_core.data.formats.features import RegionFile
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 
@@ -22,15 +22,21 @@ class Listing:
     """The path of each image's file, relative, with forward slashes; of precomputed features, the image's id."""
     captions: Sequence[Sequence[str]]
     """The captions of each image, at least one."""
-    features: RegionRows | None = None
-    """The images' features; None for image files."""
+    features: RegionFile | None = None
+    """The file of the images' features; None for image files."""
+    rows: Sequence[int] = ()
+    """The row of each image in that file where it repeats an image's row for each of its captions; else empty."""
+    spans: Sequence[tuple[str, int, int]] = ()
+    """Of images in shards the file of each, relative, where it begins there, and its bytes; else empty."""
 
     def first(self, num_images: int) -> Listing:
         """The same for the first images only; 0 keeps all."""
         if not num_images:
             return self
-        features = None if self.features is None else self.features.first(num_images)
-        return Listing(names=self.names[:num_images], captions=self.captions[:num_images], features=features)
+        kept = slice(0, num_images)
+        return replace(
+            self, names=self.names[kept], captions=self.captions[kept], rows=self.rows[kept], spans=self.spans[kept]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +47,9 @@ class Layout:
     """The folder below which image files are looked for."""
     splits: Mapping[str, Callable[[], Listing]]
     """Reads `train`, `val` and `test`; raises a `DataError` that says in one line what is wrong."""
-    corpus: tuple[str, ...] = ()
+    files: Sequence[Path]
+    """The files that are parsed, whether they exist or not: where one changes, the dataset is read again."""
+    corpus: Sequence[str] = ()
     """Captions from which the vocabulary is built; empty for those of train and val."""
 
 

@@ -1,17 +1,21 @@
-"""Open and check a dataset of any layout."""
+"""Open and check a dataset of any layout: by its index, which is made from its files where there is none yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain, combinations
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from goal_core.basics.errors import DataError
 from goal_core.data.config import DataConfig, ScenesConfig
-from goal_core.data.dataset import SPLIT_NAMES, Dataset, fingerprint_of, split_of
-from goal_core.data.formats.image_files import FileReader, ImageFile, check_once, find_images
+from goal_core.data.dataset import SPLIT_NAMES, Dataset
+from goal_core.data.formats.columns import Texts
+from goal_core.data.formats.image_files import FileReader, check_once, digests_of, find_images
+from goal_core.data.formats.index import VERSION, Index, columns_of, index_path, keep_index, stamp_of, stored_index
 from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
 from goal_core.data.formats.published import how_to_obtain, published_counts
@@ -31,26 +35,53 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 """By `data.format` in sweep files; `scenes` are drawn."""
 
 
-def open_dataset(config: DataConfig) -> Dataset:
-    """Read what a sweep file's `data` names and check it in full: layout, captions, splits, and that all files exist.
+def open_dataset(
+    config: DataConfig,
+    indexes: Path | None = None,
+    *,
+    renew: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> Dataset:
+    """Open what a sweep file's `data` names.
 
-    No image is decoded. COCO (123,287 images) opens in a few seconds, most of which parse its JSON file.
+    Where its index is kept already, its columns are mapped: nothing is parsed, and files are read when they are needed.
+    Otherwise the annotations are parsed and checked in full, and every image and feature is read once, for its digest.
+
+    Args:
+        config: the dataset.
+        indexes: the folder of all indexes; None keeps none.
+        renew: look at every image, and read those again whose size or times changed. Without it only the files that are
+            parsed are looked at; images that changed are noticed when they are read.
+        progress: called while images are read for their digests.
 
     Raises:
         DataError: a folder or file is missing, the annotations are in the wrong layout, an image has no caption or is
             listed twice, a split is empty, or precomputed features are cut short or do not fit their captions. The
             message is one line that says which.
     """
-    dataset = _opened(config, _Strict(name=config.name))
-    assert dataset is not None  # a strict report raises
-    return dataset
+    if isinstance(config, ScenesConfig):
+        return open_scenes(config)
+    path = None if indexes is None else index_path(config, indexes)
+    known, report = None if path is None else stored_index(path)[0], _Strict(name=config.name)
+    if known is not None and known.is_current(thorough=renew):
+        return known.dataset(config)
+    index = _indexed(config, report, known, progress)
+    assert index is not None  # a strict report raises
+    if path is not None:
+        keep_index(index, path)
+    return index.dataset(config)
 
 
 class _Strict(DataReport):
     """A report that raises the first fault, and lists nothing."""
 
     def note(self, item: str, state: State, found: str, published: str = "") -> None:
-        """List nothing."""
+        """List nothing, and raise what is wrong."""
+        if state != "ok":
+            raise DataError(found)
+
+    def counts(self, split: str, found: SplitCounts, published: SplitCounts | None) -> None:
+        """List nothing: data may differ from what was published under their name."""
 
     def attempt(self, item: str, act: Callable[[], T]) -> T | None:
         """Return what ``act`` returns, and raise what it raises."""
@@ -62,12 +93,18 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
 
     Args:
         config: the dataset.
-        quick: check only that images and regions are present and have the right size; do not read them.
+        quick: check only that images and regions are present; do not read them.
         progress: called while they are read.
     """
     report = DataReport(name=config.name)
-    dataset = _opened(config, report)
-    if dataset is not None and quick:
+    if isinstance(config, ScenesConfig):
+        dataset: Dataset | None = open_scenes(config)
+        for drawn in dataset.splits.values() if dataset else ():
+            report.counts(drawn.name, SplitCounts(images=drawn.num_images, captions=drawn.num_captions), None)
+    else:
+        index = _indexed(config, report, None, progress, read=not quick)
+        dataset = None if index is None or quick else index.dataset(config)
+    if quick and report.complete:
         report.note("content", "ok", "not read (--quick)")
     elif dataset is not None:
         report.read(dataset, progress)
@@ -76,84 +113,156 @@ def check_data(config: DataConfig, *, quick: bool = False, progress: Progress = 
     return report
 
 
-def _opened(config: DataConfig, report: DataReport) -> Dataset | None:
-    """The dataset, if nothing is wrong with its files; each split and folder is reported by itself.
+def _indexed(
+    config: DataConfig, report: DataReport, known: Index | None, progress: Progress, *, read: bool = True
+) -> Index | None:
+    """The index of the files as they are now, if nothing is wrong with them; each split and folder is reported.
 
-    Its fingerprint covers the split, name and captions of each image, the corpus, and the number of bytes of each image
-    file (a change of content that keeps it is not noticed) or the features themselves.
+    Args:
+        config: the dataset.
+        report: receives what is found.
+        known: an earlier index; images whose size and times are still those are not read again.
+        progress: called while images are read.
+        read: without it the index has no digests.
     """
-    if isinstance(config, ScenesConfig):
-        dataset = open_scenes(config)
-        for drawn in dataset.splits.values():
-            report.counts(drawn.name, SplitCounts(images=drawn.num_images, captions=drawn.num_captions), None)
-        return dataset
-    layout = report.attempt(config.root, lambda: LAYOUTS[config.format](config))
+    layout = report.attempt(config.root or "", lambda: LAYOUTS[config.format](config))
     if layout is None:
         return None
+    sources = [[str(path), *(stamp_of(str(path)) or [])] for path in layout.files]  # before they are read
     listings: dict[str, Listing] = {}
     published = published_counts(config)
     for split in SPLIT_NAMES:
         listing = report.attempt(split, layout.splits[split])
         if listing is not None:
-            used = getattr(config, "max_val_images", 0) if split == "val" else 0
-            listings[split] = listing.first(used)
+            listings[split] = listing.first(getattr(config, "max_val_images", 0) if split == "val" else 0)
             report.counts(split, SplitCounts.of(listings[split].captions), published.get(split))
             if listing.features is not None:
-                file = listing.features.file
+                file = listing.features
                 report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
-    files: dict[str, ImageFile] = {}
-    if config.image is None:
-        report.attempt("features", lambda: _check_features(listings))
-    else:
+            if not listing.names:
+                report.note(split, "wrong", f"split {split!r} has no images")
+    arrays: dict[str, NDArray[Any]] = {}
+    texts: dict[str, Texts] = {}
+    if config.image is not None:
         report.attempt("images", lambda: check_once({split: listing.names for split, listing in listings.items()}))
-        files = find_images(layout.root, chain.from_iterable(listing.names for listing in listings.values()), report)
-    return report.attempt("dataset", lambda: _dataset(config, layout, listings, files)) if report.complete else None
-
-
-def _dataset(
-    config: DataConfig, layout: Layout, listings: Mapping[str, Listing], files: Mapping[str, ImageFile]
-) -> Dataset:
-    splits = {}
+        _place_images(layout.root, listings, report, texts, arrays)
+    if not report.complete:
+        return None
     for split, listing in listings.items():
-        rows = listing.features
-        reader = FileReader.of([files[name] for name in listing.names]) if rows is None else rows
-        splits[split] = split_of(split, listing.captions, reader)
-    return Dataset(
-        name=config.name,
-        splits=splits,
-        fingerprint=fingerprint_of(config.image, config.min_word_count, _described(layout, listings, files)),
-        corpus=layout.corpus,
-    )
-
-
-def _described(layout: Layout, listings: Mapping[str, Listing], files: Mapping[str, ImageFile]) -> Iterator[object]:
-    for split, listing in listings.items():
+        texts |= {f"{split}.names": Texts.of(listing.names)}
+        texts |= {f"{split}.captions": Texts.of(chain.from_iterable(listing.captions))}
+        counts = [len(captions) for captions in listing.captions]
+        if 0 in counts:
+            report.note(split, "wrong", f"image {listing.names[counts.index(0)]} of split {split!r} has no captions")
+        arrays[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
         if listing.features is not None:
-            yield [split, *listing.features.described()]
-        for name, captions in zip(listing.names, listing.captions, strict=True):
-            yield [split, name, captions, files[name].size if listing.features is None else 0]
+            arrays[f"{split}.rows"] = np.array(listing.rows or range(len(listing.names)), np.int64)
     if layout.corpus:
-        yield ["vocabulary", layout.corpus]
+        texts["corpus"] = Texts.of(layout.corpus)
+    files = {split: listing.features for split, listing in listings.items() if listing.features is not None}
+    about = {
+        **{"version": VERSION, "root": str(layout.root), "sources": sources},
+        "features": {
+            split: {"path": one.path, "shape": list(one.shape), "dtype": one.dtype, "begin": one.begin}
+            for split, one in files.items()
+        },
+    }
+    index = Index(columns_of(texts, arrays), about)
+    if not (read and report.complete):
+        return index if report.complete else None
+    digests = report.attempt("content", lambda: _digests(index, files, known, progress))
+    if digests is None:
+        return None
+    index = Index({**index.columns, **digests}, about)
+    if files:
+        report.attempt("features", lambda: _check_features(index))
+    return index if report.complete else None
 
 
-def _check_features(listings: Mapping[str, Listing]) -> None:
+def _place_images(
+    root: Path,
+    listings: Mapping[str, Listing],
+    report: DataReport,
+    texts: dict[str, Texts],
+    arrays: dict[str, NDArray[Any]],
+) -> None:
+    """Find the file of each image, or where it lies in a shard."""
+    whole = {split: listing for split, listing in listings.items() if not listing.spans}
+    files = find_images(root, chain.from_iterable(listing.names for listing in whole.values()), report)
+    if not report.complete:
+        return
+    for split, listing in listings.items():
+        if listing.spans:
+            texts[f"{split}.paths"] = Texts.of(path for path, _, _ in listing.spans)
+            arrays[f"{split}.spans"] = np.array([span[1:] for span in listing.spans], np.int64)
+        else:
+            found = [files[name] for name in listing.names]
+            texts[f"{split}.paths"] = Texts.of(file.path for file in found)
+            arrays[f"{split}.status"] = np.array([file.stamp for file in found], np.int64).reshape(len(found), 3)
+
+
+def _digests(
+    index: Index, files: Mapping[str, Any], known: Index | None, progress: Progress
+) -> dict[str, NDArray[np.uint8]]:
+    """The digest of every image and feature row, those of an earlier index where their files are still the same."""
+    total = sum(len(index.texts(f"{split}.names")) for split in SPLIT_NAMES)
+    done, found = 0, dict[str, NDArray[np.uint8]]()
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, total)
+
+    for split in SPLIT_NAMES:
+        if split in files:
+            found[f"{split}.digests"] = files[split].digests(index.columns[f"{split}.rows"], count)
+            continue
+        paths, spans = index.texts(f"{split}.paths"), index.columns.get(f"{split}.spans")
+        digests = np.empty((len(paths), 32), np.uint8)
+        earlier = (
+            _earlier(known, split) if spans is None and known and known.about["root"] == index.about["root"] else {}
+        )
+        todo = []
+        for number, path in enumerate(paths):
+            before = earlier.get((path, *index.columns[f"{split}.status"][number].tolist())) if earlier else None
+            if before is None:
+                todo.append(number)
+            else:
+                digests[number] = before
+        count(len(paths) - len(todo))
+        digests[todo] = digests_of(FileReader(index.about["root"], paths, digests, spans), todo, count)
+        found[f"{split}.digests"] = digests
+    return found
+
+
+def _earlier(known: Index, split: str) -> dict[tuple[str | int, ...], NDArray[np.uint8]]:
+    """The digests of an earlier index by path, size and times."""
+    if f"{split}.status" not in known.columns:
+        return {}
+    status, digests = known.columns[f"{split}.status"].tolist(), known.columns[f"{split}.digests"]
+    paths = known.texts(f"{split}.paths")
+    return {(path, *own): digest for path, own, digest in zip(paths, status, digests, strict=True)}
+
+
+def _check_features(index: Index) -> None:
     """Check that one model can take the features of all splits, and that no image is in two splits.
 
-    Equal ids alone do not prove it, because some files count from 0 in each split: the first vectors must be equal too.
+    Equal ids alone do not prove it, because some files count from 0 in each split: the features must be equal too.
 
     Raises:
         DataError: they differ in width, or an image is in two splits.
     """
-    rows = {split: listing.features for split, listing in listings.items() if listing.features is not None}
-    for (first, ours), (second, others) in combinations(rows.items(), 2):
-        width, other = ours.shape[-1], others.shape[-1]
+    files = index.about["features"]
+    for first, second in combinations(files, 2):
+        width, other = files[first]["shape"][-1], files[second]["shape"][-1]
         if width != other:
-            raise DataError(f"{others.file.path} has features of {other} numbers, but {ours.file.path} of {width}")
-        number_of = {name: number for number, name in enumerate(ours.ids)}
-        both = [(number_of[name], number) for number, name in enumerate(others.ids) if name in number_of]
-        if both:
-            here, there = np.array(both, np.int64).T
-            same = (ours.first_vectors(here) == others.first_vectors(there)).all(axis=1)
-            if same.any():
-                name = ours.ids[int(here[np.argmax(same)])]
-                raise DataError(f"image {name} is in two splits, {first} and {second}, with the same features")
+            raise DataError(
+                f"{files[second]['path']} has features of {other} numbers, but {files[first]['path']} of {width}"
+            )
+        ours, theirs = (
+            {(name, digest.tobytes()) for name, digest in zip(index.texts(f"{split}.names"), rows, strict=True)}
+            for split, rows in ((split, index.columns[f"{split}.digests"]) for split in (first, second))
+        )
+        if both := sorted(ours & theirs):
+            name = both[0][0]
+            raise DataError(f"image {name} is in two splits, {first} and {second}, with the same features")

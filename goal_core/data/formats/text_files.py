@@ -28,7 +28,6 @@ from goal_core.data.formats.features import (
     REGION_AXES,
     VECTOR_AXES,
     RegionFile,
-    RegionRows,
     read_region_header,
 )
 from goal_core.data.formats.json_files import read_json
@@ -45,14 +44,25 @@ def id_mapped(config: IdMappedConfig) -> Layout:
     mapping = _read_mapping(path)
     words = split_files(config.test_file)
     return Layout(
-        root=root, splits={split: partial(_mapped_split, folder, words[split], mapping, path) for split in words}
+        root=root,
+        files=[path, *_text_files(folder, words)],
+        splits={split: partial(_mapped_split, folder, words[split], mapping, path) for split in words},
     )
 
 
 def features(config: RegionsConfig | PrecompConfig) -> Layout:
     """Features in `{split}_ims.npy`: regions of each image, or one vector. Ids may be left out beside vectors."""
     folder, words = precomp_folder(config.root), split_files(config.test_file)
-    return Layout(root=folder, splits={split: partial(_feature_split, config, folder, words[split]) for split in words})
+    return Layout(
+        root=folder,
+        files=[*(folder / f"{word}_ims.npy" for word in words.values()), *_text_files(folder, words)],
+        splits={split: partial(_feature_split, config, folder, words[split]) for split in words},
+    )
+
+
+def _text_files(folder: Path, words: Mapping[str, str]) -> list[Path]:
+    ends = ("caps.txt", "caps.txt.gz", "ids.txt", "ids.txt.gz")
+    return [folder / f"{word}_{end}" for word in words.values() for end in ends]
 
 
 def _mapped_split(folder: Path, word: str, mapping: Mapping[str, str], path: Path) -> Listing:
@@ -93,8 +103,7 @@ def _feature_split(config: RegionsConfig | PrecompConfig, folder: Path, word: st
         captions = [several[: config.max_captions] for several in captions]
     if isinstance(config, PrecompConfig) and config.max_words:
         captions = [[" ".join(text.split()[: config.max_words]) for text in several] for several in captions]
-    rows = RegionRows(file=file, ids=names, starts=_first_rows(file, counts, caps))
-    return Listing(names=names, captions=captions, features=rows)
+    return Listing(names=names, captions=captions, features=file, rows=_first_rows(file, counts, caps))
 
 
 def _stored(path: Path) -> Path:

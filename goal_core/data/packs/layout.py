@@ -18,9 +18,9 @@ import numpy as np
 from goal_core.basics.errors import DataError
 from goal_core.basics.sealed_json import key_of
 from goal_core.data.config import ImageConfig
-from goal_core.data.dataset import Dataset, ImageReader, RegionReader
+from goal_core.data.dataset import Dataset, RegionReader
 
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 DESCRIPTION = "pack.json"
 FEW_SHARDS = 128
 """About as many shards as a split has at most: each process keeps those open that it has read."""
@@ -61,20 +61,17 @@ class PackPlan:
 def plan_pack(dataset: Dataset, image: ImageConfig, packs: Path) -> PackPlan:
     """The pack of a dataset in the folder of all packs.
 
-    Its name hashes the data's fingerprint (which covers names, sizes and order of the images, their settings, and the
-    version of the code that decodes and resizes them), the times of the image files, and the versions of the libraries
-    that do it. So a pack of files that were touched since is not found.
+    Its name hashes the data's fingerprint (which covers the bytes and the order of the images, their settings, and the
+    version of the code that decodes and resizes them) and the versions of the libraries that do it.
 
     Raises:
         DataError: the dataset has features instead of images.
     """
-    readers = {name: split.reader for name, split in dataset.splits.items()}
-    if any(isinstance(reader, RegionReader) for reader in readers.values()):
+    if any(isinstance(split.reader, RegionReader) for split in dataset.splits.values()):
         raise DataError("the data are precomputed features; a pack is made of images")
     description = {
         "layout": LAYOUT_VERSION,
         "data_fingerprint": dataset.fingerprint,
-        "stamps": {name: reader.stamp for name, reader in readers.items() if isinstance(reader, ImageReader)},
         "image": asdict(image),
         "libraries": libraries(),
         "images": {name: split.num_images for name, split in dataset.splits.items()},

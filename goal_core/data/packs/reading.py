@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,13 +18,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from goal_core.basics.atomic import DamagedError
+from goal_core.basics.atomic import DamagedError, StorageError
 from goal_core.basics.errors import DataError
 from goal_core.basics.sealed_json import read_json
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Dataset, ImageReader, RegionReader
-from goal_core.data.images import decode_bytes
-from goal_core.data.packs.layout import DESCRIPTION, END, ROW, Form, PackPlan, plan_pack
+from goal_core.data.images import decode_bytes, transform_of
+from goal_core.data.packs.layout import DESCRIPTION, END, ROW, PackPlan, plan_pack
 
 _MEND = "run `goal-sweep data pack SWEEP --verify`, or remove the folder"
 
@@ -85,7 +87,8 @@ class Shard:
 class PackedImages:
     """A split's images from a pack; an :class:`~goal_core.data.dataset.ImageReader` and a `PackedReader`.
 
-    When a process first uses an image, it compares the checksum of its bytes. Pickled, it opens the pack again.
+    When a process first uses an image, it compares the checksum of its bytes. A pack is a cache: one that is damaged or
+    gone is set aside, and the images come from their files. Pickled, it opens the pack again.
 
     Args:
         source: reads the images from their files.
@@ -96,10 +99,11 @@ class PackedImages:
 
     def __init__(self, source: ImageReader, plan: PackPlan, split: str, per_shard: int) -> None:
         self._source, self._plan, self._split, self._per_shard = source, plan, split, per_shard
-        self._form: Form = plan.form(split)
-        self.holds_squares, self.stamp = self._form == "squares", source.stamp
+        self._form, self._transform = plan.form(split), transform_of(plan.image)
+        self.holds_squares = self._form == "squares"
         self._shards: dict[int, Shard] = {}
         self._used = np.zeros(len(source), dtype=bool)
+        self._is_aside = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedImages, (self._source, self._plan, self._split, self._per_shard)
@@ -121,26 +125,45 @@ class PackedImages:
 
     def square(self, index: int, into: NDArray[np.uint8]) -> None:
         """Read the square of pixels that evaluation sees of an image into ``into``, (3, S, S) uint8, contiguous."""
-        shard, row = self._place(index)
-        shard.read(row, into.reshape(-1), check=not self._used[index])
-        self._used[index] = True
+        if (found := self._packed(index)) is not None:
+            into.reshape(-1)[:] = found[1]
+        else:
+            into[:] = self._transform.for_evaluation(self._transform.prepared(self.read(index))).numpy()
 
     def prepared(self, index: int) -> NDArray[np.uint8]:
         """One image after ``shrink`` and ``jpeg``, (H, W, 3) uint8 RGB."""
-        shard, row = self._place(index)
-        content = shard.content(row, check=not self._used[index])
-        self._used[index] = True
+        if (found := self._packed(index)) is None:
+            return self._transform.prepared(self.read(index))
+        row, content = found
         if self._form == "jpeg":
             return decode_bytes(content.tobytes(), f"{self.label(index)} in {self._plan.folder}")
-        return content.reshape(int(shard.rows[row]["height"]), int(shard.rows[row]["width"]), 3)
+        return content.reshape(int(row["height"]), int(row["width"]), 3)
 
-    def _place(self, index: int) -> tuple[Shard, int]:
-        """The shard of an image, which stays open, and the image's row in it."""
+    def _packed(self, index: int) -> tuple[np.void, NDArray[np.uint8]] | None:
+        """An image's row and bytes; None where the pack is of no use any more."""
+        if self._is_aside:
+            return None
         number, row = divmod(index, self._per_shard)
-        if number not in self._shards:
-            # Another thread may open it meanwhile, and read from it.
-            self._shards.setdefault(number, Shard(self._plan.shard(self._split, number)))
-        return self._shards[number], row
+        try:
+            if number not in self._shards:
+                # Another thread may open it meanwhile, and read from it.
+                self._shards.setdefault(number, Shard(self._plan.shard(self._split, number)))
+            shard = self._shards[number]
+            content = shard.content(row, check=not self._used[index])
+        except (DataError, IndexError) as error:
+            self._is_aside = True
+            set_aside(self._plan, str(error))
+            return None
+        self._used[index] = True
+        return shard.rows[row], content
+
+
+def set_aside(plan: PackPlan, why: str) -> None:
+    """Let nobody else use a damaged pack, and say so in this process's log."""
+    line = f"{why.partition('; ')[0]}; the pack is set aside, and images come from their files ({_MEND})"
+    os.write(2, f"{line}\n".encode())
+    with suppress(OSError):
+        (plan.folder / DESCRIPTION).replace(plan.folder / f"damaged-{DESCRIPTION}")
 
 
 def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None) -> tuple[Dataset, str]:
@@ -155,9 +178,6 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
 
     Returns:
         The dataset, with the pack or unchanged, and one line for the log that says where images come from.
-
-    Raises:
-        DataError: the pack is damaged.
     """
     if image is None:
         return dataset, "precomputed features"
@@ -166,14 +186,20 @@ def open_packed(dataset: Dataset, image: ImageConfig | None, packs: Path | None)
     plan = plan_pack(dataset, image, packs)
     try:
         stated = read_json(plan.folder / DESCRIPTION)
-    except DamagedError as error:
-        raise DataError(f"{error}; {_MEND}") from error
-    if stated is None:
-        return dataset, f"decoded from their files (no pack {plan.folder}; `goal-sweep data pack` makes one)"
-    if "files" not in stated:
-        return dataset, f"decoded from their files (pack {plan.folder} is not complete; `goal-sweep data pack` ends it)"
-    for name, size in stated["files"].items():
-        _check_size(plan.folder / name, size)
+        if stated is None:
+            return dataset, f"decoded from their files (no pack {plan.folder}; `goal-sweep data pack` makes one)"
+        if "files" not in stated:
+            said = f"pack {plan.folder} is not complete; `goal-sweep data pack` ends it"
+            return dataset, f"decoded from their files ({said})"
+        for name, size in stated["files"].items():
+            _check_size(plan.folder / name, size)
+        return _with_pack(dataset, plan, stated)
+    except (DataError, DamagedError, StorageError, KeyError) as error:
+        set_aside(plan, str(error))
+        return dataset, f"decoded from their files ({error})"
+
+
+def _with_pack(dataset: Dataset, plan: PackPlan, stated: Mapping[str, Any]) -> tuple[Dataset, str]:
     splits = {}
     for name, split in dataset.splits.items():
         assert not isinstance(split.reader, RegionReader)  # or it has no plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ class SceneReader:
     side: int
     """Of the square images, pixels."""
     data_seed: int
-    stamp: ClassVar[str] = ""
 
     def __len__(self) -> int:
         return len(self.scenes)

@@ -18,14 +18,8 @@ def test_splits_check_that_captions_and_images_fit() -> None:
         split_of("val", [], CountingReader(0))
     with pytest.raises(DataError, match="image picture 1 of split 'val' has no captions"):
         split_of("val", [["a"], [], ["b"]], CountingReader(3))
-    for indices in ([0], [1, 0], [0, 2], [0, 0, 1]):
-        with pytest.raises(ValueError, match=r"captions|ascend"):
-            Split(
-                name="val",
-                captions=["a", "b"],
-                caption_image=np.array(indices, dtype=np.int64),
-                reader=CountingReader(2),
-            )
+    with pytest.raises(ValueError, match="captions"):
+        Split(name="val", captions=["a", "b"], caption_image=np.zeros(1, dtype=np.int64), reader=CountingReader(2))
 
 
 @pytest.mark.parametrize("layout", ["karpathy", "regions", "scenes"])

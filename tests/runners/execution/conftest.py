@@ -9,4 +9,4 @@ from runners.execution import worker
 
 @pytest.fixture(autouse=True)
 def _without_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "open_inputs", lambda unit, code: None)
+    monkeypatch.setattr(worker, "open_inputs", lambda unit, code, indexes: None)

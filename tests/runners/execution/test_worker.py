@@ -210,7 +210,7 @@ def dies(key, epoch):
         os._exit(1)
 
 worker.train_unit = PretendTrainer(dies)
-worker.open_inputs = lambda unit, code: None
+worker.open_inputs = lambda unit, code, indexes: None
 (unit,) = pack(sweep.by_stage[0], sweep.config.execution)
 ends = []
 while not ends or (ends[-1] and len(ends) < 10):

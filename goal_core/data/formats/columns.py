@@ -1,0 +1,125 @@
+"""Columns of numbers and texts in one file, a safetensors file, which processes map instead of parsing it.
+
+The header holds the SHA-256 of all columns, which is compared whenever the file is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from goal_core.basics.atomic import DamagedError, replace_with, storage_errors
+
+Columns = Mapping[str, NDArray[Any]]
+_DTYPES = {"U8": np.uint8, "I32": np.int32, "I64": np.int64}
+"""The types of columns, by the names that safetensors gives them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts(Sequence[str]):
+    """Many texts in two arrays, each decoded when it is asked for."""
+
+    content: NDArray[np.uint8]
+    """All of them in UTF-8, one after the other."""
+    ends: NDArray[np.int64]
+    """Where each ends, (N,)."""
+    start: int = 0
+    """Where the first begins."""
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Texts:
+        """Put texts together."""
+        encoded = [text.encode() for text in texts]
+        ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), ends)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Texts: ...
+    def __getitem__(self, index: int | slice) -> str | Texts:
+        if isinstance(index, slice):
+            first, last, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("texts are cut in steps of one")
+            return Texts(self.content, self.ends[first:last], self._begin(first))
+        place = range(len(self))[index]
+        return self.content[self._begin(place) : self.ends[place]].tobytes().decode()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def _begin(self, index: int) -> int:
+        return int(self.ends[index - 1]) if index else self.start
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The two arrays by name, those of the texts alone."""
+        last = int(self.ends[-1]) if len(self) else self.start
+        return {"text": self.content[self.start : last], "ends": self.ends - self.start}
+
+
+def digest_of(columns: Columns) -> str:
+    """SHA-256 of columns with their names, types and shapes, whatever their order: hexadecimal."""
+    digest = hashlib.sha256()
+    for name, column in sorted(columns.items()):
+        digest.update(f"{name} {column.dtype.str} {column.shape}\n".encode())
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()
+
+
+def write_columns(path: Path, columns: Columns, about: Mapping[str, Any]) -> None:
+    """Write columns, and JSON-able content about them. The file appears whole or not at all.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    header = {"about": json.dumps(dict(about)), "digest": ""}
+    header["digest"] = hashlib.sha256((digest_of(columns) + header["about"]).encode()).hexdigest()
+    whole = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    replace_with(path, lambda temporary: save_file(whole, temporary, header))
+
+
+def map_columns(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+    """Map the columns of a file, read-only, and read what it says about them; None where there is no such file.
+
+    Raises:
+        DamagedError: it is not what was written.
+        StorageError: it cannot be read.
+    """
+    with storage_errors(path, "read"):
+        try:
+            mapped = np.memmap(path, np.uint8, mode="r")
+        except FileNotFoundError:
+            return None
+        except ValueError:  # of an empty file
+            raise DamagedError(f"{path} is damaged: it is empty") from None
+    try:
+        begin = 8 + int.from_bytes(mapped[:8].tobytes(), "little")
+        header = json.loads(mapped[8:begin].tobytes())
+        meta = header.pop("__metadata__")
+        columns = {}
+        for name, column in header.items():
+            first, last = column["data_offsets"]
+            flat = mapped[begin + first : begin + last].view(np.ndarray)
+            columns[name] = flat.view(_DTYPES[column["dtype"]]).reshape(column["shape"])
+        found = hashlib.sha256((digest_of(columns) + meta["about"]).encode()).hexdigest()
+        about = json.loads(meta["about"])
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
+    if found != meta["digest"]:
+        raise DamagedError(f"{path} is damaged: its content does not match its checksum")
+    return columns, about

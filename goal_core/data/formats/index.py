@@ -1,0 +1,159 @@
+"""The index of a dataset: every image with the digest of its bytes, every caption with its owner, in one mapped file.
+
+Its digest is the data's fingerprint. Whoever reads an image compares its bytes with the index, so data that change at
+any moment cannot train under an id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from goal_core.basics.atomic import DamagedError, StorageError, make_folder
+from goal_core.basics.sealed_json import key_of
+from goal_core.data.config import DataConfig, ScenesConfig
+from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, fingerprint_of
+from goal_core.data.formats.columns import Texts, digest_of, map_columns, write_columns
+from goal_core.data.formats.features import FeatureRows, RegionFile
+from goal_core.data.formats.image_files import FileReader
+
+VERSION = 1
+"""Raise it whenever the same files would give another index."""
+_NOT_READ = ("name", "image", "min_word_count", "vocabulary")
+"""Settings on which no file of a dataset is read in another way. `legacy` is among those that are."""
+_OF_CONTENT = ("captions.text", "captions.ends", "owners", "digests")
+"""The columns of a split that a model can see anything of; the others say where its files are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """What is known of a dataset's files."""
+
+    columns: Mapping[str, NDArray[Any]]
+    """For each split, `SPLIT.COLUMN`: its images' ``names``, ``paths`` (relative to the folder), ``digests`` (N, 32)
+    and ``status`` (size and times, (N, 3)), its ``captions``, and their ``owners``, the index of each one's image; with
+    features the ``rows`` of the images in their file, with images in shards their ``spans``; and ``corpus``."""
+    about: Mapping[str, Any]
+    """The version, the folder below which image files lie, the stamps of the files that were parsed, and the features'
+    files by split."""
+
+    def texts(self, name: str) -> Texts:
+        """A column of texts; empty where there is none."""
+        if f"{name}.ends" not in self.columns:
+            return Texts.of(())
+        return Texts(self.columns[f"{name}.text"], self.columns[f"{name}.ends"])
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that a model can see of the data: the images' bytes, the captions, and their order."""
+        seen = {name: column for name, column in self.columns.items() if name.partition(".")[2] in _OF_CONTENT}
+        seen |= {name: column for name, column in self.columns.items() if name.startswith("corpus.")}
+        features = {name: [file["shape"][1:], file["dtype"]] for name, file in self.about["features"].items()}
+        return key_of([digest_of(seen), features])
+
+    def is_current(self, *, thorough: bool) -> bool:
+        """Whether the files are those that were read, as their sizes and times say.
+
+        Args:
+            thorough: also look at every image; else only at the files that were parsed.
+        """
+        if self.about["version"] != VERSION:
+            return False
+        if any(list(stamp) != stamp_of(path) for path, *stamp in self.about["sources"]):
+            return False
+        return not thorough or all(
+            list(status) == stamp_of(str(Path(self.about["root"], path)))
+            for split in SPLIT_NAMES
+            for path, status in zip(self.texts(f"{split}.paths"), self.columns.get(f"{split}.status", ()), strict=True)
+        )
+
+    def dataset(self, config: DataConfig) -> Dataset:
+        """The dataset, whose images are verified whenever they are read."""
+        assert not isinstance(config, ScenesConfig)
+        return Dataset(
+            name=config.name,
+            splits={name: self._split(name) for name in SPLIT_NAMES},
+            fingerprint=fingerprint_of(config.image, config.min_word_count, [self.digest]),
+            corpus=self.texts("corpus"),
+        )
+
+    def _split(self, name: str) -> Split:
+        digests = self.columns[f"{name}.digests"]
+        reader: FileReader | FeatureRows
+        if name in self.about["features"]:
+            file = self.about["features"][name]
+            reader = FeatureRows(
+                file=RegionFile(
+                    path=file["path"], shape=tuple(file["shape"]), dtype=file["dtype"], begin=file["begin"]
+                ),
+                ids=self.texts(f"{name}.names"),
+                file_rows=self.columns[f"{name}.rows"],
+                digests=digests,
+            )
+        else:
+            spans = self.columns.get(f"{name}.spans")
+            reader = FileReader(self.about["root"], self.texts(f"{name}.paths"), digests, spans)
+        return Split(
+            name=name,
+            captions=self.texts(f"{name}.captions"),
+            caption_image=self.columns[f"{name}.owners"],
+            reader=reader,
+        )
+
+
+def stamp_of(path: str) -> list[int] | None:
+    """A file's size, and when its content and its entry last changed, in nanoseconds; None where there is none.
+
+    A program can set the first time back, but not the second.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def own_indexes() -> Path:
+    """This user's folder of indexes, for commands without a store."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "goal-sweep", "indexes")
+
+
+def index_path(config: DataConfig, folder: Path) -> Path:
+    """The file of a dataset's index in the folder of all indexes."""
+    used = {name: value for name, value in asdict(config).items() if name not in _NOT_READ}
+    used["corpus"] = getattr(config, "vocabulary", "") == "legacy"
+    if config.root is not None and used.get("annotations") == "auto":  # a second file there must be noticed
+        used["annotations"] = sorted(path.name for path in Path(config.root).expanduser().glob("dataset_*.json"))
+    return folder / f"{config.format}-{key_of([VERSION, used])}.index"
+
+
+def stored_index(path: Path) -> tuple[Index | None, str]:
+    """An index that was kept, and what is wrong with it; a damaged one is set aside and made again."""
+    try:
+        found = map_columns(path)
+    except DamagedError as error:
+        with suppress(OSError):
+            path.replace(path.with_suffix(".damaged"))
+        return None, f"{error}; it is made again"
+    except StorageError:
+        return None, ""
+    return (None, "") if found is None else (Index(*found), "")
+
+
+def keep_index(index: Index, path: Path) -> None:
+    """Keep an index for other processes; a disk that refuses it costs only time."""
+    with suppress(OSError):
+        make_folder(path.parent)
+        write_columns(path, index.columns, index.about)
+
+
+def columns_of(texts: Mapping[str, Iterable[str]], arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Put columns of texts and of numbers together."""
+    made = {name: own if isinstance(own, Texts) else Texts.of(own) for name, own in texts.items()}
+    return {f"{name}.{part}": array for name, own in made.items() for part, array in own.columns.items()} | dict(arrays)

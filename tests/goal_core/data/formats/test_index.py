@@ -1,0 +1,185 @@
+"""The index of a dataset: what is read again, what is noticed, and that it never gives other data than were indexed."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from goal_core.basics.errors import ChangedDataError
+from goal_core.data import Dataset, KarpathyConfig, RegionsConfig, open_dataset
+from goal_core.data.formats import image_files
+from goal_core.data.formats.columns import Texts, map_columns, write_columns
+from goal_core.data.formats.index import index_path
+from tests.helpers.karpathy_fixture import write_dataset
+from tests.helpers.region_files import write_regions
+
+
+def karpathy(root: Path) -> KarpathyConfig:
+    return KarpathyConfig(name="tiny", root=str(root), max_captions=0)
+
+
+def pixels(dataset: Dataset) -> list[bytes]:
+    return [split.load_image(index).tobytes() for split in dataset.splits.values() for index in range(split.num_images)]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The images that were read for their digests."""
+    read, whole = list[str](), image_files.FileReader.content
+
+    def content(self: image_files.FileReader, index: int) -> bytes:
+        read.append(Path(self.label(index)).name)
+        return whole(self, index)
+
+    monkeypatch.setattr(image_files.FileReader, "content", content)
+    return read
+
+
+def test_a_second_opening_reads_no_image_and_gives_the_same(tmp_path: Path, reads: list[str]) -> None:
+    config, indexes = karpathy(write_dataset(tmp_path / "data")), tmp_path / "indexes"
+    first = open_dataset(config, indexes)
+    assert len(reads) == 14
+    for renew in (True, False):
+        again = open_dataset(config, indexes, renew=renew)
+        assert len(reads) == 14
+        assert again.fingerprint == first.fingerprint == open_dataset(config).fingerprint
+        del reads[14:]
+        assert [split.captions for split in again.splits.values()] == [one.captions for one in first.splits.values()]
+        assert pixels(again) == pixels(first)
+        del reads[14:]
+
+
+def test_a_touched_image_is_read_again_and_no_other(tmp_path: Path, reads: list[str]) -> None:
+    root = write_dataset(tmp_path / "data")
+    before = open_dataset(karpathy(root), tmp_path / "indexes")
+    reads.clear()
+    os.utime(root / "pictures/0003.png")
+    assert open_dataset(karpathy(root), tmp_path / "indexes").fingerprint == before.fingerprint
+    assert reads == ["0003.png"]
+
+
+def test_an_edited_caption_is_seen_without_a_look_at_the_images(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    before = open_dataset(karpathy(root), tmp_path / "indexes")
+    path = root / "dataset_tiny.json"
+    path.write_text(path.read_text().replace("picture", "pixture", 1))
+    after = open_dataset(karpathy(root), tmp_path / "indexes", renew=False)
+    assert after.fingerprint != before.fingerprint
+
+
+def swapped(root: Path) -> None:
+    """Two images of train change places; their times stay."""
+    first, second = root / "pictures/0001.png", root / "pictures/0002.png"
+    times = [path.stat() for path in (first, second)]
+    contents = [path.read_bytes() for path in (first, second)]
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    for path, status in zip((first, second), times, strict=True):
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_images_that_are_swapped_are_refused_when_they_are_read_and_right_again_when_put_back(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    dataset = open_dataset(karpathy(root), tmp_path / "indexes")
+    expected = pixels(dataset)
+    swapped(root)
+    with pytest.raises(ChangedDataError, match=r"0001\.png is not the one that was indexed"):
+        pixels(dataset)
+    with pytest.raises(ChangedDataError, match=r"0001\.png"):  # a process that starts now
+        pixels(open_dataset(karpathy(root), tmp_path / "indexes", renew=False))
+    assert open_dataset(karpathy(root), tmp_path / "others").fingerprint != dataset.fingerprint
+    swapped(root)
+    assert pixels(dataset) == expected
+    assert open_dataset(karpathy(root), tmp_path / "indexes").fingerprint == dataset.fingerprint
+
+
+@pytest.mark.parametrize("loss", ["gone", "cut", "linked elsewhere"])
+def test_an_image_that_is_lost_meanwhile_is_named(tmp_path: Path, loss: str) -> None:
+    root = write_dataset(tmp_path / "data")
+    dataset, path = open_dataset(karpathy(root)), root / "pictures/0002.png"
+    if loss == "cut":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        path.unlink()
+    if loss == "linked elsewhere":
+        path.symlink_to(root / "pictures/0005.png")
+    with pytest.raises(ChangedDataError, match=r"0002\.png"):
+        pixels(dataset)
+
+
+def test_every_row_of_regions_is_verified(tmp_path: Path) -> None:
+    config = RegionsConfig(name="tiny", root=str(write_regions(tmp_path / "data")))
+    dataset = open_dataset(config, tmp_path / "indexes")
+    everything = np.arange(6)
+    expected = dataset.splits["train"].load_regions(everything)
+    path = tmp_path / "data/train_ims.npy"
+    content, times = bytearray(path.read_bytes()), path.stat()
+    content[-5] ^= 1  # the last number of the last region of the last image
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert (dataset.splits["train"].load_regions(everything[:5]) == expected[:5]).all()
+    with pytest.raises(ChangedDataError, match=r"row 5 of .*train_ims.npy"):
+        dataset.splits["train"].load_regions(everything)
+    assert open_dataset(config, tmp_path / "indexes").fingerprint != dataset.fingerprint
+    path.write_bytes(content[:-4000])
+    with pytest.raises(ChangedDataError, match="cut short"):
+        dataset.splits["train"].load_regions(everything)
+
+
+def test_two_hundred_flipped_bits_never_give_other_data(tmp_path: Path) -> None:
+    config, indexes = karpathy(write_dataset(tmp_path / "data")), tmp_path / "indexes"
+    expected = open_dataset(config, indexes)
+    path, draw = index_path(config, indexes), random.Random(1)
+    whole, seen = path.read_bytes(), pixels(expected)
+    for _ in range(200):
+        content = bytearray(whole)
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        path.write_bytes(content)
+        again = open_dataset(config, indexes, renew=False)
+        assert again.fingerprint == expected.fingerprint
+        assert [one.captions for one in again.splits.values()] == [one.captions for one in expected.splits.values()]
+    assert pixels(again) == seen
+    assert path.with_suffix(".damaged").exists()
+
+
+def test_where_nothing_can_be_kept_the_data_open_all_the_same(tmp_path: Path) -> None:
+    config = karpathy(write_dataset(tmp_path / "data"))
+    (tmp_path / "indexes").write_text("not a folder")
+    assert open_dataset(config, tmp_path / "indexes").fingerprint == open_dataset(config).fingerprint
+
+
+def test_a_copy_in_another_place_has_the_same_fingerprint(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    shutil.copytree(root, tmp_path / "copy")
+    assert open_dataset(karpathy(root)).fingerprint == open_dataset(karpathy(tmp_path / "copy")).fingerprint
+
+
+def test_texts_are_a_sequence() -> None:
+    words = ["a", "", "größer", "漢字"]
+    texts = Texts.of(words)
+    assert list(texts) == words
+    assert texts[1:][0] == "" == texts[1:][-3]
+    assert list(texts[1:3]) == words[1:3]
+    assert len(texts[4:]) == 0
+    assert texts[-1] == "漢字"
+    with pytest.raises(IndexError):
+        texts[4]
+
+
+def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
+    columns: dict[str, NDArray[Any]] = {"a": np.arange(6, dtype=np.int64).reshape(2, 3), "b": np.zeros(0, np.uint8)}
+    write_columns(tmp_path / "x", columns, {"n": 1})
+    found = map_columns(tmp_path / "x")
+    assert found is not None
+    assert found[1] == {"n": 1}
+    assert all(
+        (found[0][name] == column).all() and found[0][name].dtype == column.dtype for name, column in columns.items()
+    )
+    assert map_columns(tmp_path / "y") is None
