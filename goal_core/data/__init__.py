@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PrecompConfig,
         RegionsConfig,
         ScenesConfig,
+        SourceConfig,
         XvlmJsonConfig,
     )
     from goal_core.data.dataset import SPLIT_NAMES, Dataset, Split, num_batches

@@ -198,5 +198,35 @@ class XvlmJsonConfig(InRange):
         InRange.__post_init__(self)
 
 
-DataConfig = KarpathyConfig | IdMappedConfig | XvlmJsonConfig | ScenesConfig | RegionsConfig | PrecompConfig
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceConfig(InRange):
+    """Images and captions in a layout that is recognised.
+
+    It is a table (.csv, .tsv, .parquet) with the paths of images, a folder that Hugging Face `datasets` saved with its
+    images, WebDataset shards (.tar), or a folder of pictures with a text file beside each.
+    """
+
+    format: Literal["source"] = "source"
+    name: str
+    root: str
+    """The table, the shard, or the folder."""
+    image_column: str = ""
+    """Column with the path of each image, relative to the table, or with images; empty takes one with a usual name."""
+    caption_column: str = ""
+    """Column with a caption, or a list of captions. Rows of the same image come together."""
+    split_column: str = ""
+    """Column with the split; `restval` counts as train."""
+    val_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
+    """Share of the images that become val where no split is given, drawn by a hash of each image's name."""
+    test_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
+    """The same for test."""
+    max_captions: Limit = 0
+    min_word_count: Count = 4
+    max_val_images: Limit = 0
+    image: ImageConfig = field(default_factory=ImageConfig)
+
+
+DataConfig = (
+    KarpathyConfig | IdMappedConfig | XvlmJsonConfig | SourceConfig | ScenesConfig | RegionsConfig | PrecompConfig
+)
 """`image` is None where features are computed already, `root` is None where no file is read."""

@@ -70,7 +70,8 @@ class Index:
         return not thorough or all(
             list(status) == stamp_of(str(Path(self.about["root"], path)))
             for split in SPLIT_NAMES
-            for path, status in zip(self.texts(f"{split}.paths"), self.columns.get(f"{split}.status", ()), strict=True)
+            if f"{split}.status" in self.columns
+            for path, status in zip(self.texts(f"{split}.paths"), self.columns[f"{split}.status"], strict=True)
         )
 
     def dataset(self, config: DataConfig) -> Dataset:

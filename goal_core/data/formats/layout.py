@@ -51,6 +51,8 @@ class Layout:
     """The files that are parsed, whether they exist or not: where one changes, the dataset is read again."""
     corpus: Sequence[str] = ()
     """Captions from which the vocabulary is built; empty for those of train and val."""
+    says: str = ""
+    """What was recognised, in words."""
 
 
 def dataset_folder(root: str) -> Path:

@@ -20,6 +20,7 @@ from goal_core.data.formats.json_files import karpathy, xvlm_json
 from goal_core.data.formats.layout import Layout, Listing
 from goal_core.data.formats.published import how_to_obtain, published_counts
 from goal_core.data.formats.report import DataReport, Progress, SplitCounts, State
+from goal_core.data.formats.sources import source
 from goal_core.data.formats.text_files import features, id_mapped
 from goal_core.data.scenes import open_scenes
 
@@ -31,6 +32,7 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "xvlm_json": xvlm_json,
     "regions": features,
     "precomp": features,
+    "source": source,
 }
 """By `data.format` in sweep files; `scenes` are drawn."""
 
@@ -128,6 +130,8 @@ def _indexed(
     layout = report.attempt(config.root or "", lambda: LAYOUTS[config.format](config))
     if layout is None:
         return None
+    if layout.says:
+        report.note(config.root or "", "ok", layout.says)
     sources = [[str(path), *(stamp_of(str(path)) or [])] for path in layout.files]  # before they are read
     listings: dict[str, Listing] = {}
     published = published_counts(config)

@@ -14,6 +14,7 @@ from goal_core.data import (
     PrecompConfig,
     RegionsConfig,
     ScenesConfig,
+    SourceConfig,
     XvlmJsonConfig,
 )
 from goal_core.data.formats import LAYOUTS
@@ -26,6 +27,7 @@ CONFIGS: tuple[DataConfig, ...] = (
     RegionsConfig(name="x", root="y"),
     PrecompConfig(name="x", root="y"),
     ScenesConfig(),
+    SourceConfig(name="x", root="y"),
 )
 
 

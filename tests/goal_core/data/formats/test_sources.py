@@ -1,0 +1,178 @@
+"""The same pictures in every layout are the same data; what is wrong in one is said in a line."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goal_core.basics.errors import DataError
+from goal_core.data import Dataset, KarpathyConfig, SourceConfig, check_data, open_dataset
+from goal_core.data.formats.sources import drawn_split
+from tests.helpers.karpathy_fixture import write_dataset
+
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_dataset(tmp_path / "data")
+
+
+def records(data: Path) -> list[dict[str, Any]]:
+    """The images: path, captions and split."""
+    stored = json.loads((data / "dataset_tiny.json").read_text())["images"]
+    return [
+        {
+            "image": f"{one['filepath']}/{one['filename']}",
+            "captions": [sentence["raw"] for sentence in one["sentences"]],
+            "split": one["split"],
+        }
+        for one in stored
+    ]
+
+
+def as_csv(data: Path, separator: str = ",") -> Path:
+    path = data / f"photos.{'csv' if separator == ',' else 'tsv'}"
+    rows = [
+        separator.join((one["image"], json.dumps(text), one["split"]))
+        for one in records(data)
+        for text in one["captions"]
+    ]
+    path.write_text("\n".join([separator.join(("image", "caption", "split")), *rows]) + "\n")
+    return path
+
+
+def as_tsv(data: Path) -> Path:
+    return as_csv(data, "\t")
+
+
+def as_parquet(data: Path) -> Path:
+    from pyarrow import parquet
+
+    parquet.write_table(pa.Table.from_pylist(records(data)), data / "photos.parquet")
+    return data / "photos.parquet"
+
+
+def as_arrow(data: Path) -> Path:
+    """As `datasets` writes a DatasetDict with embedded images."""
+    folder = data.parent / "saved"
+    for name, own in (("train", ("train", "restval")), ("validation", ("val",)), ("test", ("test",))):
+        rows = [
+            {"image": {"bytes": (data / one["image"]).read_bytes(), "path": None}, "caption": one["captions"]}
+            for one in records(data)
+            if one["split"] in own
+        ]
+        (folder / name).mkdir(parents=True)
+        (folder / name / "state.json").write_text("{}")
+        table = pa.Table.from_pylist(rows)
+        for number, part in enumerate((table[:2], table[2:])):
+            path = folder / name / f"data-{number:05d}-of-00002.arrow"
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, part.schema) as writer:
+                writer.write_table(part, max_chunksize=1)
+    (folder / "dataset_dict.json").write_text('{"splits": ["train", "validation", "test"]}')
+    return folder
+
+
+def add(shard: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    shard.addfile(member, io.BytesIO(content))
+
+
+def as_shards(data: Path) -> Path:
+    folder, of_split = data.parent / "shards", dict[str, list[dict[str, Any]]]()
+    folder.mkdir()
+    for one in records(data):
+        of_split.setdefault(one["split"].replace("restval", "train"), []).append(one)
+    for split, rows in of_split.items():
+        for start in range(0, len(rows), 3):
+            with tarfile.open(folder / f"{split}-{start:06d}.tar", "w") as shard:
+                for one in rows[start : start + 3]:
+                    key = Path(one["image"]).stem
+                    add(shard, f"{key}.png", (data / one["image"]).read_bytes())
+                    if start:
+                        add(shard, f"{key}.json", json.dumps({"captions": one["captions"]}).encode())
+                    else:
+                        add(shard, f"{key}.txt", "\n".join(one["captions"]).encode())
+    return folder
+
+
+def as_folder(data: Path) -> Path:
+    folder = data.parent / "pictures"
+    for one in records(data):
+        path = folder / one["split"].replace("restval", "train") / Path(one["image"]).name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((data / one["image"]).read_bytes())
+        path.with_suffix(".txt").write_text("\n".join(one["captions"]) + "\n")
+    return folder
+
+
+def opened(path: Path, **settings: Any) -> Dataset:
+    return open_dataset(SourceConfig(name="mine", root=str(path), **settings), path.parent / "indexes")
+
+
+def seen(dataset: Dataset) -> Iterator[tuple[str, list[str], list[bytes]]]:
+    for split in dataset.splits.values():
+        yield split.name, list(split.captions), [split.load_image(index).tobytes() for index in range(split.num_images)]
+
+
+@pytest.mark.parametrize("write", [as_csv, as_tsv, as_parquet, as_arrow, as_shards, as_folder])
+def test_the_same_pictures_in_another_layout_are_the_same_data(data: Path, write: Callable[[Path], Path]) -> None:
+    ours, path = open_dataset(KarpathyConfig(name="tiny", root=str(data))), write(data)
+    for _ in range(2):  # made, and kept
+        theirs = opened(path)
+        assert theirs.fingerprint == ours.fingerprint
+        assert list(seen(theirs)) == list(seen(ours))
+
+
+def test_what_was_recognised_is_said(data: Path) -> None:
+    report = check_data(SourceConfig(name="mine", root=str(as_shards(data))))
+    assert report.complete
+    assert ("ok", "5 WebDataset shards") in [(one.state, one.found) for one in report.findings]
+
+
+def test_without_splits_shares_are_drawn_by_name_for_ever(data: Path) -> None:
+    assert [drawn_split(f"{number:04d}.png", 0.1, 0.1) for number in (0, 1, 2)] == ["train", "train", "train"]
+    drawn = [drawn_split(f"{number}", 0.1, 0.2) for number in range(20_000)]
+    assert drawn.count("val") / 20_000 == pytest.approx(0.1, abs=0.01)
+    assert drawn.count("test") / 20_000 == pytest.approx(0.2, abs=0.01)
+    table = as_csv(data)
+    table.write_text("\n".join(line.rpartition(",")[0] for line in table.read_text().splitlines()) + "\n")
+    dataset = opened(table, val_share=0.3, test_share=0.3)
+    assert sum(split.num_images for split in dataset.splits.values()) == 14
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("picture,words\na.png,b\n", "name that of the image: data.image_column"),
+        ("image,caption\n,b\n", "row 1: image must be the path of a file"),
+        ("image,caption\n/etc/passwd,b\n", "must be a file below the folder of the table"),
+        ("image,caption\n../a.png,b\n", "must be a file below the folder of the table"),
+        ("image,caption,split\npictures/0001.png,b,tests\n", "split must be one of"),
+        ("image,caption\npictures/0001.png,\n", "must be a caption"),
+        ("image,caption,split\ngone.png,b,train\n", "split 'val' has no images"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_said_with_its_place(data: Path, text: str, said: str) -> None:
+    (data / "photos.csv").write_text(text)
+    with pytest.raises(DataError, match=said) as caught:
+        opened(data / "photos.csv")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_source_that_is_nothing_known_says_what_could_be(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no Hugging Face dataset"):
+        opened(tmp_path / "empty")
+    with pytest.raises(DataError, match="is no table"):
+        opened(data / "dataset_tiny.json")
+    (tmp_path / "x.tar").write_bytes(b"no tar")
+    with pytest.raises(DataError, match="not an uncompressed tar file"):
+        opened(tmp_path / "x.tar")
