@@ -17,6 +17,7 @@ from goal_core.models.config import (
     FrameworkName,
     GruConfig,
     ModelConfig,
+    VectorsConfig,
     VseInftyConfig,
     XvlmConfig,
 )
@@ -67,6 +68,7 @@ class SweepModel:
     bert: BertConfig = field(default_factory=BertConfig)
     vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
     xvlm: XvlmConfig = field(default_factory=XvlmConfig)
+    vectors: VectorsConfig = field(default_factory=VectorsConfig)
     init_from: str = ""
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from goal_core.checkpoints.description import TrainedModel, read_model
 from goal_core.checkpoints.file import load_module
 from goal_core.checkpoints.initial_weights import existing, init_id
 from goal_core.data import DataConfig, Dataset
-from goal_core.data.text import Tokenizer
+from goal_core.data.text import TextVectors, Tokenizer
 from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features, weights_id
 from goal_core.models.frameworks import framework_of
 
@@ -43,7 +43,10 @@ class InitialModel:
         """Identifies the content of `init_from`; empty without one."""
         self.model = model if self._given is None else _without_overwritten_weights(model, self._given)
         self.tokenizer: Tokenizer
-        if self._given is None:
+        vectors = dataset.splits["train"].texts
+        if vectors is not None:
+            self.tokenizer = TextVectors(vectors.shape[0])
+        elif self._given is None:
             self.tokenizer = self.framework.tokenizer(model, dataset.vocabulary_captions, data.min_word_count)
         else:
             self.tokenizer = self._given.description.vocabulary

@@ -10,8 +10,10 @@ from goal_core.basics.exports import on_first_use
 
 if TYPE_CHECKING:
     from goal_core.data.batches import Batch, BatchSource
+    from goal_core.data.captions import Captions, captions_of
     from goal_core.data.config import (
         DataConfig,
+        EmbeddingsConfig,
         IdMappedConfig,
         ImageConfig,
         KarpathyConfig,

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.seeding import derive_seed
+from goal_core.data.captions import captions_of
 from goal_core.data.config import ImageConfig
 from goal_core.data.dataset import Split, num_batches
 from goal_core.data.images import (
@@ -23,7 +24,7 @@ from goal_core.data.images import (
     DecodeRequest,
     ImageDecoder,
 )
-from goal_core.data.text import CaptionWords, EncodedCaptions, PairAugment, Tokenizer
+from goal_core.data.text import CaptionWords, PairAugment, Tokenizer
 
 
 def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -74,9 +75,10 @@ class Batch:
     views: Tensor | None = None
     """Which of its image's augmented views each pair sees, (B,) int64 from 0; None where images are not drawn so."""
     tokens: Tensor
-    """Ids of the captions, (B, L) int64, padded with 0 up to the longest caption of the batch."""
+    """Ids of the captions, (B, L) int64, padded with 0 up to the longest caption of the batch; or their vectors, (B, G)
+    float32."""
     lengths: Tensor
-    """Number of ids of each caption, (B,) int64, at least 2."""
+    """Number of ids of each caption, (B,) int64, at least 2; of vectors 1."""
 
     @property
     def ids(self) -> Tensor:
@@ -138,7 +140,7 @@ class BatchSource:
             raise ConfigError(
                 f"batch_size must not exceed the {split.num_captions} {split.name} captions, got {batch_size}"
             )
-        self._split, self._captions = split, EncodedCaptions(split.captions, tokenizer)
+        self._split, self._captions = split, captions_of(split, tokenizer)
         self._words = None if augment is None else CaptionWords(split.captions, augment.wordpieces)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
         self._augment, self._with_regions, self._rows, self._num_views = augment, image is None, rows, views

@@ -155,6 +155,28 @@ class PrecompConfig(InRange):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingsConfig(InRange):
+    """A vector for each image and one for each text, from any encoders.
+
+    For each of train, val and test: `{split}_images.npy` (N, F), `{split}_texts.npy` (M, G), the texts of an image one
+    after the other, and `{split}_owners.npy` (M,) with the image of each text, ascending from 0; without it all images
+    have M / N texts. Instead, `{split}.safetensors` may hold `images`, `texts` and `owners`. Numbers are float16,
+    float32 or float64.
+    """
+
+    image: ClassVar[None] = None
+    """The vectors are computed already, so no image is decoded."""
+    min_word_count: ClassVar[int] = 1
+    """There are no words."""
+
+    format: Literal["embeddings"] = "embeddings"
+    name: str
+    root: str
+    """Folder that holds the files."""
+    max_val_images: Limit = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdMappedConfig(InRange):
     """Images with captions and ids as VSE-infinity keeps them; `id_mapping.json` gives the file of each id.
 
@@ -227,6 +249,13 @@ class SourceConfig(InRange):
 
 
 DataConfig = (
-    KarpathyConfig | IdMappedConfig | XvlmJsonConfig | SourceConfig | ScenesConfig | RegionsConfig | PrecompConfig
+    KarpathyConfig
+    | IdMappedConfig
+    | XvlmJsonConfig
+    | SourceConfig
+    | ScenesConfig
+    | RegionsConfig
+    | PrecompConfig
+    | EmbeddingsConfig
 )
 """`image` is None where features are computed already, `root` is None where no file is read."""

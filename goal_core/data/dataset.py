@@ -85,6 +85,8 @@ class Split:
     caption_image: NDArray[np.int64]
     """Index of each caption's image in this split, (num_captions,), ascending; every image occurs."""
     reader: ImageReader | RegionReader
+    texts: RegionReader | None = None
+    """The vectors of the captions, (G,) each; None where these are words."""
 
     def __post_init__(self) -> None:
         if not len(self.reader):
@@ -137,6 +139,7 @@ class Split:
             captions=self.captions[:kept],
             caption_image=self.caption_image[:kept],
             reader=self.reader.first(num_images),
+            texts=None if self.texts is None else self.texts.first(kept),
         )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from goal_core.basics.devices import send
-from goal_core.data import DecodedImages, EncodedCaptions, ImageConfig, Split
+from goal_core.data import Captions, DecodedImages, ImageConfig, Split, captions_of
 from goal_core.data.text import Tokenizer
 from goal_core.models import Encoder
 from goal_core.models.memory import in_halves
@@ -30,7 +30,7 @@ class EvalSplit:
     """`train`, `val` or `test`: the first part of its metrics' names."""
     inputs: Callable[[], Iterator[Tensor]]
     """Gives frozen features (C, F), or pixels (C, 3, S, S), chunk by chunk in the split's order."""
-    captions: EncodedCaptions
+    captions: Captions
     order: NDArray[np.int64]
     """Caption numbers in descending order of length, so that a chunk needs little padding, (M,)."""
     caption_image: Tensor
@@ -53,7 +53,7 @@ def prepare_split(
     alive: Callable[[], None] = lambda: None,
 ) -> EvalSplit:
     """Encode a split's captions and pair them with its images' inputs; see :class:`EvalSplit`."""
-    captions = EncodedCaptions(split.captions, tokenizer)
+    captions = captions_of(split, tokenizer)
     return EvalSplit(
         name=split.name,
         inputs=inputs,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         FrameworkName,
         GruConfig,
         ModelConfig,
+        VectorsConfig,
         VseInftyConfig,
         XvlmConfig,
     )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         autocast,
         num_features,
     )
+    from goal_core.models.systems.vectors import VectorHeads
     from goal_core.models.systems.vse_infty import VseInftyHeads
     from goal_core.models.systems.vsepp import VseppHeads
     from goal_core.models.systems.xvlm import XvlmHeads

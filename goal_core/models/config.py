@@ -82,7 +82,22 @@ class XvlmConfig(InRange):
     """Evaluation re-ranks this many nearest candidates of each query by image-text matching; 0 ranks by similarity."""
 
 
-FrameworkName = Literal["vsepp", "vse_infty", "xvlm"]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorsConfig:
+    """Heads on vectors that other encoders have computed."""
+
+    image_head: Literal["linear", "none"] = "linear"
+    """`linear`: normalised, mapped to `embed_dim` numbers, and normalised again, as VSE++'s image head; `none`: only
+    normalised."""
+    text_head: Literal["linear", "none"] = "linear"
+    """The same for the texts."""
+
+    def __post_init__(self) -> None:
+        if self.image_head == self.text_head == "none":
+            raise ConfigError("image_head and text_head must not both be none, or nothing would be trained")
+
+
+FrameworkName = Literal["vsepp", "vse_infty", "xvlm", "vectors"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +115,8 @@ class ModelConfig(InRange):
     vse_infty: VseInftyConfig = field(default_factory=VseInftyConfig)
     """Used by that framework only."""
     xvlm: XvlmConfig = field(default_factory=XvlmConfig)
+    """Used by that framework only."""
+    vectors: VectorsConfig = field(default_factory=VectorsConfig)
     """Used by that framework only."""
     init_from: str = ""
     """A checkpoint from which the first stage starts: a `best-*.safetensors` of a cell, or what `goal-sweep convert`

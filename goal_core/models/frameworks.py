@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _FEATURES = {
     "precomp": ("one vector per image (data.format precomp)", "vsepp"),
     "regions": ("regions of each image (data.format regions)", "vse_infty"),
+    "embeddings": ("vectors of images and texts (data.format embeddings)", "vectors"),
 }
 """Formats of precomputed features: what they are, and which framework takes them."""
 
@@ -219,7 +220,29 @@ class Xvlm(Framework):
         return HeadSize(params, width * dim / 1e9, caption, pair, regions, word_width)
 
 
-FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (Vsepp(), VseInfty(), Xvlm())}
+class Vectors(Framework):
+    """Heads on vectors of images and texts that any encoders have computed."""
+
+    name = "vectors"
+    uses = frozenset({"framework", "backbone", "embed_dim", "vectors"})
+    stacks_heads = True
+    features = "embeddings"
+    cells = False
+
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
+        if data.image is not None:
+            raise ConfigError(f"framework {self.name} needs {_FEATURES[self.features][0]}, not images")
+        super().check(model, data)
+
+    def heads(self, model: ModelConfig, *, num_features: int, tokenizer: Tokenizer, seed: int) -> Heads:
+        return models.VectorHeads(model, num_features=num_features, text_features=len(tokenizer), seed=seed)
+
+    def head_size(self, model: ModelConfig, data: DataConfig, *, width: int, words: int) -> HeadSize:
+        head = width * model.embed_dim  # of texts, whose width is not known here, as of images
+        return HeadSize(2 * head, head / 1e9, head / 1e9)
+
+
+FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in (Vsepp(), VseInfty(), Xvlm(), Vectors())}
 """By the name in sweep files."""
 
 

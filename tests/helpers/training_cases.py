@@ -38,6 +38,7 @@ GRID = ModelConfig(
 )
 REGIONS = replace(GRID, backbone=BackboneConfig(name="butd", weights="precomputed"))
 VECTORS = replace(MODEL, backbone=REGIONS.backbone)
+EMBEDDED = replace(VECTORS, framework="vectors")
 GRID_DATA = replace(DATA, num_train=8, image=ImageConfig(size=64, resize=64, augment="vse_infty"))
 SET_FROZEN = StageConfig(
     name="frozen", epochs=2, lr=1e-3, batch_size=16, optimizer="adamw", weight_decay=1e-4, bert_lr_scale=0.1,

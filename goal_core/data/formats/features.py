@@ -9,10 +9,10 @@ import hashlib
 import math
 import os
 import tokenize
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.lib import format as npy
@@ -36,6 +36,11 @@ class RegionFile:
     dtype: str
     begin: int
     """Where its numbers begin, bytes."""
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any]) -> RegionFile:
+        """From what `asdict` made of one."""
+        return cls(**{**about, "shape": tuple(about["shape"])})
 
     def mapped(self) -> NDArray[np.floating]:
         """The file's memory map, (N, ..., F), for those who read all of it."""

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from goal_core.basics.atomic import DamagedError, StorageError, make_folder
@@ -27,7 +28,7 @@ VERSION = 1
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count", "vocabulary")
 """Settings on which no file of a dataset is read in another way. `legacy` is among those that are."""
-_OF_CONTENT = ("captions.text", "captions.ends", "owners", "digests")
+_OF_CONTENT = ("captions.text", "captions.ends", "owners", "digests", "text_digests")
 """The columns of a split that a model can see anything of; the others say where its files are."""
 
 
@@ -40,8 +41,8 @@ class Index:
     and ``status`` (size and times, (N, 3)), its ``captions``, and their ``owners``, the index of each one's image; with
     features the ``rows`` of the images in their file, with images in shards their ``spans``; and ``corpus``."""
     about: Mapping[str, Any]
-    """The version, the folder below which image files lie, the stamps of the files that were parsed, and the features'
-    files by split."""
+    """The version, the folder below which image files lie, the stamps of the files that were parsed, and by split the
+    files of the features and of the captions' vectors."""
 
     def texts(self, name: str) -> Texts:
         """A column of texts; empty where there is none."""
@@ -55,6 +56,7 @@ class Index:
         seen = {name: column for name, column in self.columns.items() if name.partition(".")[2] in _OF_CONTENT}
         seen |= {name: column for name, column in self.columns.items() if name.startswith("corpus.")}
         features = {name: [file["shape"][1:], file["dtype"]] for name, file in self.about["features"].items()}
+        features |= {f"{name} texts": [file["shape"][1:], file["dtype"]] for name, file in self.about["texts"].items()}
         return key_of([digest_of(seen), features])
 
     def is_current(self, *, thorough: bool) -> bool:
@@ -88,11 +90,8 @@ class Index:
         digests = self.columns[f"{name}.digests"]
         reader: FileReader | FeatureRows
         if name in self.about["features"]:
-            file = self.about["features"][name]
             reader = FeatureRows(
-                file=RegionFile(
-                    path=file["path"], shape=tuple(file["shape"]), dtype=file["dtype"], begin=file["begin"]
-                ),
+                file=RegionFile.of(self.about["features"][name]),
                 ids=self.texts(f"{name}.names"),
                 file_rows=self.columns[f"{name}.rows"],
                 digests=digests,
@@ -105,6 +104,16 @@ class Index:
             captions=self.texts(f"{name}.captions"),
             caption_image=self.columns[f"{name}.owners"],
             reader=reader,
+            texts=self._text_vectors(name) if name in self.about["texts"] else None,
+        )
+
+    def _text_vectors(self, name: str) -> FeatureRows:
+        digests = self.columns[f"{name}.text_digests"]
+        return FeatureRows(
+            file=RegionFile.of(self.about["texts"][name]),
+            ids=self.texts(f"{name}.captions"),
+            file_rows=np.arange(len(digests)),
+            digests=digests,
         )
 
 

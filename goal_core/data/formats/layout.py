@@ -26,6 +26,8 @@ class Listing:
     """The file of the images' features; None for image files."""
     rows: Sequence[int] = ()
     """The row of each image in that file where it repeats an image's row for each of its captions; else empty."""
+    texts: RegionFile | None = None
+    """The file of the captions' vectors; None where these are words."""
     spans: Sequence[tuple[str, int, int]] = ()
     """Of images in shards the file of each, relative, where it begins there, and its bytes; else empty."""
 

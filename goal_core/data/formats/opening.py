@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from goal_core.basics.errors import DataError
 from goal_core.data.config import DataConfig, ScenesConfig
 from goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_core.data.formats.columns import Texts
+from goal_core.data.formats.embeddings import embeddings
+from goal_core.data.formats.features import RegionFile
 from goal_core.data.formats.image_files import FileReader, check_once, digests_of, find_images
 from goal_core.data.formats.index import VERSION, Index, columns_of, index_path, keep_index, stamp_of, stored_index
 from goal_core.data.formats.json_files import karpathy, xvlm_json
@@ -33,6 +36,7 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "regions": features,
     "precomp": features,
     "source": source,
+    "embeddings": embeddings,
 }
 """By `data.format` in sweep files; `scenes` are drawn."""
 
@@ -166,10 +170,8 @@ def _indexed(
     files = {split: listing.features for split, listing in listings.items() if listing.features is not None}
     about = {
         **{"version": VERSION, "root": str(layout.root), "sources": sources},
-        "features": {
-            split: {"path": one.path, "shape": list(one.shape), "dtype": one.dtype, "begin": one.begin}
-            for split, one in files.items()
-        },
+        "features": {split: asdict(one) for split, one in files.items()},
+        "texts": {split: asdict(one.texts) for split, one in listings.items() if one.texts is not None},
     }
     index = Index(columns_of(texts, arrays), about)
     if not (read and report.complete):
@@ -218,6 +220,9 @@ def _digests(
         progress(done, total)
 
     for split in SPLIT_NAMES:
+        if split in index.about["texts"]:
+            file = RegionFile.of(index.about["texts"][split])
+            found[f"{split}.text_digests"] = file.digests(np.arange(file.shape[0]))
         if split in files:
             found[f"{split}.digests"] = files[split].digests(index.columns[f"{split}.rows"], count)
             continue

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -42,11 +43,39 @@ def tokenizer_from_json(text: str) -> Tokenizer:
         raise DataError(f"the stored tokenizer is not JSON: {error}") from error
     if not isinstance(stored, dict):
         raise DataError(f"the stored tokenizer must be an object, got {type(stored).__name__}")
-    kinds = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces)}
+    kinds: dict[str, Any] = {kind.stored_format: kind for kind in (Vocabulary, Wordpieces, TextVectors)}
     kind = kinds.get(str(stored.get("format")))
     if kind is None:
         raise DataError(f"the stored tokenizer must be an object whose 'format' is one of {', '.join(kinds)}")
-    return kind.from_stored(stored)
+    made: Tokenizer = kind.from_stored(stored)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class TextVectors:
+    """Stands for a tokenizer where each caption is a vector already."""
+
+    stored_format: ClassVar[str] = "vectors"
+    width: int
+    """Numbers of each vector."""
+
+    def encode(self, caption: str) -> list[int]:
+        """Refuse: words have no vector here."""
+        raise DataError(f"this model takes vectors of {self.width} numbers in place of captions")
+
+    def __len__(self) -> int:
+        return self.width
+
+    def to_json(self) -> str:
+        """The width as text."""
+        return json.dumps({"format": self.stored_format, "width": self.width})
+
+    @classmethod
+    def from_stored(cls, stored: dict[str, Any]) -> TextVectors:
+        """Read what :meth:`to_json` gave."""
+        if not isinstance(width := stored.get("width"), int) or width < 1:
+            raise DataError(f"the width of stored vectors must be a whole number, got {width!r}")
+        return cls(width)
 
 
 class EncodedCaptions:

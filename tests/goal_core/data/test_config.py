@@ -8,6 +8,7 @@ import pytest
 from goal_core.basics.errors import ConfigError
 from goal_core.data import (
     DataConfig,
+    EmbeddingsConfig,
     IdMappedConfig,
     ImageConfig,
     KarpathyConfig,
@@ -28,6 +29,7 @@ CONFIGS: tuple[DataConfig, ...] = (
     PrecompConfig(name="x", root="y"),
     ScenesConfig(),
     SourceConfig(name="x", root="y"),
+    EmbeddingsConfig(name="x", root="y"),
 )
 
 

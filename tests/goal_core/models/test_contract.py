@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from goal_core.basics.errors import ConfigError
-from goal_core.data.config import DataConfig, ImageConfig, PrecompConfig, RegionsConfig
+from goal_core.data.config import DataConfig, EmbeddingsConfig, ImageConfig, PrecompConfig, RegionsConfig
 from goal_core.evaluation import evaluate_checkpoint, evaluate_ensemble
-from goal_core.models import ModelConfig
+from goal_core.models import ModelConfig, VectorsConfig
 from goal_core.training import StageConfig, UnitPlan, train_unit
 from goal_core.training.cells import optim
 from tests.helpers.training_cases import (
     DATA,
+    EMBEDDED,
     FINETUNE,
     FROZEN,
     GRID,
@@ -70,6 +71,10 @@ CASES = {
     "vsepp legacy": Case(MODEL, DATA, QUIRK, ((4,),)),
     "vsepp legacy finetuned": Case(MODEL, DATA, replace(FINETUNE, bn_mode="legacy_quirk"), ((3, 4),), before=QUIRK),
     "vsepp vectors": Case(VECTORS, None, FROZEN, ((1,), (7,))),
+    "vectors": Case(EMBEDDED, None, FROZEN, ((1,), (7,)), objectives=THREE),
+    "vectors, no head for images": Case(
+        replace(EMBEDDED, embed_dim=7, vectors=VectorsConfig(image_head="none")), None, FROZEN, ((7,),)
+    ),
     "vse_infty regions": Case(REGIONS, None, SET_FROZEN, ((1,), (3,))),
     "vse_infty grid": Case(GRID, GRID_DATA, SET_FROZEN, ((3,),)),
     "vse_infty grid finetuned": Case(GRID, GRID_DATA, STAGED, ((3,), (5,)), before=SET_FROZEN),
@@ -112,6 +117,18 @@ def vectors(regions: RegionsConfig, tmp_path_factory: pytest.TempPathFactory) ->
     return PrecompConfig(name="tiny", root=str(root), min_word_count=1)
 
 
+@pytest.fixture(scope="module")
+def embeddings(regions: RegionsConfig, tmp_path_factory: pytest.TempPathFactory) -> EmbeddingsConfig:
+    """The same images with a vector for each of their captions, too."""
+    root, draws = tmp_path_factory.mktemp("embeddings"), np.random.default_rng(1)
+    for path in Path(regions.root).glob("*.npy"):
+        split, images = path.name.partition("_")[0].replace("dev", "val"), np.load(path).mean(axis=1)
+        np.save(root / f"{split}_images.npy", images.astype(np.float32))
+        near = images.repeat(5, axis=0) @ draws.normal(size=(7, 9)) + draws.normal(size=(5 * len(images), 9))
+        np.save(root / f"{split}_texts.npy", near.astype(np.float16))
+    return EmbeddingsConfig(name="tiny", root=str(root))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def published_validation_within_an_epoch() -> Iterator[None]:
     """An epoch has five steps here, and VSE++'s published code would validate after 500."""
@@ -122,12 +139,15 @@ def published_validation_within_an_epoch() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def trained(
-    tmp_path_factory: pytest.TempPathFactory, regions: RegionsConfig, vectors: PrecompConfig
+    tmp_path_factory: pytest.TempPathFactory,
+    regions: RegionsConfig,
+    vectors: PrecompConfig,
+    embeddings: EmbeddingsConfig,
 ) -> Callable[[str], Trained]:
     @cache
     def train(name: str) -> Trained:
         case, root = CASES[name], tmp_path_factory.mktemp("unbroken")
-        features = vectors if case.model.framework == "vsepp" else regions
+        features = {"vsepp": vectors, "vectors": embeddings}.get(case.model.framework, regions)
         settings: dict[str, Any] = {"model": case.model, "data": case.data or features}
         init: dict[str, Path] = {}
         if case.before is not None:

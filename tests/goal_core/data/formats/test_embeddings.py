@@ -1,0 +1,108 @@
+"""Vectors of images and texts: both layouts give the same data, every vector is verified, and mistakes are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from goal_core.basics.errors import ChangedDataError, DataError
+from goal_core.data import EmbeddingsConfig, captions_of, open_dataset
+from goal_core.data.text import TextVectors
+from goal_core.training import train_unit
+from tests.helpers.training_cases import EMBEDDED, FROZEN, folders_of, same_weights, unit_of
+
+OWNERS = np.array([0, 0, 1, 2, 2, 2, 3, 3, 4, 5])
+
+
+def write(root: Path, *, whole: bool = False, owners: bool = True) -> EmbeddingsConfig:
+    root.mkdir(parents=True, exist_ok=True)
+    for number, split in enumerate(("train", "val", "test")):
+        draws = np.random.default_rng(number)
+        arrays = {"images": draws.normal(size=(6, 7)), "texts": draws.normal(size=(len(OWNERS) if owners else 12, 5))}
+        parts: dict[str, np.ndarray] = {name: array.astype(np.float32) for name, array in arrays.items()}
+        parts |= {"owners": OWNERS} if owners else {}
+        if whole:
+            save_file(parts, root / f"{split}.safetensors")
+        else:
+            for name, array in parts.items():
+                np.save(root / f"{split}_{name}.npy", array)
+    return EmbeddingsConfig(name="mine", root=str(root))
+
+
+def test_both_layouts_are_the_same_data(tmp_path: Path) -> None:
+    first, second = (open_dataset(write(tmp_path / str(whole), whole=whole), tmp_path / "i") for whole in (False, True))
+    assert first.fingerprint == second.fingerprint
+    train = second.splits["train"]
+    assert (train.num_images, train.num_captions, train.region_shape) == (6, 10, (7,))
+    assert train.caption_image.tolist() == OWNERS.tolist()
+    texts = captions_of(train, TextVectors(5))
+    tokens, lengths = texts.batch(np.array([3, 0]))
+    expected = np.load(tmp_path / "False/train_texts.npy")[[3, 0]]
+    assert (tokens.numpy() == expected).all()
+    assert lengths.tolist() == [1, 1]
+    assert len(captions_of(train.first(2), TextVectors(5))) == 3
+    assert open_dataset(write(tmp_path / "equal", owners=False)).splits["val"].caption_image.tolist() == [
+        image for image in range(6) for _ in range(2)
+    ]
+
+
+def test_a_text_vector_that_changed_is_refused(tmp_path: Path) -> None:
+    config = write(tmp_path)
+    texts = captions_of(open_dataset(config).splits["test"], TextVectors(5))
+    path = tmp_path / "test_texts.npy"
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+    texts.batch(np.arange(9))
+    with pytest.raises(ChangedDataError, match="text 0 of image 5"):
+        texts.batch(np.arange(10))
+
+
+def lose(name: str) -> Callable[[Path], None]:
+    return lambda root: (root / name).unlink()
+
+
+def save(name: str, array: np.ndarray) -> Callable[[Path], None]:
+    return lambda root: np.save(root / name, array)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lose("val_texts.npy"), r"val_texts.npy is missing"),
+        (lose("val_owners.npy"), "10 texts are not a multiple of 6 images"),
+        (save("val_owners.npy", OWNERS[::-1].copy()), "owners must ascend"),
+        (save("val_owners.npy", OWNERS + 1), "owners must ascend"),
+        (save("val_owners.npy", OWNERS[:-1]), "owners must be 10 whole numbers"),
+        (save("val_owners.npy", OWNERS * 1.0), "owners must be 10 whole numbers"),
+        (save("val_owners.npy", np.minimum(OWNERS, 4)), "image 5 of split 'val' has no captions"),
+        (save("val_texts.npy", np.zeros((10, 5), int)), "floating point"),
+        (save("test_images.npy", np.zeros((6, 8), np.float32)), "features of 8 numbers"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, damage: Callable[[Path], None], said: str) -> None:
+    config = write(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(DataError, match=said) as caught:
+        open_dataset(config)
+    assert "\n" not in str(caught.value)
+
+
+def test_fifteen_objectives_train_in_one_unit_as_a_stack(tmp_path: Path) -> None:
+    config = write(tmp_path / "data", owners=False)
+    names = [
+        f"{pair}/{triplet}" for pair in ("con", "lin", "sig", "lin-ms", "sig-ms") for triplet in ("con", "nca", "cir")
+    ]
+    stage = replace(FROZEN, epochs=2, lr_drops=(), batch_size=4)
+    stacked = unit_of(*names, model=EMBEDDED, data=config, stage=stage, sharing="heads")
+    train_unit(stacked, together := folders_of(stacked, tmp_path / "stack"))
+    assert len(together) == 15
+    again = unit_of(*names, model=EMBEDDED, data=config, stage=stage, sharing="heads")
+    train_unit(again, second := folders_of(again, tmp_path / "again"))
+    assert all(same_weights(second[key], folder) for key, folder in together.items())
+    assert len({str(folder.numbers()) for folder in together.values()}) > 10
