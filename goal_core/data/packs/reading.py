@@ -1,4 +1,4 @@
-"""Read a pack: each image is checked when a process first uses it.
+"""Read a pack: each image is compared with its checksum whenever it is read.
 
 Images are read by their position, right into the batch, from the system's cache of files, which all processes share. A
 mapped shard would kill the process with a bus error where its disk fails or its file is cut, and its first use costs
@@ -55,24 +55,20 @@ class Shard:
             raise DataError(f"{path} is damaged: the checksum of its rows does not match; {_MEND}")
         self.rows: NDArray[np.void] = np.frombuffer(rows, ROW)
 
-    def read(self, row: int, into: NDArray[np.uint8], *, check: bool) -> None:
-        """Read an image's bytes into a contiguous array of as many bytes.
+    def content(self, row: int) -> NDArray[np.uint8]:
+        """The bytes of an image.
 
         Raises:
-            DataError: they cannot be read; or, where they are to be checked, their checksum does not match.
+            DataError: they cannot be read, or their checksum does not match.
         """
+        into = np.empty(int(self.rows[row]["bytes"]), np.uint8)
         try:
             done = os.preadv(self._file.fileno(), [into.data], int(self.rows[row]["offset"]))
         except OSError as error:
             raise DataError(f"cannot read {self._path}: {error.strerror or error}; {_MEND}") from error
-        if done != into.nbytes or (check and zlib.crc32(into.data) != self.rows[row]["crc"]):
+        if done != into.nbytes or zlib.crc32(into.data) != self.rows[row]["crc"]:
             raise DataError(f"{self._path} is damaged: the checksum of its image {row} does not match; {_MEND}")
-
-    def content(self, row: int, *, check: bool) -> NDArray[np.uint8]:
-        """The bytes of an image; see :meth:`read`."""
-        content = np.empty(int(self.rows[row]["bytes"]), np.uint8)
-        self.read(row, content, check=check)
-        return content
+        return into
 
     def verify(self) -> None:
         """Check all images.
@@ -81,14 +77,14 @@ class Shard:
             DataError: one is damaged.
         """
         for row in range(len(self.rows)):
-            self.content(row, check=True)
+            self.content(row)
 
 
 class PackedImages:
     """A split's images from a pack; an :class:`~goal_core.data.dataset.ImageReader` and a `PackedReader`.
 
-    When a process first uses an image, it compares the checksum of its bytes. A pack is a cache: one that is damaged or
-    gone is set aside, and the images come from their files. Pickled, it opens the pack again.
+    A pack is a cache: one that is damaged or gone is set aside, and the images come from their files. Pickled, it opens
+    the pack again.
 
     Args:
         source: reads the images from their files.
@@ -102,7 +98,6 @@ class PackedImages:
         self._form, self._transform = plan.form(split), transform_of(plan.image)
         self.holds_squares = self._form == "squares"
         self._shards: dict[int, Shard] = {}
-        self._used = np.zeros(len(source), dtype=bool)
         self._is_aside = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -149,12 +144,11 @@ class PackedImages:
                 # Another thread may open it meanwhile, and read from it.
                 self._shards.setdefault(number, Shard(self._plan.shard(self._split, number)))
             shard = self._shards[number]
-            content = shard.content(row, check=not self._used[index])
+            content = shard.content(row)
         except (DataError, IndexError) as error:
             self._is_aside = True
             set_aside(self._plan, str(error))
             return None
-        self._used[index] = True
         return shard.rows[row], content
 
 

@@ -60,7 +60,7 @@ def test_sizes_that_do_not_fit_are_refused(size: int, resize: int, message: str)
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_every_dataset_says_whether_it_has_images_and_files(config: DataConfig) -> None:
-    assert (config.image is None) == (config.format in ("precomp", "regions"))
+    assert (config.image is None) == (config.format in ("precomp", "regions", "embeddings"))
     assert (config.root is None) == (config.format == "scenes")
     if config.root is not None:
         moved = replace(config, root="z")

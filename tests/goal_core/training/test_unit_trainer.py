@@ -13,7 +13,14 @@ import pytest
 import torch
 
 from goal_core.basics.atomic import DamagedError, StorageError
-from goal_core.basics.errors import CollapsedError, ConfigError, DeviceError, FencedError, WeightsError
+from goal_core.basics.errors import (
+    ChangedDataError,
+    CollapsedError,
+    ConfigError,
+    DeviceError,
+    FencedError,
+    WeightsError,
+)
 from goal_core.data import BatchSource
 from goal_core.evaluation import NonFiniteEmbeddingError, evaluate_checkpoint
 from goal_core.models import BackboneConfig
@@ -67,7 +74,8 @@ def test_a_state_that_cannot_be_read_costs_the_epochs_and_not_the_cell(tmp_path:
         (OSError("disk full"), "storage", "OSError: disk full"),
         (MemoryError(), "memory", "MemoryError: no message"),
         (RuntimeError("DefaultCPUAllocator: not enough"), "memory", "RuntimeError: DefaultCPUAllocator: not enough"),
-        (WeightsError("does not fit"), "error", "does not fit"),
+        (WeightsError("does not fit"), "inputs", "does not fit"),
+        (ChangedDataError("another image"), "inputs", "another image"),
         (KeyError("x"), "error", "KeyError: 'x'"),
     ],
 )

@@ -21,7 +21,7 @@ def folder(tmp_path, monkeypatch):
     training.claim("L")
     train(training)
     (training.folder / "last.1.safetensors").write_bytes(b"x" * 2_000_000)
-    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda *given: sweep)
+    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda *given, **options: sweep)
     return tmp_path / "store"
 
 

@@ -52,7 +52,7 @@ def test_a_copy_is_written_and_the_original_left_alone(
     shutil.copytree(original, copy)
     before = snapshot(original)
     assert run(arguments("report", copy)) == 0
-    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides: opened_in(copy))
+    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: opened_in(copy))
     assert run(arguments("sync", copy)) == 0
     assert snapshot(original) == before
     assert len(attached(copy)) == 1
@@ -65,7 +65,7 @@ def test_a_copy_is_written_and_the_original_left_alone(
 @pytest.mark.exhaustive
 def test_what_moved_away_is_not_made_again(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moved = original.rename(tmp_path / "moved")
-    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides: opened_in(moved))
+    monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: opened_in(moved))
     for verb in ("status", "launch"):
         assert run(arguments(verb, moved)) == 0
     assert run(arguments("report", moved)) == 0

@@ -99,7 +99,7 @@ def test_a_ray_that_is_gone_for_good_is_one_line_and_says_launch_again(
         raise ray_session.RayLostError("Ray has no machine left to train on; run the same command again to continue")
 
     monkeypatch.setenv("GOAL_SWEEP_RELAUNCHES", str(ray_session.MAX_RESTARTS))
-    monkeypatch.setattr(SweepArguments, "open", lambda self: None)
+    monkeypatch.setattr(SweepArguments, "open", lambda self, **options: None)
     monkeypatch.setattr("runners.launch.launch.launch_sweep", lose)
     assert run(["launch", "quickstart", *(["--address", address] if address else [])]) == 75
     assert capsys.readouterr().err == (
@@ -132,7 +132,7 @@ def test_a_report_that_cannot_be_written_leaves_the_status_of_training(capsys, m
         progress=SimpleNamespace(digest=lambda: ""), found_nothing_to_do=False, is_tracked=True, stopped=False, status=1
     )
     monkeypatch.setattr("runners.launch.launch.launch_sweep", lambda *arguments: outcome)
-    monkeypatch.setattr(SweepArguments, "open", lambda self: SimpleNamespace(config=None))
+    monkeypatch.setattr(SweepArguments, "open", lambda self, **options: SimpleNamespace(config=None))
     assert run(["launch", "quickstart"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: no report: [Errno 28] No space left on device; afterwards: goal-sweep report")

@@ -47,7 +47,7 @@ def refused(job: UnitJob, sweep: OpenedSweep) -> str:
 def test_data_that_are_missing_here_are_named_with_machine_and_path(
     job: UnitJob, sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(unit: object, code: object) -> None:
+    def missing(*given: object) -> None:
         raise MissingDataError("no such folder: /data/coco")
 
     monkeypatch.setattr(worker, "open_inputs", missing)
@@ -88,7 +88,7 @@ def test_a_machine_without_a_gpu_says_so(job: UnitJob, sweep: OpenedSweep, monke
 def test_where_no_other_machine_can_train_the_unit_its_trainings_fail_uncharged(
     job: UnitJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def differ(unit: object, code: object) -> None:
+    def differ(*given: object) -> None:
         raise InputsDifferError("the data differ")
 
     monkeypatch.setattr(worker, "open_inputs", differ)

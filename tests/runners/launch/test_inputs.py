@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def check_refused(sweep: OpenedSweep, outcome: LaunchOutcome, what: str) -> None
 
 
 def test_other_data_are_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stale(config: DataConfig) -> Dataset:
+    def stale(config: DataConfig, *indexes: Path, **options: Any) -> Dataset:
         return replace(open_dataset(config), fingerprint="another")
 
     with monkeypatch.context() as patch:
@@ -54,7 +55,7 @@ def test_other_data_are_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPa
 def test_data_that_change_between_the_stages_are_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = [0]
 
-    def changes(config: DataConfig) -> Dataset:
+    def changes(config: DataConfig, *indexes: Path, **options: Any) -> Dataset:
         opened[0] += 1
         dataset = open_dataset(config)
         return dataset if opened[0] == 1 else replace(dataset, fingerprint="another")
@@ -96,12 +97,12 @@ def test_an_error_while_the_data_are_compared_is_waited_for_and_never_skips_the_
     monkeypatch.setattr(atomic, "RETRY_DELAYS", (0, 0))
     errors = [OSError(errno.ESTALE, "Stale file handle")] * 2
 
-    def passing(config: DataConfig) -> Dataset:
+    def passing(config: DataConfig, *indexes: Path, **options: Any) -> Dataset:
         if errors:
             raise errors.pop()
         return open_dataset(config)
 
-    def lasting(config: DataConfig) -> Dataset:
+    def lasting(config: DataConfig, *indexes: Path, **options: Any) -> Dataset:
         raise OSError(errno.ESTALE, "Stale file handle")
 
     with monkeypatch.context() as patch:

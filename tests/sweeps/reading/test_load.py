@@ -79,7 +79,8 @@ def test_duplicate_key(write: Write, errors_of: Errors, small_text: str) -> None
         (
             "format: scenes",
             "format: scene",
-            "a.yaml:3 | data.format | karpathy, id_mapping, xvlm_json, scenes, regions, precomp | 'scene' | 'scenes'",
+            "a.yaml:3 | data.format | karpathy, id_mapping, xvlm_json, source, scenes, regions, precomp | 'scene' "
+            "| 'scenes'",
         ),
         ("  format: scenes\n", "", "a.yaml:2 | data.format | missing"),
         ("name: frozen", "name: finetune", "a.yaml:9 | stages | distinct | finetune"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,19 @@ def test_drawn_scenes_have_a_pack(tmp_path: Path) -> None:
     write_pack(dataset, plan)
     with_pack, _ = open_packed(dataset, image, tmp_path)
     assert same(seen(dataset, image), seen(with_pack, image))
+
+
+def test_two_hundred_flipped_bits_never_give_other_images(tmp_path: Path) -> None:
+    root, packs, draw = write_dataset(tmp_path / "data"), tmp_path / "packs", random.Random(1)
+    expected = seen(packed(root, CROPS, packs), CROPS)
+    dataset = opened(root, CROPS)
+    folder = plan_pack(dataset, CROPS, packs).folder
+    whole = {path: path.read_bytes() for path in folder.iterdir()}
+    for _ in range(200):
+        path = draw.choice(sorted(whole))
+        content = bytearray(whole[path])
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        path.write_bytes(content)
+        assert same(expected, seen(open_packed(dataset, CROPS, packs)[0], CROPS))
+        for one, before in whole.items():
+            one.write_bytes(before)
