@@ -139,10 +139,7 @@ class Difference:
 
     estimate: float
     low: float | None
-    """Lower end of the simultaneous 95 % interval; None, like ``high`` and ``p``, without a spread to judge by.
-
-    An end is 0 where the interval alone includes 0, but objectives whose means lie closer together are told apart.
-    """
+    """Lower end of the simultaneous 95 % interval; None, like ``high`` and ``p``, without a spread to judge by."""
     high: float | None
     p: float | None
     """Corrected for all comparisons of the block."""

@@ -164,7 +164,7 @@ class ExecutionConfig:
 
     sharing: Sharing = "auto"
     """`none`: a unit is one cell; `trunk`: cells that differ only in objective share the frozen backbone's features;
-    `heads`: in the stage `frozen` their heads also run as one, which needs framework vsepp or vse_infty and is equal
+    `heads`: in the stage `frozen` their heads also run as one, which needs a framework other than xvlm and is equal
     but for rounding; `auto`: `heads` on a GPU where the framework can, elsewhere `trunk`."""
     cells_per_unit: int | Literal["auto"] = "auto"
     """Largest number of cells in a unit; 0 means no limit. `auto`: for each stage, the number with which the sweep ends

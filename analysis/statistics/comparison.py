@@ -10,9 +10,8 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from analysis.blocks import ALPHA, Comparison, Difference, Objective
+from analysis.blocks import Comparison, Difference, Objective
 from analysis.statistics.spread import Array, judge, pairwise
 
 
@@ -60,7 +59,6 @@ def _differences(
             reaches[i, j] = reaches[j, i] = judged.reach[row]
             p_KK[i, j] = p_KK[j, i] = judged.p[row]
         estimates[j, i] = -estimates[i, j]
-    p_KK = _in_order(p_KK, estimates, means, counts)
     return {
         (names[i], names[j]): _difference(float(estimates[i, j]), float(reaches[i, j]), float(p_KK[i, j]))
         for i in range(len(names))
@@ -69,30 +67,7 @@ def _differences(
     }
 
 
-def _in_order(p_KK: Array, estimates: Array, means: Array, counts: NDArray[np.intp]) -> Array:
-    """Let verdicts follow the order of the means.
-
-    An objective that is noisier than others has wider intervals. So it could pass for level with the best, although
-    one with a higher mean is told apart from it. Therefore two objectives are told apart, just so, where any two with
-    as many runs are whose means lie between theirs. Where all objectives are equal, this adds no false statement,
-    because another one must come first.
-    """
-    at_most = (means[None] <= means[:, None]) & (counts[None] == counts[:, None])
-    apart = (estimates > 0) & (p_KK < ALPHA)
-    apart = (at_most[:, :, None] & apart[None]).any(axis=1)
-    apart = (at_most.T[None] & apart[:, None]).any(axis=2)
-    just = ((apart & (estimates > 0)) | (apart.T & (estimates < 0))) & (p_KK >= ALPHA)
-    return np.where(just, np.nextafter(ALPHA, 0), p_KK)
-
-
 def _difference(estimate: float, reach: float, p: float) -> Difference:
     if np.isnan(p):
         return Difference(estimate=estimate, low=None, high=None, p=None)
-    low, high = estimate - reach, estimate + reach
-    if p >= ALPHA:
-        low, high = min(low, 0.0), max(high, 0.0)
-    elif estimate > 0:
-        low = max(low, 0.0)
-    else:
-        high = min(high, 0.0)
-    return Difference(estimate=estimate, low=low, high=high, p=p)
+    return Difference(estimate=estimate, low=estimate - reach, high=estimate + reach, p=p)

@@ -98,16 +98,18 @@ def power(scenario: Scenario, seeds: int, number: int, rule: Rule = ours) -> flo
     return 100 * float(np.mean([rule(values)[worse].mean() for values in scenario.grids(seeds, number)]))
 
 
-def contradictions(scenario: Scenario, seeds: int, number: int, rule: Rule = ours) -> float:
-    """The share of grids in which of two objectives with as many runs the one with the lower mean is marked closer."""
-    return 100 * float(np.mean([_contradicts(values, rule(values)) for values in scenario.grids(seeds, number)]))
-
-
-def _contradicts(values: Array, worse: NDArray[np.bool_]) -> bool:
-    means, counts = np.nanmean(values, axis=0), (~np.isnan(values)).sum(axis=0)
-    judged = counts > 1
-    lower = (means[:, None] < means[None]) & (counts[:, None] == counts[None]) & judged[:, None] & judged[None]
-    return bool((lower & ~worse[:, None] & worse[None]).any())
+def false_pair(scenario: Scenario, seeds: int, number: int) -> float:
+    """The share of grids with any false statement on two objectives, in percent: told apart though they are equal, or
+    in the wrong order."""
+    truth = np.zeros(P * T)
+    truth[LOW] += scenario.one
+    truth[:7] += scenario.half
+    wrong = 0
+    for values in scenario.grids(seeds, number):
+        found = compare(pd.DataFrame(values, columns=COLUMNS)).differences
+        pairs = ((OBJECTIVES.index(one), OBJECTIVES.index(other), change) for (one, other), change in found.items())
+        wrong += any(change.told_apart and truth[i] - truth[j] <= 0 < change.estimate for i, j, change in pairs)
+    return 100 * wrong / number
 
 
 def effect_rates(scenario: Scenario, seeds: int, number: int) -> dict[str, float]:
