@@ -13,7 +13,6 @@ from tests.helpers.launches import (
     check_mlflow,
     child_of,
     driver_after_an_epoch,
-    goal_sweep,
     goal_sweep_here,
     poison,
     results,
@@ -39,7 +38,8 @@ def test_after_kills_an_interrupt_and_a_cell_that_fails_alone_the_numbers_are_th
     assert stop(driver, signal.SIGINT) == 130
     healthy = saved_state(folder, "*").read_bytes()
     poisoned = poison(folder)
-    launched = goal_sweep(folder, "launch", "tiny.yaml")
+    monkeypatch.setattr(launcher, "RayUnits", InProcess)
+    launched = goal_sweep_here(folder, "launch", "tiny.yaml")
     assert launched.returncode == 1, launched.stdout + launched.stderr
     assert "NaN or infinity" in launched.stdout
     ours, theirs = results(folder), results(unbroken)
@@ -50,7 +50,6 @@ def test_after_kills_an_interrupt_and_a_cell_that_fails_alone_the_numbers_are_th
     assert "--" in report
     assert "failed" in report
     # A plain launch does not retry it. With --retry-failed it continues from its last state and fails the same way.
-    monkeypatch.setattr(launcher, "RayUnits", InProcess)
     assert "cells to train" not in goal_sweep_here(folder, "launch", "tiny.yaml").stdout
     asked = goal_sweep_here(folder, "launch", "tiny.yaml", "--retry-failed")
     assert asked.returncode == 1
