@@ -235,7 +235,7 @@ class SweepConfig:
     """One sweep file, complete and checked."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-    FILE_KEYS: ClassVar[tuple[str, ...]] = ("extends", "cluster")
+    FILE_KEYS: ClassVar[tuple[str, ...]] = ("extends",)
     """Further keys of a sweep file, which are taken out before it is checked."""
 
     name: Annotated[str, AfterValidator(check_name)]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 submitting = typer.Typer()
 Kind = Literal["ray", "slurm", "kubernetes"]
 Site = Annotated[
-    Path | None, typer.Option("--site", help="Settings of the cluster; default: ~/.config/goal-sweep/site.yaml.")
+    Path | None,
+    typer.Option("--site", help="Settings of the cluster; default: ~/.config/goal-sweep/site.yaml."),
 ]
 
 
@@ -70,41 +71,35 @@ def _submit(
     from runners.execution.inputs import code_digest
     from runners.store import local_root
     from runners.store.submissions import Submissions
+    from sweeps import load_for_cluster
 
-    loaded = jobs.load(arguments.sweep, overrides, jobs.site_file(site), to)
-    backend, code = jobs.backend_of(to), code_digest()
-    records = Submissions(local_root(loaded.config.store))
-    draft = jobs.job_of(loaded, records.next_id(loaded.config.name), code, options)
-    backend.check(draft)
+    loaded = load_for_cluster(arguments.sweep, overrides, site=jobs.site_file(site), kind=to)
+    name, store, code, backend = loaded.config.name, loaded.config.store, code_digest(), jobs.backend_of(to)
+    records = Submissions(local_root(store))
+    make = partial(jobs.job_of, loaded, code=code, options=options)
+    draft = make(records.next_id(name))
+    notes = backend.check(draft)
     if show:
         print(backend.render(draft), end="")
         return
     _check_here(loaded)
-    for note in backend.notes(draft):
+    for note in notes:
         _note(note)
-    again = SweepArguments(
-        arguments.sweep, [one for one in arguments.set_ or () if not one.startswith("cluster.")], arguments.store
-    )
-    make = partial(jobs.job_of, loaded, code=code, options=options)
-    sent = send(draft, make, backend, to, records, again.command("cancel"), _note)
+    kept = [one for one in arguments.set_ or () if not one.startswith("cluster.")]
+    cancel = SweepArguments(arguments.sweep, kept, arguments.store).command("cancel")
+    own = records.begin(name, to, code, backend.place(draft))
+    sent = send(make, own, backend, records, cancel, _note)
     console.print(f"{sent.id}: submitted to {to} as job {sent.job}", soft_wrap=True)
-    anywhere = _from_anywhere(again, loaded.config.store)
+    # The same sweep and store, named so that a command works in any folder.
+    path, place = Path(arguments.sweep).expanduser(), store if "://" in store else str(local_root(store))
+    sweep = str(path.absolute()) if path.is_file() else arguments.sweep
+    anywhere = SweepArguments(sweep, [one for one in kept if not one.startswith("store=")], place)
     for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
         console.print(f"  {anywhere.command(verb, *words)}", soft_wrap=True)
 
 
 def _note(text: str) -> None:
     console.print(f"note: {text}", soft_wrap=True)
-
-
-def _from_anywhere(again: SweepArguments, store: str) -> SweepArguments:
-    """The same sweep and store, named so that a command works in any folder."""
-    from runners.store import local_root
-
-    path = Path(again.sweep).expanduser()
-    sweep = str(path.absolute()) if path.is_file() else again.sweep
-    place = store if "://" in store else str(local_root(store))
-    return SweepArguments(sweep, [one for one in again.set_ or () if not one.startswith("store=")], place)
 
 
 def _check_here(loaded: ClusterSweep) -> None:
@@ -141,23 +136,23 @@ def cancel(
     asked = [one for one in chosen(records, known, job) if job is not None or not one.ended]
     command, done = SweepArguments(sweep, set_, store).command("cancel"), False
     for now in [standing(one, records) for one in asked]:
-        one, name = now.submission, f"{now.submission.to} job {now.submission.job}".rstrip()
+        one, over = now.submission, now.state.is_over and not now.error
         if now.state.phase == "ended" and not one.ended:
             records.ended(one, now.state.said, now.state.status)  # so that its cluster is not asked again
-        if forget and (now.error or now.state.is_over):
-            if now.state.phase == "unknown" and not one.ended:
+        if forget:
+            if not over and not now.error:
+                raise GoalError(f"{one.id}: {now.state.said}; without --forget, cancel ends it")
+            if now.state.phase == "unknown":
                 records.ended(one, "forgotten")
                 console.print(f"{one.id}: forgotten; {now.state.said}", soft_wrap=True)
                 done = True
-        elif forget:
-            raise GoalError(f"{one.id}: {now.state.said}; without --forget, cancel ends it")
         elif now.error and now.may_live:
             raise GoalError(f"{one.id}: {now.error}; if it is gone: {command} {one.id} --forget")
-        elif not now.error and not now.state.is_over:
+        elif not over and not now.error:
             backend_of(one.to).cancel(one, records.files(one.id))
             records.cancelled(one)
             how = "is being cancelled; its running cells save" if now.state.phase == "running" else "leaves the queue"
-            console.print(f"{one.id}: {name} {how}", soft_wrap=True)
+            console.print(f"{one.id}: {one.to} job {one.job}".rstrip() + f" {how}", soft_wrap=True)
             done = True
         elif job is not None and len(asked) == 1:
             raise GoalError(f"{one.id} is over: {now.state.said}")
@@ -169,11 +164,12 @@ def submissions_of(
     sweep: str, set_: list[str] | None, store: str | None, site: Path | None = None
 ) -> tuple[Submissions, list[Submission]]:
     """The store's submissions and those of a sweep, oldest first. Reads neither data nor weights."""
-    from runners.cluster import submission as jobs
+    from runners.cluster.submission import site_file
     from runners.store import local_root
     from runners.store.submissions import Submissions
+    from sweeps import load_for_cluster
 
-    loaded = jobs.load(sweep, SweepArguments(sweep, set_, store).overrides, jobs.site_file(site), "")
+    loaded = load_for_cluster(sweep, SweepArguments(sweep, set_, store).overrides, site=site_file(site))
     records = Submissions(local_root(loaded.config.store))
     return records, records.of(loaded.config.name)
 
@@ -222,8 +218,8 @@ def jobs_as_json(records: Submissions, known: list[Submission]) -> str:
 
 def show_job_log(records: Submissions, known: list[Submission], job: str | None, *, follow: bool) -> None:
     """Print what a job has printed."""
-    from runners.cluster import submission as jobs
+    from runners.cluster.submission import backend_of
 
     one = chosen(records, known, job)[-1]
-    for line in jobs.backend_of(one.to).logs(one, records.files(one.id), follow=follow):
+    for line in backend_of(one.to).logs(one, records.files(one.id), follow=follow):
         print(line, flush=True)

@@ -14,26 +14,20 @@ import jinja2
 
 from goal_core.basics.errors import ConfigError, GoalError
 from runners.store.submissions import Submission
-from sweeps import ClusterConfig, ResourceConfig, SweepConfig
+from sweeps import ClusterConfig, SweepConfig
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_ANSWER_S, _ACT_S = 20.0, 120.0
-"""Seconds that a command of a cluster may take to answer a question, and to do something."""
-_ACTS = ("sbatch", "scancel")
+_ANSWER_S = 60.0
+"""Seconds that a command of a cluster may take."""
 _WITHOUT_DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+WAIT = ("--wait-for-launch", "180")
+"""A launch waits so long for its predecessor, which counts as alive for a minute if it was killed."""
 Phase = Literal["pending", "running", "ended", "unknown"]
 """Where a job is in its life; `unknown`: the cluster does not know it (any more)."""
 
 
 class ClusterError(GoalError):
     """A cluster refused something, or cannot be reached."""
-
-
-class NotInstalledError(ClusterError):
-    """This machine lacks a program of a cluster."""
-
-    def __init__(self, program: str) -> None:
-        super().__init__(f"{program} is not installed on this machine, or not on the path")
 
 
 class NoAnswerError(ClusterError):
@@ -83,15 +77,12 @@ class JobState:
 class Backend(Protocol):
     """One kind of cluster."""
 
-    def check(self, job: Job) -> None:
-        """Refuse settings with which the job could not run.
+    def check(self, job: Job) -> list[str]:
+        """Refuse settings with which the job could not run. Returns what a user should know before it is sent.
 
         Raises:
             GoalError: a setting is missing or does not fit the sweep.
         """
-
-    def notes(self, job: Job) -> Iterator[str]:
-        """What a user should know before the job is sent, a line each."""
 
     def render(self, job: Job) -> str:
         """Write what would be sent, exactly. Needs no cluster."""
@@ -124,15 +115,7 @@ class Backend(Protocol):
         """The lines that the job has printed; with ``follow``, new ones until it ends. Changes nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    """How a command ended."""
-
-    status: int
-    out: str
-    err: str
-
-
+Completed = subprocess.CompletedProcess[str]
 RunCommand = Callable[[Sequence[str], str], Completed]
 """Runs a command with some text as its input."""
 
@@ -143,14 +126,12 @@ def run_command(command: Sequence[str], text: str = "") -> Completed:
     Raises:
         ClusterError: it is not installed here, or does not answer.
     """
-    limit = _ACT_S if text or command[0] in _ACTS else _ANSWER_S
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=limit, check=False)
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
     except FileNotFoundError as error:
-        raise NotInstalledError(command[0]) from error
+        raise ClusterError(f"{command[0]} is not installed on this machine, or not on the path") from error
     except subprocess.TimeoutExpired as error:
-        raise NoAnswerError(f"{command[0]} does not answer (waited {limit:.0f} s)") from error
-    return Completed(status=done.returncode, out=done.stdout, err=done.stderr)
+        raise NoAnswerError(f"{command[0]} does not answer (waited {_ANSWER_S:.0f} s)") from error
 
 
 def succeed(done: Completed, doing: str) -> str:
@@ -159,11 +140,11 @@ def succeed(done: Completed, doing: str) -> str:
     Raises:
         ClusterError: it failed; the message has the line in which it says why.
     """
-    if done.status:
-        lines = (done.err.strip() or done.out.strip() or f"exit status {done.status}").splitlines()
+    if done.returncode:
+        lines = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()
         error = NoAnswerError if "timed out" in lines[-1].lower() else ClusterError
         raise error(f"cannot {doing}: {lines[-1].strip()}")
-    return done.out
+    return done.stdout
 
 
 def check_variables(job: Job, kind: str, known: Collection[str]) -> None:
@@ -185,22 +166,18 @@ def check_variables(job: Job, kind: str, known: Collection[str]) -> None:
         )
 
 
-def idle_gpus(gpus: int, cpus: int, need: ResourceConfig, setting: str) -> Iterator[str]:
-    """A line on GPUs of a node that no unit can use, because the node has too few cores; none where all are used.
+def launch_command(job: Job, sweep: str, store: str, tracking: str) -> list[str]:
+    """The command of a driver that runs on a cluster of Ray.
 
     Args:
-        gpus: of each node.
-        cpus: of each node.
-        need: the resources of a unit.
-        setting: the setting with the cores.
+        job: the job.
+        sweep: the sweep file as the driver sees it.
+        store: the results folder as the nodes see it; empty is that of the sweep.
+        tracking: MLflow tracking URI as the driver sees it; empty is that of the sweep.
     """
-    wanted, possible = int(gpus / need.gpus), cpus // need.cpus
-    if possible < wanted:
-        yield (
-            f"{possible} of {wanted} units train at a time on a node, because each takes {need.cpus} of its {cpus} "
-            f"cores ({setting}); {wanted * need.cpus} cores would keep all {gpus} GPUs busy, or fewer cores a unit "
-            "(resources.cpus)"
-        )
+    words = ["python", "-m", "runners.cli", "launch", sweep, "--address", "auto", "--store", store or job.store]
+    words += ["--tracking-uri", tracking] if tracking else []
+    return [*words, *WAIT, *job.options]
 
 
 def template(name: str) -> jinja2.Template:

@@ -1,12 +1,19 @@
-"""Kubernetes: a RayJob, through `kubectl`."""
+"""Kubernetes: a RayJob of the KubeRay operator, from a template, through `kubectl`."""
 
 from __future__ import annotations
 
+import io
 import json
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import LiteralScalarString
 
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import ConfigError
@@ -14,43 +21,43 @@ from runners.cluster.backend import (
     ClusterError,
     Job,
     JobState,
-    NotInstalledError,
     Phase,
     RunCommand,
     check_variables,
-    idle_gpus,
+    launch_command,
     run_command,
     succeed,
+    template,
 )
-from runners.cluster.rayjob import render_manifest
+from runners.execution.session.node import PATIENT
 from runners.store.submissions import Submission
 
+_FOLDER, _ANNOTATION = "/goal-sweep", "goal-sweep/sweep.yaml"
+_WAIT = "sleep 25"
+"""A pod waits so long before Ray in it ends: the driver gives its cells 20 seconds to save."""
+_MAX_RUNS = 5
+"""How often the driver starts in the same cluster when it stopped before the end."""
 _ENDED = ("Complete", "Failed", "ValidationFailed", "Suspended")
 _LIVING = ("Running", "Suspending")
-_ANSWER_S = 15
-"""Seconds that the API server may take to answer a question."""
 
 
 def stream_command(command: Sequence[str]) -> Iterator[str]:
     """The lines that a command prints, as they come.
 
     Raises:
-        ClusterError: it is not installed here, or fails.
+        ClusterError: it fails.
     """
-    try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    except FileNotFoundError as error:
-        raise NotInstalledError(command[0]) from error
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        for line in process.stdout:
-            yield line.rstrip("\n")
-        if process.wait():
-            said = process.stderr.read().strip().splitlines() or [f"exit status {process.returncode}"]
-            raise ClusterError(f"cannot read the log: {said[-1]}")
-    finally:
-        process.kill()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            for line in process.stdout:
+                yield line.rstrip("\n")
+            if process.wait():
+                said = process.stderr.read().strip().splitlines() or [f"exit status {process.returncode}"]
+                raise ClusterError(f"cannot read the log: {said[-1]}")
+        finally:
+            process.kill()
 
 
 class Kubernetes:
@@ -66,18 +73,16 @@ class Kubernetes:
     ) -> None:
         self._run, self._stream = run, stream
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job) -> list[str]:
         """Refuse a job without an image or a store that the pods share, and one whose units fit no worker."""
         settings, need = job.cluster.kubernetes, job.config.resources
         if not settings.image:
             raise ConfigError("cluster.kubernetes.image is needed: an image with this version of goal-sweep")
         if not settings.store:
             raise ConfigError("cluster.kubernetes.store is needed: the results folder as the pods see it, on a volume")
-        if "://" not in settings.store and not any(
-            Path(settings.store).is_relative_to(volume.path) and not volume.read_only for volume in settings.volumes
-        ):
+        if "://" not in settings.store and not any(map(Path(settings.store).is_relative_to, _writable(job))):
             raise ConfigError(
-                f"cluster.kubernetes.store ({settings.store}) lies on none of cluster.kubernetes.volumes that can be "
+                f"cluster.kubernetes.store ({settings.store}) lies on no volume of cluster.kubernetes.pod that can be "
                 "written, so its results would be lost with the pods"
             )
         if need.cpus > settings.cpus_per_worker or need.gpus > settings.gpus_per_worker:
@@ -85,17 +90,14 @@ class Kubernetes:
                 f"a unit needs {need.cpus} CPUs and {need.gpus:g} GPU (resources), but a worker has "
                 f"{settings.cpus_per_worker} and {settings.gpus_per_worker} (cluster.kubernetes)"
             )
-        check_variables(job, "kubernetes", {**settings.environment, **settings.secrets})
-
-    def notes(self, job: Job) -> Iterator[str]:
-        """GPUs that nothing would use."""
-        have, need = job.cluster.kubernetes, job.config.resources
-        if need.gpus:
-            yield from idle_gpus(have.gpus_per_worker, have.cpus_per_worker, need, "cluster.kubernetes.cpus_per_worker")
+        check_variables(job, "kubernetes", settings.environment)
+        return []
 
     def render(self, job: Job) -> str:
-        """The manifest that `kubectl create` gets."""
-        return render_manifest(job)
+        """The manifest that `kubectl create` gets. It holds no secret, only references to secrets."""
+        stream = io.StringIO()
+        _yaml().dump(_manifest(job), stream)
+        return stream.getvalue()
 
     def place(self, job: Job) -> dict[str, str]:
         """Context and namespace."""
@@ -110,9 +112,8 @@ class Kubernetes:
 
     def state(self, submission: Submission, folder: Path) -> JobState:
         """Ask for the RayJob's status."""
-        words = ("get", "rayjob", submission.id, "--output=json", f"--request-timeout={_ANSWER_S}s")
-        done = self._run(_kubectl(submission.place, *words), "")
-        if done.status and "NotFound" in done.err:
+        done = self._run(_kubectl(submission.place, "get", "rayjob", submission.id, "--output=json"), "")
+        if done.returncode and "NotFound" in done.stderr:
             return JobState(phase="unknown", said="Kubernetes does not know it (any more)")
         status: dict[str, Any] = json.loads(succeed(done, "ask Kubernetes")).get("status", {})
         deployment, job = status.get("jobDeploymentStatus", ""), status.get("jobStatus", "")
@@ -136,3 +137,75 @@ class Kubernetes:
 def _kubectl(place: Mapping[str, str], *words: str) -> list[str]:
     context = [f"--context={place['context']}"] if place.get("context") else []
     return ["kubectl", *context, f"--namespace={place.get('namespace') or 'default'}", *words]
+
+
+def _yaml() -> YAML:
+    round_trip = YAML(typ="rt")
+    round_trip.indent(mapping=2, sequence=4, offset=2)
+    round_trip.width = 10_000  # no command is broken into lines
+    return round_trip
+
+
+def _manifest(job: Job) -> Any:
+    """The RayJob, with the pod templates of the settings merged into its own."""
+    settings = job.cluster.kubernetes
+    # A driver that stopped before the end (75) starts again; SIGTERM to the pod ends it.
+    command = shlex.join(launch_command(job, f"{_FOLDER}/sweep.yaml", settings.store, settings.tracking))
+    runs = f"for run in $(seq {_MAX_RUNS}); do {command}; status=$?; [ $status -eq 75 ] || break; sleep 10; done"
+    text = template("rayjob.yaml.j2").render(
+        id=job.id,
+        sweep=job.config.name,
+        k=settings,
+        folder=_FOLDER,
+        annotation=_ANNOTATION,
+        labels={"app.kubernetes.io/name": "goal-sweep", "app.kubernetes.io/instance": job.id},
+        environment={**PATIENT, **settings.environment, "GOAL_SWEEP_CODE": job.code},
+        entrypoint=f"sh -c {shlex.quote(f'{runs}; exit $status')}",
+        ray_version=metadata.version("ray"),
+        autoscaling=settings.max_workers > settings.workers,
+        # The head lets the driver save, and the workers stay until its cells have saved. The image may lack pkill.
+        save="for pid in $(grep -lz runners.cli /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3); "
+        f"do [ $pid -eq $$ ] || kill -TERM $pid; done; {_WAIT}",
+        wait=_WAIT,
+    )
+    manifest = _yaml().load(text)
+    cluster = manifest["spec"]["rayClusterSpec"]
+    head, workers = cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]
+    for pod, more in ((head, settings.head_pod), (workers, settings.worker_pod)):
+        _merge(pod, deepcopy(settings.pod))
+        _merge(pod, deepcopy(more))
+    head["metadata"]["annotations"][_ANNOTATION] = LiteralScalarString(job.sweep_text)
+    return manifest
+
+
+def _merge(into: Any, more: Mapping[str, Any]) -> None:
+    """Merge a part of a pod template into another: mappings key by key, lists by the names of their entries."""
+    for key, value in more.items():
+        if isinstance(value, Mapping) and isinstance(into.get(key), Mapping):
+            _merge(into[key], value)
+        elif isinstance(value, list) and isinstance(into.get(key), list):
+            name = "mountPath" if key == "volumeMounts" else "name"
+            for item in value:
+                if key == "containers":
+                    item = {name: into[key][0][name], **item}
+                same = [one for one in into[key] if isinstance(item, Mapping) and one.get(name) == item.get(name)]
+                if same and name in item:
+                    _merge(same[0], item)
+                else:
+                    into[key].append(item)
+        else:
+            into[key] = value
+
+
+def _writable(job: Job) -> list[str]:
+    """The paths at which a worker sees volumes that it can write.
+
+    Raises:
+        ConfigError: the settings hold something else in the place of a container or its volumes.
+    """
+    try:
+        workers = _manifest(job)["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]
+        mounts = workers["spec"]["containers"][0]["volumeMounts"]
+        return [str(mount["mountPath"]) for mount in mounts if not mount.get("readOnly")]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(f"cluster.kubernetes.pod or worker_pod is no pod template of Kubernetes: {error}") from error

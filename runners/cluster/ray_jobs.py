@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import os
 import shlex
 import shutil
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,24 @@ import sweeps
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import ConfigError, GoalError, first_line
 from goal_core.basics.sealed_json import json_bytes
-from runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Phase, check_variables
-from runners.cluster.ray_client import connect, token_source
+from runners.cluster.backend import (
+    ClusterError,
+    Job,
+    JobState,
+    NoAnswerError,
+    Phase,
+    check_variables,
+    launch_command,
+)
+from runners.execution.session.joining import MODE, TOKEN_PATH
 from runners.store.records.provenance import BUILT_FROM, gather
 from runners.store.submissions import Submission
-from sweeps import RayConfig
 
+_GREETING_S = 15
+"""Seconds that a dashboard may take to say that it is there."""
+_CHATTY = ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk", "ray._private.runtime_env.packaging")
+_OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
+"""Variables that Ray prefers to the address that it is given."""
 _PACKAGES = (goal_core, sweeps, runners)
 _READING = "analysis"
 """The fourth package. Only the command line knows it, so it is shipped by its place beside the others."""
@@ -41,17 +57,42 @@ _STOP_S = 30
 """Seconds that Ray waits after SIGTERM: a launch takes 20 to save and 5 for tracking."""
 
 
+def connect(address: str) -> Any:
+    """Ray's client for jobs, which says nothing by itself.
+
+    Raises:
+        OSError: the dashboard does not answer, in time or at all.
+    """
+    try:  # the client would wait for it without end
+        with urllib.request.urlopen(f"{address.rstrip('/')}/api/version", timeout=_GREETING_S):
+            pass
+    except (OSError, HTTPException) as error:  # the client explains all others
+        if isinstance(getattr(error, "reason", error), TimeoutError):
+            raise TimeoutError(f"does not answer (waited {_GREETING_S} s)") from error
+    from ray.job_submission import JobSubmissionClient
+
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    hidden = {name: os.environ.pop(name) for name in _OTHER_ADDRESSES if name in os.environ}
+    try:
+        return JobSubmissionClient(address)
+    except KeyError as error:
+        raise ConnectionError("the server there is not a Ray dashboard") from error
+    finally:
+        os.environ.update(hidden)
+
+
 class RayJobs:
     """Jobs of a running Ray cluster.
 
     Args:
-        connect: makes the client from the dashboard's address and a file with the token, or "".
+        connect: makes the client from the dashboard's address.
     """
 
-    def __init__(self, connect: Callable[[str, str], Any] = connect) -> None:
+    def __init__(self, connect: Callable[[str], Any] = connect) -> None:
         self._connect = connect
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job) -> list[str]:
         """Refuse a job without an address, and one whose variables or files are missing."""
         settings = job.cluster.ray
         if not settings.address:
@@ -65,10 +106,7 @@ class RayJobs:
             raise ConfigError(
                 f"cluster.ray.files: {', '.join(sorted(taken))} is the name of something else that is sent"
             )
-
-    def notes(self, job: Job) -> Iterator[str]:
-        """Nothing: what Ray lacks is known only when the job runs."""
-        yield from ()
+        return []
 
     def render(self, job: Job) -> str:
         """What the Jobs API gets, as JSON, and the sweep file."""
@@ -80,25 +118,23 @@ class RayJobs:
         return f"{shown}\n# sweep.yaml\n{job.sweep_text}"
 
     def place(self, job: Job) -> dict[str, str]:
-        """The dashboard's address, and where the token is."""
-        token = job.cluster.ray.token_file
-        return {
-            "address": job.cluster.ray.address,
-            "token_file": str(Path(token).expanduser().absolute()) if token else "",
-        }
+        """The dashboard's address."""
+        return {"address": job.cluster.ray.address}
 
     def _request(self, job: Job, working_dir: str) -> dict[str, Any]:
         settings = job.cluster.ray
-        words = ["python", "-m", "runners.cli", "launch", "sweep.yaml", "--address", "auto"]
-        words += ["--store", settings.store or job.store]
-        words += ["--tracking-uri", settings.tracking] if settings.tracking else []
-        environment: dict[str, Any] = {"working_dir": working_dir, "env_vars": _variables(job, settings)}
-        environment |= {"pip": list(settings.pip)} if settings.pip else {}
-        environment |= {"conda": settings.conda} if settings.conda else {}
+        variables = {
+            **settings.environment,
+            "GOAL_SWEEP_CODE": job.code,
+            # The driver sets variables of its workers again; without this, Ray takes that for a contradiction.
+            "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
+            "RAY_JOB_STOP_SIGNAL": "SIGTERM",
+            "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S),
+        }
         return {
             "submission_id": job.id,
-            "entrypoint": shlex.join([*words, "--wait-for-launch", "180", *job.options]),
-            "runtime_env": environment,
+            "entrypoint": shlex.join(launch_command(job, "sweep.yaml", settings.store, settings.tracking)),
+            "runtime_env": {"working_dir": working_dir, "env_vars": variables, **settings.runtime_env},
             "metadata": {"sweep": job.config.name},
         }
 
@@ -155,10 +191,9 @@ class RayJobs:
             NoAnswerError: the cluster may have done what it was asked for.
             ClusterError: the cluster cannot be reached, or refuses.
         """
-        address, token_file = place.get("address", ""), place.get("token_file", "")
-        client = None
+        address, client = place.get("address", ""), None
         try:
-            client = self._connect(address, token_file)
+            client = self._connect(address)
             yield client
         except ImportError as error:
             raise ClusterError("Ray's Jobs API needs ray[default]: pip install 'goal-sweep[jobs]'") from error
@@ -169,7 +204,7 @@ class RayJobs:
                 raise
             said = f"Ray at {address}: {_reason(error)}"
             if type(error).__name__ == "AuthenticationError":
-                said += f"; {token_source(token_file)}"
+                said += f"; the token is that of {MODE}=token and {TOKEN_PATH}"
             lost = client is not None and isinstance(error, OSError)
             raise (NoAnswerError if lost else ClusterError)(said) from error
 
@@ -180,17 +215,6 @@ def _reason(error: Exception) -> str:
     if any("Traceback" in line for line in lines):
         return lines[-1].rstrip(".\"'")
     return first_line(error)
-
-
-def _variables(job: Job, settings: RayConfig) -> dict[str, str]:
-    return {
-        **settings.environment,
-        "GOAL_SWEEP_CODE": job.code,
-        # The driver sets variables of its workers again; without this, Ray takes that for a contradiction.
-        "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
-        "RAY_JOB_STOP_SIGNAL": "SIGTERM",
-        "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S),
-    }
 
 
 @contextmanager

@@ -6,11 +6,11 @@ import shlex
 import sys
 from collections.abc import Iterator
 
-from runners.cluster.backend import Job, template
+from runners.cluster.backend import WAIT, Job, template
 from sweeps import SlurmConfig
 
-_WAIT_S = 180
-"""Seconds that a launch waits for its predecessor, which counts as alive for a minute if it was killed."""
+_IDLE_RUNS = 3
+"""Runs in a row in which no training has saved anything, after which a job gives up."""
 _OF_THE_JOB = (
     *("GOAL_SWEEP_CODE", "GOAL_SWEEP_GPUS", "GOAL_SWEEP_PROGRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"),
     *("RAY_OVERRIDE_RESOURCES", "SLURM_ARRAY_TASK_ID", "SLURM_CPUS_ON_NODE", "SLURM_JOB_ID", "SLURM_PROCID"),
@@ -42,7 +42,7 @@ def render_close(job: Job) -> str:
 def _render(name: str, job: Job, options: list[str]) -> str:
     settings = job.cluster.slurm
     environment = {**job.variables, **settings.environment, "GOAL_SWEEP_CODE": job.code}
-    node = ["--nodes", str(settings.nodes), "--join-wait", str(settings.join_wait), "--missing", settings.missing_nodes]
+    node = ["--nodes", str(settings.nodes)] + (["--interface", settings.interface] if settings.interface else [])
     return template(name).render(
         id=job.id,
         sweep=job.config.name,
@@ -54,13 +54,13 @@ def _render(name: str, job: Job, options: list[str]) -> str:
         store=job.store,
         python=python_command(settings, [*environment, *settings.pass_environment]),
         nodes=settings.nodes,
-        node_options=node + (["--interface", settings.interface] if settings.interface else []),
+        node_options=node,
         cpus=settings.cpus_per_node,
         gpus=settings.gpus_per_node,
         gpu_request=_gpu_request(settings),
         array=settings.array,
-        idle_runs=settings.idle_runs,
-        launch=["--wait-for-launch", str(_WAIT_S), *job.options],
+        idle_runs=_IDLE_RUNS,
+        launch=[*WAIT, *job.options],
     )
 
 
@@ -103,7 +103,7 @@ def _options(job: Job) -> Iterator[str]:
     if settings.time:
         yield f"--time={settings.time}"
     if settings.array:
-        yield f"--array=0-{settings.array - 1}" + (f"%{settings.array_at_once}" if settings.array_at_once else "")
+        yield f"--array=0-{settings.array - 1}"
     yield _option("chdir", str(job.working_dir))
     yield _output(job, "job-%a.log" if settings.array else "job.log")
     yield "--open-mode=append"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import time
@@ -16,17 +15,14 @@ from runners.cluster.backend import (
     Job,
     JobState,
     NoAnswerError,
-    NotInstalledError,
     Phase,
     RunCommand,
-    idle_gpus,
     run_command,
     succeed,
 )
 from runners.cluster.sbatch import render_close, render_sbatch
 from runners.store.storage.place import is_object_store
 from runners.store.submissions import Submission
-from sweeps import SlurmConfig
 
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "REQUEUE_FED", "RESV_DEL_HOLD")
 _LIVING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "PREEMPTED")
@@ -39,7 +35,7 @@ _BUCKET_VARIABLES = (
 _FORMAT = "--format=%T|%r|%N|%j"
 _POLL_S = 1.0
 _ASK_EVERY_S = 15.0
-"""Seconds between questions to Slurm while a log is followed. Once a launch has ended, it is asked every second."""
+"""Seconds between questions to Slurm while a log is followed."""
 
 
 class Slurm:
@@ -53,44 +49,30 @@ class Slurm:
         self._run = run
         self._here: str | None = None
 
-    def check(self, job: Job) -> None:
+    def check(self, job: Job) -> list[str]:
         """Refuse what the nodes could not train, and a store in a bucket whose credentials they would not have."""
         need, have = job.config.resources, job.cluster.slurm
-        if need.cpus > have.cpus_per_node:
+        if need.cpus > have.cpus_per_node or need.gpus > have.gpus_per_node:
             raise ConfigError(
-                f"a unit needs {need.cpus} CPUs (resources.cpus), but cluster.slurm.cpus_per_node is "
-                f"{have.cpus_per_node}"
+                f"a unit needs {need.cpus} CPUs and {need.gpus:g} GPU (resources), but a node has "
+                f"{have.cpus_per_node} and {have.gpus_per_node} (cluster.slurm.cpus_per_node, gpus_per_node)"
             )
-        if need.gpus > have.gpus_per_node:
-            what = "a GPU" if need.gpus <= 1 else "GPUs of one node"
-            raise ConfigError(
-                f"a unit needs {what} (resources.gpus is {need.gpus:g}), but cluster.slurm.gpus_per_node is "
-                f"{have.gpus_per_node}"
-            )
-        given = {*have.environment, *have.pass_environment}
-        lost = [name for name in _BUCKET_VARIABLES if name in os.environ and name not in given]
-        lost = [name for name in lost if not any(name in line for line in have.setup)]
-        if is_object_store(job.store) and lost:
-            raise ConfigError(
-                f"the store is in a bucket, and the job would not get {', '.join(lost)} of this shell; name them in "
-                "cluster.slurm.pass_environment"
-            )
-
-    def notes(self, job: Job) -> Iterator[str]:
-        """What the nodes must see of a store in a bucket, and GPUs that nothing would use."""
+        notes = []
+        if have.gpus_per_node and not need.gpus:
+            notes.append("the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU")
         if is_object_store(job.store):
-            yield (
+            given = {*have.environment, *have.pass_environment}
+            lost = [name for name in _BUCKET_VARIABLES if name in os.environ and name not in given]
+            if lost := [name for name in lost if not any(name in line for line in have.setup)]:
+                raise ConfigError(
+                    f"the store is in a bucket, and the job would not get {', '.join(lost)} of this shell; name them "
+                    "in cluster.slurm.pass_environment"
+                )
+            notes.append(
                 f"the nodes must see {job.folder}, where the job's script and output lie; GOAL_SWEEP_CACHE names "
                 "another folder for that"
             )
-        have, need = job.cluster.slurm, job.config.resources
-        if have.gpus_per_node and not need.gpus:
-            yield (
-                "the job asks for GPUs (cluster.slurm.gpus_per_node), but its units train on the CPU "
-                "(resources.gpus is 0)"
-            )
-        elif have.gpus_per_node:
-            yield from idle_gpus(have.gpus_per_node, have.cpus_per_node, need, "cluster.slurm.cpus_per_node")
+        return notes
 
     def render(self, job: Job) -> str:
         """The script that `sbatch` gets, for an array also that of the job that follows it, and the sweep file."""
@@ -106,8 +88,6 @@ class Slurm:
         replace_bytes(job.folder / "sweep.yaml", job.sweep_text.encode())
         script = job.folder / "job.sbatch"
         replace_bytes(script, render_sbatch(job).encode())
-        if job.cluster.slurm.test:
-            self._test(script, job.cluster.slurm)
         if not job.cluster.slurm.array:
             return self._queue(script)
         # Held, so that nothing of the array begins before the job that follows it is in the queue too.
@@ -118,29 +98,10 @@ class Slurm:
             taken.append(self._queue(close, f"--dependency=afterany:{first}"))
             succeed(self._run(["scontrol", "release", first], ""), "submit to Slurm")
         except ClusterError as error:
-            if self._run(["scancel", f"--name={job.id}", *taken], "").status:
+            if self._run(["scancel", f"--name={job.id}", *taken], "").returncode:
                 raise NoAnswerError(f"{error}; job {first} is held in the queue") from error
             raise
         return ",".join(taken)
-
-    def _test(self, script: Path, settings: SlurmConfig) -> None:
-        """Refuse a job that the scheduler could never start. It tells no time limit, so that is compared here."""
-        done = self._run(["sbatch", "--test-only", str(script)], "")
-        lines = done.err.strip().splitlines()
-        if done.status:
-            said = lines[-1].strip() if lines else f"exit status {done.status}"
-            hint = "cluster.slurm.gpus_per_node: 0 asks for no GPU; " if "gres" in said else ""
-            raise ClusterError(
-                f"Slurm cannot run such a job: {said} (sbatch --test-only); {hint}if its nodes are only down for now, "
-                "--set cluster.slurm.test=false queues it"
-            )
-        name = lines[-1].rpartition(" in partition ")[2] if lines else ""
-        limit = self._run(["sinfo", "--noheader", "--format=%l", f"--partition={settings.partition or name}"], "").out
-        if settings.seconds and settings.seconds > _seconds((limit.split() or ["infinite"])[0]):
-            raise ClusterError(
-                f"cluster.slurm.time ({settings.time}) is longer than the limit of the partition "
-                f"{settings.partition or name} ({limit.split()[0]}), so Slurm would never start the job"
-            )
 
     def _queue(self, path: Path, *options: str) -> str:
         """Queue a script. Returns the job's number."""
@@ -170,22 +131,20 @@ class Slurm:
         self._check_cluster(submission)
         which = [f"--jobs={submission.job}"] if submission.job else _by_name(submission)
         done = self._run(["squeue", "--noheader", "--array", "--states=all", *which, _FORMAT], "")
-        if done.status and "Invalid job id" not in done.err:
+        if done.returncode and "Invalid job id" not in done.stderr:
             succeed(done, "ask Slurm")
-        return [line.split("|", 3) for line in done.out.splitlines() if line.count("|") >= 3]
+        return [line.split("|", 3) for line in done.stdout.splitlines() if line.count("|") >= 3]
 
     def _accounted(self, submission: Submission) -> str:
         """How a job ended, by the site's accounting; empty where there is none."""
-        which = [
-            f"--name={submission.id}",
-            f"--starttime={time.strftime('%Y-%m-%d', time.localtime(submission.submitted))}",
-        ]
+        since = time.strftime("%Y-%m-%d", time.localtime(submission.submitted))
+        which = [f"--name={submission.id}", f"--starttime={since}"]
         which += [f"--jobs={submission.job}"] if submission.job else []
         try:
             done = self._run(["sacct", "--noheader", "--parsable2", "--allocations", *which, "--format=State"], "")
         except ClusterError:
             return ""
-        return _counted(done.out.split("\n")).lower() if done.status == 0 else ""
+        return _counted(done.stdout.split("\n")).lower() if done.returncode == 0 else ""
 
     def cancel(self, submission: Submission, folder: Path) -> None:
         """Let Slurm end the job: SIGTERM first, at which every training saves, and SIGKILL after `KillWait`.
@@ -199,12 +158,8 @@ class Slurm:
     def _cluster(self) -> str:
         """The name of the cluster that this machine's Slurm leads to; empty if it does not say."""
         if self._here is None:
-            try:
-                done = self._run(["scontrol", "show", "config"], "")
-            except NotInstalledError:
-                raise NotInstalledError("Slurm (sbatch, squeue, scontrol)") from None
-            found = re.search(r"^ClusterName\s*=\s*(\S+)", done.out, re.MULTILINE)
-            self._here = found[1] if found and not done.status else ""
+            out = self._run(["scontrol", "show", "config"], "").stdout
+            self._here = found[1] if (found := re.search(r"^ClusterName\s*=\s*(\S+)", out, re.MULTILINE)) else ""
         return self._here
 
     def _check_cluster(self, submission: Submission) -> None:
@@ -221,8 +176,7 @@ class Slurm:
         Where there is none yet, a line says what the job waits for.
         """
         seen: dict[Path, int] = {}
-        over, said, asked, hurry = False, "", -math.inf, -math.inf
-        statuses = _statuses(folder)
+        over, said, ask_at = False, "", 0.0
         while True:
             for path in _logs(folder):
                 yield from _new_lines(path, seen, whole=over or not follow)
@@ -230,28 +184,13 @@ class Slurm:
             if over or not (follow or is_silent):
                 yield from [said] if is_silent else []
                 return
-            now = time.monotonic()
-            if (told := _statuses(folder)) != statuses:
-                statuses, hurry = told, now + _ASK_EVERY_S
-            if now - asked >= (_POLL_S if now < hurry else _ASK_EVERY_S):
-                asked, state = now, self.state(submission, folder)
+            if time.monotonic() >= ask_at:
+                ask_at, state = time.monotonic() + _ASK_EVERY_S, self.state(submission, folder)
                 before, said = said, f"{'no output' if state.is_over else 'waiting'}: {state.said}"
                 if over := state.is_over or not follow:
-                    continue
+                    continue  # with what was written meanwhile
                 yield from [said] if is_silent and said != before else []
             time.sleep(_POLL_S)
-
-
-def _seconds(limit: str) -> float:
-    """A time limit as `sinfo` writes it: ``minutes:seconds``, ``hours:minutes:seconds`` or with days before that."""
-    days, _, clock = limit.rpartition("-")
-    parts = clock.split(":")
-    if not all(part.isdigit() for part in [*parts, days or "0"]):
-        return math.inf  # "infinite", or nothing that can be compared
-    seconds = 0.0
-    for part in parts:
-        seconds = 60 * seconds + int(part)
-    return seconds + 86400 * int(days or 0)
 
 
 def _by_name(submission: Submission) -> list[str]:
@@ -261,11 +200,6 @@ def _by_name(submission: Submission) -> list[str]:
 
 def _logs(folder: Path) -> list[Path]:
     return [*sorted(folder.glob("job*.log")), *folder.glob("close.log")]
-
-
-def _statuses(folder: Path) -> dict[Path, int]:
-    """The files in which launches have written their exit statuses, with the times of that."""
-    return {path: path.stat().st_mtime_ns for path in folder.glob("status*") if path.suffix != ".tmp"}
 
 
 def _new_lines(path: Path, seen: dict[Path, int], *, whole: bool) -> Iterator[str]:

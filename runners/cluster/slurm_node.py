@@ -32,6 +32,8 @@ from runners.execution.session.node import SAVING, NodeFailedError, RayNode, pri
 
 _SEE_S = 30.0
 """Seconds that a network file system may take to show a new folder."""
+_JOIN_S = 300.0
+"""Seconds that a job of several nodes waits for the last of them."""
 _POLL_S = 0.5
 _TOKEN, _ADDRESS, _FAILED, _JOINED = "token", "address", "failed", "joined-"
 
@@ -164,31 +166,15 @@ def wait_for_address(session: Path) -> str:
         time.sleep(_POLL_S)
 
 
-def wait_for_nodes(session: Path, nodes: int, seconds: int, missing: str) -> None:
-    """Wait until all nodes have joined, and say how many have.
-
-    Args:
-        session: the session.
-        nodes: how many the job has.
-        seconds: to wait for the last.
-        missing: what to do without some: ``wait``, ``go_on`` or ``give_up``.
-
-    Raises:
-        UnfinishedError: some are missing, and the job is to give up.
-    """
-    deadline, told = time.monotonic() + seconds, False
-    while True:
-        joined = 1 + sum(name.startswith(_JOINED) for name in _names(session))
-        late = time.monotonic() > deadline
-        if joined >= nodes or (late and not told):
-            after = f" within {seconds} s ({missing}: cluster.slurm.missing_nodes)" if joined < nodes else ""
-            print(f"goal-sweep: {joined} of {nodes} nodes joined{after}", file=sys.stderr, flush=True)
-            told = True
-        if joined >= nodes or (late and missing == "go_on"):
-            return
-        if late and missing == "give_up":
-            raise UnfinishedError(f"{nodes - joined} of {nodes} nodes are missing, as the lines above say")
+def wait_for_nodes(session: Path, nodes: int) -> None:
+    """Wait until all nodes have joined, or long enough: the job then goes on without the others. Says how many have."""
+    deadline = time.monotonic() + _JOIN_S
+    while (joined := 1 + sum(name.startswith(_JOINED) for name in _names(session))) < nodes:
+        if time.monotonic() > deadline:
+            break
         time.sleep(_POLL_S)
+    after = f" within {_JOIN_S:.0f} s" if joined < nodes else ""
+    print(f"goal-sweep: {joined} of {nodes} nodes joined{after}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -198,8 +184,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--session", type=Path, required=True)
     parser.add_argument("--interface", default="")
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--join-wait", type=int, default=300)
-    parser.add_argument("--missing", choices=("wait", "go_on", "give_up"), default="go_on")
     given = parser.parse_args(arguments)
     if given.part in ("head", "worker"):
         for number in SAVING:
@@ -208,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wait_for_folder(given.session)
         if given.part == "address":
             address = wait_for_address(given.session)
-            wait_for_nodes(given.session, given.nodes, given.join_wait, given.missing)
+            wait_for_nodes(given.session, given.nodes)
             print(address)
         elif given.part != "arrive":
             node = Node(given.session, given.interface)

@@ -28,33 +28,32 @@ class Standing:
 
 def standing(submission: Submission, records: Submissions) -> Standing:
     """Ask the cluster of a job, unless its record says how it ended. Changes nothing."""
+    error = ""
     if submission.ended:
         state = JobState(phase="ended", said=submission.ended, status=submission.exit_status)
-        return Standing(submission=submission, state=state)
-    try:
-        state = backend_of(submission.to).state(submission, records.files(submission.id))
-    except GoalError as error:
-        state = JobState(phase="unknown", said=str(error))
-        return Standing(submission=submission, state=state, error=str(error))
-    return Standing(submission=submission, state=state)
+    else:
+        try:
+            state = backend_of(submission.to).state(submission, records.files(submission.id))
+        except GoalError as failure:
+            error = str(failure)
+            state = JobState(phase="unknown", said=error)
+    return Standing(submission=submission, state=state, error=error)
 
 
 def send(
-    draft: Job,
     make: Callable[[str], Job],
+    own: Submission,
     backend: Backend,
-    to: str,
     records: Submissions,
     cancel: str,
     say: Callable[[str], None],
 ) -> Submission:
-    """Record a submission and send its job, if no other job of the sweep lives.
+    """Send the job of a submission, if no other job of the sweep lives; else take the submission back.
 
     Args:
-        draft: the job, with an id that another submission may take first.
         make: makes the job with an id.
+        own: the submission, begun.
         backend: the cluster.
-        to: the kind of cluster.
         records: the submissions of the store.
         cancel: the command that cancels jobs of the sweep, for messages.
         say: shows a line to the user.
@@ -64,15 +63,12 @@ def send(
         NoAnswerError: the cluster may have taken the job. The record stays.
         ClusterError: the cluster refused it, or cannot be reached.
     """
-    own = records.begin(draft.config.name, to, draft.code, backend.place(draft))
     try:
-        over = [
-            known for known in (standing(one, records) for one in records.before(own)) if not known.submission.ended
-        ]
-        for known in over:
+        others = [standing(one, records) for one in records.before(own) if not one.ended]
+        for known in others:
             _check_over(known, own, records, cancel)
-        for known in over:
-            other, how = known.submission, known.state.said
+        for known in others:
+            how, other = known.state.said, known.submission
             if known.error:
                 how = "cancelled"
                 say(f"{other.id} was cancelled and counts as ended, because its cluster is gone: {known.error}")

@@ -1,4 +1,4 @@
-"""From a command line to a job: read the sweep with its cluster settings, and freeze what the job will launch."""
+"""From a command line to a job: the kinds of clusters, and what of a sweep a job will launch."""
 
 from __future__ import annotations
 
@@ -7,45 +7,34 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ruamel.yaml import YAML
 
 from goal_core.basics.errors import ConfigError, GoalError
-from runners.cluster.backend import Backend, Job, RunCommand, run_command
+from runners.cluster.backend import Backend, Job
 from runners.cluster.kubernetes import Kubernetes
 from runners.cluster.ray_jobs import RayJobs
 from runners.cluster.slurm import Slurm
 from runners.store import local_root
 from runners.store.submissions import Submissions
-from sweeps import ClusterSweep, load_for_cluster
+from sweeps import ClusterSweep
 from sweeps.checks import looks_secret
 
-Kind = Literal["ray", "slurm", "kubernetes"]
-KINDS: tuple[str, ...] = get_args(Kind)
+_BACKENDS: Mapping[str, type[Backend]] = {"ray": RayJobs, "slurm": Slurm, "kubernetes": Kubernetes}
 _EXAMPLES = Path(__file__).parent / "sites"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class SubmissionError(GoalError):
-    """A sweep cannot be submitted, or nothing was submitted that could be looked at."""
+    """A sweep cannot be submitted."""
 
 
-def site_file(given: Path | None, environ: Mapping[str, str] | None = None) -> Path | None:
-    """The site file: the given one, or the user's own; None where there is neither.
-
-    Raises:
-        SubmissionError: the given file does not exist, or is a folder.
-    """
-    environ = os.environ if environ is None else environ
-    if given is not None:
-        if given.expanduser().is_dir():
-            raise SubmissionError(f"site file {given} is a folder; give the file in it")
-        if not given.expanduser().is_file():
-            raise SubmissionError(f"site file {given} does not exist; goal-sweep submit --example slurm prints one")
-        return given.expanduser()
-    own = Path(environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "goal-sweep" / "site.yaml"
-    return own if own.is_file() else None
+def site_file(given: Path | None) -> Path | None:
+    """The site file: the given one, or the user's own; None where there is neither."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    own = home / "goal-sweep" / "site.yaml"
+    return given or (own if own.is_file() else None)
 
 
 def example_site(kind: str) -> str:
@@ -53,32 +42,9 @@ def example_site(kind: str) -> str:
     return (_EXAMPLES / f"{kind}.yaml").read_text()
 
 
-def backend_of(kind: str, run: RunCommand = run_command) -> Backend:
-    """The backend of a kind of cluster.
-
-    Args:
-        kind: one of `KINDS`.
-        run: runs the cluster's commands.
-
-    Raises:
-        SubmissionError: a later version submitted to a kind that this one does not know.
-    """
-    if kind == "slurm":
-        return Slurm(run)
-    if kind == "kubernetes":
-        return Kubernetes(run)
-    if kind == "ray":
-        return RayJobs()
-    raise SubmissionError(f"this version of goal-sweep knows no cluster of kind {kind!r}; known: {', '.join(KINDS)}")
-
-
-def load(sweep: str, overrides: Sequence[str], site: Path | None, kind: str) -> ClusterSweep:
-    """Read a sweep with the settings of its clusters.
-
-    Raises:
-        SweepError: the sweep or the site file has mistakes; lists all of them.
-    """
-    return load_for_cluster(sweep, overrides, site=site, kind=kind)
+def backend_of(kind: str) -> Backend:
+    """The backend of a kind of cluster."""
+    return _BACKENDS[kind]()
 
 
 def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequence[str]) -> Job:
@@ -93,7 +59,8 @@ def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequenc
     Raises:
         ConfigError: the sweep names an environment variable whose value would be a secret in the job's files.
     """
-    named = sorted({name for text in _texts(loaded.plain) for name in _VARIABLE.findall(text)})
+    text = sweep_text(loaded.plain)
+    named = sorted(set(_VARIABLE.findall(text)))
     if hidden := [name for name in named if looks_secret(name)]:
         raise ConfigError(
             f"the sweep names the environment variable {hidden[0]}, which looks like a secret; a job's script and "
@@ -103,7 +70,7 @@ def job_of(loaded: ClusterSweep, submission_id: str, code: str, options: Sequenc
         id=submission_id,
         config=loaded.config,
         cluster=loaded.cluster,
-        sweep_text=sweep_text(loaded.plain),
+        sweep_text=text,
         store=loaded.config.store,
         folder=Submissions(local_root(loaded.config.store)).files(submission_id),
         working_dir=Path.cwd(),
@@ -123,11 +90,3 @@ def sweep_text(plain: Mapping[str, Any]) -> str:
     yaml.dump(dict(plain), stream)
     text = stream.getvalue().removeprefix("%YAML 1.2\n---\n")
     return f"# The sweep as it was submitted, with what it extends and --set.\n{text}"
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, Mapping):
-        return [text for item in value.values() for text in _texts(item)]
-    if isinstance(value, list):
-        return [text for item in value for text in _texts(item)]
-    return [value] if isinstance(value, str) else []

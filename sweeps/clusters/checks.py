@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import ConfigDict
 
-from sweeps.checks import check_tracking, failures, looks_secret
+from sweeps.checks import looks_secret
 
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -29,18 +29,6 @@ def check_environment(environment: Mapping[str, str]) -> list[str]:
         elif "\n" in value or "\0" in value:
             problems.append(f"environment: the value of {name} must be one line")
     return problems
-
-
-def check_credentials(tracking: str) -> list[str]:
-    """A tracking URI; an empty one is fine."""
-    return failures(lambda: check_tracking(tracking)) if tracking else []
-
-
-def at_least(settings: object, least: int, *names: str) -> list[str]:
-    """Settings that are below the least value they may have."""
-    rule = f"be at least {least}" if least else "not be negative"
-    values = {name: getattr(settings, name) for name in names}
-    return [f"{name} must {rule}, got {value}" for name, value in values.items() if value < least]
 
 
 def one_line(settings: object, *names: str) -> list[str]:

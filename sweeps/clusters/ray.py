@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from sweeps.checks import refuse
-from sweeps.clusters.checks import STRICT, check_credentials, check_environment, one_line
+from sweeps.checks import check_tracking, failures, refuse
+from sweeps.clusters.checks import STRICT, check_environment, one_line
 
 _PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 
@@ -20,12 +20,9 @@ class RayConfig:
     """A job of a running Ray cluster, through Ray's Jobs API."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    IN_SWEEP: ClassVar[frozenset[str]] = frozenset(("store", "tracking"))
 
     address: str = ""
     """Address of the head's dashboard, such as `http://head:8265`."""
-    token_file: str = ""
-    """A file with the cluster's token; empty uses RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or `~/.ray/auth_token`."""
     store: str = ""
     """The results folder as the cluster's nodes see it; empty is that of the sweep."""
     tracking: str = ""
@@ -34,22 +31,20 @@ class RayConfig:
     """`ship` sends this goal-sweep with its registered objectives; `installed` uses the cluster's and compares it."""
     files: tuple[str, ...] = ()
     """Further files and folders to send; they lie beside the sweep file, and Python modules can be imported."""
-    pip: tuple[str, ...] = ()
-    """Packages that Ray installs on each node for this job."""
-    conda: str = ""
-    """An environment of that name on each node."""
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    """Further parts of Ray's runtime environment, such as `pip: [timm]` or `conda: NAME`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the driver and the workers. Ray's dashboard shows them: no secrets."""
 
     def __post_init__(self) -> None:
-        """Check the address, and that only one kind of environment is asked for."""
+        """Check the address, and that nothing holds a secret."""
         problems = []
         if self.address and not re.fullmatch(r"https?://[^/\s@]+/?", self.address):
             problems.append(f"address must be the dashboard's, such as http://head:8265, got {self.address!r}")
-        if self.pip and self.conda:
-            problems.append("pip and conda exclude each other")
-        problems += one_line(self, "token_file", "store", "tracking", "conda", "pip", "files")
-        problems += check_credentials(self.tracking)
-        if any(_PASSWORD.search(package) for package in self.pip):
-            problems.append("pip must not hold passwords, because Ray's dashboard shows it")
+        if taken := self.runtime_env.keys() & {"working_dir", "env_vars", "py_modules"}:
+            problems.append(f"runtime_env: {', '.join(sorted(taken))} has a setting of its own: files, environment")
+        if _PASSWORD.search(str(dict(self.runtime_env))):
+            problems.append("runtime_env must not hold passwords, because Ray's dashboard shows it")
+        problems += one_line(self, "store", "tracking", "files")
+        problems += failures(lambda: check_tracking(self.tracking or "none"))
         refuse([*problems, *check_environment(self.environment)])

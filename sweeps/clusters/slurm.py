@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from sweeps.checks import refuse
-from sweeps.clusters.checks import STRICT, at_least, check_environment, check_variables, one_line
+from sweeps.checks import refuse, too_small
+from sweeps.clusters.checks import STRICT, check_environment, check_variables, one_line
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d))?")
 _MEMORY = re.compile(r"\d+[KMGT]?")
@@ -51,13 +51,6 @@ class SlurmConfig:
     """A job of a Slurm cluster whose nodes share the folder of the store with the machine that submits."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    IN_SWEEP: ClassVar[frozenset[str]] = frozenset(
-        (
-            *("nodes", "gpus_per_node", "gpu_type", "cpus_per_node", "memory_per_node", "time", "save_before"),
-            *("idle_runs", "join_wait", "missing_nodes", "partition", "account", "qos", "array", "array_at_once"),
-        )
-    )
-    """Settings that a sweep file may hold, as in each kind: they decide how much is asked for, not what runs."""
 
     nodes: int = 1
     """Nodes of the job. More than one are joined by Ray."""
@@ -73,16 +66,8 @@ class SlurmConfig:
     """Time limit of one run, `hours:minutes:seconds` or `days-hours:minutes`; empty takes the partition's default."""
     save_before: int = 120
     """Seconds before the time limit at which every training saves and the job goes back to the queue."""
-    idle_runs: int = 3
-    """Runs in a row in which no training has saved anything, after which the job gives up."""
-    join_wait: int = 300
-    """Seconds that a job of several nodes waits until all have joined."""
-    missing_nodes: Literal["go_on", "wait", "give_up"] = "go_on"
-    """What a job does without some of its nodes: train on the others, wait until its time limit, or end."""
     interface: str = ""
     """Network interface through which nodes see each other, such as `ib0`; empty leaves the choice to Ray."""
-    test: bool = True
-    """Ask the scheduler whether it could ever start the job (`sbatch --test-only`) before it is submitted."""
     partition: str = ""
     """Empty takes the site's default, as for `account` and `qos`."""
     account: str = ""
@@ -91,8 +76,6 @@ class SlurmConfig:
     """Further options of `sbatch`, such as `--constraint=a100`."""
     array: int = 0
     """Number of independent jobs that share the store, each on one node and without Ray between them; 0 is one job."""
-    array_at_once: int = 0
-    """How many jobs of an array run at the same time; 0 sets no limit."""
     modules: tuple[str, ...] = ()
     """Environment modules to load."""
     setup: tuple[str, ...] = ()
@@ -108,10 +91,7 @@ class SlurmConfig:
 
     def __post_init__(self) -> None:
         """Check each setting, and those that depend on each other."""
-        problems = at_least(self, 1, "nodes", "cpus_per_node", "idle_runs")
-        problems += at_least(self, 0, "gpus_per_node", "array", "array_at_once", "join_wait")
-        if self.save_before < 30:
-            problems.append(f"save_before must be at least 30 seconds, got {self.save_before}")
+        problems = too_small(self, nodes=1, cpus_per_node=1, gpus_per_node=0, array=0, save_before=30)
         if self.gpu_type and not self.gpus_per_node:
             problems.append("gpu_type needs gpus_per_node")
         if self.memory_per_node and not _MEMORY.fullmatch(self.memory_per_node):
@@ -125,8 +105,6 @@ class SlurmConfig:
             )
         if self.array and self.nodes > 1:
             problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
-        if self.array_at_once and not self.array:
-            problems.append("array_at_once needs array")
         problems += [problem for option in self.options for problem in _option_problems(option)]
         problems += one_line(self, "gpu_type", "partition", "account", "qos", "python", "interface", "modules", "setup")
         problems += check_environment(self.environment) + check_variables("pass_environment", self.pass_environment)

@@ -12,9 +12,9 @@ from goal_core.basics.errors import GoalError, nearest
 from goal_core.objectives import pair_weights, triplet_weights
 from sweeps.clusters import ClusterConfig
 from sweeps.reading.axis_lists import take_lists, validate_points
-from sweeps.reading.cluster_block import read_cluster, split
 from sweeps.reading.merging import apply_override, as_named, merge
 from sweeps.reading.paths import expand_environment, make_absolute
+from sweeps.reading.site_file import BLOCK, read_site
 from sweeps.reading.tree import Node, Problem, SweepError
 from sweeps.reading.yaml_file import read_mapping
 from sweeps.schema import SweepConfig
@@ -45,7 +45,7 @@ def load_sweep(
         SweepNotFoundError: there is no such sweep.
         SweepError: the sweep has mistakes; lists all of them, each as `file:line: key.path: message`.
     """
-    return _load(path_or_name, overrides, None, os.environ if environ is None else environ).config
+    return load_for_cluster(path_or_name, overrides, kind=None, environ=environ).config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +55,9 @@ class ClusterSweep:
     config: SweepConfig
     """The sweep, with paths as this machine sees them."""
     cluster: ClusterConfig
-    """The site's settings, and the sweep's own on top of them."""
+    """The site's settings, and those of `--set` on top of them."""
     plain: Mapping[str, Any]
-    """The sweep file after `extends` and `--set`, with environment variables unexpanded and without `cluster`."""
+    """The sweep file after `extends` and `--set`, with environment variables unexpanded."""
 
 
 def load_for_cluster(
@@ -65,43 +65,39 @@ def load_for_cluster(
     overrides: Sequence[str] = (),
     *,
     site: Path | None = None,
-    kind: str = "",
+    kind: str | None = "",
     environ: Mapping[str, str] | None = None,
 ) -> ClusterSweep:
-    """Read and check a sweep as `load_sweep` does, with its `cluster` block over a site file.
+    """Read and check a sweep as `load_sweep` does, with the settings of clusters.
 
     Args:
         path_or_name: as in `load_sweep`.
         overrides: as in `load_sweep`; `cluster.slurm.time=1:00:00` sets a setting of a cluster.
-        site: the site file, a `cluster` block without its name.
-        kind: the kind of cluster whose `environment` the sweep's `${VAR}` see before `environ`; empty for any.
+        site: the site file.
+        kind: the kind of cluster whose `environment` the sweep's `${VAR}` see before `environ`; empty for any after
+            it; None for none.
         environ: as in `load_sweep`.
 
     Raises:
         SweepNotFoundError: there is no such sweep.
         SweepError: the sweep or the site file has mistakes; lists all of them.
     """
-    return _load(path_or_name, overrides, site, os.environ if environ is None else environ, kind)
-
-
-def _load(
-    path_or_name: str | Path,
-    overrides: Sequence[str],
-    site: Path | None,
-    environ: Mapping[str, str],
-    kind: str | None = None,
-) -> ClusterSweep:
+    environ = os.environ if environ is None else environ
     problems: list[Problem] = []
     sources: list[str] = []
     file = find_sweep(path_or_name)
     root = _read(file, (), problems, sources)
     if root is None:
         raise SweepError(problems, sources)
+    if (block := root.child(BLOCK)) is not None:
+        message = "settings of clusters stand in the site file or in --set cluster..., because sweeps are passed on"
+        problems.append(Problem(block.where, BLOCK, message))
+        root = root.put((BLOCK,), None)
     root = _spell_out(root)
-    for override in overrides:
+    of_cluster = [text for text in overrides if text.partition("=")[0].strip().split(".")[0] == BLOCK]
+    for override in (text for text in overrides if text not in of_cluster):
         root = _spell_out(apply_override(root, override, problems))
-    root, block = split(root)
-    cluster = read_cluster(block, site, environ, problems, sources)
+    cluster = read_site(site, of_cluster, environ, problems, sources)
     plain = root.plain()
     root = expand_environment(root, _variables(cluster, kind, environ), problems)
     root, lists = take_lists(root, problems)

@@ -50,7 +50,7 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             assert process.poll() is None, (folder / "head.log").read_text()
             assert time.monotonic() < deadline, (folder / "head.log").read_text()
             time.sleep(0.5)
-        yield {"address": f"http://127.0.0.1:{dashboard}", "token_file": str(token)}
+        yield {"address": f"http://127.0.0.1:{dashboard}", "token": str(token)}
     finally:
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
@@ -78,12 +78,14 @@ class Submitted:
         self.folder = sweep_in(folder)
         plugin = folder / "plugin.py"
         plugin.write_text("WIDTH = 1\n")
-        settings = {**head, "environment": {"OMP_NUM_THREADS": "1"}, "files": ["plugin.py"]}
+        self.token = head["token"]
+        settings = {"address": head["address"], "environment": {"OMP_NUM_THREADS": "1"}, "files": ["plugin.py"]}
         (folder / "site.yaml").write_text(json.dumps({"ray": settings}))
 
     def goal(self, *words: str, status: int = 0) -> str:
         # Without the source on the path, a job can only run the code that it was sent.
-        done = goal_sweep(self.folder, *words, environment={**os.environ, "PYTHONPATH": str(ROOT)})
+        given = {"PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": self.token}
+        done = goal_sweep(self.folder, *words, environment={**os.environ, **given})
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -130,9 +132,9 @@ def test_a_job_is_cancelled_and_submitted_again(head: Mapping[str, str], unbroke
 def test_a_wrong_token_is_one_line(head: Mapping[str, str], tmp_path: Path) -> None:
     other = tmp_path / "token"
     other.write_text(secrets.token_hex(32))
-    run = Submitted(tmp_path / "run", {**head, "token_file": str(other)})
+    run = Submitted(tmp_path / "run", {**head, "token": str(other)})
     said = run.goal("submit", "tiny.yaml", "--to", "ray", "--site", "site.yaml", status=2).strip().splitlines()
     assert len(said) == 1
     refusal = f"error: Ray at {head['address']}: Authentication failed: Forbidden: Invalid authentication token"
-    assert said[0] == f"{refusal}; the token is that of cluster.ray.token_file, {other}"
+    assert said[0] == f"{refusal}; the token is that of RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
     assert not list(run.folder.glob("goal-sweep-store/submissions/*.json"))

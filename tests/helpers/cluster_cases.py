@@ -60,12 +60,12 @@ class Commands:
         self.given.append((line, text))
         for start, answer in self.answers.items():
             if line.startswith(start.replace("_", " ")):
-                return answer if isinstance(answer, Completed) else Completed(status=0, out=answer, err="")
-        return Completed(status=1, out="", err=f"{command[0]}: error: unexpected\n")
+                return Completed(command, 0, answer, "") if isinstance(answer, str) else answer
+        return Completed(command, 1, "", f"{command[0]}: error: unexpected\n")
 
 
 def refusal(said: str) -> Completed:
-    return Completed(status=1, out="", err=f"{said}\n")
+    return Completed([], 1, "", f"{said}\n")
 
 
 def asked(folder: Path) -> list[str]:

@@ -10,7 +10,6 @@ from sweeps.clusters import (
     KubernetesConfig,
     RayConfig,
     SlurmConfig,
-    VolumeConfig,
 )
 
 
@@ -32,14 +31,12 @@ def test_a_time_limit_is_read_as_slurm_reads_it(text: str, seconds: int | None) 
     ("settings", "said"),
     [
         ({"nodes": 0}, "nodes must be at least 1, got 0"),
-        ({"gpus_per_node": -1}, "gpus_per_node must not be negative"),
+        ({"gpus_per_node": -1}, "gpus_per_node must be at least 0"),
         ({"time": "soon"}, "time must be written as 24:00:00 or 2-12:00, got 'soon'"),
         ({"time": "90:00"}, "time must be written as 24:00:00 or 2-12:00, got '90:00'"),
         ({"time": "0:03:00"}, "time must be at least 120 seconds longer than save_before (120)"),
-        ({"save_before": 5}, "save_before must be at least 30 seconds"),
-        ({"idle_runs": 0}, "idle_runs must be at least 1, got 0"),
+        ({"save_before": 5}, "save_before must be at least 30"),
         ({"array": 2, "nodes": 2}, "array needs nodes: 1"),
-        ({"array_at_once": 2}, "array_at_once needs array"),
         ({"gpu_type": "a100"}, "gpu_type needs gpus_per_node"),
         ({"memory_per_node": "64GB"}, "memory_per_node must be a whole number with K, M, G or T, got '64GB'"),
         ({"options": ("-C a100",)}, "options must hold one option each, which begins with --, got '-C a100'"),
@@ -76,22 +73,14 @@ def test_settings_of_slurm_are_refused_by_name(settings: dict[str, Any], said: s
     [
         (RayConfig, {"address": "head:6379"}, "address must be the dashboard's"),
         (RayConfig, {"address": "http://me:secret@head:8265"}, "address must be the dashboard's"),
-        (RayConfig, {"pip": ("timm",), "conda": "goal"}, "pip and conda exclude each other"),
+        (RayConfig, {"runtime_env": {"env_vars": {"A": "b"}}}, "env_vars has a setting of its own"),
         (RayConfig, {"environment": {"API_KEY": "x"}}, "environment must not hold secrets"),
         (KubernetesConfig, {"namespace": "My Space"}, "namespace must be a Kubernetes name"),
         (KubernetesConfig, {"max_workers": 1, "workers": 2}, "max_workers must be at least workers (2), got 1"),
         (KubernetesConfig, {"workers": 0}, "workers must be at least 1 where max_workers is 0"),
-        (KubernetesConfig, {"secrets": {"A": "value"}}, "secrets: A must refer to a secret as name/key"),
         (KubernetesConfig, {"image": "a\nb"}, "image must be one line"),
         (KubernetesConfig, {"pod": {"tolerations": []}}, "pod is a pod template with metadata and spec, got toleratio"),
-        (
-            KubernetesConfig,
-            {"environment": {"A": "x"}, "secrets": {"A": "s/k"}},
-            "secrets: A is given in environment too",
-        ),
         (KubernetesConfig, {"memory_per_worker": "lots"}, "memory_per_worker must be a quantity such as 32Gi"),
-        (KubernetesConfig, {"grace_period": 5}, "grace_period must be at least 30 seconds"),
-        (VolumeConfig, {"path": "a", "claim": "x"}, "path must be absolute"),
         (ContainerConfig, {"image": ""}, "image must not be empty"),
         (ContainerConfig, {"image": "i.sif", "mounts": ("data",)}, "mounts must be absolute, got 'data'"),
     ],

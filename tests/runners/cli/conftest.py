@@ -19,7 +19,6 @@ echo "scancel $@" >> "$LOG"
 sed 's/^[A-Z]*/CANCELLED/' queue > ended
 rm -f queue
 """
-SINFO = "#!/bin/sh\necho infinite\n"
 SCONTROL = '#!/bin/sh\necho "ClusterName = here"\n'
 
 
@@ -27,7 +26,7 @@ SCONTROL = '#!/bin/sh\necho "ClusterName = here"\n'
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = tmp_path / "bin"
     programs.mkdir()
-    texts = {"sbatch": SBATCH, "squeue": SQUEUE, "scancel": SCANCEL, "scontrol": SCONTROL, "sinfo": SINFO}
+    texts = {"sbatch": SBATCH, "squeue": SQUEUE, "scancel": SCANCEL, "scontrol": SCONTROL}
     for name, text in texts.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)

@@ -13,7 +13,8 @@ from runners.cluster.kubernetes import Kubernetes, stream_command
 from tests.helpers.cluster_cases import Commands, job, refusal, submission
 
 PLACE = {"context": "lab", "namespace": "research"}
-LEAST = ("kubernetes.image=i:1", "kubernetes.store=/r/s", "kubernetes.volumes=[{path: /r, claim: results}]")
+VOLUME = "kubernetes.pod={spec: {containers: [{volumeMounts: [{name: r, mountPath: /r}]}]}}"
+LEAST = ("kubernetes.image=i:1", "kubernetes.store=/r/s", VOLUME)
 START = "kubectl --context=lab --namespace=research"
 
 
@@ -55,7 +56,7 @@ def test_the_state_is_that_of_the_rayjob(status: dict[str, str], expected: tuple
     commands = Commands(kubectl=json.dumps({"status": status}))
     state = Kubernetes(commands).state(submission("kubernetes", **PLACE), tmp_path)
     assert (state.phase, state.said, state.status) == expected
-    assert commands.given == [(f"{START} get rayjob tiny-0a1b2c-1 --output=json --request-timeout=15s", "")]
+    assert commands.given == [(f"{START} get rayjob tiny-0a1b2c-1 --output=json", "")]
 
 
 def test_a_job_that_is_gone_is_told_from_a_cluster_that_is(tmp_path: Path) -> None:
@@ -89,8 +90,6 @@ def test_a_stream_that_fails_says_why() -> None:
     assert next(lines) == "one"
     with pytest.raises(ClusterError, match="cannot read the log: no such job"):
         next(lines)
-    with pytest.raises(ClusterError, match="nonesuch is not installed"):
-        next(stream_command(["nonesuch"]))
 
 
 @pytest.mark.parametrize(
@@ -98,8 +97,9 @@ def test_a_stream_that_fails_says_why() -> None:
     [
         (("kubernetes.image=''",), "cluster.kubernetes.image is needed"),
         (("kubernetes.store=''",), "cluster.kubernetes.store is needed"),
-        (("kubernetes.store=/elsewhere",), "lies on none of cluster.kubernetes.volumes"),
-        (("kubernetes.volumes=[{path: /r, claim: c, read_only: true}]",), "lies on none of cluster.kubernetes.volumes"),
+        (("kubernetes.store=/elsewhere",), "lies on no volume of cluster.kubernetes.pod"),
+        ((VOLUME.replace("/r}", "/r, readOnly: true}"),), "lies on no volume of cluster.kubernetes.pod"),
+        (("kubernetes.pod={spec: {containers: 1}}",), "is no pod template"),
     ],
 )
 def test_a_job_whose_results_would_be_lost_is_refused(settings: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -113,12 +113,3 @@ def test_variables_that_the_pods_lack_are_named(tmp_path: Path) -> None:
     named = replace(found, sweep_text=f"{found.sweep_text}\nstore: ${{GOAL_A}}/${{GOAL_B:-x}}/${{GOAL_C}}\n")
     with pytest.raises(ConfigError, match="the sweep names GOAL_A, GOAL_C; give the values for the cluster's nodes"):
         Kubernetes().check(named)
-
-
-def test_gpus_that_idle_for_want_of_cores_are_named(tmp_path: Path) -> None:
-    many = made(tmp_path, "kubernetes.gpus_per_worker=8", "kubernetes.cpus_per_worker=8")
-    assert list(Kubernetes().notes(many)) == []  # its units train on the CPU
-    config = replace(many.config, resources=replace(many.config.resources, cpus=4, gpus=1))
-    (note,) = Kubernetes().notes(replace(many, config=config))
-    assert "2 of 8 units train at a time" in note
-    assert "32 cores" in note

@@ -63,7 +63,7 @@ def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(tmp_path: Pa
     client = Client()
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "soft.py").write_text("x = 1\n")
-    sent = made(tmp_path, "ray.files=[plugins]", "ray.environment={GOAL_DATA: /data}", "ray.pip=[timm]")
+    sent = made(tmp_path, "ray.files=[plugins]", "ray.environment={GOAL_DATA: /data}", "ray.runtime_env={pip: [timm]}")
     assert RayJobs(lambda *_: client).submit(sent) == sent.id
     assert {"sweep.yaml", "plugins/soft.py", "analysis/__init__.py", "runners/cli/__main__.py"} <= client.sent
     assert not [name for name in client.sent if "__pycache__" in name or name.startswith("tests")]

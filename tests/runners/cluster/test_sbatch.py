@@ -21,7 +21,7 @@ SITE = ("slurm.python=/opt/goal/bin/python", "slurm.partition=gpu", 'slurm.time=
 CASES = {
     "one-node": (*SITE, "slurm.gpus_per_node=1", "slurm.environment={GOAL_DATA: /data/it's here}"),
     "two-nodes": (*SITE, "slurm.nodes=2", "slurm.gpus_per_node=4", "slurm.gpu_type=a100", "slurm.modules=[cuda/12.4]"),
-    "array": (*SITE, "slurm.array=4", "slurm.array_at_once=2", "slurm.account=p1", "slurm.setup=[ulimit -n 65536]"),
+    "array": (*SITE, "slurm.array=4", "slurm.account=p1", "slurm.setup=[ulimit -n 65536]"),
 }
 
 
@@ -109,7 +109,7 @@ def started(
     (programs / "scontrol").write_text('#!/bin/sh\necho "$@" >> "$TOLD"\n')
     (programs / "scontrol").chmod(0o755)
     store = tmp_path / "store"
-    made = job(tmp_path, "slurm.idle_runs=3", f"slurm.modules={modules}", store=store)
+    made = job(tmp_path, f"slurm.modules={modules}", store=store)
     made.folder.mkdir(parents=True)
     if idle:
         (made.folder / "idle-runs").write_text(f"{idle}\n")

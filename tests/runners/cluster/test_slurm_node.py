@@ -118,28 +118,15 @@ def test_a_ray_that_ends_leaves_the_end_of_its_logs_in_the_job_s(
     assert "raylet.err | why it ended" in said
 
 
-@pytest.mark.parametrize(
-    ("joined", "missing", "said"),
-    [(2, "give_up", "3 of 3 nodes joined\n"), (1, "go_on", "2 of 3 nodes joined within 0 s (go_on")],
-)
+@pytest.mark.parametrize(("joined", "said"), [(2, "3 of 3 nodes joined\n"), (1, "2 of 3 nodes joined within 0 s")])
 def test_how_many_nodes_have_joined_is_said(
-    joined: int, missing: str, said: str, here: Here, capsys: pytest.CaptureFixture[str]
+    joined: int, said: str, here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(slurm_node, "_JOIN_S", 0.0)
     for number in range(joined):
         (here.session / f"joined-{number}").touch()
-    wait_for_nodes(here.session, 3, 0, missing)
+    wait_for_nodes(here.session, 3)
     assert f"goal-sweep: {said}" in capsys.readouterr().err
-
-
-def test_a_job_without_some_of_its_nodes_gives_up_or_waits_as_the_site_says(here: Here) -> None:
-    with pytest.raises(UnfinishedError, match="2 of 3 nodes are missing"):
-        wait_for_nodes(here.session, 3, 0, "give_up")
-    waits = threading.Thread(target=wait_for_nodes, args=(here.session, 2, 0, "wait"))
-    waits.start()
-    assert waits.is_alive()
-    (here.session / "joined-0").touch()
-    waits.join(timeout=120)
-    assert not waits.is_alive()
 
 
 def test_an_interface_names_the_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,15 +47,16 @@ class Cluster:
 @pytest.fixture
 def sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluster], Submission]:
     """Sends a job of one and the same sweep to a cluster."""
-    draft = job(tmp_path, store=tmp_path / "store")
+    draft, records = job(tmp_path, store=tmp_path / "store"), Submissions(tmp_path / "store")
 
     def make(submission_id: str) -> Job:
-        return replace(draft, id=submission_id, folder=Submissions(tmp_path / "store").files(submission_id))
+        return replace(draft, id=submission_id, folder=records.files(submission_id))
 
     def act(cluster: Cluster) -> Submission:
         backend: Any = cluster
         monkeypatch.setattr(standing, "backend_of", lambda kind: backend)
-        return send(draft, make, backend, "slurm", Submissions(tmp_path / "store"), "goal-sweep cancel tiny", print)
+        own = records.begin("tiny", "slurm", "", {})
+        return send(make, own, backend, records, "goal-sweep cancel tiny", print)
 
     return act
 

@@ -14,12 +14,12 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from runners.cluster.rayjob import render_manifest
+from runners.cluster.kubernetes import Kubernetes
 from runners.cluster.submission import example_site
 from tests.helpers.cluster_cases import job
 
 SCHEMA = Path(__file__).parent / "kuberay" / "rayjob-v1.schema.json.gz"
-LEAST = ("kubernetes.image=i:1", "kubernetes.store=/r/s", "kubernetes.volumes=[{path: /r, claim: results}]")
+LEAST = ("kubernetes.image=i:1", "kubernetes.store=/r/s")
 FULL = json.dumps(YAML(typ="safe").load(example_site("kubernetes"))["kubernetes"])
 
 
@@ -46,7 +46,7 @@ def schema() -> jsonschema.Draft202012Validator:
 
 
 def manifest(tmp_path: Path, *overrides: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = YAML(typ="safe").load(render_manifest(job(tmp_path, *overrides)))
+    loaded: dict[str, Any] = YAML(typ="safe").load(Kubernetes().render(job(tmp_path, *overrides)))
     return loaded
 
 
