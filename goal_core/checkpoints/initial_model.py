@@ -27,6 +27,7 @@ class InitialModel:
         model: framework, parts and initial weights.
         data: the data to train on.
         dataset: the same data, opened.
+        given: a model that takes the place of `init_from`, and fits.
 
     Raises:
         ConfigError: the framework cannot train on this data.
@@ -34,12 +35,14 @@ class InitialModel:
             names the difference.
     """
 
-    def __init__(self, model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
+    def __init__(
+        self, model: ModelConfig, data: DataConfig, dataset: Dataset, given: TrainedModel | None = None
+    ) -> None:
         self.framework = framework_of(model)
         self.framework.check(model, data)
         self._data, self._dataset = data, dataset
-        self._given = _read(model) if model.init_from else None
-        self.init_id = init_id(model)
+        self._given = given or (_read(model) if model.init_from else None)
+        self.init_id = "" if given else init_id(model)
         """Identifies the content of `init_from`; empty without one."""
         self.model = model if self._given is None else _without_overwritten_weights(model, self._given)
         self.tokenizer: Tokenizer

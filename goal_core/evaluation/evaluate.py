@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from goal_core.basics.errors import ConfigError, DataError, WeightsError
-from goal_core.checkpoints import ModelDescription, TrainedModel, load_module, read_model, weights_in
+from goal_core.checkpoints import InitialModel, ModelDescription, TrainedModel, read_model, weights_in
 from goal_core.data import Dataset, Split, open_dataset, own_indexes, tokenize
 from goal_core.evaluation.embedding import EvalSplit, embed_split, prepare_split, split_inputs
 from goal_core.evaluation.recalls import all_recalls_of, recalls_between
-from goal_core.models import Encoder, num_features
-from goal_core.models.frameworks import framework_of
+from goal_core.models import Encoder
 
 SplitName = Literal["train", "val", "test"]
 _THREADS = 1
@@ -186,21 +185,16 @@ def check_same_queries(first: Split, other: Split, first_path: Path, other_path:
 
 def _encoder(trained: TrainedModel, description: ModelDescription, device: torch.device, dataset: Dataset) -> Encoder:
     """The trained model; its backbone from the checkpoint, or from the weights it was frozen with."""
-    framework, model = framework_of(description.model), description.model
-    if trained.backbone:  # do not read or download weights that are about to be overwritten
-        model = replace(model, backbone=replace(model.backbone, weights="random"))
-    elif model.backbone.weights != "precomputed" and framework.weights_id(model) != description.weights:
-        raise WeightsError(
-            f"the backbone's weights have changed: {model.backbone.weights} is {framework.weights_id(model)}, "
-            f"the cell used {description.weights}"
-        )
-    backbone = framework.backbone(model, description.data, description.seed)
-    if trained.backbone and backbone is not None:
-        load_module(backbone, trained.backbone, trained.path)
-    width = num_features(backbone, dataset.splits["test"])
-    heads = framework.heads(
-        description.model, num_features=width, tokenizer=description.vocabulary, seed=description.seed
-    )
-    load_module(heads, trained.heads, trained.path)
+    model = description.model
+    initial = InitialModel(model, description.data, dataset, given=trained)
+    if not trained.backbone and model.backbone.weights != "precomputed":
+        weights = initial.framework.weights_id(model)
+        if weights != description.weights:
+            raise WeightsError(
+                f"the backbone's weights have changed: {model.backbone.weights} is {weights}, "
+                f"the cell used {description.weights}"
+            )
+    backbone = initial.backbone(description.seed)
+    heads = initial.heads(backbone, description.seed)
     backbone = None if backbone is None else backbone.to(device)
     return Encoder(heads=heads.to(device), backbone=backbone, precision=description.precision, device=device)

@@ -8,7 +8,7 @@ from torch import Tensor
 from goal_core.evaluation.embedding import TEXT_CHUNK, EvalSplit, embed_split
 from goal_core.evaluation.reranking import reranked_ranks
 from goal_core.evaluation.retrieval import RetrievalMetrics, RetrievalRanks, retrieval_metrics
-from goal_core.models import Encoder, RerankingHeads
+from goal_core.models import Encoder, XvlmHeads
 
 PAIRS = 256
 """Pairs per forward pass of the cross encoder. Fixed, because a kernel may round differently at another size."""
@@ -73,14 +73,14 @@ def rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor, Re
     384 px and their 25,000 captions.
 
     Args:
-        encoder: a model whose heads are :class:`~goal_core.models.heads.RerankingHeads`.
+        encoder: a model whose heads are :class:`~goal_core.models.systems.xvlm.XvlmHeads`.
         split: the images and captions.
 
     Returns:
         Embeddings of the images (N, D) and captions (M, D), float32, on the device; and the ranks.
     """
     heads = encoder.heads
-    assert isinstance(heads, RerankingHeads)
+    assert isinstance(heads, XvlmHeads)
     encoder.train(False)
     with torch.inference_mode():
         with encoder.autocast():
@@ -103,7 +103,7 @@ def rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor, Re
     return image_ND, text_MD, ranks
 
 
-def _caption_states(encoder: Encoder, heads: RerankingHeads, split: EvalSplit) -> tuple[Tensor, Tensor]:
+def _caption_states(encoder: Encoder, heads: XvlmHeads, split: EvalSplit) -> tuple[Tensor, Tensor]:
     """States of all captions, padded with zeros, (M, L, W), on the device; and their lengths (M,), on the CPU."""
     states_MLW = torch.empty(0)
     for rows, tokens, lengths in split.caption_chunks():

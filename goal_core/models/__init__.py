@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         Heads,
         Pairs,
         ParameterGroup,
-        RerankingHeads,
         autocast,
         num_features,
     )

@@ -169,47 +169,6 @@ class Heads(nn.Module):
         return [ParameterGroup(name="backbone", parameters=tuple(backbone.parameters()), lr_scale=lr_scale)]
 
 
-class RerankingHeads(Heads):
-    """Heads that also score a pair from image and caption together.
-
-    Each encoder has two halves: the tokens or states that a pair's score needs, and the embedding computed from them.
-    """
-
-    def image_tokens(self, features: Tensor) -> Tensor:
-        """Image tokens for the score, (B, R, F), from the backbone's output."""
-        raise NotImplementedError
-
-    def text_states(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Caption states for the score, (B, L, W); arguments as those of :meth:`encode_texts`."""
-        raise NotImplementedError
-
-    def embed_images(self, tokens_BRF: Tensor) -> Tensor:
-        """Unit vectors (B, D) from :meth:`image_tokens`."""
-        raise NotImplementedError
-
-    def embed_texts(self, states_BLW: Tensor) -> Tensor:
-        """Unit vectors (B, D) from :meth:`text_states`."""
-        raise NotImplementedError
-
-    def match(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
-        """Scores of P pairs, higher for a better match, (P,).
-
-        Args:
-            tokens_PRF: the image of each pair, from :meth:`image_tokens`.
-            states_PLW: the caption of each pair, from :meth:`text_states`.
-            lengths_P: how many of the L states are not padding, (P,) int64, on any device.
-        """
-        raise NotImplementedError
-
-    def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Joint-space unit vectors (B, D), by way of the image tokens."""
-        return self.embed_images(self.image_tokens(features))
-
-    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Joint-space unit vectors (B, D), by way of the caption states."""
-        return self.embed_texts(self.text_states(tokens_BL, lengths_B))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
     """Maps images and captions into the joint space, in one precision; with stacked heads, those of C cells at once.

@@ -22,7 +22,7 @@ from goal_core.models.frameworks import framework_of
 from goal_core.objectives import ObjectiveConfig
 from goal_core.official.layouts import LAYOUTS, Layout, check_second_registration, published_name
 from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
-from goal_core.official.tensors import Renamed, rename_tensors, resized_tables
+from goal_core.official.tensors import rename_tensors, resized_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,10 @@ class PublishedCheckpoint:
 
     model: ModelConfig
     vocabulary: Tokenizer
-    renamed: Renamed
+    tensors: dict[str, Tensor]
     """`heads.*` and `backbone.net.*`."""
+    leftovers: dict[str, list[str]]
+    """The names of the tensors in the file that the model does not use, by the reason."""
     epoch: int
     """The epoch of its training after which the file was written."""
     digest: str
@@ -66,13 +68,18 @@ def convert_checkpoint(
     shapes = _shapes(model, vocabulary, image_size=image_size or layout.image_size, region_width=width)
     name_of = partial(published_name, layout, model)
     given = resized_tables(given, {name_of(name): tensor for name, tensor in shapes.items()})
-    renamed = rename_tensors(shapes, given, name_of, known_leftovers=layout.leftovers, source=str(path))
+    tensors, leftovers = rename_tensors(shapes, given, name_of, known_leftovers=layout.leftovers, source=str(path))
     check_second_registration(given, str(path))
     epoch = stored.get("epoch", 0)
     if not isinstance(epoch, int):
         raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
     return PublishedCheckpoint(
-        model=model, vocabulary=vocabulary, renamed=renamed, epoch=epoch, digest=f"sha256:{file_sha256(path)[:16]}"
+        model=model,
+        vocabulary=vocabulary,
+        tensors=tensors,
+        leftovers=leftovers,
+        epoch=epoch,
+        digest=f"sha256:{file_sha256(path)[:16]}",
     )
 
 
@@ -114,8 +121,7 @@ def write_published(published: PublishedCheckpoint, path: Path, *, data: DataCon
         vocabulary=published.vocabulary,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    tensors = published.renamed.tensors
-    replace_with(path, lambda temporary: write_model(temporary, tensors, description, epoch=published.epoch))
+    replace_with(path, lambda temporary: write_model(temporary, published.tensors, description, epoch=published.epoch))
 
 
 def _tensors_and_options(stored: dict[str, Any], layout: Layout, path: Path) -> tuple[dict[str, Tensor], Namespace]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,23 +16,6 @@ from goal_core.models.weights import misfits
 _TABLE = "relative_position_bias_table"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
-    """Tensors of a published checkpoint that our model does not use."""
-
-    reason: str
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renamed:
-    """The outcome of :func:`rename_tensors`."""
-
-    tensors: dict[str, Tensor]
-    """All tensors of the model, by our names."""
-    leftover: tuple[Leftover, ...]
-
-
 def rename_tensors(
     own: Mapping[str, Tensor],
     given: Mapping[str, Tensor],
@@ -41,7 +23,7 @@ def rename_tensors(
     *,
     known_leftovers: Mapping[str, str],
     source: str,
-) -> Renamed:
+) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
     """Find each tensor of our model in a published checkpoint.
 
     Args:
@@ -50,6 +32,9 @@ def rename_tensors(
         published_name: the published name of each of our names.
         known_leftovers: regular expressions of published names that our model does not use, each with the reason.
         source: the file, for messages.
+
+    Returns:
+        All tensors of the model, by our names; and by the reason the names of those that it does not use.
 
     Raises:
         WeightsError: a tensor of our model is missing in the file or has the wrong shape, or the file contains one that
@@ -66,11 +51,10 @@ def rename_tensors(
         name: given[other].to(own[name].dtype) if other in given else torch.zeros((), dtype=own[name].dtype)
         for name, other in wanted.items()
     }
-    leftover = tuple(
-        Leftover(reason=why, names=tuple(name for name in reasons if reasons[name] == why))
-        for why in dict.fromkeys(reasons.values())
-    )
-    return Renamed(tensors=tensors, leftover=leftover)
+    leftovers: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        leftovers.setdefault(why, []).append(name)
+    return tensors, leftovers
 
 
 def resized_tables(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, Final, Protocol, TypedDict
 
 import torch
 
@@ -243,24 +243,21 @@ def fits_or_says(what: str) -> Iterator[None]:
         ) from error
 
 
+_KINDS: Final = {
+    UnfinishedError: "refused",
+    OSError: "storage",
+    DataError | WeightsError: "inputs",
+    DamagedError: "damaged",
+    DivergedError | NonFiniteError | NonFiniteEmbeddingError: "diverged",
+    CollapsedError: "collapsed",
+    TooLargeError: "too_large",
+    torch.AcceleratorError: "device",
+}
+"""Kinds of failures by their errors, of which the first counts."""
+
+
 def failure_kind(error: Exception) -> str:
     """The kind of a failure; see :attr:`TrainingFailed.kind`."""
     if is_out_of_memory(error):
         return "memory"
-    if isinstance(error, UnfinishedError):
-        return "refused"
-    if isinstance(error, OSError):
-        return "storage"
-    if isinstance(error, DataError | WeightsError):
-        return "inputs"
-    if isinstance(error, DamagedError):
-        return "damaged"
-    if isinstance(error, DivergedError | NonFiniteError | NonFiniteEmbeddingError):
-        return "diverged"
-    if isinstance(error, CollapsedError):
-        return "collapsed"
-    if isinstance(error, TooLargeError):
-        return "too_large"
-    if isinstance(error, torch.AcceleratorError):
-        return "device"
-    return "error"
+    return next((kind for errors, kind in _KINDS.items() if isinstance(error, errors)), "error")

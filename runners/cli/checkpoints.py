@@ -116,12 +116,12 @@ def convert(
     write_published(official, out, data=data, data_fingerprint=open_dataset(data, own_indexes()).fingerprint)
     model = official.model
     console.print(
-        f"{out}: {model.framework} {model.backbone.name}, {len(official.renamed.tensors)} tensors, all used; "
+        f"{out}: {model.framework} {model.backbone.name}, {len(official.tensors)} tensors, all used; "
         f"{len(official.vocabulary)} words, epoch {official.epoch}",
         soft_wrap=True,
     )
-    if not official.renamed.leftover:
+    if not official.leftovers:
         console.print("nothing left over")
-    for part in official.renamed.leftover:
-        names = ", ".join(part.names[:_SHOWN]) + (", ..." if len(part.names) > _SHOWN else "")
-        console.print(f"left over, {part.reason}: {len(part.names)} ({names})", soft_wrap=True)
+    for reason, names in official.leftovers.items():
+        shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        console.print(f"left over, {reason}: {len(names)} ({shown})", soft_wrap=True)

@@ -226,28 +226,6 @@ def features(
     _say_how_to_train("precomp" if kind == "vectors" else "regions", out)
 
 
-@data.command()
-def whiten(
-    vectors: Annotated[
-        Path, typer.Argument(help="Folder that `data features --kind vectors` wrote.", parser=local_path)
-    ],
-    out: Annotated[Path, typer.Option(parser=local_path, help="Folder to write.")],
-    dims: Annotated[int, typer.Option(help="Numbers to keep of each vector.", min=1)] = 128,
-    half: Annotated[bool, typer.Option("--half", help="Write float16, half the size.")] = False,
-) -> None:
-    """Whiten vectors by the principal components of the training split: smaller files, and features of equal variance.
-
-    Example: goal-sweep data whiten emoji-vectors --out emoji-precomp --dims 128 --half
-    """
-    from goal_core.evaluation.whitening import whiten_features
-
-    written = whiten_features(vectors, out, dims=dims, half=half)
-    size = sum(path.stat().st_size for path in out.iterdir()) / 1e6
-    images = sum(count for count, _ in written.values())
-    console.print(f"{out}: {images} images, a vector of {dims} numbers each, {size:.2f} MB", soft_wrap=True)
-    _say_how_to_train("precomp", out)
-
-
 def _say_how_to_train(layout: str, out: Path) -> None:
     console.print(
         f"train on them with: data: {{format: {layout}, name: ..., root: {out}}}, and backbone weights precomputed",

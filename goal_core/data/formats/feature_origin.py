@@ -12,7 +12,7 @@ from goal_core.data.config import DataConfig
 from goal_core.data.formats.layout import SHIPPED_FOLDER, precomp_folder
 
 DESCRIPTION = "features.json"
-"""Written beside features by `goal-sweep data features` and `data whiten`."""
+"""Written beside features by `goal-sweep data features`."""
 UNNAMED = "precomputed"
 """The name to give to features of unknown origin."""
 

@@ -1,4 +1,4 @@
-"""VSE++'s heads of several cells as batched products."""
+"""The heads of VSE++, and of vectors, of several cells as batched products."""
 
 from __future__ import annotations
 
@@ -13,23 +13,38 @@ from goal_core.models.sequences import pack
 from goal_core.models.stacked.gru import stacked_gru
 
 
-class StackedVsepp(Heads):
-    """What `ImageHead` and `GruTextEncoder` compute, for C cells at once.
+class StackedVectors(Heads):
+    """What `VectorHeads` compute, for C cells at once.
 
     Args:
-        parameters: those of `VseppHeads` by name, each with the cells in front.
+        parameters: theirs by name, each with the cells in front.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         super().__init__()
         self._parameters_of_cells = parameters
+        self._cells = len(next(iter(parameters.values())))
 
     def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Map backbone features (B, F), one vector per image, to unit vectors (C, B, D)."""
-        weight_CDF, bias_CD = (self._parameters_of_cells[f"image.fc.{name}"] for name in ("weight", "bias"))
+        """Map vectors (B, F) to unit vectors (C, B, D)."""
+        return self._mapped("image", features)
+
+    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Map vectors (B, G) to unit vectors (C, B, D)."""
+        return self._mapped("text", tokens_BL)
+
+    def _mapped(self, side: str, vectors_BF: Tensor) -> Tensor:
+        unit, weight_CDF = normalize(vectors_BF, dim=-1), self._parameters_of_cells.get(f"{side}.fc.weight")
+        if weight_CDF is None:
+            return unit.expand(self._cells, *unit.shape)
+        bias_CD = self._parameters_of_cells[f"{side}.fc.bias"]
         # All cells have the same inputs, so that their linear layers are one.
-        mapped = linear(normalize(features, dim=-1), weight_CDF.flatten(0, 1), bias_CD.flatten())
+        mapped = linear(unit, weight_CDF.flatten(0, 1), bias_CD.flatten())
         return normalize(mapped.view(-1, *bias_CD.shape).transpose(0, 1), dim=-1)
+
+
+class StackedVsepp(StackedVectors):
+    """What `VseppHeads` compute, for C cells at once."""
 
     def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Map padded captions to unit vectors (C, B, D)."""

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, normalize
+from torch.nn.functional import normalize
 
 from goal_core.basics.errors import ConfigError
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import ModelConfig
 from goal_core.models.heads import Heads
+from goal_core.models.stacked.vsepp import StackedVectors
 from goal_core.models.systems.vsepp import ImageHead
 
 
@@ -40,7 +41,7 @@ class VectorHeads(Heads):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
             self.image, self.text = (
-                Normalized() if kind == "none" else VectorHead(width, model.embed_dim) for kind, width in sides
+                Normalized() if kind == "none" else ImageHead(width, model.embed_dim) for kind, width in sides
             )
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVectors:
@@ -54,50 +55,3 @@ class Normalized(nn.Module):
     def forward(self, vectors_BF: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Map vectors (B, F) to unit vectors (B, F)."""
         return normalize(vectors_BF, dim=-1)
-
-
-class VectorHead(nn.Module):
-    """VSE++'s image head, for vectors of images or texts.
-
-    Args:
-        num_features: numbers F of a vector.
-        embed_dim: dimensions D of the joint space.
-    """
-
-    def __init__(self, num_features: int, embed_dim: int) -> None:
-        super().__init__()
-        self.fc = ImageHead(num_features, embed_dim).fc
-
-    def forward(self, vectors_BF: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Map vectors (B, F) to unit vectors (B, D)."""
-        return normalize(self.fc(normalize(vectors_BF, dim=-1)), dim=-1)
-
-
-class StackedVectors(Heads):
-    """What `VectorHeads` compute, for C cells at once.
-
-    Args:
-        parameters: theirs by name, each with the cells in front.
-    """
-
-    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self._parameters_of_cells = parameters
-        self._cells = len(next(iter(parameters.values())))
-
-    def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Map vectors (B, F) to unit vectors (C, B, D)."""
-        return self._mapped("image", features)
-
-    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Map vectors (B, G) to unit vectors (C, B, D)."""
-        return self._mapped("text", tokens_BL)
-
-    def _mapped(self, side: str, vectors_BF: Tensor) -> Tensor:
-        unit, weight_CDF = normalize(vectors_BF, dim=-1), self._parameters_of_cells.get(f"{side}.fc.weight")
-        if weight_CDF is None:
-            return unit.expand(self._cells, *unit.shape)
-        bias_CD = self._parameters_of_cells[f"{side}.fc.bias"]
-        # All cells have the same inputs, so that their linear layers are one.
-        mapped = linear(unit, weight_CDF.flatten(0, 1), bias_CD.flatten())
-        return normalize(mapped.view(-1, *bias_CD.shape).transpose(0, 1), dim=-1)

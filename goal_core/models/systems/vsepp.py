@@ -30,7 +30,7 @@ class ImageHead(nn.Module):
         nn.init.xavier_uniform_(self.fc.weight)
         nn.init.zeros_(self.fc.bias)
 
-    def forward(self, features_BF: Tensor, lengths_B: None = None) -> Tensor:
+    def forward(self, features_BF: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Map backbone features (B, F), one vector per image, to unit vectors (B, D)."""
         return normalize(self.fc(normalize(features_BF, dim=-1)), dim=-1)
 

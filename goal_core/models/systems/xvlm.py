@@ -13,7 +13,7 @@ from goal_core.basics.seeding import derive_seed
 from goal_core.models.batch_rows import Share, in_chunks
 from goal_core.models.bert import split_bert
 from goal_core.models.config import ModelConfig
-from goal_core.models.heads import Pairs, ParameterGroup, RerankingHeads
+from goal_core.models.heads import Heads, Pairs, ParameterGroup
 from goal_core.models.sequences import attention_mask
 from goal_core.models.systems.losses import (
     NO_NEGATIVE,
@@ -36,7 +36,7 @@ class MatchingInputs:
     """Word pieces of each caption, (B,) int64."""
 
 
-class XvlmHeads(RerankingHeads):
+class XvlmHeads(Heads):
     """Everything of X-VLM except the image backbone.
 
     An image is represented by the mean of its cells, followed by the cells; a caption by the states of its word pieces.
@@ -94,8 +94,16 @@ class XvlmHeads(RerankingHeads):
         return normalize(self.text_proj(states_BLW[:, 0]), dim=-1)
 
     def match(self, tokens_PRF: Tensor, states_PLW: Tensor, lengths_P: Tensor) -> Tensor:
-        """Logits of a match, (P,)."""
+        """Logits of a match of P pairs, (P,), from the images' tokens, the captions' states and their lengths."""
         return self._logits(tokens_PRF, states_PLW, lengths_P)[:, 1]
+
+    def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Unit vectors (B, D), by way of the image tokens."""
+        return self.embed_images(self.image_tokens(features))
+
+    def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Unit vectors (B, D), by way of the caption states."""
+        return self.embed_texts(self.text_states(tokens_BL, lengths_B))
 
     def forward_pairs(
         self, features: Tensor, image_lengths_B: Tensor | None, tokens_BL: Tensor, lengths_B: Tensor

@@ -5,32 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from goal_core.basics.errors import ConfigError
 from goal_core.data import Batch
-from goal_core.models import Heads, Pairs, Share
+from goal_core.models import Pairs, Share
 from goal_core.models.batch_rows import in_chunks
 from goal_core.training.plan import UnitPlan
 
 
-def check_splits(unit: UnitPlan, heads: Heads) -> None:
+def check_splits(unit: UnitPlan) -> None:
     """Check that the model allows what the unit asks for.
 
     Raises:
         ConfigError: the model's batch normalisation needs the whole batch, but the unit would split it.
     """
-    whole = needs_whole_batch(heads) or unit.stage.bn_mode == "legacy_quirk"
-    if whole and (unit.stage.micro_batch or unit.processes > 1):
+    if unit.stage.needs_whole_batches(unit.data.format) and (unit.stage.micro_batch or unit.processes > 1):
         how = f"{unit.processes} GPUs" if unit.processes > 1 else f"micro_batch={unit.stage.micro_batch}"
         raise ConfigError(
             f"{how}: {unit.model.framework} normalises here by the statistics of whole batches, which cannot be split"
         )
-
-
-def needs_whole_batch(heads: Heads) -> bool:
-    """Whether heads use statistics of the batch in training. Backbones do so only in `legacy_quirk`."""
-    return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in heads.modules())
 
 
 def encode_batch(encode: Callable[..., Pairs], inputs: Tensor, batch: Batch, share: Share) -> Pairs:

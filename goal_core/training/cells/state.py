@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from goal_core.basics.atomic import DamagedError
 from goal_core.basics.seeding import derive_seed
@@ -36,8 +35,11 @@ from goal_core.training.cells.triplet_histogram import TripletHistogram
 from goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
 from goal_core.training.ranks import ALONE, Ranks
 
-Parts = dict[str, tuple[Callable[[], Any], Callable[[Any], object]]]
-"""Parts of a state by their names in its file, each with a function that reads it and one that puts it back."""
+_VALUES: Final = (
+    *("epoch", "next_step", "steps_before", "stacked_steps", "seconds", "sums", "scales", "best_epoch", "best_rsum"),
+    "history",
+)
+"""Attributes of a cell that its state has as they are."""
 
 
 class CellState:
@@ -98,7 +100,7 @@ class CellState:
         """Steps of this stage that the cell took as part of a stack."""
         self.scales: dict[str, float] = {}
         """Factors of the `objective`, and of the `hinge` in warm-up epochs, where the heads scale the objective."""
-        check_splits(unit, heads)
+        check_splits(unit)
         self._ranks, self.share = ranks, ranks.share(unit.stage.micro_batch)
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
@@ -137,40 +139,34 @@ class CellState:
             best_name(epoch), lambda path: write_model(path, tensors, description, epoch=epoch, training=key)
         )
 
-    def _state(self) -> tuple[Parts, Parts]:
-        """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
-        path, optimizer = self.files.path(LAST), self.optimizer
-        modules = {"heads": self.heads} if self.backbone is None else {"heads": self.heads, "backbone": self.backbone}
-        tensors: Parts = {
-            **{name: (net.state_dict, partial(load_module, net, source=path)) for name, net in modules.items()},
-            "optimizer": (partial(optimizer_tensors, optimizer), partial(restore_optimizer, optimizer)),
-            "random": (self.stream.state, self.stream.restore),
-            "triplets": (self.triplets.tensors, self.triplets.restore),
-        }
-        values: Parts = {
-            **{name: _attribute(self, name) for name in ("epoch", "next_step", "steps_before", "seconds", "sums")},
-            **{name: _attribute(self, name) for name in ("stacked_steps", "scales")},
-            **{name: _attribute(self, name) for name in ("best_epoch", "best_rsum")},
-            "history": (lambda: self.history, self._restore_history),
-            "collapse": _attribute(self.collapse, "num_steps"),
-            "scaler": (self.scaler.state_dict, self.scaler.load_state_dict),
-        }
-        return tensors, values
-
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything from which training continues exactly."""
-        parts, values = self._state()
-        tensors = {key: value for name, (get, _) in parts.items() for key, value in with_prefix(name, get()).items()}
-        return tensors, {TRAINING: self.key} | {name: get() for name, (get, _) in values.items()}
+        """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
+        parts = {
+            **{name: module.state_dict() for name, module in self._modules().items()},
+            "optimizer": optimizer_tensors(self.optimizer),
+            "random": self.stream.state(),
+            "triplets": self.triplets.tensors(),
+        }
+        tensors = {key: value for name, part in parts.items() for key, value in with_prefix(name, part).items()}
+        values = {name: getattr(self, name) for name in _VALUES}
+        own = {"collapse": self.collapse.num_steps, "scaler": self.scaler.state_dict()}
+        return tensors, {TRAINING: self.key, **values, **own}
 
     def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`state` gave."""
-        parts, values = self._state()
-        for name, (_, put) in parts.items():
-            put(take_prefix(name, tensors))
-        for name, (_, put) in values.items():
-            put(state[name])
+        for name, module in self._modules().items():
+            load_module(module, take_prefix(name, tensors), self.files.path(LAST))
+        restore_optimizer(self.optimizer, take_prefix("optimizer", tensors))
+        self.stream.restore(take_prefix("random", tensors))
+        self.triplets.restore(take_prefix("triplets", tensors))
+        for name in _VALUES:
+            setattr(self, name, state[name])
+        self.collapse.num_steps = state["collapse"]
+        self.scaler.load_state_dict(state["scaler"])
         self._saved = self.epoch, self.next_step
+
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"heads": self.heads} if self.backbone is None else {"heads": self.heads, "backbone": self.backbone}
 
     def save_last(self) -> None:
         """Save everything from which training continues exactly."""
@@ -210,9 +206,6 @@ class CellState:
             self.files.log(f"the best weights are lost: {error}")
             self.files.set_aside(path)
             return False
-
-    def _restore_history(self, records: list[dict[str, Any]]) -> None:
-        self.history = [EpochRecord(epoch=row["epoch"], time=row["time"], metrics=row["metrics"]) for row in records]
 
     def _write_records(self) -> None:
         self.files.write_metrics(self.history)
@@ -280,7 +273,3 @@ def _read_weights(path: Path, training: str, epoch: int | None = None) -> tuple[
     if epoch not in (None, state["epoch"]):
         raise DamagedError(f"{path} has the weights of epoch {state['epoch']}, not of {epoch}")
     return tensors, state["epoch"]
-
-
-def _attribute(owner: object, name: str) -> tuple[Callable[[], Any], Callable[[Any], object]]:
-    return partial(getattr, owner, name), partial(setattr, owner, name)

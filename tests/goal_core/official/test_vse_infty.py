@@ -198,7 +198,7 @@ def test_regions_embed_as_an_independent_forward(tmp_path: Path) -> None:
     image, text = image_of_regions(), text_parts()
     source = save(tmp_path / "model_best.pth", image, text, precomp_enc_type="basic", img_dim=FEATURES)
     published = convert_checkpoint("vse_infty", source, PIECES)
-    left = {part.reason.split(",")[0]: len(part.names) for part in published.renamed.leftover}
+    left = {reason.split(",")[0]: len(names) for reason, names in published.leftovers.items()}
     assert left == {
         "a normalisation that the published code builds and never runs": 5,
         "BERT's pooler": 2,
@@ -226,7 +226,7 @@ def test_cells_embed_as_an_independent_forward(tmp_path: Path) -> None:
     image, text = image_of_cells(), text_parts()
     source = save(tmp_path / "a.pth", image, text, precomp_enc_type="backbone", backbone_source="wsl")
     published = convert_checkpoint("vse_infty", source, PIECES, image_size=64)
-    reasons = {part.reason: len(part.names) for part in published.renamed.leftover}
+    reasons = {reason: len(names) for reason, names in published.leftovers.items()}
     assert reasons["the backbone's classifier"] == 2
     assert reasons["the backbone's tensors, registered a second time"] == 120
     out = tmp_path / "x.safetensors"

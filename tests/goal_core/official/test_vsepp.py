@@ -56,7 +56,7 @@ def save_published(path: Path, image: dict[str, Tensor], text: dict[str, Tensor]
 def converted(tmp_path: Path) -> Path:
     source = save_published(tmp_path / "model_best.pth.tar", *published_parts())
     published = convert_checkpoint("vsepp", source, Vocabulary(WORDS), image_size=64)
-    assert published.renamed.leftover == ()
+    assert published.leftovers == {}
     assert published.epoch == 28
     out = tmp_path / "out" / "best.safetensors"
     write_published(published, out, data=DATA, data_fingerprint=open_dataset(DATA).fingerprint)

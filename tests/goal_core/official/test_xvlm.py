@@ -199,7 +199,7 @@ class Plain:
 def test_converted_embeds_and_matches_as_an_independent_forward(tmp_path: Path, pretrained: bool) -> None:
     tensors = published(pretrained=pretrained)
     converted = convert_checkpoint("xvlm", save(tmp_path / "a.th", tensors), PIECES, image_size=64)
-    left = {part.reason.split(",")[0]: len(part.names) for part in converted.renamed.leftover}
+    left = {reason.split(",")[0]: len(names) for reason, names in converted.leftovers.items()}
     heads = {"the head that predicts masked words": 2, "the head that predicts boxes": 6} if pretrained else {}
     assert left == {"computed anew for the size of the windows": 5, "0": 1, **heads}
     out = tmp_path / "x.safetensors"
@@ -258,7 +258,7 @@ def test_pretrained_windows_are_resized_and_what_does_not_fit_is_one_line(tmp_pa
         "xvlm", save(tmp_path / "a.th", published(pretrained=True, window=3)), PIECES, image_size=64
     )
     table = "backbone.net.layers.1.blocks.0.attn.relative_position_bias_table"
-    assert converted.renamed.tensors[table].shape == (49, 4)
+    assert converted.tensors[table].shape == (49, 4)
 
     def refused(message: str, tensors: Tensors) -> None:
         with pytest.raises(WeightsError, match=message) as caught:

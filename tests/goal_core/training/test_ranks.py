@@ -194,7 +194,7 @@ def test_processes_with_other_weights_are_noticed() -> None:
 def test_whole_batch_statistics_are_not_split_over_gpus(tmp_path: Path) -> None:
     unit = unit_of("con/con", stage=replace(FINETUNE, bn_mode="legacy_quirk"))
     with pytest.raises(ConfigError, match="2 GPUs: vsepp normalises here by the statistics of whole batches"):
-        check_splits(replace(unit, processes=2), torch.nn.Linear(1, 1))  # type: ignore[arg-type]
+        check_splits(replace(unit, processes=2))
 
 
 @pytest.mark.gpu

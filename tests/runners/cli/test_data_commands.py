@@ -50,23 +50,16 @@ def test_check_exits_with_0_when_complete_and_with_2_otherwise(
     assert "https://shannon.cs.illinois.edu/DenotationGraph/" in printed
 
 
-def test_vectors_are_written_whitened_and_trained_on(
-    sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    raw, white = str(tmp_path / "raw"), str(tmp_path / "white")
+def test_vectors_are_written_and_trained_on(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = str(tmp_path / "raw")
     assert run(["data", "features", sweep, "--out", raw, "--kind", "vectors"]) == 0
     assert "14 images, a vector of 96 numbers each" in capsys.readouterr().out
     assert open_dataset(PrecompConfig(name="tiny", root=raw)).splits["train"].region_shape == (96,)
-    assert run(["data", "whiten", raw, "--out", white, "--dims", "3", "--half"]) == 0
-    assert "14 images, a vector of 3 numbers each" in capsys.readouterr().out
-    given = ["--set", f"data={{format: precomp, name: tiny, root: {white}}}"]
+    given = ["--set", f"data={{format: precomp, name: tiny, root: {raw}}}"]
     given += ["--set", "model.backbones=[{name: test_resnet, weights: precomputed}]"]
     assert run(["validate", sweep, *given]) == 0
     assert run(["data", "check", sweep, *given]) == 0
     assert "vectors of all images read, 14" in capsys.readouterr().out
-    assert run(["data", "whiten", raw, "--out", raw]) == 2
-    assert run(["data", "whiten", raw, "--out", white, "--dims", "97"]) == 2
-    assert "at most the 96 features" in capsys.readouterr().err
     assert run(["data", "features", sweep, "--out", raw, *given]) == 2
     assert "already trains on features (data.format: precomp)" in capsys.readouterr().err
 

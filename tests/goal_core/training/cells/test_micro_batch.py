@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from goal_core.basics.errors import ConfigError
-from goal_core.models import ImageBackbone
+from goal_core.models import ImageBackbone, VseInftyHeads
 from goal_core.models.batch_rows import Rows, Share, WholeBatchDraws, in_chunks
 from goal_core.training import StageConfig, train_unit
 from goal_core.training.cells import trainer as cell_trainer
-from goal_core.training.cells.encoding import needs_whole_batch
 from goal_core.training.cells.optim import clip_gradient
 from goal_core.training.cells.trainer import CellTrainer
 from goal_core.training.trunk import Trunk
@@ -28,6 +27,8 @@ from tests.helpers.training_cases import (
     GRID,
     GRID_DATA,
     MODEL,
+    REGIONS,
+    SET_FROZEN,
     TRAINED,
     XVLM,
     XVLM_DATA,
@@ -125,7 +126,10 @@ def test_a_killed_training_in_chunks_ends_as_the_unbroken_one(tmp_path: Path) ->
 def test_whole_batch_statistics_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="micro_batch needs bn_mode frozen_eval"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=4, bn_mode="legacy_quirk")
-    assert needs_whole_batch(nn.Sequential(nn.BatchNorm1d(2)))  # type: ignore[arg-type]
+    regions = {kind: SET_FROZEN.needs_whole_batches(kind) for kind in ("regions", "scenes")}
+    assert regions == {"regions": True, "scenes": False}
+    heads = VseInftyHeads(REGIONS, num_features=3, vocab_size=5, regions=True, seed=1)
+    assert any(isinstance(module, nn.BatchNorm1d) for module in heads.modules())
     with pytest.raises(ConfigError, match="micro_batch must be at least 0"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=-1)
 
