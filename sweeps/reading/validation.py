@@ -165,19 +165,8 @@ class _Failure:
         keys = [*_keys_at(self.kind, self.root, path[:-1])]
         keys += getattr(self.kind, "FILE_KEYS", ()) if len(path) == 1 else ()
         if len(path) > 1 and get_origin(_type_at(self.kind, self.root, path[:-2])) is Mapping:
-            if dotted := list(_dotted(_at(self.root, path), ".".join(map(str, path[-2:])), keys)):
-                return f"write {' and '.join(dotted)} as one key{' each' if len(dotted) > 1 else ''}"
+            return f"unknown key; keys with dots are written as one, such as {'.'.join(map(str, path[-2:]))}"
         return f"unknown key{nearest(str(path[-1]), keys)}; valid here: {', '.join(keys)}"
-
-
-def _dotted(node: Node, name: str, keys: Sequence[str]) -> Iterator[str]:
-    """The dotted names of all mappings, from `node` down, that have one of some keys."""
-    if isinstance(node.value, dict):
-        if not node.value.keys().isdisjoint(keys):
-            yield name
-            return
-        for key, child in node.value.items():
-            yield from _dotted(child, f"{name}.{key}", keys)
 
 
 def _at(root: Node, path: KeyPath) -> Node:

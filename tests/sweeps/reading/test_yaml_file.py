@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sweeps import Problem
-from sweeps.reading.yaml_file import MAX_BYTES, MAX_DEPTH, MAX_VALUES, parse_yaml
+from sweeps.reading.yaml_file import MAX_BYTES, MAX_DEPTH, parse_yaml
 from tests.helpers.mistakes import check_mistakes
 
 
@@ -62,13 +62,15 @@ def test_every_key_and_item_knows_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [("a: &x [1, 2]\nb: *x\n", 1), ("a: 1\nb: *x\n", 2), ("a: &x 1\n", 1), ("a:\n  ? &x [*x]\n  : 1", 2)],
+    ("text", "told"),
+    [
+        ("a: &x [1, 2]\nb: *x\n", ["f.yaml:1 | a", "f.yaml:2 | b"]),
+        ("a: 1\nb: *x\n", ["f.yaml:2 | "]),
+        ("a: &x 1\n", ["f.yaml:1 | a"]),
+    ],
 )
-def test_anchors_and_aliases_are_refused(text: str, line: int) -> None:
-    value, problems = parse(text)
-    assert value is None
-    check_mistakes(problems, f"f.yaml:{line} |  | aliases | extends")
+def test_anchors_and_aliases_are_refused(text: str, told: list[str]) -> None:
+    check_mistakes(parse(text)[1], *(f"{place} | aliases | extends" for place in told))
 
 
 def test_all_structural_problems_are_reported_together() -> None:
@@ -94,8 +96,6 @@ def test_all_structural_problems_are_reported_together() -> None:
         ("a: 1\nb: [1, 2\nc: 3\n", "f.yaml:3 |  | not valid YAML"),
         ("a: \x00\n", "f.yaml |  | not valid YAML | #x0000"),
         ('a: "\\U99999999"', "f.yaml |  | not valid YAML | escape"),
-        ('a: "\\ud800"', "f.yaml:1 |  | U+D800"),
-        ('"a\\0": 1', "f.yaml:1 |  | U+0000"),
     ],
 )
 def test_broken_yaml_is_one_line(text: str, told: str) -> None:
@@ -107,6 +107,8 @@ def test_broken_yaml_is_one_line(text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ('a: "\\ud800"', "f.yaml:1 | a | U+D800"),
+        ('"a\\0": 1', "f.yaml:1 |  | U+0000"),
         ("a: 0x" + "f" * 10_000, "f.yaml:1 | a | 100 digits"),
         ("a: !!int x", "f.yaml:1 | a | 'int'"),
         ("a: !!bool perhaps", "f.yaml:1 | a | 'bool'"),
@@ -118,31 +120,26 @@ def test_a_value_that_is_none_is_named_by_its_key(text: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "place"),
     [
-        ("x: " + "[" * 20_000, 1),
-        ("a: 1\nx: " + "[" * 20_000 + "]" * 20_000, 2),
-        ("x: " + "{a: " * 20_000, 1),
-        ("x: " + "{a: " * 20_000 + "}" * 20_000, 1),
-        ("- " * 20_000, 1),
-        ("? " * 20_000, 1),
-        ("\n".join(f"{' ' * depth}a:" for depth in range(500)), MAX_DEPTH),
+        ("x: " + "[" * 20_000, "f.yaml"),
+        ("a: 1\nx: " + "[" * 20_000 + "]" * 20_000, "f.yaml"),
+        ("x: " + "{a: " * 20_000 + "}" * 20_000, "f.yaml"),
+        ("? " * 20_000, "f.yaml"),
+        ("a: 1\nx: " + "[" * 40 + "]" * 40, "f.yaml:2"),
+        ("\n".join(f"{' ' * depth}a:" for depth in range(40)), f"f.yaml:{MAX_DEPTH}"),
     ],
-    ids=["list", "closed list", "mapping", "closed mapping", "block list", "block key", "block mapping"],
+    ids=["list", "closed list", "mapping", "block key", "40 lists", "40 mappings"],
 )
-def test_deep_nesting_is_one_line(text: str, line: int) -> None:
-    value, problems = parse(text)
-    assert value is None
-    check_mistakes(problems, f"f.yaml:{line} |  | {MAX_DEPTH} levels")
+def test_deep_nesting_is_one_line(text: str, place: str) -> None:
+    check_mistakes(parse(text)[1], f"{place} |  | {MAX_DEPTH} levels")
 
 
 def test_what_is_as_deep_as_may_be_is_read() -> None:
     assert parse("a: " + "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1))[1] == []
 
 
-def test_size_and_number_of_values_are_limited() -> None:
+def test_the_size_is_limited() -> None:
     for text in ("#" * (MAX_BYTES + 1), "#" + "é" * (MAX_BYTES // 2)):
         check_mistakes(parse(text)[1], "f.yaml |  | 256 KiB")
     assert parse(f"#{'x' * (MAX_BYTES - 10)}\na: 1") == ({"a": 1}, [])
-    _, problems = parse("".join(f"k{n}: 1\n" for n in range(20_000)))
-    check_mistakes(problems, f"f.yaml:{MAX_VALUES // 2} |  | {MAX_VALUES} values")
