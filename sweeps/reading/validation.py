@@ -164,9 +164,10 @@ class _Failure:
     def _unknown_key(self, path: KeyPath) -> str:
         keys = [*_keys_at(self.kind, self.root, path[:-1])]
         keys += getattr(self.kind, "FILE_KEYS", ()) if len(path) == 1 else ()
-        if len(path) > 1 and get_origin(_type_at(self.kind, self.root, path[:-2])) is Mapping:
-            return f"unknown key; keys with dots are written as one, such as {'.'.join(map(str, path[-2:]))}"
-        return f"unknown key{nearest(str(path[-1]), keys)}; valid here: {', '.join(keys)}"
+        hint = nearest(str(path[-1]), keys)
+        if not hint and len(path) > 1 and get_origin(_type_at(self.kind, self.root, path[:-2])) is Mapping:
+            hint = f"; keys with dots are written as one, such as {'.'.join(map(str, path[-2:]))}"
+        return f"unknown key{hint}; valid here: {', '.join(keys)}"
 
 
 def _at(root: Node, path: KeyPath) -> Node:

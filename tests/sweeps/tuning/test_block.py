@@ -81,7 +81,7 @@ LR = "mine.yaml:6 | tune.space.stages.frozen"
         (
             "objectives.params.tau: {loguniform: [1, 20]}",
             "objectives: {params: {tau: {loguniform: [1, 20]}}}",
-            f"{SPACE} | objectives.params.tau",
+            f"{SPACE} | objectives.params",
         ),
         (
             "stages.frozen.lr: {choice: [4e-3, 8e-3]}",
