@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
 from runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from runners.cli.options import AsJson, Set, StoreDir, Sweep, SweepArguments, Uri, console
@@ -154,7 +155,7 @@ def _report(sweep: OpenedSweep, outcome: LaunchOutcome, arguments: SweepArgument
         if why:
             print(f"the report is not in MLflow: {why}; afterwards: {again}", file=sys.stderr)
             return
-        reports.mark_current(target, digest)
+        replace_bytes(reports.mark_of(target), digest.encode())
     except (GoalError, OSError) as error:
         # The exit status tells how training ended. The report may have failed for the same reason (a full disk).
         print(f"error: no report: {error}; afterwards: {again}", file=sys.stderr)
@@ -286,17 +287,15 @@ def show_logs(
     chosen = [one for one in sweep.trainings if pattern is None or _matches(one, pattern)]
     if not chosen:
         raise GoalError(f"no cell of {sweep.config.name} has {pattern!r} in its id or name")
-    logged = False
-    for training in chosen:
-        lines = list(_log_of(sweep.store.folder(training), failed=failed))
-        if lines:
-            logged = True
-            write(f"== {training.name}  {training.cell.id}")
-            for line in lines:
-                write(line)
+    folders = {sweep.store.folder(training): training for training in chosen}
+    logs = {folder: list(_log_of(folder, failed=failed)) for folder in folders}
+    for folder, lines in logs.items():
+        training = folders[folder]
+        for line in [f"== {training.name}  {training.cell.id}", *lines] if lines else []:
+            write(line)
     if follow:
-        _follow({sweep.store.folder(training): training.name for training in chosen}, write)
-    elif not logged:
+        _follow({folder: training.name for folder, training in folders.items()}, write)
+    elif not any(logs.values()):
         write("no failed cell" if failed else "nothing has been logged yet")
 
 
@@ -307,8 +306,7 @@ def _log_of(folder: TrainingFolder, *, failed: bool) -> Iterator[str]:
     if failed and not last_failed:
         return
     log = folder.log_text().rstrip()
-    if log:
-        yield log
+    yield from [log] if log else []
     if newest is not None and last_failed and (failed or not log):
         yield f"attempt {newest.n} failed: {newest.reason}"
         yield from filter(None, [newest.trace.rstrip()])

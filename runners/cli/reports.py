@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -18,7 +18,6 @@ from analysis.report.inputs import Inputs
 from analysis.report.writing import ReportResult, best_trainings, origin_notes, write_report
 from analysis.results import SweepResults, read_results
 from analysis.wording import seeds_text
-from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import GoalError
 from runners.cli.options import Scale
 from runners.launch.tuning.refresh import refreshed_results
@@ -57,30 +56,22 @@ class ReportTarget:
         Raises:
             GoalError: there are no results, or they cannot be read.
         """
-        content, store = None, None
-        if self.config is not None:
-            store = Store(self.config.store)
-            content = refreshed_results(store, self.config)
+        store = None if self.config is None else Store(self.config.store)
+        content = refreshed_results(store, self.config) if store is not None and self.config is not None else None
         try:
             if content is not None and store is not None:
                 root = store.root if store.root.is_dir() else None
                 return read_results(content, f"the store {store.location}", root, store.fetch)
-            page = self._tracked(store)
+            page = SweepPage(self.uri, self.name)
             return read_results(page.results_table(), f"{self.uri}: the results of {self.name}")
         except AnalysisError as error:
             raise GoalError(str(error)) from error
-
-    def _tracked(self, store: Store | None) -> SweepPage:
-        """The sweep in MLflow, for its results: the store has none."""
-        try:
-            return SweepPage(self.uri, self.name)
         except TrackingError as error:
             if store is None:
                 raise
-            missing = str(error).partition(";")[0]
             raise GoalError(
-                f"no results of {self.name} in the store {store.location} ({missing}); launch the sweep first, "
-                "or give its --store"
+                f"no results of {self.name} in the store {store.location} ({str(error).partition(';')[0]}); launch the "
+                "sweep first, or give its --store"
             ) from error
 
     def page(self) -> SweepPage | str:
@@ -201,27 +192,15 @@ def _require_writable(folder: Path) -> None:
         raise GoalError(f"the report cannot be written to {folder}, which is read-only; give another folder with --out")
 
 
+def mark_of(target: ReportTarget) -> Path:
+    """The file beside the report in the store that holds the digest of the launch's outcome which the report shows."""
+    return target.folder.with_name(f"{target.name}.of")
+
+
 def is_current(target: ReportTarget, outcome: str) -> bool:
     """Whether the report in the store was written by a launch that ended with this outcome."""
-    mark = _mark(target)
+    mark = mark_of(target)
     return (target.folder / "report.html").is_file() and mark.is_file() and mark.read_text() == outcome
-
-
-def mark_current(target: ReportTarget, outcome: str) -> None:
-    """Record which outcome of a launch the report in the store shows.
-
-    Args:
-        target: the target of the sweep.
-        outcome: digest of its trainings and how each ended.
-
-    Raises:
-        StorageError: the file cannot be written.
-    """
-    replace_bytes(_mark(target), outcome.encode())
-
-
-def _mark(target: ReportTarget) -> Path:
-    return target.folder.with_name(f"{target.name}.of")
 
 
 def print_result(result: ReportResult, console: Console) -> None:
@@ -238,29 +217,12 @@ def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
     there = result.inputs.results.header.seeds
     asked = there if target.config is None else target.config.seeds
-    absent, beyond = (
-        [seed for seed in ours if seed not in theirs] for ours, theirs in ((asked, there), (there, asked))
-    )
-    shown = f"The report shows the sweep as last launched, with {seeds_text(there)}."
-    lines = []
-    if absent:
-        has, them = ("has", "it") if len(absent) == 1 else ("have", "them")
-        again = f"Launch with the same settings to train {them}."
-        lines.append(f"{seeds_text(absent).capitalize()} {has} no results. {again} {shown}")
-    if beyond:
-        are = "is" if len(beyond) == 1 else "are"
-        lines.append(f"{seeds_text(beyond).capitalize()} {are} in the report, but not in the settings. {shown}")
-    return lines
-
-
-def as_json(result: ReportResult, warned: Sequence[str]) -> dict[str, Any]:
-    """What a script reads of a report.
-
-    Args:
-        result: the report.
-        warned: from `warnings`.
-    """
-    return {**result.as_json(), "warnings": list(warned)}
+    if set(asked) == set(there):
+        return []
+    return [
+        f"The settings ask for {seeds_text(asked)}. The report shows the sweep as last launched, with "
+        f"{seeds_text(there)}. Launch with the same settings to train what is missing."
+    ]
 
 
 def restore(target: ReportTarget) -> bool:

@@ -63,7 +63,7 @@ def report(
     result, why = reports.report(targets, out, compare, scale)
     warned = reports.warnings(targets[0], result)
     if as_json:
-        print(json.dumps(reports.as_json(result, warned), indent=2))
+        print(json.dumps({**result.as_json(), "warnings": warned}, indent=2))
         return
     reports.print_result(result, console)
     for line in warned:

@@ -10,9 +10,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import psutil
@@ -42,43 +39,25 @@ def ui(
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
     from runners.cli.reports import report_targets
-    from runners.tracking.uri import require_database, sqlite_file
+    from runners.tracking.moved import correct_moved
+    from runners.tracking.uri import read_only, require_database
 
     (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides, tracking_uri)
     if target.uri.startswith(("http://", "https://")):
         _print(_links(target, target.uri.rstrip("/")))
         return
-    database = sqlite_file(target.uri)
     require_database(target.uri)
+    if why := read_only(target.uri):
+        raise GoalError(f"{why}; the page writes to it, so copy the results folder and give the copy with --store")
     _require_free(port)
+    correct_moved(target.uri)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
     address = f"http://127.0.0.1:{port}"
-    with _servable(target.uri, database) as uri, _server(uri, port) as server:
-        links = _links(replace(target, uri=uri), address)  # computed while the server starts
+    with _server(target.uri, port) as server:
+        links = _links(target, address)  # computed while the server starts
         _wait_until_it_answers(server, address)
-        console.print(f"{address}  ({target.uri})", soft_wrap=True)
-        _print(links)
+        _print([f"{address}  ({target.uri})", *links])
         raise typer.Exit(server.wait())
-
-
-@contextlib.contextmanager
-def _servable(uri: str, database: Path | None) -> Iterator[str]:
-    """A tracking URI that a server can open: the page must be able to write, and to find the artifacts."""
-    from runners.tracking.moved import copy_database, correct_addresses
-    from runners.tracking.uri import read_only
-
-    if database is None:
-        yield uri
-    elif not (why := read_only(uri)):
-        correct_addresses(database)
-        yield uri
-    else:
-        console.print(f"this page shows a copy, in which changes are lost: {why}", soft_wrap=True)
-        with TemporaryDirectory(prefix="goal-sweep-") as folder:
-            copy = Path(folder) / database.name
-            copy_database(database, copy)
-            correct_addresses(copy, home=database.parent)
-            yield f"sqlite:///{copy}"
 
 
 @contextlib.contextmanager
@@ -92,7 +71,12 @@ def _server(uri: str, port: int) -> Iterator[psutil.Popen]:
     try:
         yield server
     finally:
-        _end(server)
+        processes = [server, *server.children(recursive=True)] if server.is_running() else []
+        for end in (psutil.Process.terminate, psutil.Process.kill):
+            for process in processes:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    end(process)
+            _, processes = psutil.wait_procs(processes, timeout=_END_WAIT_S)
 
 
 def _links(target: ReportTarget, address: str) -> list[str]:
@@ -108,17 +92,6 @@ def _links(target: ReportTarget, address: str) -> list[str]:
 def _print(lines: list[str]) -> None:
     for line in lines:
         console.print(line, soft_wrap=True, markup=False)
-
-
-def _end(server: psutil.Popen) -> None:
-    processes: list[psutil.Process] = [server]
-    with contextlib.suppress(psutil.NoSuchProcess):
-        processes += server.children(recursive=True)
-    for end in ("terminate", "kill"):
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                getattr(process, end)()
-        _, processes = psutil.wait_procs(processes, timeout=_END_WAIT_S)
 
 
 def _require_free(port: int) -> None:

@@ -26,14 +26,13 @@ _OURS = """
 _WAIT_S = 20.0
 
 
-def correct_addresses(database: Path, home: Path | None = None) -> int:
+def correct_addresses(database: Path) -> int:
     """Let every artifact address of the sweeps in a database point into the folder that holds the database.
 
     Addresses of artifact servers and object stores stay, and so do those of experiments that are not sweeps.
 
     Args:
         database: a complete tracking database.
-        home: the folder that holds the artifacts, if it is not the database's.
 
     Returns:
         Number of corrected addresses.
@@ -41,8 +40,7 @@ def correct_addresses(database: Path, home: Path | None = None) -> int:
     Raises:
         sqlite3.Error: the database cannot be read or written.
     """
-    home = (database.parent if home is None else home).absolute()
-    corrected = 0
+    home, corrected = database.parent.absolute(), 0
     with closing(sqlite3.connect(database, timeout=_WAIT_S)) as connection, connection:
         for table, key, column, kept in _ADDRESSES:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
@@ -60,17 +58,6 @@ def correct_moved(uri: str) -> None:
     database = sqlite_file(uri)
     if database is not None and database.is_file() and database.stat().st_size:
         correct_addresses(database)
-
-
-def copy_database(database: Path, to: Path) -> None:
-    """Copy a tracking database as it is at one moment, also while somebody writes it or where it is read-only.
-
-    Raises:
-        sqlite3.Error: it cannot be read, or the copy not be written.
-    """
-    source = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT_S)
-    with closing(source), closing(sqlite3.connect(to)) as copy:
-        source.backup(copy)
 
 
 def _at_home(address: str, home: Path, kept: int) -> str:

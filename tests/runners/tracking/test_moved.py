@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from runners.tracking.moved import copy_database, correct_addresses
+from runners.tracking.moved import correct_addresses
 from tests.helpers.mlflow_cases import database
 
 pytestmark = pytest.mark.integration
@@ -52,14 +52,3 @@ def test_addresses_of_sweeps_follow_the_database_and_no_others(original: Path, t
 def test_another_name_of_the_same_folder_is_no_other_folder(original: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(original)
     assert correct_addresses(tmp_path / "link" / "mlflow.db") == 0
-
-
-def test_a_copy_of_the_database_alone_still_finds_the_artifacts(original: Path, tmp_path: Path) -> None:
-    moved = original.rename(tmp_path / "moved")
-    copy_database(moved / "mlflow.db", tmp_path / "alone.db")
-    assert correct_addresses(tmp_path / "alone.db", home=moved) == 3
-    assert {one for one in addresses(tmp_path / "alone.db") if one.startswith("file:")} == {
-        one.replace(original.as_uri(), moved.as_uri())
-        for one in addresses(moved / "mlflow.db")
-        if one.startswith("file:")
-    }
