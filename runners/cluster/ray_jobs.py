@@ -44,8 +44,6 @@ _PACKAGES = (goal_core, sweeps, runners)
 _READING = "analysis"
 """The fourth package. Only the command line knows it, so it is shipped by its place beside the others."""
 _SKIPPED = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".venv", "node_modules")
-_MAX_BYTES = 100 * 1024 * 1024
-"""What Ray's dashboard accepts in one upload."""
 _PHASES: Mapping[str, Phase] = {
     "PENDING": "pending",
     "RUNNING": "running",
@@ -219,11 +217,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _working_dir(job: Job) -> Iterator[Path]:
-    """A folder with all that is sent.
-
-    Raises:
-        ClusterError: it is larger than Ray accepts.
-    """
+    """A folder with all that is sent."""
     with tempfile.TemporaryDirectory(prefix="goal-sweep-submit-") as name:
         folder = Path(name)
         (folder / "sweep.yaml").write_text(job.sweep_text)
@@ -240,10 +234,4 @@ def _working_dir(job: Job) -> Iterator[Path]:
             here = gather()
             record = {"git_commit": here.git_commit, "git_diff": here.git_diff}
             (folder / "runners" / "store" / BUILT_FROM).write_text(json.dumps(record), encoding="utf-8")
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        if size > _MAX_BYTES:
-            raise ClusterError(
-                f"what would be sent has {size / 1e6:,.0f} MB, more than Ray's 100; put large files where the nodes "
-                "see them (cluster.ray.files)"
-            )
         yield folder

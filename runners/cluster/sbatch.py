@@ -11,12 +11,6 @@ from sweeps import SlurmConfig
 
 _IDLE_RUNS = 3
 """Runs in a row in which no training has saved anything, after which a job gives up."""
-_OF_THE_JOB = (
-    *("GOAL_SWEEP_CODE", "GOAL_SWEEP_GPUS", "GOAL_SWEEP_PROGRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"),
-    *("RAY_OVERRIDE_RESOURCES", "SLURM_ARRAY_TASK_ID", "SLURM_CPUS_ON_NODE", "SLURM_JOB_ID", "SLURM_PROCID"),
-    "CUDA_VISIBLE_DEVICES",
-)
-"""Variables that the script and Slurm set. Enroot's containers see only those that it is told."""
 
 
 def render_sbatch(job: Job) -> str:
@@ -42,7 +36,6 @@ def render_close(job: Job) -> str:
 def _render(name: str, job: Job, options: list[str]) -> str:
     settings = job.cluster.slurm
     environment = {**job.variables, **settings.environment, "GOAL_SWEEP_CODE": job.code}
-    node = ["--nodes", str(settings.nodes)] + (["--interface", settings.interface] if settings.interface else [])
     return template(name).render(
         id=job.id,
         sweep=job.config.name,
@@ -52,9 +45,8 @@ def _render(name: str, job: Job, options: list[str]) -> str:
         setup=settings.setup,
         folder=str(job.folder),
         store=job.store,
-        python=python_command(settings, [*environment, *settings.pass_environment]),
+        python=python_command(settings),
         nodes=settings.nodes,
-        node_options=node,
         cpus=settings.cpus_per_node,
         gpus=settings.gpus_per_node,
         gpu_request=_gpu_request(settings),
@@ -64,24 +56,14 @@ def _render(name: str, job: Job, options: list[str]) -> str:
     )
 
 
-def python_command(settings: SlurmConfig, variables: list[str]) -> list[str]:
-    """The command that starts Python on a node, in its container if there is one.
-
-    Args:
-        settings: of the job.
-        variables: names of the variables that it must see.
-    """
+def python_command(settings: SlurmConfig) -> list[str]:
+    """The command that starts Python on a node, in its container if there is one."""
     container = settings.container
     if container is None:
         return [settings.python or sys.executable]
-    python = settings.python or "python3"
-    if container.runtime == "apptainer":
-        gpu = ["--nv"] if settings.gpus_per_node else []
-        binds = [word for mount in container.mounts for word in ("--bind", mount)]
-        return ["apptainer", "exec", *gpu, *binds, *container.options, container.image, python]
-    mounts = [word for mount in container.mounts for word in ("--mount", mount if ":" in mount else f"{mount}:{mount}")]
-    names = [word for name in dict.fromkeys([*variables, *_OF_THE_JOB]) for word in ("--env", name)]
-    return ["enroot", "start", *mounts, *names, *container.options, container.image, python]
+    gpu = ["--nv"] if settings.gpus_per_node else []
+    binds = [word for mount in container.mounts for word in ("--bind", mount)]
+    return ["apptainer", "exec", *gpu, *binds, *container.options, container.image, settings.python or "python3"]
 
 
 def _gpu_request(settings: SlurmConfig) -> str:

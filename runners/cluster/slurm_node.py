@@ -23,8 +23,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import psutil
-
 from goal_core.basics.atomic import replace_bytes
 from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.execution.session.joining import MODE, TOKEN_PATH
@@ -67,13 +65,11 @@ class Node:
 
     Args:
         session: the private folder of this run of the job.
-        interface: the network interface through which the nodes see each other; empty leaves the choice to Ray.
     """
 
-    def __init__(self, session: Path, interface: str = "") -> None:
+    def __init__(self, session: Path) -> None:
         self._session, self._ending = session, False
         self._number = os.environ.get("SLURM_PROCID", "0")
-        self._own_address = address_of(interface) if interface else ""
         job = os.environ.get("SLURM_JOB_ID", str(os.getpid()))
         # The nodes' own disk; the short path leaves room for the names of sockets.
         self._folder = private_folder(Path("/tmp") / f"goal-sweep-{job}-{session.name[-6:]}")
@@ -105,7 +101,7 @@ class Node:
         with os.fdopen(os.open(self._session / _TOKEN, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             file.write(secrets.token_hex(32))
         try:
-            address = self._ray.start_head(self._own_address or _chosen_by_ray(), *self._options())
+            address = self._ray.start_head(_chosen_by_ray(), *self._options())
         except NodeFailedError as error:
             replace_bytes(self._session / _FAILED, str(error).encode())
             raise
@@ -122,24 +118,7 @@ class Node:
         environment = os.environ
         counts = {"num-cpus": "SLURM_CPUS_ON_NODE", "num-gpus": "GOAL_SWEEP_GPUS"}
         options = [f"--{name}={environment[key]}" for name, key in counts.items() if key in environment]
-        options += [f"--node-ip-address={self._own_address}"] if self._own_address else []
         return [*options, "--min-worker-port=0", "--max-worker-port=0"]
-
-
-def address_of(interface: str) -> str:
-    """This machine's address on a network interface.
-
-    Raises:
-        GoalError: it has none there; names the interfaces.
-    """
-    known = psutil.net_if_addrs()
-    for one in known.get(interface, ()):
-        if one.family == socket.AF_INET:
-            return one.address
-    raise GoalError(
-        f"{socket.gethostname()} has no IPv4 address on {interface} (cluster.slurm.interface); its interfaces are "
-        f"{', '.join(known)}"
-    )
 
 
 def _chosen_by_ray() -> str:
@@ -182,7 +161,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=("arrive", "head", "worker", "address"))
     parser.add_argument("--session", type=Path, required=True)
-    parser.add_argument("--interface", default="")
     parser.add_argument("--nodes", type=int, default=1)
     given = parser.parse_args(arguments)
     if given.part in ("head", "worker"):
@@ -195,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             wait_for_nodes(given.session, given.nodes)
             print(address)
         elif given.part != "arrive":
-            node = Node(given.session, given.interface)
+            node = Node(given.session)
             return node.run(node.head if given.part == "head" else node.worker)
     except GoalError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import ConfigDict
 
@@ -27,17 +27,16 @@ _MIN_RUN_S = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerConfig:
-    """A container image in which a Slurm job runs."""
+    """A container image in which a Slurm job runs, by Apptainer."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
-    runtime: Literal["apptainer", "enroot"] = "apptainer"
     image: str
-    """A file, or what the runtime accepts in its place."""
+    """A file, or what Apptainer accepts in its place."""
     mounts: tuple[str, ...] = ()
     """Folders of the node that the container sees: `/path` or `/path:/path/inside`. The store must be among them."""
     options: tuple[str, ...] = ()
-    """Further options of `apptainer exec` or `enroot start`."""
+    """Further options of `apptainer exec`."""
 
     def __post_init__(self) -> None:
         """Check that there is an image and that mounts are absolute."""
@@ -66,8 +65,6 @@ class SlurmConfig:
     """Time limit of one run, `hours:minutes:seconds` or `days-hours:minutes`; empty takes the partition's default."""
     save_before: int = 120
     """Seconds before the time limit at which every training saves and the job goes back to the queue."""
-    interface: str = ""
-    """Network interface through which nodes see each other, such as `ib0`; empty leaves the choice to Ray."""
     partition: str = ""
     """Empty takes the site's default, as for `account` and `qos`."""
     account: str = ""
@@ -106,7 +103,7 @@ class SlurmConfig:
         if self.array and self.nodes > 1:
             problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
         problems += [problem for option in self.options for problem in _option_problems(option)]
-        problems += one_line(self, "gpu_type", "partition", "account", "qos", "python", "interface", "modules", "setup")
+        problems += one_line(self, "gpu_type", "partition", "account", "qos", "python", "modules", "setup")
         problems += check_environment(self.environment) + check_variables("pass_environment", self.pass_environment)
         refuse(problems)
 

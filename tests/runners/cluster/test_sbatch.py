@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -61,13 +60,7 @@ def test_no_value_can_add_a_line_or_a_command(tmp_path: Path) -> None:
     ],
 )
 def test_python_runs_in_the_container(settings: SlurmConfig, expected: list[str]) -> None:
-    assert python_command(settings, ["GOAL_DATA"]) == expected
-
-
-def test_a_container_of_enroot_sees_the_variables_of_the_job() -> None:
-    words = python_command(SlurmConfig(container=ContainerConfig(runtime="enroot", image="g")), ["GOAL_DATA"])
-    given = {value for name, value in pairwise(words) if name == "--env"}
-    assert {"GOAL_DATA", "GOAL_SWEEP_CODE", "RAY_AUTH_TOKEN_PATH", "SLURM_JOB_ID"} <= given
+    assert python_command(settings) == expected
 
 
 STATUS = """

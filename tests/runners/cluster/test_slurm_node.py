@@ -15,7 +15,7 @@ import pytest
 
 from goal_core.basics.errors import GoalError, UnfinishedError
 from runners.cluster import slurm_node
-from runners.cluster.slurm_node import Node, address_of, main, wait_for_address, wait_for_folder, wait_for_nodes
+from runners.cluster.slurm_node import Node, main, wait_for_address, wait_for_folder, wait_for_nodes
 from runners.execution.session import node as ray_node
 from tests.helpers.until import until
 
@@ -127,12 +127,6 @@ def test_how_many_nodes_have_joined_is_said(
         (here.session / f"joined-{number}").touch()
     wait_for_nodes(here.session, 3)
     assert f"goal-sweep: {said}" in capsys.readouterr().err
-
-
-def test_an_interface_names_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert address_of("lo") == "127.0.0.1"
-    with pytest.raises(GoalError, match=r"has no IPv4 address on ib9 \(cluster.slurm.interface\).* lo"):
-        address_of("ib9")
 
 
 def test_a_folder_of_another_user_is_refused(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
