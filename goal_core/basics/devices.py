@@ -1,4 +1,4 @@
-"""What every part does alike on a device: copy to it without waiting, set its arithmetic, and tell when it is full."""
+"""What every part does alike on a device: copy to it without waiting, set its arithmetic, and watch its memory."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _FULL)
+
+
+def forget_peak() -> None:
+    """Let `peak_memory_mb` count from now on."""
+    if peak_memory_mb():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory_mb() -> float:
+    """The most memory in megabytes that torch has reserved on this process's GPU; 0 where it used none.
+
+    The CUDA context and what libraries take for themselves come on top, some hundreds of megabytes.
+    """
+    return torch.cuda.max_memory_reserved() / 1e6 if torch.cuda.is_available() else 0.0
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:

@@ -14,7 +14,6 @@ from goal_core.basics.devices import send
 from goal_core.data import Captions, DecodedImages, ImageConfig, Split, captions_of
 from goal_core.data.text import Tokenizer
 from goal_core.models import Encoder
-from goal_core.models.memory import in_halves
 
 TEXT_CHUNK = 256
 """Captions per forward pass outside training. Fixed, because a kernel may round differently at another size."""
@@ -67,13 +66,13 @@ def prepare_split(
 def embed_split(encoder: Encoder, split: EvalSplit) -> tuple[Tensor, Tensor]:
     """Joint-space embeddings of a split's images (N, D) and captions (M, D), float32, on the device.
 
-    Those of several cells have the cells in front. What does not fit into memory is embedded in smaller chunks.
+    Those of several cells have the cells in front.
     """
     encoder.train(False)
     with torch.inference_mode(), encoder.autocast():
-        image_ND = torch.cat([in_halves(encoder.images, chunk, dim=-2).float() for chunk in split.inputs()], -2)
+        image_ND = torch.cat([encoder.images(chunk).float() for chunk in split.inputs()], -2)
         chunks = [
-            in_halves(encoder.texts, send(tokens, encoder.device), lengths, dim=-2).float()
+            encoder.texts(send(tokens, encoder.device), lengths).float()
             for _, tokens, lengths in split.caption_chunks()
         ]
     sorted_MD = torch.cat(chunks, -2)

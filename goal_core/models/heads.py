@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -38,25 +38,19 @@ class Pairs:
     """Unit vectors, (B, D)."""
     text_BD: Tensor  # noqa: N815  # shape suffix
     """Unit vectors, (B, D)."""
-    context: Any = None
-    """What the framework's own loss needs besides the embeddings: None, or a dataclass of tensors with B rows each."""
+    context: tuple[Tensor, ...] = ()
+    """What the framework's own loss needs besides the embeddings: tensors with B rows each."""
     share: Share = WHOLE
     """How the batch was encoded, so that the framework's own loss is computed likewise."""
 
     def columns(self) -> tuple[Tensor, ...]:
         """The embeddings, and the tensors of the context in their order."""
-        context = (
-            () if self.context is None else tuple(getattr(self.context, item.name) for item in fields(self.context))
-        )
-        return self.image_BD, self.text_BD, *context
+        return self.image_BD, self.text_BD, *self.context
 
     def with_columns(self, columns: Sequence[Tensor]) -> Pairs:
         """Other pairs of the same kind, made of what :meth:`columns` gives."""
-        context = self.context
-        if context is not None:
-            names = [item.name for item in fields(context)]
-            context = replace(context, **dict(zip(names, columns[2:], strict=True)))
-        return replace(self, image_BD=columns[0], text_BD=columns[1], context=context)
+        image_BD, text_BD, *context = columns
+        return replace(self, image_BD=image_BD, text_BD=text_BD, context=tuple(context))
 
 
 class Heads(nn.Module):

@@ -20,7 +20,7 @@ from goal_core.data.text import Tokenizer, Wordpieces
 from goal_core.models import FrameworkName, ModelConfig, build_backbone, file_sha256
 from goal_core.models.frameworks import framework_of
 from goal_core.objectives import ObjectiveConfig
-from goal_core.official.layouts import LAYOUTS, Layout, check_second_registration, published_name
+from goal_core.official.layouts import LAYOUTS, Layout, published_name
 from goal_core.official.pickles import read_torch_file, read_vocabulary, tensors_of
 from goal_core.official.tensors import rename_tensors, resized_tables
 
@@ -69,7 +69,6 @@ def convert_checkpoint(
     name_of = partial(published_name, layout, model)
     given = resized_tables(given, {name_of(name): tensor for name, tensor in shapes.items()})
     tensors, leftovers = rename_tensors(shapes, given, name_of, known_leftovers=layout.leftovers, source=str(path))
-    check_second_registration(given, str(path))
     epoch = stored.get("epoch", 0)
     if not isinstance(epoch, int):
         raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
@@ -136,12 +135,6 @@ def _tensors_and_options(stored: dict[str, Any], layout: Layout, path: Path) -> 
         encoders = [tensors_of(encoder, f"{path}: model[{index}]") for index, encoder in enumerate(encoders)]
     else:
         encoders, options = [tensors_of(stored.get("model"), f"{path}: model")], Namespace()
-    bare = [name for tensors in encoders for name in tensors if not name.startswith(layout.prefix)]
-    if bare:
-        raise WeightsError(
-            f"{path} is not a checkpoint of {layout.system}: {len(bare)} names lack the prefix {layout.prefix} "
-            f"({bare[0]}, ...)"
-        )
     named = {
         re.sub(*layout.wrapper, encoder + name.removeprefix(layout.prefix)): tensor
         for encoder, tensors in zip(layout.encoders or ("",), encoders, strict=True)

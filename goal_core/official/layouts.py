@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from goal_core.basics.errors import WeightsError
@@ -73,19 +72,6 @@ def published_name(layout: Layout, model: ModelConfig, name: str) -> str:
     for rule, replacement in layout.names.items():
         name = re.sub(rule, replacement if isinstance(replacement, str) else partial(replacement, model), name)
     return name
-
-
-def check_second_registration(tensors: Mapping[str, Tensor], source: str) -> None:
-    """Check that a VSE-infinity file, which names each tensor of the backbone twice, stores it the same both times.
-
-    Raises:
-        WeightsError: two differ, and the file does not say which one the model uses.
-    """
-    for name, tensor in tensors.items():
-        first, _, deeper = name.removeprefix("image.backbone.resnet.").partition(".")
-        twin = f"image.backbone.{_SEQUENCES.get(first, '')}.{deeper}"
-        if name.startswith("image.backbone.resnet.") and twin in tensors and not torch.equal(tensor, tensors[twin]):
-            raise WeightsError(f"{source} contains two different tensors for one: {name} and {twin}")
 
 
 def _vsepp(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from goal_core.basics.devices import peak_memory_mb
 from goal_core.basics.errors import GoalError
 from goal_core.checkpoints import InitialModel
 from goal_core.data import SPLIT_NAMES, Dataset, num_batches
@@ -101,7 +100,7 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
 
 def _peak_mb(device: str) -> float | None:
     if device == "cuda":
-        return torch.cuda.max_memory_reserved() / 1e6
+        return peak_memory_mb()
     with suppress(OSError):  # Linux alone tells
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

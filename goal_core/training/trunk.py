@@ -25,7 +25,6 @@ from goal_core.data.images import DecodeRequest, ImageDecoder
 from goal_core.data.packs import libraries
 from goal_core.evaluation import CHUNK, split_inputs
 from goal_core.models import ImageBackbone, autocast, weights_id
-from goal_core.models.memory import in_halves
 from goal_core.training.plan import UnitPlan
 
 _OF = "of"
@@ -167,7 +166,8 @@ class Trunk:
     def _forward(self, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
         self._alive()
         with torch.no_grad(), autocast(self.unit.precision, self.device):
-            return in_halves(backbone, pixels, dim=0)
+            features: Tensor = backbone(pixels)
+            return features
 
     def _cache_path(self, split: Split, backbone: ImageBackbone, views: int) -> Path | None:
         if self.unit.cache is None:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import partial
 
 from goal_core.basics.atomic import DamagedError
+from goal_core.basics.devices import forget_peak, peak_memory_mb
 from goal_core.basics.errors import FencedError, GoalError
 from goal_core.data import Dataset
-from goal_core.models.memory import forget_peak, peak_memory_mb
 from goal_core.training import TrainingEvent, TrainingFailed, train_unit
 from runners.execution.inputs import (
     InputsDifferError,

@@ -33,9 +33,6 @@ class StackedVseInfty(Heads):
         self._image, self._text = _inside("image.", tensors), _inside("text.", tensors)
         self._mlp, self._bert_tensors = _inside("mlp.", self._image), _inside("bert.", self._text)
         self._bert, self._size_augment = bert, size_augment
-        self._image_pool, self._text_pool = (
-            StackedPooling(_inside("pool.", part)) for part in (self._image, self._text)
-        )
 
     def encode_images(self, features: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Unit vectors (C, B, D) of cells or regions (B, R, F), the same for all cells, as are those dropped."""
@@ -46,7 +43,7 @@ class StackedVseInfty(Heads):
         mapped_CBRD = _for_each(self._image, "fc", features)
         if self._mlp:
             mapped_CBRD = mapped_CBRD + self._mapped_by_mlp(features)
-        return unit_vectors(self._image_pool(mapped_CBRD, lengths_B))
+        return unit_vectors(pooled(_inside("pool.", self._image), mapped_CBRD, lengths_B))
 
     def _mapped_by_mlp(self, regions_BRF: Tensor) -> Tensor:
         """As `RegionMlp`, (C, B, R, D). Channels have statistics of their own, so those of all cells are one batch."""
@@ -78,59 +75,60 @@ class StackedVseInfty(Heads):
                 states.append(functional_call(self._bert, own, kwargs=inputs).last_hidden_state)
         states_CTW = torch.stack(states).flatten(1, 2)
         mapped = torch.baddbmm(self._text["fc.bias"][:, None], states_CTW, self._text["fc.weight"].mT)
-        return unit_vectors(self._text_pool(mapped.view(len(states), *tokens_BL.shape, -1), lengths_B))
+        mapped_CBLD = mapped.view(len(states), *tokens_BL.shape, -1)
+        return unit_vectors(pooled(_inside("pool.", self._text), mapped_CBLD, lengths_B))
 
 
-class StackedPooling:
+def pooled(parameters: Tensors, features_CBND: Tensor, lengths_B: Tensor) -> Tensor:
     """What `GeneralizedPooling` computes, for C cells at once.
 
     Args:
         parameters: those of the poolings.
+        features_CBND: sets, (C, B, N, D).
+        lengths_B: as in `GeneralizedPooling`.
+
+    Returns:
+        (C, B, D).
     """
+    weights_CBN = _rank_weights(parameters, lengths_B)
+    longest = weights_CBN.shape[2]
+    features_CBND = features_CBND[:, :, :longest]
+    if int(lengths_B.min()) < longest:
+        absent_BN1 = ~length_mask(lengths_B, longest, features_CBND.device)[:, :, None]
+        ranked = features_CBND.masked_fill(absent_BN1, ABSENT).sort(dim=2, descending=True)[0]
+        ranked = ranked.masked_fill(absent_BN1, 0)
+    else:
+        ranked = features_CBND.sort(dim=2, descending=True)[0]
+    with torch.autocast(ranked.device.type, enabled=False):
+        return (weights_CBN[:, :, None] @ ranked.to(weights_CBN.dtype))[:, :, 0]
 
-    def __init__(self, parameters: Tensors) -> None:
-        self._parameters = parameters
 
-    def __call__(self, features_CBND: Tensor, lengths_B: Tensor) -> Tensor:
-        """Pool sets (C, B, N, D) to (C, B, D); lengths as in `GeneralizedPooling`."""
-        weights_CBN = self.weights(lengths_B)
-        longest = weights_CBN.shape[2]
-        features_CBND = features_CBND[:, :, :longest]
-        if int(lengths_B.min()) < longest:
-            absent_BN1 = ~length_mask(lengths_B, longest, features_CBND.device)[:, :, None]
-            ranked = features_CBND.masked_fill(absent_BN1, ABSENT).sort(dim=2, descending=True)[0]
-            ranked = ranked.masked_fill(absent_BN1, 0)
-        else:
-            ranked = features_CBND.sort(dim=2, descending=True)[0]
-        with torch.autocast(ranked.device.type, enabled=False):
-            return (weights_CBN[:, :, None] @ ranked.to(weights_CBN.dtype))[:, :, 0]
-
-    def weights(self, lengths_B: Tensor) -> Tensor:
-        """Weight of each rank for sets of these sizes, (C, B, N)."""
-        score = self._parameters["score.weight"]
-        cells, _, width = score.shape
-        sizes_S, which_B = sizes_of(lengths_B)
-        longest, device = int(sizes_S[0]), score.device
-        # Packed order; a set's backward direction reads it from its end.
-        steps_T, sets_T = (torch.arange(longest)[:, None] < sizes_S).nonzero(as_tuple=True)
-        ranks_2T = torch.stack((steps_T, sizes_S[sets_T] - 1 - steps_T))
-        codes_2TW = send(position_codes(longest, width)[ranks_2T], device)
-        both = [
-            torch.stack([self._parameters[f"rnn.{name}_l0{way}"] for way in ("", "_reverse")], 1).flatten(0, 1)
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        ]
-        counts = torch.bincount(steps_T).tolist()
-        states = stacked_gru(codes_2TW.expand(cells, -1, -1, -1).flatten(0, 1), counts, *both, every=True)
-        # The score is linear, so that the mean of both directions can be taken of their scores.
-        scores_C2T = torch.bmm(states.view(cells, -1, width), score.mT).float().view(cells, 2, -1)
-        place_2SN = torch.zeros(2, len(sizes_S), longest, dtype=torch.long)
-        for way, ranks_T in enumerate(ranks_2T):
-            place_2SN[way, sets_T, ranks_T] = torch.arange(len(steps_T))
-        place_2SN = send(place_2SN, device)
-        scores_CSN = (scores_C2T[:, 0, place_2SN[0]] + scores_C2T[:, 1, place_2SN[1]]) / 2
-        mask_SN = length_mask(sizes_S, longest, device)
-        weights_CSN = torch.softmax(scores_CSN.masked_fill(~mask_SN, ABSENT) / TEMPERATURE, dim=2)
-        return weights_CSN[:, send(which_B, device)]
+def _rank_weights(parameters: Tensors, lengths_B: Tensor) -> Tensor:
+    """Weight of each rank for sets of these sizes, (C, B, N)."""
+    score = parameters["score.weight"]
+    cells, _, width = score.shape
+    sizes_S, which_B = sizes_of(lengths_B)
+    longest, device = int(sizes_S[0]), score.device
+    # Packed order; a set's backward direction reads it from its end.
+    steps_T, sets_T = (torch.arange(longest)[:, None] < sizes_S).nonzero(as_tuple=True)
+    ranks_2T = torch.stack((steps_T, sizes_S[sets_T] - 1 - steps_T))
+    codes_2TW = send(position_codes(longest, width)[ranks_2T], device)
+    both = [
+        torch.stack([parameters[f"rnn.{name}_l0{way}"] for way in ("", "_reverse")], 1).flatten(0, 1)
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    ]
+    counts = torch.bincount(steps_T).tolist()
+    states = stacked_gru(codes_2TW.expand(cells, -1, -1, -1).flatten(0, 1), counts, *both, every=True)
+    # The score is linear, so that the mean of both directions can be taken of their scores.
+    scores_C2T = torch.bmm(states.view(cells, -1, width), score.mT).float().view(cells, 2, -1)
+    place_2SN = torch.zeros(2, len(sizes_S), longest, dtype=torch.long)
+    for way, ranks_T in enumerate(ranks_2T):
+        place_2SN[way, sets_T, ranks_T] = torch.arange(len(steps_T))
+    place_2SN = send(place_2SN, device)
+    scores_CSN = (scores_C2T[:, 0, place_2SN[0]] + scores_C2T[:, 1, place_2SN[1]]) / 2
+    mask_SN = length_mask(sizes_S, longest, device)
+    weights_CSN = torch.softmax(scores_CSN.masked_fill(~mask_SN, ABSENT) / TEMPERATURE, dim=2)
+    return weights_CSN[:, send(which_B, device)]
 
 
 def _inside(prefix: str, tensors: Tensors) -> dict[str, Tensor]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
@@ -22,18 +20,6 @@ from goal_core.models.systems.losses import (
     draw_negatives,
     matching_labels,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchingInputs:
-    """The inputs of image-text matching for a batch."""
-
-    tokens: Tensor
-    """Image tokens, (B, R, F)."""
-    states: Tensor
-    """Caption states, (B, L, W)."""
-    lengths: Tensor
-    """Word pieces of each caption, (B,) int64."""
 
 
 class XvlmHeads(Heads):
@@ -111,14 +97,11 @@ class XvlmHeads(Heads):
         """Embeddings, and the inputs of image-text matching; the gradients that reach both in backward are noted."""
         tokens, states = self.image_tokens(features), self.text_states(tokens_BL, lengths_B)
         watch = self._gradients.watch
-        inputs = MatchingInputs(
-            tokens=watch("matching_grad", tokens, _on_cells),
-            states=watch("matching_grad", states),
-            lengths=send(lengths_B, states.device),
-        )
+        matched_tokens, matched_states = watch("matching_grad", tokens, _on_cells), watch("matching_grad", states)
         image_BD = self.embed_images(watch("objective_grad", tokens, _on_cells))
         text_BD = self.embed_texts(watch("objective_grad", states))
-        return Pairs(image_BD=image_BD, text_BD=text_BD, context=inputs)
+        context = matched_tokens, matched_states, send(lengths_B, states.device)
+        return Pairs(image_BD=image_BD, text_BD=text_BD, context=context)
 
     def replaced_loss(self, image_BD: Tensor, text_BD: Tensor, ids_B: Tensor) -> Tensor:
         """The contrastive loss of X-VLM (ITC), at the temperature with which negatives are drawn."""
@@ -154,7 +137,7 @@ class XvlmHeads(Heads):
 
         Of several processes each has the loss of all pairs, and the gradient of its own.
         """
-        inputs: MatchingInputs = pairs.context
+        tokens_BRF, states_BLW, lengths_B = pairs.context
         similarity_BB = (pairs.image_BD @ pairs.text_BD.T).detach()
         image_B, any_image_B = draw_negatives(similarity_BB.T, ids_B, self.temperature)
         text_B, any_text_B = draw_negatives(similarity_BB, ids_B, self.temperature)
@@ -163,7 +146,7 @@ class XvlmHeads(Heads):
         labels = matching_labels(any_image_B, any_text_B)
 
         def logits_of(images_P: Tensor, texts_P: Tensor) -> tuple[Tensor]:
-            return (self._logits(inputs.tokens[images_P], inputs.states[texts_P], inputs.lengths[texts_P]),)
+            return (self._logits(tokens_BRF[images_P], states_BLW[texts_P], lengths_B[texts_P]),)
 
         share = pairs.share
         rows = share.rows(len(labels))

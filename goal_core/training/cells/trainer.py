@@ -137,7 +137,7 @@ class CellTrainer(CellState):
         self.encoder.train(False)
         with torch.no_grad(), self.encoder.autocast():
             encoded = encode_batch(self._encode, inputs, batch, self.share)
-            pairs = self._ranks.gather(replace(encoded, context=None), len(batch))
+            pairs = self._ranks.gather(replace(encoded, context=()), len(batch))
         _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if not stats.finite:
             raise NonFiniteError(describe_non_finite(stats.images, stats.texts))

@@ -197,10 +197,10 @@ def test_the_loss_is_that_of_a_plain_loop_and_the_objective_is_weighed() -> None
         drawn.append(torch.multinomial(chances, 1)[:, 0].tolist())
     rows = [(i, i, 1) for i in range(5)]
     rows += [(drawn[0][i], i, 0) for i in range(5)] + [(i, drawn[1][i], 0) for i in range(5)]
-    sides, total, right = pairs.context, 0.0, 0
+    (tokens, states, _), total, right = pairs.context, 0.0, 0
     with torch.no_grad():
         for image, text, label in rows:
-            logits = match_by_hand(heads, sides.tokens[image], sides.states[text, : lengths[text]])
+            logits = match_by_hand(heads, tokens[image], states[text, : lengths[text]])
             total -= float(torch.log_softmax(logits, dim=0)[label]) / len(rows)
             right += int(logits.argmax()) == label
     assert extra == {"itm": pytest.approx(total, rel=1e-4), "itm_accuracy": pytest.approx(right / 15)}

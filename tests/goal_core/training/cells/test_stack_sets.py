@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from goal_core.checkpoints import LAST
 from goal_core.data.config import RegionsConfig
 from goal_core.models.sets import GeneralizedPooling
-from goal_core.models.stacked.vse_infty import StackedPooling
+from goal_core.models.stacked.vse_infty import pooled
 from goal_core.models.systems.vse_infty import VseInftyHeads
 from goal_core.training import TrainingPlan, UnitPlan, train_unit
 from goal_core.training.cells import stack as cell_stack_module
@@ -146,7 +146,7 @@ def test_stacked_pooling_is_each_cells_own_for_full_sets_and_padded_ones() -> No
     tensors = stacked_tensors(list(pools))
     features = torch.randn(2, 4, 6, 5)
     for lengths in (torch.tensor([6, 6, 6, 6]), torch.tensor([6, 1, 3, 6]), torch.tensor([2, 4, 4, 1])):
-        ours = StackedPooling(tensors)(features, lengths)
+        ours = pooled(tensors, features, lengths)
         expected = torch.stack([pool(own, lengths) for pool, own in zip(pools, features, strict=True)])
         torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
 
