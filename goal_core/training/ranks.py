@@ -12,8 +12,7 @@ waiting, so it ends them all: the unit starts again from what is saved, as after
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -27,8 +26,7 @@ from goal_core.basics.errors import CollapsedError, DivergedError, GoalError
 from goal_core.models import Pairs, Share
 from goal_core.objectives import NonFiniteError, gather_batch, gather_rows
 
-BUCKET: Final = 32 * 2**20
-"""Numbers of gradients that travel together."""
+_CPU: Final = torch.device("cpu")
 ALIKE: Final = (NonFiniteError, DivergedError, CollapsedError)
 """Errors that all processes meet at the same step, because they have the same numbers."""
 
@@ -97,13 +95,11 @@ class Ranks:
         if self.processes == 1:
             return
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        for bucket in _buckets(gradients):
-            together = torch.cat([gradient.reshape(-1) for gradient in bucket])
-            distributed.all_reduce(together)
-            for gradient, total in zip(
-                bucket, torch.split(together, [gradient.numel() for gradient in bucket]), strict=True
-            ):
-                gradient.copy_(total.view_as(gradient))
+        together = torch.cat([gradient.reshape(-1) for gradient in gradients])  # one message instead of hundreds
+        distributed.all_reduce(together)
+        totals = torch.split(together, [gradient.numel() for gradient in gradients])
+        for gradient, total in zip(gradients, totals, strict=True):
+            gradient.copy_(total.view_as(gradient))
 
     def check_same(self, own: Tensor, first: Tensor) -> None:
         """Check that this process has the weights of the first one, by their :func:`weight_sums`.
@@ -118,18 +114,13 @@ class Ranks:
         """Send the other processes a message. Only the first process may.
 
         Args:
-            message: anything that JSON can hold.
+            message: plain values.
             tensors: by name, of any device and dtype.
         """
         if self.processes == 1:
             return
-        tensors = tensors or {}
-        shapes = {name: (list(tensor.shape), str(tensor.dtype)[6:]) for name, tensor in tensors.items()}
-        text = torch.frombuffer(bytearray(json.dumps([message, shapes]).encode()), dtype=torch.uint8)
-        distributed.broadcast(torch.tensor([len(text)]), src=0)
-        distributed.broadcast(text, src=0)
-        for tensor in tensors.values():
-            distributed.broadcast(_bytes(tensor.detach().cpu().contiguous()), src=0)
+        own = {name: tensor.detach().cpu() for name, tensor in (tensors or {}).items()}
+        distributed.broadcast_object_list([message, own], src=0, device=_CPU)
 
     def say(self, *message: Any, tensors: Mapping[str, Tensor] | None = None) -> None:
         """Send a message as something that all processes do together."""
@@ -138,15 +129,9 @@ class Ranks:
 
     def receive(self) -> tuple[Any, dict[str, Tensor]]:
         """The next message of the first process, and its tensors, on the CPU."""
-        length = torch.zeros(1, dtype=torch.int64)
-        distributed.broadcast(length, src=0)
-        text = torch.empty(int(length), dtype=torch.uint8)
-        distributed.broadcast(text, src=0)
-        message, shapes = json.loads(text.numpy().tobytes())
-        tensors = {name: torch.empty(shape, dtype=getattr(torch, dtype)) for name, (shape, dtype) in shapes.items()}
-        for tensor in tensors.values():
-            distributed.broadcast(_bytes(tensor), src=0)
-        return message, tensors
+        received: list[Any] = [None, None]
+        distributed.broadcast_object_list(received, src=0, device=_CPU)
+        return received[0], received[1]
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -168,26 +153,8 @@ def weight_sums(parameters: Iterable[nn.Parameter]) -> Tensor:
     return torch.stack([parameter.detach().abs().sum(dtype=torch.float64) for parameter in parameters]).cpu()
 
 
-def _bytes(tensor: Tensor) -> Tensor:
-    """A contiguous tensor's memory; gloo does not know every dtype."""
-    return tensor.reshape(-1).view(torch.uint8)
-
-
 def _padded(tensor: Tensor, rows: int) -> Tensor:
     return pad(tensor, [0, 0] * (tensor.ndim - 1) + [0, rows - len(tensor)]) if len(tensor) < rows else tensor
-
-
-def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    bucket: list[Tensor] = []
-    size = 0
-    for gradient in gradients:
-        if bucket and (size + gradient.numel() > BUCKET or gradient.dtype != bucket[0].dtype):
-            yield bucket
-            bucket, size = [], 0
-        bucket.append(gradient)
-        size += gradient.numel()
-    if bucket:
-        yield bucket
 
 
 class _GatherAndSum(torch.autograd.Function):
