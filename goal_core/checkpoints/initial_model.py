@@ -14,9 +14,6 @@ from goal_core.data.text import TextVectors, Tokenizer
 from goal_core.models import Heads, ImageBackbone, ModelConfig, num_features, weights_id
 from goal_core.models.frameworks import framework_of
 
-_WORD_EMBEDDINGS = ("text.embed.weight", "word_embeddings.weight")
-"""Ends of the names of word embeddings, which have one row per word."""
-
 
 class InitialModel:
     """Builds the parts that cells train, with their initial weights, and the tokenizer that goes with them.
@@ -110,7 +107,7 @@ def _mismatches(given: TrainedModel, wanted: ModelConfig) -> Iterator[str]:
         yield f"its backbone is {had.backbone.name}, not {wanted.backbone.name}"
     elif not precomputed and not given.backbone and weights != weights_id(wanted.backbone):
         yield f"its heads were trained on backbone weights {weights}, not {weights_id(wanted.backbone)}"
-    uses, words = framework_of(wanted).uses, len(given.description.vocabulary)
+    uses = framework_of(wanted).uses
     sizes = {
         "embed_dim": (had.embed_dim, wanted.embed_dim),
         "text.word_dim": (had.text.word_dim, wanted.text.word_dim),
@@ -119,9 +116,6 @@ def _mismatches(given: TrainedModel, wanted: ModelConfig) -> Iterator[str]:
     for name, (ours, theirs) in sizes.items():
         if name.split(".")[0] in uses and ours != theirs:
             yield f"its {name} is {ours}, not {theirs}"
-    embedding = next((tensor for name, tensor in given.heads.items() if name.endswith(_WORD_EMBEDDINGS)), None)
-    if embedding is not None and len(embedding) < words:
-        yield f"its vocabulary has {words} words, but its word embedding {len(embedding)} rows"
     if "bert" in uses and wanted.bert.weights == "random" and replace(had.bert, weights="random") != wanted.bert:
         yield f"its BERT has other sizes than {wanted.bert.layers} layers of width {wanted.bert.width}"
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, normalize
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.functional import normalize
 
 from goal_core.basics.seeding import derive_seed
 from goal_core.models.config import GruConfig
@@ -61,39 +60,8 @@ class GruTextEncoder(nn.Module):
             Unit vectors (B, D).
         """
         packed = pack(self.embed(tokens_BL), lengths_B)
-        if tokens_BL.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
-            return normalize(last_states(self.rnn, packed), dim=-1)
         _, state_1BD = self.rnn(packed)
         return normalize(state_1BD[0], dim=-1)
-
-
-def last_states(rnn: nn.GRU, packed: PackedSequence) -> Tensor:
-    """What ``rnn(packed)`` gives as its last states, bit for bit, gradients too, in less time on a CPU.
-
-    For each time step, torch's own backward pass writes zeros for all time steps and adds them up; splitting the packed
-    sequence at once makes that a single copy. The operations and their order are torch's, so the numbers are the same.
-
-    Args:
-        rnn: one layer in one direction.
-        packed: B sequences.
-
-    Returns:
-        States (B, D) in the order of the sequences before packing.
-    """
-    weight_ih, weight_hh, bias_ih, bias_hh = rnn.all_weights[0]
-    sizes = packed.batch_sizes.tolist()
-    hidden, ended = packed.data.new_zeros(sizes[0], rnn.hidden_size), []
-    for step in torch.split(linear(packed.data, weight_ih, bias_ih), sizes):
-        if len(step) < len(hidden):  # sequences end, the shortest, which come last, first
-            hidden, rest = torch.split(hidden, [len(step), len(hidden) - len(step)])
-            ended.append(rest)
-        reset_in, update_in, new_in = step.chunk(3, 1)
-        reset, update, new = linear(hidden, weight_hh, bias_hh).unsafe_chunk(3, 1)
-        reset.add_(reset_in).sigmoid_()
-        update.add_(update_in).sigmoid_()
-        new = (new_in + new.mul_(reset)).tanh_()
-        hidden = (hidden - new).mul_(update).add_(new)
-    return torch.cat([hidden, *reversed(ended)])[packed.unsorted_indices]
 
 
 class VseppHeads(Heads):

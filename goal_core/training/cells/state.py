@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from goal_core.basics.atomic import DamagedError
+from goal_core.basics.errors import ConfigError
 from goal_core.basics.seeding import derive_seed
 from goal_core.checkpoints import (
     LAST,
@@ -28,7 +29,6 @@ from goal_core.checkpoints import (
 )
 from goal_core.models import Encoder, Heads, ImageBackbone
 from goal_core.objectives import CollapseDetector
-from goal_core.training.cells.encoding import check_splits
 from goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_core.training.cells.random_stream import RandomStream
 from goal_core.training.cells.triplet_histogram import TripletHistogram
@@ -273,3 +273,16 @@ def _read_weights(path: Path, training: str, epoch: int | None = None) -> tuple[
     if epoch not in (None, state["epoch"]):
         raise DamagedError(f"{path} has the weights of epoch {state['epoch']}, not of {epoch}")
     return tensors, state["epoch"]
+
+
+def check_splits(unit: UnitPlan) -> None:
+    """Check that the model allows what the unit asks for.
+
+    Raises:
+        ConfigError: the model's batch normalisation needs the whole batch, but the unit would split it.
+    """
+    if unit.stage.needs_whole_batches(unit.data.format) and (unit.stage.micro_batch or unit.processes > 1):
+        how = f"{unit.processes} GPUs" if unit.processes > 1 else f"micro_batch={unit.stage.micro_batch}"
+        raise ConfigError(
+            f"{how}: {unit.model.framework} normalises here by the statistics of whole batches, which cannot be split"
+        )

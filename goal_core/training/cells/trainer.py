@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,11 +13,11 @@ from torch import Tensor
 from goal_core.basics.errors import CollapsedError
 from goal_core.checkpoints import best_name
 from goal_core.data import Batch
-from goal_core.models import Pairs
+from goal_core.models import Pairs, Share
+from goal_core.models.batch_rows import in_chunks
 from goal_core.objectives import NonFiniteError, ObjectiveStats
 from goal_core.objectives.gradient_objective import describe_non_finite
 from goal_core.objectives.stats import named
-from goal_core.training.cells.encoding import encode_batch
 from goal_core.training.cells.optim import (
     check_finite,
     clip_gradient,
@@ -270,3 +270,31 @@ class CellTrainer(CellState):
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")
         self.load_best()
+
+
+def encode_batch(encode: Callable[..., Pairs], inputs: Tensor, batch: Batch, share: Share) -> Pairs:
+    """Encode a batch for a step.
+
+    Args:
+        encode: maps inputs, region lengths, tokens and caption lengths to pairs.
+        inputs: of this process's rows, as a step takes them.
+        batch: all captions, on the device.
+        share: what of the batch to encode, and how much at a time.
+
+    Returns:
+        The pairs of this process's rows.
+    """
+    rows = share.rows(len(batch))
+    captions = [
+        None if tensor is None else tensor[rows.slice] for tensor in (batch.region_lengths, batch.tokens, batch.lengths)
+    ]
+    kind: list[Pairs] = []
+
+    def columns(*tensors: Tensor | None) -> tuple[Tensor, ...]:
+        pairs = encode(*tensors)
+        if not kind:  # that of the first pass, for those of the second hold activations
+            kind.append(pairs)
+        return pairs.columns()
+
+    encoded = in_chunks(columns, rows, share.chunk, inputs, *captions)
+    return replace(kind[0].with_columns(encoded), share=share)

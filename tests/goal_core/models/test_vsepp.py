@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from goal_core.basics.errors import WeightsError
 from goal_core.models import BackboneConfig, GruConfig, VseppHeads, build_backbone, weights_id
-from goal_core.models.systems.vsepp import last_states
 
 RANDOM = BackboneConfig(name="test_resnet", weights="random")
 IMAGES = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -74,24 +70,3 @@ def test_what_is_wrong_with_weights_is_one_line(tmp_path: Path) -> None:
         build_backbone(
             BackboneConfig(name="test_resnet", weights=str(tmp_path / "bad.safetensors")), image_size=32, seed=0
         )
-
-
-@pytest.mark.parametrize(
-    ("batch", "width", "words"), [(256, 96, 48), (64, 64, 64), (33, 50, 31), (7, 33, 17), (2, 16, 8), (1, 4, 3)]
-)
-def test_the_last_states_and_their_gradients_are_those_of_torchs_gru_bit_for_bit(
-    batch: int, width: int, words: int
-) -> None:
-    torch.manual_seed(batch)
-    rnn = nn.GRU(words, width, batch_first=True)
-    inputs = torch.randn(batch, 14, words, requires_grad=True)
-    lengths = torch.randint(2, 15, (batch,))
-    direction = torch.randn(batch, width)
-
-    def outcome(states: Callable[[nn.GRU, PackedSequence], Tensor]) -> list[Tensor]:
-        packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-        last = states(rnn, packed)
-        return [last, *torch.autograd.grad((last * direction).sum(), [inputs, *rnn.parameters()])]
-
-    ours, theirs = outcome(last_states), outcome(lambda rnn, packed: rnn(packed)[1][0])
-    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
