@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -260,26 +260,18 @@ def logs(
             raise GoalError("give --job without --failed, which is about cells")
         show_job_log(*submissions_of(sweep, set_, store, site), cell, follow=follow)
         return
-    show_logs(
-        SweepArguments(sweep, set_, store).open(),
-        cell,
-        failed=failed,
-        follow=follow,
-        write=lambda line: print(printable(line)),
-    )
+    for line in log_lines(SweepArguments(sweep, set_, store).open(), cell, failed=failed, follow=follow):
+        print(printable(line))
 
 
-def show_logs(
-    sweep: OpenedSweep, pattern: str | None, *, failed: bool, follow: bool, write: Callable[[str], None]
-) -> None:
-    """Print logs, stage by stage and cell by cell.
+def log_lines(sweep: OpenedSweep, pattern: str | None, *, failed: bool, follow: bool) -> Iterator[str]:
+    """The logs of a sweep, stage by stage and cell by cell.
 
     Args:
         sweep: the sweep.
         pattern: beginning of a cell id or of a stage key, or part of a cell's name; None for all cells.
-        failed: print only trainings whose last attempt failed, each with that attempt's reason and trace.
-        follow: keep printing new lines until interrupted.
-        write: receives each line.
+        failed: only trainings whose last attempt failed, each with that attempt's reason and trace.
+        follow: go on with new lines until interrupted.
 
     Raises:
         GoalError: no cell matches the pattern.
@@ -288,15 +280,23 @@ def show_logs(
     if not chosen:
         raise GoalError(f"no cell of {sweep.config.name} has {pattern!r} in its id or name")
     folders = {sweep.store.folder(training): training for training in chosen}
-    logs = {folder: list(_log_of(folder, failed=failed)) for folder in folders}
-    for folder, lines in logs.items():
-        training = folders[folder]
-        for line in [f"== {training.name}  {training.cell.id}", *lines] if lines else []:
-            write(line)
-    if follow:
-        _follow({folder: training.name for folder, training in folders.items()}, write)
-    elif not any(logs.values()):
-        write("no failed cell" if failed else "nothing has been logged yet")
+    sizes = {folder: folder.log_sizes() for folder in folders}
+    is_silent = True
+    for folder, training in folders.items():
+        if lines := list(_log_of(folder, failed=failed)):
+            yield from [f"== {training.name}  {training.cell.id}", *lines]
+            is_silent = False
+    if is_silent and not follow:
+        yield "no failed cell" if failed else "nothing has been logged yet"
+    while follow:
+        time.sleep(_POLL_SECONDS)
+        for folder, training in folders.items():
+            for path, size in folder.log_sizes().items():
+                before = sizes[folder].get(path, 0)
+                if size > before:
+                    added = (folder.storage.read(path) or b"")[before:]
+                    sizes[folder][path] = before + len(added)
+                    yield from (f"{training.name} | {line}" for line in added.decode(errors="replace").splitlines())
 
 
 def _log_of(folder: TrainingFolder, *, failed: bool) -> Iterator[str]:
@@ -315,17 +315,3 @@ def _log_of(folder: TrainingFolder, *, failed: bool) -> Iterator[str]:
 def _matches(training: Training, pattern: str) -> bool:
     name = f"{training.cell.label} {training.point}"
     return training.cell.id.startswith(pattern) or training.key.startswith(pattern) or pattern in name
-
-
-def _follow(names: dict[TrainingFolder, str], write: Callable[[str], None]) -> None:
-    shown = {folder: folder.log_sizes() for folder in names}
-    while True:
-        time.sleep(_POLL_SECONDS)
-        for folder, name in names.items():
-            for path, size in folder.log_sizes().items():
-                before = shown[folder].get(path, 0)
-                if size > before:
-                    added = (folder.storage.read(path) or b"")[before:]
-                    shown[folder][path] = before + len(added)
-                    for line in added.decode(errors="replace").splitlines():
-                        write(f"{name} | {line}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -15,8 +15,6 @@ from runners.cli.options import AsJson, console, local_path
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from goal_core.objectives import PointWeights
 
     Array = NDArray[np.float64]
 
@@ -38,15 +36,6 @@ def objectives(
         for path in draw_objectives(plot):
             console.print(str(path), soft_wrap=True)
         return
-    rows, table = objectives_table()
-    if as_json:
-        print(json.dumps(rows, indent=2))
-    else:
-        console.print(table)
-
-
-def objectives_table() -> tuple[list[dict[str, Any]], Table]:
-    """Make the list of objectives, as rows and as a table. Whether a loss exists is tested numerically per variant."""
     from goal_core.objectives import VARIANTS, list_objectives
 
     table = Table(box=None)
@@ -54,57 +43,44 @@ def objectives_table() -> tuple[list[dict[str, Any]], Table]:
         table.add_column(column)
     rows = []
     for info in list_objectives():
-        loss = {variant: bool(info.scalar_loss[variant]) for variant in VARIANTS}
+        loss = {variant: bool(info.scalar_loss[variant]) for variant in VARIANTS}  # tested numerically
         rows.append({"pair": info.pair, "triplet": info.triplet, "literature": info.literature, "loss": loss})
         table.add_row(info.name, info.literature, *("yes" if loss[variant] else "no" for variant in VARIANTS))
-    return rows, table
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    else:
+        console.print(table)
 
 
-def draw_objectives(folder: Path) -> list[Path]:
-    """Draw the triplet weights, pair weights and gradient fields as PNG files.
-
-    Args:
-        folder: folder for the files; created if missing.
-
-    Returns:
-        The files.
-    """
+def draw_objectives(folder: Path) -> Iterator[Path]:
+    """Draw the triplet weights, pair weights and gradient fields as PNG files into a folder, made if missing."""
     from analysis.figures.objectives import draw_gradient_fields, draw_pair_weights, draw_triplet_weights
     from goal_core.objectives import pair_weights, triplet_weights
 
-    folder.mkdir(parents=True, exist_ok=True)
+    grid = [(pair, triplet) for pair in pair_weights for triplet in triplet_weights]
     figures = {
-        "triplet-weights": draw_triplet_weights({name: partial(_triplet, name) for name in triplet_weights}),
-        "pair-weights": draw_pair_weights({name: partial(_pair, name) for name in pair_weights}),
-        "gradient-fields": draw_gradient_fields(
-            {(pair, triplet): partial(_field, pair, triplet) for pair in pair_weights for triplet in triplet_weights}
-        ),
+        "triplet-weights": draw_triplet_weights({name: _numbers("triplet", "con", name) for name in triplet_weights}),
+        "pair-weights": draw_pair_weights({name: _numbers("pair", name, "con") for name in pair_weights}),
+        "gradient-fields": draw_gradient_fields({names: _numbers("gradient", *names) for names in grid}),
     }
-    paths = []
+    folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
-        paths.append(folder / f"{name}.png")
-        figure.savefig(paths[-1], dpi=150, bbox_inches="tight")
-    return paths
+        figure.savefig(folder / f"{name}.png", dpi=150, bbox_inches="tight")
+        yield folder / f"{name}.png"
 
 
-def _at(pair: str, triplet: str, pos: Array, neg: Array) -> PointWeights:
-    import torch
+def _numbers(what: Literal["triplet", "pair", "gradient"], pair: str, triplet: str) -> Callable[[Array, Array], Any]:
+    """A part of an objective's weights as a function of numpy's arrays of similarities."""
 
-    from goal_core.objectives import weights_at
+    def at(pos: Array, neg: Array) -> Any:
+        import torch
 
-    return weights_at(torch.from_numpy(pos), torch.from_numpy(neg), pair=pair, triplet=triplet)
+        from goal_core.objectives import weights_at
 
+        weights = weights_at(torch.from_numpy(pos), torch.from_numpy(neg), pair=pair, triplet=triplet)
+        if what == "triplet":
+            return weights.triplet.numpy()
+        both = (weights.pos, weights.neg) if what == "pair" else weights.gradient
+        return tuple(one.numpy() for one in both)
 
-def _triplet(name: str, pos: Array, neg: Array) -> Array:
-    weights: Array = _at("con", name, pos, neg).triplet.numpy()
-    return weights
-
-
-def _pair(name: str, pos: Array, neg: Array) -> tuple[Array, Array]:
-    weights = _at(name, "con", pos, neg)
-    return weights.pos.numpy(), weights.neg.numpy()
-
-
-def _field(pair: str, triplet: str, pos: Array, neg: Array) -> tuple[Array, Array]:
-    down, up = _at(pair, triplet, pos, neg).gradient
-    return down.numpy(), up.numpy()
+    return at

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -175,44 +173,28 @@ def import_(
 ) -> None:
     """Add the results of an archive to a results folder and to MLflow, without the data or the weights.
 
+    Nothing is added unless the archive and the results folder are right.
+
     Example: goal-sweep import quickstart.tar.gz --store results
-    """
-    import_archive(file, store, tracking_uri, lambda line: console.print(line, soft_wrap=True))
-
-
-def import_archive(file: Path, store: str, tracking_uri: str | None, say: Callable[[str], None]) -> None:
-    """Check an archive, add its results to a store, and write their MLflow runs.
-
-    Nothing is added unless the archive and the store are right.
-
-    Args:
-        file: the archive.
-        store: the results folder.
-        tracking_uri: MLflow tracking URI; None uses the database in the store.
-        say: receives each line on what was done.
-
-    Raises:
-        GoalError: the archive is damaged or contradicts the store, or MLflow cannot be written.
     """
     from runners.store import Store
     from runners.store.archive import add_results, opened_archive, plan_import
     from runners.tracking.sync import SweepTracking
     from runners.tracking.uri import resolve_uri
 
-    with contextlib.ExitStack() as until_the_end:
-        archive = until_the_end.enter_context(opened_archive(file))
-        target = Store(store)
-        uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)
+    target = Store(store)
+    uri = resolve_uri(tracking_uri or "sqlite:///{store}/mlflow.db", target.root)
+    with opened_archive(file) as archive:
         outcome = plan_import(archive, target)
         tracked = replace(archive, config=replace(archive.config, tracking=uri))
-        tracking = SweepTracking(tracked, target, live=False, warn=lambda line: None, closing_s=_END_WAIT_S)
-        until_the_end.enter_context(tracking)
-        path = add_results(archive, outcome, target, uri)
-        say(f"{archive.config.name}: {len(outcome.added)} results added, {len(outcome.known)} were there already")
-        if outcome.begun:
-            left = f"begun in {target.location} and not finished; a launch continues them"
-            say(f"  {len(outcome.begun)} not imported: {left}")
-        tracking.sync_all(wait=_SYNC_WAIT_S, patient=False)
-        if tracking.trouble:
-            raise UnfinishedError(f"the results are imported, but {tracking.trouble}")
-    say(f"report: {SweepArguments(str(path)).command('report')}")
+        with SweepTracking(tracked, target, live=False, warn=lambda line: None, closing_s=_END_WAIT_S) as tracking:
+            path = add_results(archive, outcome, target, uri)
+            added, known = len(outcome.added), len(outcome.known)
+            console.print(f"{archive.config.name}: {added} results added, {known} were there already", soft_wrap=True)
+            if outcome.begun:
+                left = f"begun in {target.location} and not finished; a launch continues them"
+                console.print(f"  {len(outcome.begun)} not imported: {left}", soft_wrap=True)
+            tracking.sync_all(wait=_SYNC_WAIT_S, patient=False)
+            if tracking.trouble:
+                raise UnfinishedError(f"the results are imported, but {tracking.trouble}")
+    console.print(f"report: {SweepArguments(str(path)).command('report')}", soft_wrap=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goal_core.basics.errors import GoalError
-from runners.cli.launch import show_logs
+from runners.cli.launch import log_lines
 from runners.launch.opened_sweep import OpenedSweep
 from tests.helpers.sweep_cases import opened_in
 
@@ -26,9 +26,7 @@ def sweep(tmp_path: Path) -> OpenedSweep:
 
 
 def shown(sweep: OpenedSweep, pattern: str | None = None, *, failed: bool = False) -> list[str]:
-    lines: list[str] = []
-    show_logs(sweep, pattern, failed=failed, follow=False, write=lines.append)
-    return [line.rpartition(" | ")[2] for line in lines]
+    return [line.rpartition(" | ")[2] for line in log_lines(sweep, pattern, failed=failed, follow=False)]
 
 
 def test_every_log_stands_under_its_training(sweep: OpenedSweep) -> None:
@@ -76,6 +74,6 @@ def test_following_prints_what_is_added(sweep: OpenedSweep, monkeypatch: pytest.
     monkeypatch.setattr("runners.cli.launch.time.sleep", sleep)
     lines: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        show_logs(sweep, sweep.cells[1].id, failed=False, follow=True, write=lines.append)
+        lines.extend(log_lines(sweep, sweep.cells[1].id, failed=False, follow=True))
     assert lines[-1].startswith(f"{sweep.trainings[1].name} | ")
     assert lines[-1].endswith(" | more")

@@ -14,8 +14,8 @@ import pytest
 from goal_core.basics import atomic
 from goal_core.basics.atomic import StorageError
 from goal_core.checkpoints import BEST
+from runners.cli.app import run as goal_sweep
 from runners.cli.reports import report_targets
-from runners.cli.results import import_archive
 from runners.launch.opened_sweep import OpenedSweep
 from runners.launch.remaining.plan import LaunchOptions, LaunchPlan
 from runners.store import LeaseHeldError, Store
@@ -268,13 +268,13 @@ def test_a_log_cannot_command_the_terminal_that_shows_it(sweep: OpenedSweep, tmp
 
 @pytest.mark.integration
 def test_an_import_fills_mlflow_and_leaves_a_sweep_file_to_report_by(
-    archive: Path, tmp_path: Path, empty_database: Path
+    archive: Path, tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "here"
     root.mkdir()
     shutil.copy(empty_database, root / "mlflow.db")
-    lines: list[str] = []
-    import_archive(archive, str(root), None, lines.append)
+    assert goal_sweep(["import", str(archive), "--store", str(root)]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "scenes: 3 results added, 0 were there already"
     (target,) = report_targets([lines[-1].rpartition(" ")[2]], [], None)
     assert (target.name, target.uri) == ("scenes", f"sqlite:///{root / 'mlflow.db'}")
@@ -282,7 +282,6 @@ def test_an_import_fills_mlflow_and_leaves_a_sweep_file_to_report_by(
     assert len(content.children) == 3
     assert {run.data.tags["goal.status"] for run in content.children} == {"done"}
     dump = content.dump()
-    lines.clear()
-    import_archive(archive, str(root), None, lines.append)
-    assert lines[0] == "scenes: 0 results added, 3 were there already"
+    assert goal_sweep(["import", str(archive), "--store", str(root)]) == 0
+    assert "scenes: 0 results added, 3 were there already" in capsys.readouterr().out
     assert Content(target.uri, "scenes").dump() == dump
