@@ -29,13 +29,3 @@ def check_environment(environment: Mapping[str, str]) -> list[str]:
         elif "\n" in value or "\0" in value:
             problems.append(f"environment: the value of {name} must be one line")
     return problems
-
-
-def one_line(settings: object, *names: str) -> list[str]:
-    """Texts of several lines, which would add lines of their own to a script."""
-    problems = []
-    for name in names:
-        value = getattr(settings, name)
-        texts = [value] if isinstance(value, str) else value
-        problems += [f"{name} must be one line each, got {text!r}" for text in texts if "\n" in text or "\r" in text]
-    return problems

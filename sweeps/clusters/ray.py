@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from sweeps.checks import check_tracking, failures, refuse
-from sweeps.clusters.checks import STRICT, check_environment, one_line
+from sweeps.clusters.checks import STRICT, check_environment
 
 _PASSWORD = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 
@@ -45,6 +45,5 @@ class RayConfig:
             problems.append(f"runtime_env: {', '.join(sorted(taken))} has a setting of its own: files, environment")
         if _PASSWORD.search(str(dict(self.runtime_env))):
             problems.append("runtime_env must not hold passwords, because Ray's dashboard shows it")
-        problems += one_line(self, "store", "tracking", "files")
         problems += failures(lambda: check_tracking(self.tracking or "none"))
         refuse([*problems, *check_environment(self.environment)])

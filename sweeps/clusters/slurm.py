@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -11,16 +10,14 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from sweeps.checks import refuse, too_small
-from sweeps.clusters.checks import STRICT, check_environment, check_variables, one_line
+from sweeps.clusters.checks import STRICT, check_environment, check_variables
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d))?")
-_MEMORY = re.compile(r"\d+[KMGT]?")
 _OURS = (
-    *("--job-name", "--nodes", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-node", "--mem", "--time"),
-    *("--partition", "--account", "--qos", "--array", "--output", "--error", "--open-mode", "--signal", "--requeue"),
-    *("--no-requeue", "--export", "--export-file", "--chdir", "--dependency", "--parsable", "--hold", "--wait"),
-    *("--clusters", "--wrap", "--test-only"),
+    *("--array", "--output", "--error", "--open-mode", "--signal", "--requeue", "--no-requeue", "--export", "--chdir"),
+    *("--dependency", "--parsable", "--hold", "--wait", "--clusters", "--wrap", "--test-only", "--job-name"),
 )
+"""Options of sbatch that the script needs as they are."""
 _MIN_RUN_S = 120
 """Seconds before the signal that a job needs at least, or it would be requeued before it has trained anything."""
 
@@ -91,8 +88,6 @@ class SlurmConfig:
         problems = too_small(self, nodes=1, cpus_per_node=1, gpus_per_node=0, array=0, save_before=30)
         if self.gpu_type and not self.gpus_per_node:
             problems.append("gpu_type needs gpus_per_node")
-        if self.memory_per_node and not _MEMORY.fullmatch(self.memory_per_node):
-            problems.append(f"memory_per_node must be a whole number with K, M, G or T, got {self.memory_per_node!r}")
         if self.time and self.seconds is None:
             problems.append(f"time must be written as 24:00:00 or 2-12:00, got {self.time!r}")
         elif self.seconds is not None and self.seconds < self.save_before + _MIN_RUN_S:
@@ -102,8 +97,11 @@ class SlurmConfig:
             )
         if self.array and self.nodes > 1:
             problems.append(f"array needs nodes: 1, because its jobs are independent; got nodes: {self.nodes}")
-        problems += [problem for option in self.options for problem in _option_problems(option)]
-        problems += one_line(self, "gpu_type", "partition", "account", "qos", "python", "modules", "setup")
+        for option in self.options:
+            if not option.startswith("--") or not option.isprintable():
+                problems.append(f"options must hold one option each, which begins with --, got {option!r}")
+            elif (name := re.split("[= ]", option)[0]) in _OURS:
+                problems.append(f"options may not hold {name}, because the job needs its own")
         problems += check_environment(self.environment) + check_variables("pass_environment", self.pass_environment)
         refuse(problems)
 
@@ -115,19 +113,3 @@ class SlurmConfig:
             return None
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _option_problems(option: str) -> list[str]:
-    """What is wrong with an option of sbatch. A line of a script may hold several, and names may be shortened."""
-    try:
-        words = shlex.split(option)
-    except ValueError:  # a quotation mark is missing
-        words = []
-    name = words[0].partition("=")[0] if words else ""
-    if not name.startswith("--") or len(words) > 2 or not option.isprintable() or "\\" in option:
-        return [f"options must hold one option each, which begins with --, got {option!r}"]
-    if any(word.startswith("-") for word in words[1:]):
-        return [f"options must hold one option each, which begins with --, got {option!r}"]
-    if meant := next((ours for ours in _OURS if ours.startswith(name)), ""):
-        return [f"options may not hold {name}, because {meant} has a setting of its own or is needed as it is"]
-    return []

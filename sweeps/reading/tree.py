@@ -10,7 +10,6 @@ from goal_core.basics.errors import GoalError
 
 MAX_PROBLEMS = 100
 """Problems that one message lists."""
-_MAX_LINE = 1000
 
 KeyPath = tuple[str | int, ...]
 """Keys and list indices from the top of the sweep file down to a value."""
@@ -59,13 +58,9 @@ class SweepError(GoalError):
         unique = list(dict.fromkeys(problems))
         order = list(dict.fromkeys([*sources, *(problem.where.source for problem in unique)]))
         self.problems = tuple(sorted(unique, key=lambda item: (order.index(item.where.source), item.where.line)))
-        lines = [_shortened(str(problem)) for problem in self.problems[:MAX_PROBLEMS]]
+        lines = [str(problem) for problem in self.problems[:MAX_PROBLEMS]]
         rest = ["and further problems"] if len(self.problems) > MAX_PROBLEMS else []
         super().__init__("\n".join([*lines, *rest]))
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} [...]"
 
 
 @dataclass(frozen=True, slots=True)
