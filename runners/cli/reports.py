@@ -10,26 +10,21 @@ from typing import Literal
 
 from rich.console import Console
 
-from analysis.blocks import Block
 from analysis.errors import AnalysisError
 from analysis.report.folder import REPORT_LIST, files_of_report
-from analysis.report.headlines import headline, ranking
 from analysis.report.inputs import Inputs
-from analysis.report.writing import ReportResult, best_trainings, origin_notes, write_report
+from analysis.report.writing import ReportResult, best_trainings, write_report
 from analysis.results import SweepResults, read_results
 from analysis.wording import seeds_text
 from goal_core.basics.errors import GoalError
 from runners.cli.options import Scale
 from runners.launch.tuning.refresh import refreshed_results
 from runners.store import Store, local_root
-from runners.tracking import schema as names
 from runners.tracking.models import publish_models
-from runners.tracking.moved import correct_moved
-from runners.tracking.page import BlockOnPage, SweepPage
+from runners.tracking.page import SweepPage
 from runners.tracking.runs import require_own
 from runners.tracking.uri import TrackingError, read_only, resolve_uri
 from sweeps import SweepConfig, SweepNotFoundError, load_sweep
-from sweeps.results import RSUM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +74,6 @@ class ReportTarget:
         if why := read_only(self.uri):
             return why
         try:
-            correct_moved(self.uri)
             page = SweepPage(self.uri, self.name)
             if self.config is not None and (store := Store(self.config.store)).id:
                 require_own(self.name, page.parent.data.tags, store)
@@ -156,34 +150,16 @@ def report(
         return result, page
     try:
         page.attach_report(folder, files_of_report(folder))
-        _describe(page, result.inputs, first)
+        _publish(page, result.inputs, first)
     except TrackingError as error:
         return result, str(error)
     return result, ""
 
 
-def _describe(page: SweepPage, inputs: Inputs, target: ReportTarget) -> None:
-    """Describe a sweep in MLflow, and let its best cells have models there."""
-    page.describe(list(map(_on_page, inputs.blocks)), origin_notes(inputs))
+def _publish(page: SweepPage, inputs: Inputs, target: ReportTarget) -> None:
+    """Let the best cells of a sweep have models in MLflow."""
     if target.config is not None:
         publish_models(page, target.config.store, best_trainings(inputs))
-
-
-def _on_page(block: Block) -> BlockOnPage:
-    """A block as MLflow's page shows it."""
-    key, best = block.key, block.grids[RSUM.key].highest
-    tags = {names.ROLE: "report", names.STAGE: key.stage, names.BACKBONE: key.backbone, names.DATASET: key.dataset}
-    return BlockOnPage(
-        slug=block.slug,
-        title=key.title,
-        headline=headline(block),
-        ranking=ranking(block),
-        tags=tags,
-        grid=key.grid,
-        groups=(names.OBJECTIVE, *([names.POINT] if key.point else [])),  # points are never averaged
-        open_group="/".join(best or ()),
-        objectives=tuple(map("/".join, block.cells)),
-    )
 
 
 def _require_writable(folder: Path) -> None:
@@ -226,7 +202,7 @@ def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
 
 
 def restore(target: ReportTarget) -> bool:
-    """After tracking was rebuilt, attach the report in the store and write the sweep's descriptions again.
+    """After tracking was rebuilt, attach the report in the store, and write the models of the best cells again.
 
     Returns:
         Whether there was a report to attach.
@@ -235,26 +211,21 @@ def restore(target: ReportTarget) -> bool:
         GoalError: MLflow cannot be written.
     """
     page = SweepPage(target.uri, target.name)
-    _describe(page, Inputs(results=target.results(), others={}), target)
+    _publish(page, Inputs(results=target.results(), others={}), target)
     has_report = (target.folder / REPORT_LIST).is_file()
     if has_report:
         page.attach_report(target.folder, files_of_report(target.folder))
     return has_report
 
 
-def block_links(target: ReportTarget, address: str) -> list[str]:
-    """Save a view of each block in MLflow, and say which objective is best in it and where its runs are.
+def page_link(target: ReportTarget, server: str) -> str:
+    """Where an MLflow server shows the sweep's runs, or why it does not.
 
     Args:
         target: the target of the sweep.
-        address: of the MLflow server.
-
-    Raises:
-        GoalError: there are no results, or MLflow cannot be written.
+        server: the server's address.
     """
-    blocks = [_on_page(block) for block in Inputs(results=target.results(), others={}).blocks]
-    page = SweepPage(target.uri, target.name)
-    page.save_views(blocks)
-    headlines = (f"{block.title}: {block.headline.replace('**', '')}" for block in blocks)
-    addresses = (f"  {address}{block.address(page.experiment_id)}" for block in blocks)
-    return [line for lines in zip(headlines, addresses, strict=True) for line in lines]
+    try:
+        return f"{server}/#/experiments/{SweepPage(target.uri, target.name).experiment_id}"
+    except TrackingError as error:
+        return f"no runs yet: {error}"

@@ -1,4 +1,4 @@
-"""The command `ui`: MLflow's web page for a sweep, with a link to the runs of each block."""
+"""The command `ui`: MLflow's web page for a sweep."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import psutil
 import typer
 
 from goal_core.basics.errors import GoalError
 from runners.cli.options import Set, StoreDir, Sweep, SweepArguments, Uri, console
-
-if TYPE_CHECKING:
-    from runners.cli.reports import ReportTarget
 
 page = typer.Typer()
 _START_WAIT_S = 120.0
@@ -34,29 +31,27 @@ def ui(
     tracking_uri: Uri = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 5000,
 ) -> None:
-    """Open MLflow's web page for the sweep's runs, and print a link for each block (Ctrl-C ends it).
+    """Open MLflow's web page for the sweep's runs, and print its address (Ctrl-C ends it).
 
     Example: goal-sweep ui quickstart.yaml --port 5001
     """
-    from runners.cli.reports import report_targets
-    from runners.tracking.moved import correct_moved
+    from runners.cli.reports import page_link, report_targets
     from runners.tracking.uri import read_only, require_database
 
     (target,) = report_targets([sweep], SweepArguments(sweep, set_, store, tracking_uri).overrides, tracking_uri)
     if target.uri.startswith(("http://", "https://")):
-        _print(_links(target, target.uri.rstrip("/")))
+        console.print(page_link(target, target.uri.rstrip("/")), soft_wrap=True, markup=False)
         return
     require_database(target.uri)
     if why := read_only(target.uri):
         raise GoalError(f"{why}; the page writes to it, so copy the results folder and give the copy with --store")
     _require_free(port)
-    correct_moved(target.uri)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends with this process
     address = f"http://127.0.0.1:{port}"
     with _server(target.uri, port) as server:
-        links = _links(target, address)  # computed while the server starts
+        link = page_link(target, address)  # computed while the server starts
         _wait_until_it_answers(server, address)
-        _print([f"{address}  ({target.uri})", *links])
+        console.print(f"{address}  ({target.uri})\n{link}", soft_wrap=True, markup=False)
         raise typer.Exit(server.wait())
 
 
@@ -77,21 +72,6 @@ def _server(uri: str, port: int) -> Iterator[psutil.Popen]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     end(process)
             _, processes = psutil.wait_procs(processes, timeout=_END_WAIT_S)
-
-
-def _links(target: ReportTarget, address: str) -> list[str]:
-    """Lines that say which objective is best in each block, and where its runs are."""
-    from runners.cli.reports import block_links
-
-    try:
-        return block_links(target, address)
-    except GoalError as error:
-        return [f"no links: {error}"]
-
-
-def _print(lines: list[str]) -> None:
-    for line in lines:
-        console.print(line, soft_wrap=True, markup=False)
 
 
 def _require_free(port: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -19,8 +20,7 @@ from mlflow.exceptions import MlflowException
 from goal_core.basics.errors import GoalError, first_line
 from runners.store import Store
 from runners.tracking import schema as names
-from runners.tracking.moved import correct_addresses
-from runners.tracking.page import find_experiment
+from runners.tracking.page import find_experiment, has_moved
 from runners.tracking.queue import AfterError, CallQueue
 from runners.tracking.runs import RunWriter
 from runners.tracking.uri import (
@@ -214,7 +214,6 @@ class Tracking:
         if self._client is None and (warning := network_warning(self._file)):
             self._trouble(warning)
         prepare_database(self._file, create_database)
-        correct_addresses(self._file)
         if self._client is not None:
             _let_go(self._client)  # close the replaced file
         self._identity = file_identity(self._file)
@@ -229,9 +228,14 @@ class Tracking:
 
     def _experiment(self) -> str:
         experiment = find_experiment(self._client, self._name)
+        if experiment is not None and has_moved(experiment, self._uri):
+            # The files of its runs are where they were, in a folder that is not to be written any more.
+            self._client.rename_experiment(experiment.experiment_id, f"{self._name} (moved {uuid.uuid4().hex[:8]})")
+            self._client.delete_experiment(experiment.experiment_id)
+            experiment = None
         if experiment is None:
             artifacts = None if self._file is None else (self._file.parent / "artifacts" / self._name).as_uri()
-            tags = {names.SWEEP: self._name}
+            tags = {names.SWEEP: self._name, **names.KIND}
             return str(self._client.create_experiment(self._name, artifact_location=artifacts, tags=tags))
         if experiment.lifecycle_stage == "deleted":
             self._client.restore_experiment(experiment.experiment_id)

@@ -1,20 +1,16 @@
-"""What goal-sweep adds to MLflow's page beside runs: descriptions, saved views, the report's files, and the best cells.
+"""A sweep's experiment in MLflow beside its runs: where its page is, its report's files, and its results table.
 
-Also reads the one thing that is read back: the results table of a sweep whose results folder is not at hand.
+The table is the one thing that is read back, for a sweep whose results folder is not at hand.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
@@ -22,50 +18,11 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from goal_core.basics.errors import first_line
 from runners.tracking import schema as names
-from runners.tracking.uri import TrackingError, require_database
-from sweeps.results import MAIN_METRICS, RESULTS_FILE, RSUM
+from runners.tracking.uri import TrackingError, require_database, sqlite_file
+from sweeps.results import RESULTS_FILE
 
 LOCAL_PAGE = "http://127.0.0.1:5000"
 """Where `goal-sweep ui` serves a tracking database that is a file."""
-_NOTE = "mlflow.note.content"
-_NOTE_HASH = "goal.note"
-"""Hash of the last description written here: a description edited by a user is left alone."""
-_VIEW = "mlflow.sharedViewState."
-_KIND, _KIND_OF_TRAINING = "mlflow.experimentKind", "custom_model_development"
-"""MLflow's page would show an experiment of another kind as traces of language models."""
-_MAX_EXPERIMENT_NOTE, _MAX_RUN_NOTE = 4800, 7800
-"""Characters; MLflow rejects more than 5,000 and 8,000."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockOnPage:
-    """A block of the report, as MLflow's page shows it."""
-
-    slug: str
-    title: str
-    headline: str
-    """Which objective is best, in a line of Markdown."""
-    ranking: str
-    """Its objectives as a Markdown table; empty without a number."""
-    tags: Mapping[str, str]
-    """Tags of all its runs."""
-    grid: str
-    """``default`` or ``tuned``; empty for a sweep that does not tune."""
-    groups: tuple[str, ...]
-    """Tags whose values are averaged apart."""
-    open_group: str
-    """The objective whose runs are shown one by one."""
-    objectives: tuple[str, ...]
-
-    @property
-    def view(self) -> str:
-        """The name of its saved view."""
-        return f"goal-{self.slug}"
-
-    def address(self, experiment_id: str) -> str:
-        """Where MLflow's page shows the view, without the server's address."""
-        of_training = "workflowType=machine_learning"  # or else the page shows traces of language models
-        return f"/#/experiments/{experiment_id}/runs?{of_training}&viewStateShareKey={self.view}"
 
 
 class SweepPage:
@@ -87,7 +44,9 @@ class SweepPage:
             experiment = find_experiment(self.client, name)
             if experiment is None or experiment.lifecycle_stage == "deleted":
                 raise TrackingError(f"no experiment {name!r} in {uri}; goal-sweep sync writes it from the results")
-            self.experiment_id, self._tags = str(experiment.experiment_id), experiment.tags
+            if has_moved(experiment, uri):
+                raise TrackingError(f"the folder of {uri} was copied or moved; goal-sweep sync writes its runs again")
+            self.experiment_id = str(experiment.experiment_id)
             query = f"tags.`{names.ROLE}` = '{names.ROLE_SWEEP}'"
             parents = self.client.search_runs([self.experiment_id], query, order_by=["attributes.start_time ASC"])
             if not parents:
@@ -129,46 +88,6 @@ class SweepPage:
             for path in sorted(set(before) - {str(PurePosixPath("report", name)) for name in files}):
                 repository.delete_artifacts(path)
 
-    def describe(self, blocks: Sequence[BlockOnPage], notes: Sequence[str] = ()) -> None:
-        """Describe the sweep: its parent run in full, its experiment in a line for each block, and saved views.
-
-        A description that a user has edited is left alone.
-
-        Args:
-            blocks: its blocks.
-            notes: what a reader must know of the numbers before reading them, a sentence or two each.
-
-        Raises:
-            TrackingError: tracking cannot be written.
-        """
-        lines = [
-            f"{block.title}: {block.headline} ([runs by objective]({block.address(self.experiment_id)[1:]}))"
-            for block in blocks
-        ]
-        short = _joined([f"**{self._name}**", *notes, *lines], _MAX_EXPERIMENT_NOTE)
-        rankings = [f"**{block.title}**\n\n{block.ranking}" for block in blocks if block.ranking]
-        full = _joined([short, *rankings], _MAX_RUN_NOTE)
-        self.save_views(blocks)
-        with _told("cannot describe the sweep"):
-            if _may_write(self._tags, short):
-                self.client.set_experiment_tag(self.experiment_id, _NOTE, short)
-                self.client.set_experiment_tag(self.experiment_id, _NOTE_HASH, _hash(short))
-            if _may_write(self.parent.data.tags, full):
-                self.client.set_tag(self.parent.info.run_id, _NOTE, full)
-                self.client.set_tag(self.parent.info.run_id, _NOTE_HASH, _hash(full))
-
-    def save_views(self, blocks: Sequence[BlockOnPage]) -> None:
-        """Save a view of each block, which opens at its address: its runs by objective, ordered by rsum.
-
-        Raises:
-            TrackingError: tracking cannot be written.
-        """
-        wanted = {f"{_VIEW}{block.view}": _view(block) for block in blocks}
-        with _told("cannot save views"):
-            for tag, text in (wanted | {_KIND: self._tags.get(_KIND, _KIND_OF_TRAINING)}).items():
-                if self._tags.get(tag) != text:
-                    self.client.set_experiment_tag(self.experiment_id, tag, text)
-
 
 def find_experiment(client: Any, name: str) -> Any:
     """A sweep's experiment, by its name or, where a user renamed it, by its tag; None without one."""
@@ -177,6 +96,18 @@ def find_experiment(client: Any, name: str) -> Any:
         tagged = client.search_experiments(filter_string=f"tags.`{names.SWEEP}` = '{name}'", max_results=1)
         experiment = tagged[0] if tagged else None
     return experiment
+
+
+def has_moved(experiment: Any, uri: str) -> bool:
+    """Whether a sweep's artifacts are elsewhere than beside its database: it was copied or moved since.
+
+    MLflow keeps absolute addresses, so those in a copy are of the original, where nothing may be written.
+    """
+    database, address = sqlite_file(uri), urlsplit(experiment.artifact_location)
+    if database is None or address.scheme not in ("", "file") or names.SWEEP not in experiment.tags:
+        return False
+    # A folder has several names where symbolic links lead to it.
+    return not Path(unquote(address.path)).resolve().is_relative_to(database.parent.resolve())
 
 
 @contextmanager
@@ -194,52 +125,3 @@ def _artifacts(repository: Any, folder: str) -> list[str]:
     items = repository.list_artifacts(folder)
     below = [path for item in items if item.is_dir for path in _artifacts(repository, item.path)]
     return [item.path for item in items if not item.is_dir] + below
-
-
-def _joined(parts: Sequence[str], limit: int) -> str:
-    """As many paragraphs as fit, as one text; the number of the others is stated."""
-    text = parts[0]
-    for number, part in enumerate(parts[1:], start=1):
-        more = f"\n\n{len(parts) - number} more in the report among the run's artifacts."
-        if len(text) + 2 + len(part) + len(more) > limit:
-            return text + more
-        text += f"\n\n{part}"
-    return text
-
-
-def _may_write(tags: Mapping[str, str], text: str) -> bool:
-    now = tags.get(_NOTE)
-    return now != text and (now is None or tags.get(_NOTE_HASH) == _hash(now))
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _view(block: BlockOnPage) -> str:
-    """A saved view as MLflow's page stores one: its state as JSON, deflated."""
-    filters = [f"tags.`{tag}` = '{value}'" for tag, value in block.tags.items()]
-    filters += [f"tags.`{names.GRID}` LIKE '%{block.grid}%'"] if block.grid else []  # grids are never averaged
-    metrics = sorted(MAIN_METRICS, key=lambda metric: metric is not RSUM)
-    columns = [*(f"metrics.`{metric.test}`" for metric in metrics), f"tags.`{names.STATUS}`", "params.`seed`"]
-    stage = block.tags[names.STAGE]
-    columns += [f"params.`stages.{stage}.{setting}`" for setting in ("epochs", "lr", "batch_size")]
-    state = {
-        "searchFilter": " AND ".join(filters),
-        "orderByKey": columns[0],
-        "orderByAsc": False,
-        "startTime": "ALL",
-        "lifecycleFilter": "Active",
-        "datasetsFilter": [],
-        "modelVersionFilter": "All Runs",
-        "selectedColumns": columns,
-        "viewMaximized": True,
-        "groupBy": {
-            "aggregateFunction": "average",
-            "groupByKeys": [{"mode": "tag", "groupByData": tag} for tag in block.groups],
-        },
-        # Only the best group shows its runs, so that the ranking fits a screen.
-        "groupsExpanded": {f"tag.{names.OBJECTIVE}.{name}": name == block.open_group for name in block.objectives},
-    }
-    packed = zlib.compress(json.dumps(state, sort_keys=True).encode())
-    return f"deflate;{base64.b64encode(packed).decode('ascii')}"

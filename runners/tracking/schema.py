@@ -15,6 +15,8 @@ from typing import Final
 PARENT_RUN: Final = "mlflow.parentRunId"
 SOURCE: Final = {"mlflow.source.name": "goal-sweep launch", "mlflow.source.type": "LOCAL"}
 """MLflow's own tags, which its page shows as "Source"."""
+KIND: Final = {"mlflow.experimentKind": "custom_model_development"}
+"""MLflow's tag of an experiment whose page shows runs; it shows others as traces of language models."""
 
 SWEEP: Final = "goal.sweep"
 """The sweep's name, on its experiment and its parent run."""

@@ -11,10 +11,8 @@ import pytest
 
 from analysis.errors import AnalysisError
 from analysis.report.folder import files_of_report
-from analysis.report.headlines import headline, ranking
 from analysis.report.writing import ReportResult, write_report
 from analysis.results import SweepResults, read_results
-from analysis.statistics.aggregation import aggregate
 from sweeps.results import Header
 from tests.helpers.blank_figures import write_texts
 from tests.helpers.results_cases import SweepWriter, large_table, recalls
@@ -199,23 +197,3 @@ def test_forty_seeds_of_a_block_are_a_report(tmp_path: Path) -> None:
     result = write_texts(read_results(large_table(600, blocks=1, epochs=2), "x"), tmp_path)
     assert (result.num_counted, result.blocks[0].cells["con", "con"].n) == (600, 40)
     assert result.blocks[0].grids["rsum"].comparison.from_baseline["sig-ms", "cir"].told_apart
-
-
-def test_a_headline_claims_no_more_than_the_seeds_hold(complete: SweepResults) -> None:
-    assert headline(aggregate(complete)[0]).startswith("highest rsum **sig-ms/cir**")
-    assert ranking(aggregate(complete)[0]).splitlines()[2].startswith("| 1 | sig-ms/cir |")
-
-    def of(seeds: list[int], change: float) -> str:
-        writer = SweepWriter(seeds=seeds, objectives=["con/con", "sig/cir"])
-        for seed in seeds:
-            writer.write("con/con", seed)
-            writer.write("sig/cir", seed, metrics=recalls("con/con", seed, shift=change + (seed - 2) * 0.4))
-        (block,) = aggregate(writer.results())
-        return headline(block)
-
-    assert of([1], 2.0).endswith("(too few seeds to know the spread)")
-    assert of([1, 2, 3], 0.1).endswith("(within noise)")
-    assert of([1, 2, 3], 9.0).endswith("330.0 ± 1.8")
-    bare = SweepWriter(seeds=[1], objectives=["con/con"])
-    bare.write(status="failed")
-    assert headline(aggregate(bare.results())[0]) == "nothing finished; 1 missing"

@@ -36,8 +36,10 @@ def original(tmp_path: Path, empty_database: Path) -> Path:
 def addresses(folder: Path) -> set[str]:
     """The folders in which the database looks for artifacts, of runs and models."""
     client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
-    found = {run.info.artifact_uri for run in client.search_runs(["1"])}
-    found |= {model.artifact_location for model in client.search_logged_models(["1"])}
+    sweep = client.get_experiment_by_name("scenes")
+    assert sweep is not None
+    found = {run.info.artifact_uri for run in client.search_runs([sweep.experiment_id])}
+    found |= {model.artifact_location for model in client.search_logged_models([sweep.experiment_id])}
     return {address.partition("/artifacts/")[0] for address in found}
 
 
@@ -46,12 +48,13 @@ def attached(folder: Path) -> list[Path]:
 
 
 def test_a_copy_is_written_and_the_original_left_alone(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(original, copy)
     before = snapshot(original)
     assert run(arguments("report", copy)) == 0
+    assert "was copied or moved; goal-sweep sync writes its runs again" in " ".join(capsys.readouterr().out.split())
     monkeypatch.setattr("runners.launch.opened_sweep.open_sweep", lambda sweep, overrides, **options: opened_in(copy))
     assert run(arguments("sync", copy)) == 0
     assert snapshot(original) == before

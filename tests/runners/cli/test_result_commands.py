@@ -117,7 +117,6 @@ def test_imported_results_are_reported_attached_and_restored(
     client = MlflowClient(target.uri)
     (parent,) = client.search_runs(["1"], "tags.`goal.role` = 'sweep'")
     assert "report/report.html" in artifacts(client, parent.info.run_id)
-    assert "sig/cir" in parent.data.tags["mlflow.note.content"]
     text = (target.folder / "report.md").read_text()
     assert "## Stages and sweeps side by side" in text
     assert "| stages.frozen.lr | 0.004 |" in text
@@ -128,7 +127,6 @@ def test_imported_results_are_reported_attached_and_restored(
     }
     said = "IMPORTED: the numbers of 4 of 4 trainings were computed elsewhere and are not verified."
     assert f"{said} Archives: {origin}." in text
-    assert said in parent.data.tags["mlflow.note.content"]
     assert {row["imported"] for row in csv.DictReader((target.folder / "runs.csv").open())} == {origin}
 
     shutil.copytree(here / "imported", tmp_path / "copy" / "imported")
@@ -144,8 +142,6 @@ def test_imported_results_are_reported_attached_and_restored(
     again = MlflowClient(target.uri)
     (rebuilt,) = again.search_runs(["1"], "tags.`goal.role` = 'sweep'")
     assert "report/report.html" in artifacts(again, rebuilt.info.run_id)
-    assert rebuilt.data.tags["mlflow.note.content"] == parent.data.tags["mlflow.note.content"]
-    assert "mlflow.sharedViewState.goal-scenes-vsepp-test_byobnet-frozen" in again.get_experiment("1").tags
 
 
 def test_status_marks_what_was_imported(

@@ -16,7 +16,6 @@ from goal_core.checkpoints import BEST
 from goal_core.evaluation import embed_split, open_checkpoint
 from runners.store import Store
 from runners.tracking.models import publish_models
-from runners.tracking.moved import correct_addresses
 from runners.tracking.page import SweepPage
 from sweeps import Training
 from tests.helpers.mlflow_cases import database, synced
@@ -85,7 +84,7 @@ def test_exactly_the_best_runs_have_a_model(page: SweepPage, tmp_path: Path) -> 
 
 
 @pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType:UserWarning")
-def test_three_lines_load_a_model_from_where_the_folder_is_now(page: SweepPage, tmp_path: Path) -> None:
+def test_three_lines_load_a_model(page: SweepPage, tmp_path: Path) -> None:
     cell = trained_cell(tmp_path, 1)
     store = tmp_path / "store"
     shutil.copytree(cell, store / "cells" / "c")
@@ -95,10 +94,7 @@ def test_three_lines_load_a_model_from_where_the_folder_is_now(page: SweepPage, 
     (model_id,) = publish_models(page, str(store), [SWEEP.trainings[0].key])
     kept = [path for path in store.rglob("models/**/*") if path.is_file()]
     assert {path.name for path in kept} == {"MLmodel", "checkpoint.json"}  # no weights
-    moved = store.rename(tmp_path / "moved")
-    correct_addresses(moved / "mlflow.db")
-
-    mlflow.set_tracking_uri(f"sqlite:///{moved / 'mlflow.db'}")
+    mlflow.set_tracking_uri(f"sqlite:///{store / 'mlflow.db'}")
     model = mlflow.pyfunc.load_model(f"models:/{model_id}")
     opened = open_checkpoint(cell)
     captions = opened.dataset.splits["test"].captions
@@ -107,6 +103,6 @@ def test_three_lines_load_a_model_from_where_the_folder_is_now(page: SweepPage, 
     expected = embed_split(opened.encoder, opened.prepared("test"))[1].numpy()
     np.testing.assert_allclose(embedded, expected, atol=1e-6)
     assert model.get_raw_model().description.seed == 1
-    (moved / "cells").rename(tmp_path / "gone")
+    (store / "cells").rename(tmp_path / "gone")
     with pytest.raises(WeightsError, match=r"no checkpoint cells/c/best.* in the results folder"):
         mlflow.pyfunc.load_model(f"models:/{model_id}")
