@@ -103,7 +103,7 @@ def launch(
             # A library may turn the interruption of its work into an error of its own.
             if signals.received is None and not isinstance(error, KeyboardInterrupt):
                 raise
-            console.print(signals.said, soft_wrap=True)
+            console.print(f"{signals.cause}: the same command continues", soft_wrap=True)
             status = signals.status
     raise typer.Exit(status)
 

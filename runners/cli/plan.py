@@ -125,7 +125,7 @@ def _plan(sweep: ResolvedSweep, count: int | None, card_name: str | None, *, mea
     return {
         **{"sweep": config.name, **factors(sweep), "data": opened.data_fingerprint if opened else unseen},
         **{"search": search, "stages": rows, "devices": {**asdict(devices), "name": str(devices)}},
-        "card": {"name": card.card, "source": card.source, "assumed": card.assumed, "scaled": card.scaled},
+        "card": {"name": card.card, "source": card.source},
         "end_s": sum(ends) if len(ends) == len(packings) else None,
         "packing": list(packings[-1].lines) if packings else [],
         "notes": [note for note in (lacks, devices.missing, devices.cpus) if note],
@@ -162,11 +162,7 @@ def _explanations(plan: dict[str, Any]) -> Iterator[str]:
     """What the numbers rest on, when the sweep ends, and how it is packed."""
     left, card, end = [row for row in plan["stages"] if row["units"]], plan["card"], plan["end_s"]
     if "calibration" in {basis for row in left for basis in (row["hours_from"], row["memory_from"])}:
-        assumed = f", {' and '.join(card['assumed'])} assumed" if card["assumed"] else ""
-        used = {"train_factor", "gmac_s", "step_s", *(row["backbone"].split(".")[0] for row in left)}
-        scaled = [name for name in card["scaled"] if name in used]
-        assumed += f", {' and '.join(scaled)} scaled from the reference" if scaled else ""
-        yield f"~ not measured here: prices of {card['name']}{assumed}; time within a factor of 3, memory 30 %"
+        yield f"~ not measured here: prices of {card['name']}; time within a factor of 3, memory 30 %"
         yield "  (docs/performance.md); --measure trains a few steps on this machine instead"
     if unknown := sorted({row["backbone"] for row in left if None in (row["hours"], row["memory_mb"], row["disk_mb"])}):
         yield f"-- not known of {', '.join(unknown)}; --measure trains a few steps of it for time and memory"

@@ -28,7 +28,7 @@ def end_at_once(number: int, frame: FrameType | None = None) -> None:
 
     An exception would pass through the C++ code of a library that is being loaded, which aborts the process.
     """
-    end_process(_said(number), _status(number))
+    end_process(f"{_cause(number)}: the same command continues", _status(number))
 
 
 def handle(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
@@ -55,7 +55,7 @@ class StopSignals:
         self.received: signal.Signals | None = None
         """The first signal received; None before."""
         self._first = 0.0
-        self._gentle = self._loading = False
+        self._gentle = False
         self._before: Mapping[int, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -84,16 +84,11 @@ class StopSignals:
     @contextmanager
     def loading(self) -> Iterator[None]:
         """Let a signal within the block end the process at once; see `end_at_once`."""
-        self._loading = True
+        handle(end_at_once)
         try:
             yield
         finally:
-            self._loading = False
-
-    @property
-    def said(self) -> str:
-        """The line that a stopped launch ends with."""
-        return _said(self.received)
+            self.install()
 
     @property
     def status(self) -> int:
@@ -111,14 +106,8 @@ class StopSignals:
             self.received, self._first = signal.Signals(number), time.monotonic()
         elif time.monotonic() - self._first < REPEAT_S:
             return
-        if self._loading:
-            end_at_once(self.received or number)
         if not (first and self._gentle):
             raise KeyboardInterrupt
-
-
-def _said(number: int | None) -> str:
-    return f"{_cause(number)}: the same command continues"
 
 
 def _cause(number: int | None) -> str:

@@ -49,10 +49,6 @@ class Card:
     """Seconds of a step of one cell besides the arithmetic: the objective, the optimiser, starting kernels."""
     precision_factor: Mapping[Precision, _Positive] = field(default_factory=dict)
     """Time in each precision divided by that in one of them."""
-    assumed: tuple[str, ...] = ()
-    """The numbers here that nobody has measured."""
-    scaled: tuple[str, ...] = ()
-    """The backbones and numbers that come from the reference."""
 
     def slower(self, precision: Precision) -> float:
         """The time that work takes in a precision, as a multiple of that in `measured_in`."""
@@ -135,5 +131,4 @@ def _complete(card: Card, reference: Card) -> Card:
         rows[name] = {"image_size": row["image_size"], card.measured_in: 1000 * (seconds or 0.0) * own / other}
     scales = {"train_factor": 1.0, "step_s": 1.0, "gmac_s": reference.slower(card.measured_in) * own / other}
     numbers = {key: getattr(reference, key) * scale for key, scale in scales.items() if not getattr(card, key)}
-    scaled = (*(name for name in rows if name not in card.forward_ms), *numbers)
-    return replace(card, forward_ms={**rows, **card.forward_ms}, scaled=scaled, **numbers)
+    return replace(card, forward_ms={**rows, **card.forward_ms}, **numbers)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from goal_core.data import num_batches
 from runners.planning.devices import Devices
 from runners.planning.packing import choose, common_part
-from runners.planning.prices import Kind, Prices, by_kind, changed, largest
+from runners.planning.prices import Kind, Memory, Prices, by_kind, largest
 from sweeps import Training, Unit, pack_chain
 
 FILLED: Final = 0.85
@@ -60,7 +60,7 @@ def fit(trainings: Sequence[Training], prices: Prices, devices: Devices) -> Pack
         if memory is not None and memory.mb > usable[unit.stage.name]:
             chunk = prices.fitting_chunk(unit, usable[unit.stage.name])
             chunks |= {} if chunk is None else {kind: chunk}
-            lines += _too_large(unit, prices, usable[unit.stage.name], chunk)
+            lines += _too_large(unit, memory, usable[unit.stage.name], chunk)
     prices = replace(prices, chunks=chunks)
     end_s, lanes = _end_s(units, prices, slots, devices.count), min(max(slots.values()), len(units))
     return Packing(limits, units, prices, end_s, lanes, lines)
@@ -95,28 +95,18 @@ def _packed(
     return f"{stage}: {sum(sizes)} trainings as {len(own)} unit{'s' * (len(own) > 1)} of {cells} on {devices}: {why}"
 
 
-def _too_large(unit: Unit, prices: Prices, usable_mb: float, chunk: int | None) -> Iterator[str]:
-    """Say that a unit does not fit into memory, how a launch goes on, and what else would do."""
-    stage, cells, as_set = f"stages.{unit.stage.name}", len(unit.trainings), prices.seconds(unit)
-
-    def cost(other: Unit) -> tuple[float, str]:
-        memory, seconds = prices.memory(other), prices.seconds(other)
-        mb = float("inf") if memory is None else memory.mb
-        return mb, f"{mb / 1000:.1f} GB" + (f", {seconds / as_set:.2f} times the time" if seconds and as_set else "")
-
+def _too_large(unit: Unit, needed: Memory, usable_mb: float, chunk: int | None) -> Iterator[str]:
+    """Say that a unit does not fit into memory, and how a launch goes on."""
+    name, cells = unit.stage.name, len(unit.trainings)
     what = "not even one cell fits" if cells == 1 else f"units of {cells} cells do not fit"
     room = f"{usable_mb / 1000:.1f} GB, {100 * FILLED:.0f} % of a device's memory"
-    yield f"{unit.stage.name}: {what} as set: {cost(unit)[0] / 1000:.1f} GB of {room}"
+    yield f"{name}: {what} as set: {needed.mb / 1000:.1f} GB of {room}"
     if chunk is None:
         yield "  no part of a batch fits either, or none can be split: expect these cells to fail"
     else:
-        how = cost(changed(unit, micro_batch=chunk))[1]
-        yield f"  a launch comes down to {stage}.micro_batch={chunk} ({how}, same gradient), and the hours are those"
-    others = {f"{stage}.recompute=true": changed(unit, recompute=True)} if unit.stage.trains_backbone else {}
-    bf16 = Unit(trainings=tuple(replace(one, precision="bf16") for one in unit.trainings))
-    for how, other in {**others, "precision=bf16, with other results": bf16}.items():
-        if cost(other)[0] <= usable_mb:
-            yield f"  it fits with {how} ({cost(other)[1]})"
+        yield f"  a launch comes down to stages.{name}.micro_batch={chunk} (same gradient), and the hours are those"
+    recompute = f"stages.{name}.recompute=true or " if unit.stage.trains_backbone else ""
+    yield f"  {recompute}precision=bf16 (with other results) needs less"
 
 
 def plan_rows(

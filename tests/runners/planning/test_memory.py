@@ -90,12 +90,10 @@ def test_what_does_not_fit_is_said_with_what_would_do_and_priced_as_it_will_run(
     finetune = unit_of(prices, 1, 1)
     assert prices.most_cells(finetune.trainings[0], 0.85 * CARD_MB) == 0
     assert not any("not even one" in line for line in roomy.lines)
-    (why, chunks, recompute, bf16) = small.lines[2:]
+    (why, chunks, less) = small.lines[2:]
     assert "finetune: not even one cell fits as set: 24.6 GB of 21.9 GB" in why
-    assert "stages.finetune.micro_batch=64 (13.2 GB, 1.28 times the time" in chunks
-    assert "stages.finetune.recompute=true (13.2 GB, 1.28 times the time)" in recompute
-    assert "precision=bf16" in bf16
-    assert "(13.2 GB, 0.5" in bf16
+    assert "stages.finetune.micro_batch=64" in chunks
+    assert "stages.finetune.recompute=true" in less
     assert small.limits["finetune"] == 1
     assert list(small.prices.chunks.values()) == [64]
     whole, chunked = prices.seconds(finetune), small.prices.seconds(finetune)
