@@ -1,7 +1,5 @@
 """What follows when a batch does not fit into memory: its trainings go on with half as many pairs encoded at a time.
 
-Where units share a GPU by hand (`resources.units_per_gpu`), fewer of them share it first.
-
 The gradient stays that of the whole batch (`goal_core.models.batch_rows`), so nothing but time is lost. An attempt that
 ends so is not charged, for the next one differs from it. Each launch begins with what the sweep asks for, because it
 may run on other machines.
@@ -9,7 +7,7 @@ may run on other machines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,23 +15,10 @@ from goal_core.training.config import StageConfig
 from runners.store import Attempt
 
 if TYPE_CHECKING:
-    from goal_core.training import TrainingEvent, UnitPlan
-    from runners.execution.unit_line import UnitJob
+    from goal_core.training import UnitPlan
 
 SMALLEST = 4
 """Fewest pairs to encode at a time. What does not fit then is not the batch."""
-
-
-def fewer_units(units: int) -> int:
-    """How many units share a GPU after so many have filled it."""
-    return max(1, units // 2)
-
-
-def is_full(event: TrainingEvent) -> bool:
-    """Whether a training failed because the memory of its device was full."""
-    from goal_core.training import TrainingFailed  # with torch, which a plan does without
-
-    return isinstance(event, TrainingFailed) and event.kind in ("memory", "too_large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +60,7 @@ class Chunks:
         """
         chunks = self
         for attempt in attempts:
-            # Where units shared the GPU, fewer of them are tried first (`Crowding`).
-            if attempt.launch_id == launch_id and attempt.out_of_memory and attempt.units_per_gpu == 1:
+            if attempt.launch_id == launch_id and attempt.out_of_memory:
                 tried = replace(self, size=attempt.micro_batch)
                 chunks = min(chunks, tried.smaller or tried, key=lambda one: one.size or one.batch)
         return chunks
@@ -91,24 +75,3 @@ class Chunks:
             return f"{several} at once" if self.processes > 1 else f"batches of {self.batch} pairs at once"
         what = several if self.processes > 1 else f"batches of {self.batch}"
         return f"micro_batch {self.size} ({what} in {-(-self.batch // self.size)} chunks, same gradient)"
-
-
-class Crowding:
-    """How many units may share a GPU, after what a launch has seen of each stage.
-
-    Whichever unit asks for memory last is refused, so the refusal says nothing of its cells, and no attempt is charged.
-    The unit starts again with half as many on its GPU, and so do those of its stage that have not started yet.
-    """
-
-    def __init__(self) -> None:
-        self._most: dict[str, int] = {}
-
-    def look(self, job: UnitJob, events: Sequence[TrainingEvent]) -> None:
-        """Note what happened to a unit."""
-        if job.units_per_gpu > 1 and any(is_full(event) for event in events):
-            stage = job.unit.stage.name
-            self._most[stage] = min(fewer_units(job.units_per_gpu), self._most.get(stage, job.units_per_gpu))
-
-    def fit(self, job: UnitJob) -> UnitJob:
-        """The job with as many units on its GPU as have room."""
-        return job.sharing(min(job.units_per_gpu, self._most.get(job.unit.stage.name, job.units_per_gpu)))

@@ -10,12 +10,10 @@ import os
 import signal
 import tempfile
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import count
 
 from goal_core.basics.errors import GoalError
 from runners.execution.capacity import Machine
-from runners.execution.memory import Crowding
 from runners.execution.session.session import AGAIN, RayLostError, RaySession, machines
 from runners.execution.trial import train_trial
 from runners.execution.unit_line import UnitJob
@@ -35,11 +33,6 @@ class _Leave(BaseException):
 
 class RayUnits(RaySession):
     """A running Ray that trains units."""
-
-    @cached_property
-    def crowding(self) -> Crowding:
-        """How many units may share a GPU, after what this session has seen."""
-        return Crowding()
 
     def machines(self) -> list[Machine]:
         """The machines alive."""
@@ -66,7 +59,6 @@ class RayUnits(RaySession):
             is_cluster=self.address is not None,
             wait=self.wait,
             avoided=self.avoided(observer.note),
-            crowding=self.crowding,
         )
         while not watch.line.is_over:
             self._run(watch, observer)

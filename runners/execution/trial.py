@@ -19,8 +19,7 @@ def train_trial(config: dict[str, Any]) -> None:
     """Train a unit and report its events, each time with Ray's id of the machine and the worker.
 
     Args:
-        config: ``job``, a reference to the unit's job; ``elsewhere``, whether other machines may train it; ``sign``,
-            the seconds after which a worker with nothing to report says that it lives, or 0.
+        config: ``job``, a reference to the unit's job; ``elsewhere``, whether other machines may train it.
 
     Raises:
         UnfitMachineError: this machine lacks what the unit needs; the driver was told what.
@@ -35,19 +34,17 @@ def train_trial(config: dict[str, Any]) -> None:
         with turn:  # a report waits until the driver has read it
             tune.report({"node": node, "where": where, "events": list(events), **more})
 
+    def is_lost(other: str) -> bool:
+        return bool(other) and other != node and _is_lost(other)
+
     send([])
     from runners.execution.inputs import UnfitMachineError
     from runners.execution.worker import run_unit
 
-    with _signs(lambda: send([]), config["sign"]):
+    job = ray.get(config["job"])
+    with _signs(lambda: send([]), job.watchdog / 4):
         try:
-            run_unit(
-                ray.get(config["job"]),
-                partial(send, began=True),
-                node=node,
-                node_lost=lambda other: bool(other) and other != node and _is_lost(other),
-                elsewhere=config["elsewhere"],
-            )
+            run_unit(job, partial(send, began=True), node=node, node_lost=is_lost, elsewhere=config["elsewhere"])
         except UnfitMachineError as error:
             send([], unfit=str(error))
             raise
@@ -56,22 +53,20 @@ def train_trial(config: dict[str, Any]) -> None:
 
 @contextmanager
 def _signs(send: Callable[[], None], period: float) -> Iterator[None]:
-    """Give a sign of life every so many seconds, on a thread of its own."""
+    """Give a sign of life every so many seconds, on a thread of its own; none where nobody waits for them."""
     over = threading.Event()
 
     def give() -> None:
-        while not over.wait(period):
+        while period and not over.wait(period):
             send()
 
     thread = threading.Thread(target=give, name="goal-sweep signs of life", daemon=True)
-    if period:
-        thread.start()
+    thread.start()
     try:
         yield
     finally:
         over.set()
-        if period:
-            thread.join()  # its last report would be taken for one of the next trial
+        thread.join()  # its last report would be taken for one of the next trial
 
 
 def _is_lost(node: str) -> bool:

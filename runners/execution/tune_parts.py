@@ -19,7 +19,6 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from goal_core.basics.errors import GoalError
-from runners.execution.signs_of_life import sign_seconds
 from runners.execution.unit_watch import UnitWatch
 
 RAY_VERSIONS = "2.60"
@@ -64,7 +63,6 @@ class UnitQueue(_NotKept, Searcher):  # type: ignore[misc]  # ray is not typed
             "bundle": start.need.bundle,
             "avoid": list(start.avoid),
             "elsewhere": self._elsewhere,
-            "sign": sign_seconds(start.job.watchdog),
         }
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from goal_core.training import UnitPlan
 from sweeps import Training, Unit
@@ -32,15 +32,6 @@ class UnitJob:
     """Units start in the order of their ranks, as far as they wait for a device."""
     shares: bool = False
     """Whether other launches may train units of the same sweep. One that another holds is then left to it whole."""
-
-    @property
-    def units_per_gpu(self) -> int:
-        """How many units of its kind share a GPU."""
-        return self.plan.units_per_gpu
-
-    def sharing(self, units: int) -> UnitJob:
-        """The job as one of so many that share a GPU."""
-        return replace(self, plan=replace(self.plan, units_per_gpu=units))
 
 
 class UnitLine:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from goal_core.basics.errors import FencedError
 from goal_core.training import EpochDone, Listener, TrainingEvent, TrainingFailed
-from runners.execution.memory import Chunks, fewer_units, is_full
+from runners.execution.memory import Chunks
 from runners.store import LeaseLostError, TrainingFolder
 
 HUNG = 70
@@ -20,16 +20,15 @@ DEVICE_LOST = 71
 """Exit status of a worker whose GPU refuses everything since an error of one of its cells."""
 RANK_LOST = 72
 """Exit status of a worker that has lost one of the processes that train its unit on several GPUs."""
-NOT_RETRIED = ("storage", "refused", "inputs")
-"""Kinds of failure of a disk or a machine that the same launch does not try again."""
+NOT_RETRIED = ("storage", "refused", "inputs", "crowded")
+"""Kinds of failure of a disk, a machine or other units that the same launch does not try again. `crowded`: a GPU that
+several units share has no room for this one, and its batches cannot be smaller."""
 UNCHARGED = (*NOT_RETRIED, "damaged")
 """Kinds of failure that are not the cell's fault."""
 HOPELESS = ("diverged", "collapsed")
 """Kinds of failure that another attempt would repeat with the same numbers."""
 STOP_CHECK_S = 1.0
 """Seconds between looks at the store for the driver's wish to stop."""
-_LOOK_S = 2.0
-"""Seconds between looks at whether a suspect has saved a state within its epoch."""
 _RECORD_S = 30.0
 """Seconds that the record of a hang may take."""
 
@@ -46,10 +45,10 @@ class UnitListener(Listener):
         send: passes events on to the driver.
         watchdog: seconds without a step after which the process is ended; 0 disables this.
         asked_to_stop: whether the driver wants the unit to save and stop.
-        until_saved: raise `SavedError` as soon as the trainings have saved a state. Those that resumed at the same
-            position save together; one that is ahead of the others has nothing to show until they reach it.
+        until_saved: raise `SavedError` after the first epoch of which a state was saved. Trainings that resumed at the
+            same position save together; one that is ahead of the others has nothing to show until they reach it.
         chunks: how many pairs the trainings encode at a time; None where that is not known.
-        units_per_gpu: how many units share the GPU. Of more than one, what does not fit is tried with fewer.
+        units_per_gpu: how many units share the GPU.
     """
 
     def __init__(
@@ -66,21 +65,18 @@ class UnitListener(Listener):
         self.ended: set[str] = set()
         """Keys of the trainings that are done or failed."""
         self.out_of_memory: set[str] = set()
-        """Keys of those that failed for want of memory, and can go on with fewer units on their GPU, or where it is
-        not shared with smaller chunks."""
+        """Keys of those that failed for want of memory, and can go on with smaller chunks."""
         self._chunks, self._units_per_gpu = chunks, units_per_gpu
         self._folders, self._send, self._limit, self._until_saved = folders, send, watchdog, until_saved
         self._asked_to_stop, self._stopping, self._asked_at = asked_to_stop, False, time.monotonic()
-        self._seen = self._looked = time.monotonic()
+        self._seen = time.monotonic()
         self._waiting = False
         """Whether the training waits for the driver, which may be suspended."""
         self._over = threading.Event()
-        tasks = [self._beat, self._watch] if watchdog else [self._beat]
-        self._threads = [threading.Thread(target=task, name="goal-sweep listener", daemon=True) for task in tasks]
 
     def __enter__(self) -> UnitListener:
-        for thread in self._threads:
-            thread.start()
+        if self._limit:
+            threading.Thread(target=self._watch, name="goal-sweep watchdog", daemon=True).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -89,9 +85,6 @@ class UnitListener(Listener):
     def step(self) -> None:
         """Note a sign of life."""
         self._seen = time.monotonic()
-        if self._until_saved and self._seen - self._looked > _LOOK_S:
-            self._looked = self._seen
-            self._stop_if_saved()
 
     def alive(self) -> None:
         """Note a sign of life."""
@@ -99,10 +92,8 @@ class UnitListener(Listener):
 
     def lost(self, reason: str, kind: str) -> None:
         """End the process. The unit starts again as after any death; out of memory, with smaller chunks."""
-        smaller = self._chunks.smaller if self._chunks and kind == "memory" else None
-        if smaller:
-            reason = f"out of memory with {self._chunks}; goes on with {smaller}. {reason}"
-        self._end_process(reason, RANK_LOST, out_of_memory=smaller is not None)
+        smaller = self._with_smaller(kind, reason)
+        self._end_process(smaller or reason, RANK_LOST, out_of_memory=bool(smaller))
 
     def stopping(self) -> bool:
         """Whether the driver has asked the unit to save and stop. It looks about once a second."""
@@ -131,27 +122,25 @@ class UnitListener(Listener):
         finally:
             self._seen, self._waiting = time.monotonic(), False
         if self._until_saved and any(isinstance(event, EpochDone) for event in events):
-            self._stop_if_saved()
+            if any(folder.has_progressed() for key, folder in self._folders.items() if key not in self.ended):
+                raise SavedError
 
     def _explained(self, event: TrainingEvent) -> TrainingEvent:
         """The event; of a training for which memory ran out it says how the training goes on."""
-        units = self._units_per_gpu
-        if units > 1 and isinstance(event, TrainingFailed) and is_full(event):
-            self.out_of_memory.add(event.key)
-            less = fewer_units(units)
-            how = f"goes on as one of {less}" if less > 1 else "goes on with a GPU of its own"
-            reason = f"out of memory as one of {units} units on a GPU; {how}. {event.reason}"
-            return replace(event, kind="memory", reason=reason)
-        smaller = self._chunks.smaller if self._chunks else None
-        if not (isinstance(event, TrainingFailed) and event.kind == "memory" and smaller):
+        if not isinstance(event, TrainingFailed):
             return event
-        self.out_of_memory.add(event.key)
-        return replace(event, reason=f"out of memory with {self._chunks}; goes on with {smaller}. {event.reason}")
+        if smaller := self._with_smaller(event.kind, event.reason):
+            self.out_of_memory.add(event.key)
+            return replace(event, reason=smaller)
+        if self._units_per_gpu > 1 and event.kind in ("memory", "too_large"):
+            why = f"one of {self._units_per_gpu} units on a GPU; a lower execution.units_per_gpu leaves each more"
+            return replace(event, kind="crowded", reason=f"out of memory as {why}. {event.reason}")
+        return event
 
-    def _stop_if_saved(self) -> None:
-        left = [folder for key, folder in self._folders.items() if key not in self.ended]
-        if any(folder.has_progressed() for folder in left):
-            raise SavedError
+    def _with_smaller(self, kind: str, reason: str) -> str:
+        """The reason of an end for want of memory after which smaller chunks are tried; empty of any other."""
+        smaller = self._chunks.smaller if self._chunks and kind == "memory" else None
+        return f"out of memory with {self._chunks}; goes on with {smaller}. {reason}" if smaller else ""
 
     def _fail(self, event: TrainingFailed) -> None:
         folder = self._folders[event.key]
@@ -167,19 +156,9 @@ class UnitListener(Listener):
             # The disk that made the cell fail cannot store the failure either; the driver still learns of it.
             os.write(2, f"{event.reason} (and its record could not be written: {error})\n".encode())
 
-    def _beat(self) -> None:
-        """Touch the record of an attempt every few seconds. The driver looks at its time (`SignsOfLife`)."""
-        while True:
-            folder = next((folder for key, folder in self._folders.items() if key not in self.ended), None)
-            if folder is not None and folder.attempt:
-                with contextlib.suppress(Exception):
-                    folder.attempts.touch(folder.attempt)
-            if self._over.wait(beat_seconds(self._limit)):
-                return
-
     def _watch(self) -> None:
         """End the process when its training hangs."""
-        pause, woke = beat_seconds(self._limit), time.monotonic()
+        pause, woke = min(5.0, self._limit / 4), time.monotonic()
         while not self._over.wait(pause):
             slept, woke = time.monotonic() - woke, time.monotonic()
             # A process that was suspended (a stopped job, a closed laptop) did not hang, nor does one whose driver is,
@@ -205,11 +184,6 @@ class UnitListener(Listener):
             with contextlib.suppress(OSError, FencedError, ValueError):
                 folder.lose(reason, out_of_memory=out_of_memory)
         log_to_all(left, reason)
-
-
-def beat_seconds(watchdog: int) -> float:
-    """Seconds between the signs of life of a unit whose watchdog waits this long."""
-    return min(5.0, watchdog / 4) if watchdog else 5.0
 
 
 def log_to_all(folders: Mapping[str, TrainingFolder], line: str) -> None:

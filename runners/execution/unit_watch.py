@@ -14,7 +14,6 @@ from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingF
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import CapacityWatch, Machine, Resources
 from runners.execution.deaths import Deaths, read_death
-from runners.execution.memory import Crowding
 from runners.execution.signs_of_life import SignsOfLife
 from runners.execution.unit_line import UnitJob, UnitLine
 from runners.store import Store, TrainingFolder, end_attempt, forgive
@@ -95,7 +94,6 @@ class UnitWatch:
         is_cluster: whether machines may come and go.
         wait: seconds to wait for room on a cluster; None waits as long as it takes.
         avoided: the machines left alone; kept from round to round.
-        crowding: how many units may share a GPU; likewise.
         clock: seconds; for tests.
     """
 
@@ -109,7 +107,6 @@ class UnitWatch:
         is_cluster: bool,
         wait: float | None = None,
         avoided: AvoidedMachines | None = None,
-        crowding: Crowding | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.line = UnitLine(jobs, lambda job: observer.finished(job), clock)
@@ -118,7 +115,6 @@ class UnitWatch:
         self._signs = SignsOfLife(observer.note, clock)
         self._deaths = Deaths()
         self._avoided = avoided or AvoidedMachines(need, observer.note, clock)
-        self._crowding = crowding or Crowding()
         self._capacity = CapacityWatch(need, observer.note, wait, clock)
         self._runs: dict[int, _Run] = {}
         self._died_on: dict[int, str] = {}
@@ -151,13 +147,13 @@ class UnitWatch:
         unit = self.line.take() if pending < most else None
         if unit is None:
             return None
-        job = self.line.jobs[unit] = self._crowding.fit(self.line.jobs[unit])
+        job = self.line.jobs[unit]
         avoid = set(self._avoided.now())
         elsewhere = avoid | {self._died_on.get(unit, "")} - {""}
         if any(machine.fits(self._need) and machine.id not in elsewhere for machine in self._avoided.machines):
             avoid = elsewhere
         self._asked[unit] = frozenset(avoid)
-        return Start(unit, job, self._need.shared_by(job.units_per_gpu), tuple(sorted(avoid)))
+        return Start(unit, job, self._need.shared_by(job.plan.units_per_gpu), tuple(sorted(avoid)))
 
     def started(self, unit: int) -> None:
         """A worker has started for a unit."""
@@ -180,7 +176,6 @@ class UnitWatch:
             elif isinstance(event, TrainingFailed) and event.kind in _OF_MACHINES:
                 run.failures.append(event.reason)
         if events:
-            self._crowding.look(self.line.jobs[unit], events)
             self._observer.events(events)
 
     def completed(self, unit: int) -> None:

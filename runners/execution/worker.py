@@ -112,7 +112,7 @@ class _Worker:
 
         Args:
             trainings: the group; those that ended or cannot be claimed are left out.
-            until_saved: stop as soon as they have saved a state.
+            until_saved: stop after the first epoch of which they have saved a state.
         """
         if self._asked_to_stop():
             return
@@ -131,7 +131,7 @@ class _Worker:
             self._asked_to_stop,
             until_saved=until_saved,
             chunks=chunks,
-            units_per_gpu=self._job.units_per_gpu,
+            units_per_gpu=self._job.plan.units_per_gpu,
         ) as listener:
             try:
                 forget_peak()
@@ -145,9 +145,6 @@ class _Worker:
                 left = [key for key in folders if key not in listener.ended]
                 listener.events([TrainingFailed.because_of(key, error) for key in left])
         _flush([folder for key, folder in folders.items() if key not in listener.ended])
-        if self._job.units_per_gpu > 1:  # those out of memory start again elsewhere, where fewer units share a GPU
-            self._ended |= listener.ended
-            return
         self._ended |= listener.ended - listener.out_of_memory
         if again := [training for training in trainings if training.key in listener.out_of_memory]:
             self.train(again, until_saved=until_saved)
@@ -172,7 +169,7 @@ class _Worker:
                     node=self._node,
                     shared_by=shared_by,
                     micro_batch=chunks.size,
-                    units_per_gpu=self._job.units_per_gpu,
+                    units_per_gpu=self._job.plan.units_per_gpu,
                 )
                 folder.memory_mb = peak_memory_mb
                 claimed += 1

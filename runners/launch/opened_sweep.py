@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -121,9 +121,9 @@ class OpenedSweep(ResolvedSweep):
         from runners.execution.unit_line import UnitJob
 
         resources = self.config.resources
-        job = UnitJob(
+        return UnitJob(
             unit=unit,
-            plan=self.plan_unit(unit),
+            plan=replace(self.plan_unit(unit), units_per_gpu=units_per_gpu),
             store=self.store.location,
             launch_id=launch_id,
             code=code_digest(),
@@ -133,7 +133,6 @@ class OpenedSweep(ResolvedSweep):
             rank=rank,
             shares=shares,
         )
-        return job.sharing(units_per_gpu)
 
     def unlike_published(self) -> str:
         """Which splits have not the published size of the data that `data.name` names; empty if all have."""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from goal_core.basics.atomic import is_leftover
 from runners.store.leases import LeaseHeldError
 from runners.store.records import RESULT
-from runners.store.storage import ALIVE, LOCAL, Storage, Written
+from runners.store.storage import LOCAL, Storage, Written
 from runners.store.store import Store
 from runners.store.trainings.versions import WORKING
 from sweeps import Training
@@ -115,8 +115,7 @@ def _states(
     files = {
         path: written.bytes
         for path, written in listed.items()
-        if (path.parent == folder and WORKING.fullmatch(path.name) and path.name not in kept)
-        or (path.parent == folder / "attempts" and path.name.endswith(ALIVE))
+        if path.parent == folder and WORKING.fullmatch(path.name) and path.name not in kept
     }
     return Garbage(kind="states", what=name, files=files, storage=storage)
 

@@ -118,14 +118,6 @@ class AttemptFolder:
         """The path of an attempt's record."""
         return self.folder / f"{n}.json"
 
-    def touch(self, n: int) -> None:
-        """Give a sign of life of an attempt's process."""
-        self._storage.touch(self.path(n))
-
-    def seen(self, n: int) -> float:
-        """When an attempt's process gave its latest sign of life, in seconds since 1970 by the store's clock."""
-        return self._storage.seen(self.path(n))
-
     def numbers(self) -> list[int]:
         """The numbers in use, ascending."""
         found = (_RECORD.fullmatch(path.name) for path in self._storage.entries(self.folder))

@@ -4,7 +4,6 @@ The rest of `runners.store` reads and writes through a `Storage`, so nothing els
 """
 
 from runners.store.storage.folders import (
-    ALIVE,
     LOCAL,
     PATIENCE_S,
     ExpiredCredentialsError,
@@ -16,7 +15,6 @@ from runners.store.storage.folders import (
 from runners.store.storage.place import Place, cache_folder, local_root
 
 __all__ = [
-    "ALIVE",
     "LOCAL",
     "PATIENCE_S",
     "ExpiredCredentialsError",

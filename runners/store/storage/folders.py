@@ -21,8 +21,6 @@ from goal_core.basics.sealed_json import parse_json
 T = TypeVar("T")
 R = TypeVar("R")
 Task = Callable[[], None]
-ALIVE = ".alive"
-"""Ends the name of a file beside another, whose time says when the other was last touched."""
 PATIENCE_S = 300.0
 """Seconds that a launch waits for a storage that does not answer."""
 
@@ -124,12 +122,8 @@ class Storage:
             return path in self.entries(path.parent)
         return False
 
-    def touch(self, path: Path) -> None:
-        """Give a sign of life that `seen` shows; the content stays."""
-        os.utime(path)
-
     def seen(self, path: Path) -> float:
-        """When a file was last written or touched, in seconds since 1970; 0 if there is none."""
+        """When a file was last written, in seconds since 1970; 0 if there is none."""
         written = self.written(path)
         return 0.0 if written is None else written.modified_ns / 1e9
 

@@ -24,7 +24,7 @@ from typing import IO, Any, TypeVar
 from goal_core.basics.atomic import DamagedError, StorageError, perform, read_bytes, replace_with
 from runners.store.storage.background import Lane, Scratch
 from runners.store.storage.connection import Connection, RefusedError, failure
-from runners.store.storage.folders import ALIVE, Storage, Task, Written
+from runners.store.storage.folders import Storage, Task, Written
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -127,14 +127,6 @@ class ObjectStorage(Storage):
             return False
         self._asked[path] = self.soon(functools.partial(super().appeared, path))
         return asked is not None and asked.result()
-
-    def touch(self, path: Path) -> None:
-        self._put(path.with_name(f"{path.name}{ALIVE}"), b"")
-
-    def seen(self, path: Path) -> float:
-        found = self._in(path.parent)
-        times = (found.get(each) for each in (path, path.with_name(f"{path.name}{ALIVE}")))
-        return max((each.modified_ns for each in times if each is not None), default=0) / 1e9
 
     def digest(self, path: Path) -> str:
         digests = self._digests(path, len)

@@ -80,7 +80,6 @@ class Watch:
 
 def queue_of(watch: Watch, monkeypatch: pytest.MonkeyPatch, *, ends: Sequence[bool] = ()) -> UnitQueue:
     monkeypatch.setattr(ray, "put", lambda job: f"reference to {job}")
-    monkeypatch.setattr(tune_parts, "sign_seconds", lambda watchdog: 5.0)
     monkeypatch.setattr(Job, "watchdog", 20, raising=False)
     answers = iter(ends)
     return UnitQueue(watch, elsewhere=True, most=2, check=lambda: next(answers, False))  # type: ignore[arg-type]
@@ -94,7 +93,7 @@ def suggested(queue: UnitQueue) -> str | None:
 def test_a_trial_is_one_start_with_its_own_job_and_resources(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(Job("a"), Job("b"))
     queue = queue_of(watch, monkeypatch)
-    common = {"bundle": NEED.bundle, "avoid": ["abc"], "elsewhere": True, "sign": 5.0}
+    common = {"bundle": NEED.bundle, "avoid": ["abc"], "elsewhere": True}
     assert [queue.suggest("x") for _ in range(2)] == [
         {"unit": 0, "job": "reference to a", **common},
         {"unit": 1, "job": "reference to b", **common},

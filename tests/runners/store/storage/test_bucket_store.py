@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import threading
 import time
 from dataclasses import asdict, replace
@@ -12,13 +11,11 @@ import pytest
 
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST, LAST
-from runners.execution.signs_of_life import SignsOfLife
 from runners.store import LeaseHeldError, LeaseLostError, Store
 from runners.store.archive import export_results
 from runners.store.leases import ProcessIdentity
 from runners.store.storage import place
 from runners.store.verification import damaged_files
-from sweeps import pack
 from tests.helpers.archive_cases import finished_sweep, import_into
 from tests.helpers.store_cases import load, named, record, result, result_of, train, write_weights
 from tests.helpers.sweep_cases import opened_in
@@ -206,20 +203,6 @@ def test_nothing_that_is_sent_or_stored_holds_credentials(bucket_store, monkeypa
     stored = [store.storage.read(path) for path in store.storage.listed(store._base)]
     assert stored
     assert all(content is not None and secret.encode() not in content for content in stored)
-
-
-def test_looking_for_signs_of_life_does_not_wait_for_the_server(server):
-    sweep = opened_in("s3://bucket/signs", "resources.watchdog=20")
-    clock = itertools.count(step=10.0)
-    signs = SignsOfLife(lambda line: None, clock=lambda: next(clock))
-    signs.begin(0, sweep.job(pack(sweep.by_stage[0], sweep.config.execution)[0], "L", {}))
-    gate = threading.Event()
-    server.before = lambda method, path: gate.wait(20) and ""
-    began = time.monotonic()
-    for _ in range(3):
-        signs.check()
-    assert time.monotonic() - began < 5
-    gate.set()
 
 
 def test_a_sweep_takes_a_bucket_as_its_store(server, tmp_path):

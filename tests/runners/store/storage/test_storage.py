@@ -118,14 +118,10 @@ def test_a_refused_save_is_raised_once_it_is_known(storage, place):
     assert storage.read(place / "last.bin") == b"next"
 
 
-def test_a_touch_is_seen_and_changes_nothing(storage, place):
+def test_a_file_has_the_time_of_the_storages_clock(storage, place):
     path = place / "1.json"
     assert storage.seen(path) == 0
     storage.replace(path, b"{}")
-    before = storage.seen(path)
-    storage.touch(path)
-    assert storage.seen(path) >= before > 0
-    assert storage.read(path) == b"{}"
     assert abs(storage.now(place) - storage.seen(path)) < 60
 
 
