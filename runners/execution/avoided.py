@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from runners.execution.capacity import Machine, Resources
 
 FAILURES = 3
 """Failures in a row, with no success between them, after which a machine is left alone."""
 REST_S = 1800.0
-"""Seconds for which a machine is left alone at first. Each time doubles it."""
-
-
-@dataclass(slots=True)
-class _Record:
-    """What is known of one machine."""
-
-    failed: list[int] = field(default_factory=list)
-    """The units that failed there since the last success, in order."""
-    until: float = 0.0
-    """Until when it is left alone."""
-    times: int = 0
-    """How often it has been left alone."""
-    unfit: str = ""
-    """What it lacks that the units need."""
+"""Seconds for which a machine is left alone."""
 
 
 class AvoidedMachines:
@@ -45,19 +31,23 @@ class AvoidedMachines:
         self, need: Resources, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._need, self._say, self._clock = need, say, clock
-        self._records: dict[str, _Record] = {}
+        self._failed: dict[str, list[int]] = defaultdict(list)
+        """The units that failed on each machine since the last success there, in order."""
+        self._until: dict[str, float] = {}
+        """Until when each machine is left alone."""
+        self._unfit: dict[str, str] = {}
+        """What machines lack that the units need."""
         self.machines: Sequence[Machine] = ()
         """The machines alive; the owner keeps them up to date."""
 
     def now(self) -> tuple[str, ...]:
         """The ids of the machines to avoid now, in order. At least one large enough machine is never avoided."""
-        resting = {machine for machine, record in self._records.items() if record.until > self._clock()}
-        return tuple(sorted(resting)) if self._others() else ()
+        return tuple(sorted(filter(self._rests, self._until))) if self._others() else ()
 
     def succeeded(self, machine: str) -> None:
         """An epoch of a unit ended on a machine."""
-        if machine in self._records:
-            self._records[machine] = _Record(times=self._records[machine].times)
+        for known in (self._failed, self._until, self._unfit):
+            known.pop(machine, None)
 
     def failed(self, machine: str, unit: int, reason: str) -> list[int]:
         """A unit failed on a machine without an epoch.
@@ -65,44 +55,39 @@ class AvoidedMachines:
         Returns:
             The units that failed there, if it is left alone from now on, for they are not to blame; empty if not.
         """
-        record = self._records.setdefault(machine, _Record())
-        if record.until > self._clock():
+        if self._rests(machine):
             return [unit]
-        record.failed.append(unit)
-        units = sorted(set(record.failed))
-        # One failure speaks against a machine that has been left alone before.
-        is_suspect = bool(record.times) or (len(record.failed) >= FAILURES and len(units) > 1)
-        if not is_suspect or not self._others(machine):
+        failed = self._failed[machine]
+        failed.append(unit)
+        units = sorted(set(failed))
+        if len(failed) < FAILURES or len(units) == 1 or not self._others(machine):
             return []
-        self._rest(machine, record, f"{len(record.failed)} failures in a row and no success there, the last: {reason}")
+        self._rest(machine, f"{len(failed)} failures in a row and no success there, the last: {reason}")
         return units
 
     def unfit(self, machine: str, reason: str) -> None:
         """A machine lacks what the units need; the reason names what."""
-        record = self._records.setdefault(machine, _Record())
-        new, record.unfit = record.until <= self._clock(), reason
-        self._rest(machine, record, reason, say=new and bool(self._others(machine)))
+        self._unfit[machine] = reason
+        if not self._rests(machine):
+            self._rest(machine, reason)
 
     def all_unfit(self) -> str:
         """Why no machine can train any unit, one reason for each; empty while one might."""
-        large = [machine for machine in self.machines if machine.fits(self._need)]
-        records = [self._records.get(machine.id, _Record()) for machine in large]
-        if not all(record.unfit and record.until > self._clock() for record in records):
+        large = [machine.id for machine in self.machines if machine.fits(self._need)]
+        if not all(self._rests(machine) and machine in self._unfit for machine in large):
             return ""
-        return "; ".join(dict.fromkeys(record.unfit for record in records))
+        return "; ".join(dict.fromkeys(self._unfit[machine] for machine in large))
 
-    def _rest(self, machine: str, record: _Record, reason: str, *, say: bool = True) -> None:
-        rest = REST_S * 2**record.times
-        record.failed, record.until, record.times = [], self._clock() + rest, record.times + 1
-        if say:
+    def _rests(self, machine: str) -> bool:
+        return self._until.get(machine, 0.0) > self._clock()
+
+    def _rest(self, machine: str, reason: str) -> None:
+        self._until[machine] = self._clock() + REST_S
+        self._failed.pop(machine, None)
+        if self._others(machine):  # where it is the last, there is nothing else to say than `all_unfit`
             name = next((one.name for one in self.machines if one.id == machine), machine[:12])
-            self._say(f"machine {name} is left alone for {rest / 60:.0f} min: {reason}")
+            self._say(f"machine {name} is left alone for {REST_S / 60:.0f} min: {reason}")
 
-    def _others(self, machine: str = "") -> list[Machine]:
-        """The machines beside one that are large enough and not left alone."""
-        now, fresh = self._clock(), _Record()
-        return [
-            one
-            for one in self.machines
-            if one.id != machine and one.fits(self._need) and self._records.get(one.id, fresh).until <= now
-        ]
+    def _others(self, machine: str = "") -> bool:
+        """Whether a machine beside one is large enough and not left alone."""
+        return any(one.id != machine and one.fits(self._need) and not self._rests(one.id) for one in self.machines)

@@ -46,20 +46,13 @@ class RayUnits(RaySession):
             observer: receives starts, events and losses, and gives the units that follow one that has ended.
 
         Raises:
-            RayLostError: Ray has no machine left, for which Tune itself would wait forever, or Ray failed.
+            RayLostError: Ray failed, or its processes have ended, for which Tune itself would wait forever.
             NoCapacityError: no machine has had room for a unit for longer than the user wants to wait.
             DeviceError: every machine of the cluster lacks what the units need.
             GoalError: goal-sweep does not know this version of Ray.
         """
-        watch = UnitWatch(
-            jobs,
-            observer,
-            self.resources,
-            self.machines,
-            is_cluster=self.address is not None,
-            wait=self.wait,
-            avoided=self.avoided(observer.note),
-        )
+        list_machines = None if self.address is None else self.machines
+        watch = UnitWatch(jobs, observer, self.resources, list_machines, wait=self.wait)
         while not watch.line.is_over:
             self._run(watch, observer)
             if observer.stopping:
@@ -68,11 +61,6 @@ class RayUnits(RaySession):
                 # Tune's own handler took the signal, before the observer's was in its place again.
                 observer.step()
                 signal.raise_signal(signal.SIGUSR1)
-
-    @property
-    def _most_pending(self) -> int:
-        """A machine that will not grow needs no more than it can start at once; each unit has a core."""
-        return (os.cpu_count() or 1) if self.address is None else MAX_PENDING
 
     def _run(self, watch: UnitWatch, observer: UnitObserver) -> None:
         """Run units until all have ended, or those that wait must begin anew."""
@@ -84,9 +72,6 @@ class RayUnits(RaySession):
 
         watch.restart()
 
-        def ends() -> bool:
-            return observer.stopping or watch.is_stuck
-
         def check() -> bool:
             observer.step()
             try:
@@ -95,30 +80,27 @@ class RayUnits(RaySession):
                     raise RayLostError(f"{self.watch.lost}; {AGAIN}")
                 if self.watch.answers_lately:
                     watch.step()
-            except LookupError:
-                raise _Leave(RayLostError(f"Ray has no machine left to train on; {AGAIN}")) from None
             except (GoalError, OSError) as error:
                 raise _Leave(error) from None
-            return ends()
+            return watch.ends
 
         numbers = count()
 
         def name(trial: object) -> str:
             return f"unit-{trial.config['unit']:04d}"  # type: ignore[attr-defined]  # ray is not typed
 
+        # A machine that will not grow needs no more than it can start at once; each unit has a core.
+        most = (os.cpu_count() or 1) if self.address is None else MAX_PENDING
         # Tune must write its bookkeeping somewhere; nothing reads it.
         with (
             tempfile.TemporaryDirectory(prefix="goal-sweep-tune-") as scratch,
             tune_parts.memory_kills_end_one_worker(),
         ):
-            queue = tune_parts.UnitQueue(
-                watch, elsewhere=self.address is not None, most=self._most_pending, check=check
-            )
             tuner = tune.Tuner(
                 tune.with_resources(train_trial, tune_parts.request),
                 tune_config=tune.TuneConfig(
                     num_samples=-1,  # the queue says when it is over
-                    search_alg=queue,
+                    search_alg=tune_parts.UnitQueue(watch, elsewhere=self.address is not None, most=most, check=check),
                     scheduler=tune_parts.UnitOrder(),
                     trial_name_creator=name,
                     trial_dirname_creator=lambda trial: f"{name(trial)}-{next(numbers)}",
@@ -129,7 +111,7 @@ class RayUnits(RaySession):
                     name="units",
                     storage_path=scratch,
                     verbose=0,
-                    stop=tune_parts.UnitStopper(ends),
+                    stop=tune_parts.UnitStopper(watch),
                     callbacks=[tune_parts.UnitCallback(watch, observer.step, check)],
                 ),
             )
@@ -138,10 +120,6 @@ class RayUnits(RaySession):
             except _Leave as leave:
                 raise leave.error from None
             except (RayError, tune.TuneError, RuntimeError) as error:
-                raise RayLostError(f"Ray stopped: {_last_line(error)}; {AGAIN}") from error
-
-
-def _last_line(error: Exception) -> str:
-    """The last line of an error's message, for Tune gives a whole traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+                # Tune gives a whole traceback.
+                last = str(error).strip().rpartition("\n")[2].strip() or type(error).__name__
+                raise RayLostError(f"Ray stopped: {last}; {AGAIN}") from error

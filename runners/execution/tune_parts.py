@@ -6,7 +6,6 @@ another trial. Loading this module loads Ray.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,7 +86,7 @@ class UnitCallback(_NotKept, tune.Callback):  # type: ignore[misc]  # ray is not
 
     Args:
         watch: follows the units.
-        step: called before each step of Tune, and before the first, so that Tune's own handler of SIGUSR1 is replaced.
+        step: called before Tune's first step, so that Tune's own handler of SIGUSR1 is replaced.
         check: called after each step of Tune.
     """
 
@@ -111,24 +110,21 @@ class UnitCallback(_NotKept, tune.Callback):  # type: ignore[misc]  # ray is not
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._watch.died(trial.config["unit"], _error_text(trial))
 
-    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self._step()
-
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self._check()
 
 
 class UnitStopper(_NotKept, tune.Stopper):  # type: ignore[misc]  # ray is not typed
-    """Ends all units when `stopping` says so."""
+    """Ends all units when the watch says so."""
 
-    def __init__(self, stopping: Callable[[], bool]) -> None:
-        self._stopping = stopping
+    def __init__(self, watch: UnitWatch) -> None:
+        self._watch = watch
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        return self._stopping()
+        return self._watch.ends
 
 
 def request(config: Mapping[str, Any]) -> Any:
@@ -154,16 +150,16 @@ def memory_kills_end_one_worker() -> Iterator[None]:
     It would take Ray's error for a mistake of its own, and end all units. Tune has nothing public to say otherwise.
 
     Raises:
-        GoalError: this version of Ray has not the function that is replaced here.
+        GoalError: this is another version of Ray than the one that this was written for.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
 
-    original = getattr(RayActorManager, "_actor_task_failed", None)
-    if original is None or [*inspect.signature(original).parameters] != ["self", "tracked_actor_task", "exception"]:
+    if not ray.__version__.startswith(f"{RAY_VERSIONS}.") or not hasattr(RayActorManager, "_actor_task_failed"):
         raise GoalError(
             f"goal-sweep knows Ray {RAY_VERSIONS}, and Ray {ray.__version__} is installed: there one worker that is "
             f"ended for want of memory would end the launch. Install ray=={RAY_VERSIONS}.*"
         )
+    original = RayActorManager._actor_task_failed
 
     def task_failed(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
         if isinstance(exception, RayError) and not isinstance(exception, RayActorError | RayTaskError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,33 +50,31 @@ class UnitLine:
         follow: Callable[[UnitJob], Sequence[UnitJob]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.jobs: list[UnitJob] = []
+        self.jobs: list[UnitJob] = list(jobs)
         self.finished: set[int] = set()
         """Units that need no further start in this round."""
         self._follow, self._clock = follow, clock
-        self._waiting: list[tuple[tuple[int, float], int]] = []
-        self._resting: list[tuple[float, int]] = []
-        """Units that may start from a time on, with that time."""
         self._unasked: list[int] = []
         """Units that have ended and of which nobody has asked yet what follows them."""
-        self._add(jobs)
+        self.restart()
 
     def restart(self) -> None:
         """Let all units that have not ended wait again, because whoever ran them has stopped."""
-        self._resting = []
-        self._waiting = [(job.rank, unit) for unit, job in enumerate(self.jobs) if unit not in self.finished]
-        heapq.heapify(self._waiting)
+        self._waiting = {unit: 0.0 for unit in range(len(self.jobs)) if unit not in self.finished}
+        """The units that wait, and when each may start at the earliest."""
 
     def take(self) -> int | None:
         """The unit to start next: that of the lowest rank, then the earliest. None if none waits now."""
-        while self._resting and self._resting[0][0] <= self._clock():
-            unit = heapq.heappop(self._resting)[1]
-            heapq.heappush(self._waiting, (self.jobs[unit].rank, unit))
-        return heapq.heappop(self._waiting)[1] if self._waiting else None
+        now = self._clock()
+        ready = [unit for unit, start in self._waiting.items() if start <= now]
+        unit = min(ready, key=lambda unit: (self.jobs[unit].rank, unit), default=None)
+        if unit is not None:
+            del self._waiting[unit]
+        return unit
 
     def put_back(self, unit: int, pause: float) -> None:
         """Let a unit start again, after some seconds."""
-        heapq.heappush(self._resting, (self._clock() + pause, unit))
+        self._waiting[unit] = self._clock() + pause
 
     def finish(self, unit: int) -> None:
         """Note that a unit has ended for good."""
@@ -88,14 +85,11 @@ class UnitLine:
     def ask(self) -> None:
         """Ask what can start because of the units that have ended. Call this soon after `finish`."""
         while self._unasked:
-            self._add(self._follow(self.jobs[self._unasked.pop(0)]))
+            for job in self._follow(self.jobs[self._unasked.pop(0)]):
+                self._waiting[len(self.jobs)] = 0.0
+                self.jobs.append(job)
 
     @property
     def is_over(self) -> bool:
         """Whether all units have ended, and nothing follows them."""
         return not self._unasked and len(self.finished) == len(self.jobs)
-
-    def _add(self, jobs: Sequence[UnitJob]) -> None:
-        for job in jobs:
-            heapq.heappush(self._waiting, (job.rank, len(self.jobs)))
-            self.jobs.append(job)

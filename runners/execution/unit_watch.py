@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from goal_core.basics.atomic import DamagedError
@@ -13,7 +15,7 @@ from goal_core.basics.errors import DeviceError, GoalError
 from goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import CapacityWatch, Machine, Resources
-from runners.execution.deaths import Deaths, read_death
+from runners.execution.deaths import MEMORY, Deaths, read_death
 from runners.execution.signs_of_life import SignsOfLife
 from runners.execution.unit_line import UnitJob, UnitLine
 from runners.store import Store, TrainingFolder, end_attempt, forgive
@@ -25,7 +27,7 @@ _OF_MACHINES = ("error", "storage", "inputs")
 _WHY = {
     "died": "its worker died",
     "machine": "its worker died with its machine",
-    "memory": "Ray ended its worker, because the memory of the machine was nearly full",
+    "memory": MEMORY,
 }
 
 
@@ -90,10 +92,8 @@ class UnitWatch:
         jobs: the units that can start at once.
         observer: receives starts, events and losses, and gives the units that follow.
         need: the resources of a unit that shares no GPU.
-        list_machines: asks Ray for the machines alive.
-        is_cluster: whether machines may come and go.
+        list_machines: asks Ray for the machines of a cluster that are alive; None where there is only this machine.
         wait: seconds to wait for room on a cluster; None waits as long as it takes.
-        avoided: the machines left alone; kept from round to round.
         clock: seconds; for tests.
     """
 
@@ -102,24 +102,20 @@ class UnitWatch:
         jobs: Sequence[UnitJob],
         observer: UnitObserver,
         need: Resources,
-        list_machines: Callable[[], Sequence[Machine]],
+        list_machines: Callable[[], Sequence[Machine]] | None = None,
         *,
-        is_cluster: bool,
         wait: float | None = None,
-        avoided: AvoidedMachines | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.line = UnitLine(jobs, lambda job: observer.finished(job), clock)
-        self._observer, self._need, self._list_machines = observer, need, list_machines
-        self._is_cluster, self._clock = is_cluster, clock
-        self._signs = SignsOfLife(observer.note, clock)
-        self._deaths = Deaths()
-        self._avoided = avoided or AvoidedMachines(need, observer.note, clock)
+        self._observer, self._need, self._list_machines, self._clock = observer, need, list_machines, clock
+        self._signs, self._deaths = SignsOfLife(observer.note, clock), Deaths()
+        self._avoided = AvoidedMachines(need, observer.note, clock)
         self._capacity = CapacityWatch(need, observer.note, wait, clock)
         self._runs: dict[int, _Run] = {}
-        self._died_on: dict[int, str] = {}
+        self._died_on: dict[int, str] = defaultdict(str)
         """The machine on which a unit's worker died last without an epoch."""
-        self._asked: dict[int, frozenset[str]] = {}
+        self._asked: dict[int, set[str]] = {}
         """The machines that each unit that waits or runs must not start on."""
         self._looked = clock() - LOOK_S
         self.is_stuck = False
@@ -136,6 +132,11 @@ class UnitWatch:
         """Whether no unit runs."""
         return not self._runs
 
+    @property
+    def ends(self) -> bool:
+        """Whether whoever runs the units should stop all of them."""
+        return self._observer.stopping or self.is_stuck
+
     def take(self, most: int) -> Start | None:
         """The next unit that asks for room; None if none waits.
 
@@ -147,12 +148,11 @@ class UnitWatch:
         unit = self.line.take() if pending < most else None
         if unit is None:
             return None
-        job = self.line.jobs[unit]
         avoid = set(self._avoided.now())
-        elsewhere = avoid | {self._died_on.get(unit, "")} - {""}
+        elsewhere = avoid | {self._died_on[unit]} - {""}
         if any(machine.fits(self._need) and machine.id not in elsewhere for machine in self._avoided.machines):
             avoid = elsewhere
-        self._asked[unit] = frozenset(avoid)
+        job, self._asked[unit] = self.line.jobs[unit], avoid
         return Start(unit, job, self._need.shared_by(job.plan.units_per_gpu), tuple(sorted(avoid)))
 
     def started(self, unit: int) -> None:
@@ -196,17 +196,15 @@ class UnitWatch:
         death, job = read_death(text), self.line.jobs[unit]
         run = self._runs.get(unit, _Run())
         run.machine = run.machine or next((one.id for one in self._avoided.machines if one.id in death.ids), "")
-        neighbours = sum(other.machine == run.machine for number, other in self._runs.items() if number != unit)
+        is_alone = all(other is run or other.machine != run.machine for other in self._runs.values())
         self._end(unit)
         if death.kind == "memory":
             # All that runs on a machine fills its memory. A unit that was alone there has filled it itself.
-            for folder in _folders(job):
-                with _unless_refused():
-                    end_attempt(folder, job.launch_id, "lost", death.line, charged=False, died=not neighbours)
-        elif death.kind == "died" and not run.epochs and self._is_cluster:
+            _change(job, lambda one: end_attempt(one, job.launch_id, "lost", death.line, charged=False, died=is_alone))
+        elif death.kind == "died" and not run.epochs:
             self._died_on[unit] = run.machine
             self._failed_on(run.machine, unit, death.line)
-        pause = self._deaths.pause(unit, death, began=run.began, progressed=run.epochs > 0)
+        pause = self._deaths.pause(unit, death.kind, began=run.began, progressed=run.epochs > 0)
         if pause is None:
             self.line.finish(unit)
             self._observer.given_up(job, death.line)
@@ -221,18 +219,13 @@ class UnitWatch:
         Raises:
             NoCapacityError: no machine has had room for longer than the user wants to wait.
             DeviceError: every machine of the cluster lacks what the units need.
-            LookupError: Ray on this machine has lost its only node.
         """
         self._signs.check()
         now = self._clock()
-        if now - self._looked < LOOK_S:
+        if self._list_machines is None or now - self._looked < LOOK_S:
             return
         self._looked = now
         machines = self._avoided.machines = self._list_machines()
-        if not self._is_cluster:
-            if not machines:
-                raise LookupError
-            return
         if reasons := self._avoided.all_unfit():
             raise DeviceError(f"no machine of the cluster can train this sweep: {reasons}")
         self._capacity.check(machines, running=len(self._runs), avoided=self._avoided.now())
@@ -248,20 +241,13 @@ class UnitWatch:
 
     def _failed_on(self, machine: str, unit: int, reason: str) -> None:
         """Note a failure without an epoch. Of a machine on which all fail, none is charged."""
-        if machine and self._is_cluster:
-            for job in map(self.line.jobs.__getitem__, self._avoided.failed(machine, unit, reason)):
-                for folder in _folders(job):
-                    with _unless_refused():
-                        forgive(folder, job.launch_id, machine)
+        for number in self._avoided.failed(machine, unit, reason) if machine and self._list_machines else ():
+            job = self.line.jobs[number]
+            _change(job, partial(forgive, launch_id=job.launch_id, node=machine))
 
 
-def _folders(job: UnitJob) -> Iterator[TrainingFolder]:
-    """The folders of a unit's trainings; none where the store cannot be opened."""
-    with _unless_refused():
-        store = Store(job.store)
-        yield from map(store.folder, job.unit.trainings)
-
-
-def _unless_refused() -> AbstractContextManager[None]:
-    """Leave out what the store refuses: the next launch finds that the attempt was cut off."""
-    return suppress(OSError, DamagedError, GoalError)
+def _change(job: UnitJob, change: Callable[[TrainingFolder], object]) -> None:
+    """Change the records of a unit, as far as the store lets one: the next launch finds what was cut off."""
+    for training in job.unit.trainings:
+        with suppress(OSError, DamagedError, GoalError):
+            change(Store(job.store).folder(training))

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runners.execution.deaths import (
-    IDLE_DEATHS,
-    LONGEST_MEMORY_PAUSE_S,
-    LONGEST_PAUSE_S,
-    MEMORY_DEATHS,
-    Death,
-    Deaths,
-    Kind,
-    read_death,
-)
+from runners.execution.deaths import MOST, Deaths, Kind, read_death
 
 ID = "ab" * 28
 
@@ -35,18 +26,18 @@ def test_rays_words_are_told_apart(text: str, kind: Kind) -> None:
 
 
 def pauses(kind: Kind, number: int, *, began: bool = False) -> list[float | None]:
-    deaths, death = Deaths(), Death(kind=kind, line="")
-    return [deaths.pause(1, death, began=began, progressed=False) for _ in range(number)]
+    deaths = Deaths()
+    return [deaths.pause(1, kind, began=began, progressed=False) for _ in range(number)]
 
 
 def test_workers_that_die_before_they_begin_wait_longer_each_time_and_are_given_up_after_minutes() -> None:
-    assert pauses("died", IDLE_DEATHS) == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE_S, None]
+    assert pauses("died", MOST["died"]) == [1, 2, 4, 8, 16, 32, 60, None]
 
 
 def test_a_full_memory_is_waited_for_much_longer_and_not_for_ever() -> None:
-    *seconds, last = pauses("memory", MEMORY_DEATHS)
+    *seconds, last = pauses("memory", MOST["memory"])
     assert seconds[:4] == [10, 20, 40, 80]
-    assert max(filter(None, seconds)) == LONGEST_MEMORY_PAUSE_S
+    assert max(filter(None, seconds)) == 300
     assert sum(filter(None, seconds)) > 1800
     assert last is None
 
@@ -61,5 +52,5 @@ def test_deaths_after_an_attempt_began_are_left_to_the_store() -> None:
 
 
 def test_progress_forgets_the_deaths_before_it() -> None:
-    deaths, death = Deaths(), Death(kind="memory", line="")
-    assert [deaths.pause(1, death, began=True, progressed=at == 3) for at in range(5)] == [10, 20, 40, 10, 20]
+    deaths = Deaths()
+    assert [deaths.pause(1, "memory", began=True, progressed=at == 3) for at in range(5)] == [10, 20, 40, 10, 20]

@@ -11,7 +11,7 @@ import pytest
 from goal_core.basics.errors import DeviceError
 from goal_core.training import EpochDone, TrainingFailed
 from runners.execution.capacity import Machine, Resources
-from runners.execution.deaths import IDLE_DEATHS
+from runners.execution.deaths import MOST
 from runners.execution.unit_line import UnitJob
 from runners.execution.unit_watch import LOOK_S, UnitWatch
 from runners.launch.opened_sweep import OpenedSweep
@@ -60,7 +60,7 @@ class Cluster:
         self.jobs = [sweep.job(unit, "L", {}) for unit in pack(sweep.by_stage[0], sweep.config.execution)]
         need = Resources(cpus=1, gpus=0)
         self.watch = UnitWatch(
-            self.jobs, self.observer, need, lambda: self.machines, is_cluster=True, clock=lambda: self.now
+            self.jobs, self.observer, need, lambda: self.machines, clock=lambda: self.now
         )
         self.look()
 
@@ -154,13 +154,13 @@ def test_an_end_for_want_of_memory_is_the_cells_own_only_where_it_was_alone(clus
 
 
 def test_a_unit_whose_workers_die_before_they_begin_is_given_up_at_last(cluster: Cluster) -> None:
-    for _ in range(IDLE_DEATHS):
+    for _ in range(MOST["died"]):
         assert 0 not in cluster.watch.line.finished
         cluster.watch.started(0)
         cluster.watch.reported(0, {"node": "good", "events": []})
         cluster.watch.died(0, DIED)
     assert cluster.watch.line.finished == {0}
-    assert len(cluster.observer.said) == IDLE_DEATHS
+    assert len(cluster.observer.said) == MOST["died"]
     assert cluster.observer.said[-1].startswith("given up: ray.exceptions.ActorDiedError")
 
 
