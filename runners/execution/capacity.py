@@ -14,8 +14,6 @@ from typing import Any
 from goal_core.basics.errors import DeviceError, UnfinishedError
 from sweeps import ResourceConfig
 
-REPEAT_S = 900.0
-"""Seconds after which the user is told again that there is no room."""
 BUSY_S = 90.0
 """Seconds without a running unit after which machines that could hold one count as taken by others."""
 
@@ -168,7 +166,7 @@ def _kinds(machines: Sequence[Machine]) -> str:
 
 
 class CapacityWatch:
-    """Says at once when there is no room for a unit, rarely again, and when there is room.
+    """Says when there is no room for a unit, and when there is again.
 
     Args:
         need: the resources of a unit.
@@ -187,7 +185,6 @@ class CapacityWatch:
         self._need, self._say, self._wait, self._clock = need, say, wait, clock
         self._without: float | None = None
         """Since when there has been no room."""
-        self._said: float | None = None
         self._idle_since = clock()
         """Since when no unit has run although there is a machine for one."""
 
@@ -207,18 +204,17 @@ class CapacityWatch:
             self._idle_since = now
         problem = self._problem(machines, avoided, idle=now - self._idle_since)
         if not problem:
-            if self._said is not None:
+            if self._without is not None:
                 self._say("there is room for a unit again")
-            self._without = self._said = None
+            self._without = None
             return
-        self._without = now if self._without is None else self._without
+        if self._without is None:
+            self._without = now
+            self._say(f"waiting for capacity: {problem}")
         if self._wait is not None and now - self._without >= self._wait:
             raise NoCapacityError(
                 f"no room for a unit for {self._wait / 60:g} min (--wait): {problem}; the same command continues"
             )
-        if self._said is None or now - self._said >= REPEAT_S:
-            self._said = now
-            self._say(f"waiting for capacity: {problem}")
 
     def _problem(self, machines: Sequence[Machine], avoided: Collection[str], *, idle: float) -> str:
         """Why no unit can start; empty if one can, or may soon."""

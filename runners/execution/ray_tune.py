@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from goal_core.basics.errors import GoalError
-from runners.execution.capacity import Machine
-from runners.execution.session.session import AGAIN, RayLostError, RaySession, machines
+from runners.execution.session.session import AGAIN, RayLostError, RaySession
 from runners.execution.trial import train_trial
 from runners.execution.unit_line import UnitJob
 from runners.execution.unit_watch import UnitObserver, UnitWatch
@@ -33,10 +32,6 @@ class _Leave(BaseException):
 
 class RayUnits(RaySession):
     """A running Ray that trains units."""
-
-    def machines(self) -> list[Machine]:
-        """The machines alive."""
-        return machines()
 
     def run(self, jobs: Sequence[UnitJob], observer: UnitObserver) -> None:
         """Train units and those that follow them, until each is done or given up, or the observer stops them.

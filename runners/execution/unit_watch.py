@@ -49,9 +49,6 @@ class UnitObserver(Protocol):
     def step(self) -> None:
         """Called several times a second, in the main thread. Signal handlers set here stay in place."""
 
-    def restarts(self, job: UnitJob, why: str, pause: float) -> None:
-        """Called when a unit's worker died and the unit starts again after some seconds."""
-
     def given_up(self, job: UnitJob, error: str) -> None:
         """Called when a unit's workers died too often; `error` is the last error line."""
 
@@ -211,7 +208,8 @@ class UnitWatch:
             return
         self.line.put_back(unit, pause)
         if death.kind != "unfit":
-            self._observer.restarts(job, _WHY[death.kind], pause)
+            when = f" in {pause:.0f} s" if pause else ""
+            self._observer.note(f"{job.unit.label}: {_WHY[death.kind]}; restarting from the last checkpoints{when}")
 
     def step(self) -> None:
         """Look at the signs of life and at the machines.

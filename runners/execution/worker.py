@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -29,6 +29,7 @@ from runners.execution.verdict import judge
 from runners.store import (
     PATIENCE_S,
     AlreadyDoneError,
+    Attempt,
     LeaseHeldError,
     LeaseLostError,
     Store,
@@ -116,104 +117,87 @@ class _Worker:
         """
         if self._asked_to_stop():
             return
-        chunks = self._chunks(trainings)
-        folders = self._claim(trainings, chunks)
+        job, asked = self._job, Chunks.of(self._job.plan)
+        attempts = self._open(trainings)
+        tried = (asked.after(each, job.launch_id) for each in attempts.values())
+        chunks = min([asked, *tried], key=lambda one: one.size or one.batch)  # of the training with the least memory
+        folders = self._claim(attempts, chunks)
         if not folders:
             return
         self._send(())  # it has begun
         if until_saved:
             log_to_all(folders, "tried apart from the rest of its unit, because a worker died without progress")
-        chosen = tuple(one for one in self._job.plan.trainings if one.key in folders)
+        chosen = tuple(one for one in job.plan.trainings if one.key in folders)
         with UnitListener(
             folders,
             self._send,
-            self._job.watchdog,
+            job.watchdog,
             self._asked_to_stop,
             until_saved=until_saved,
             chunks=chunks,
-            units_per_gpu=self._job.plan.units_per_gpu,
+            units_per_gpu=job.plan.units_per_gpu,
         ) as listener:
             try:
                 forget_peak()
                 if isinstance(self._dataset, Exception):
                     raise self._dataset
-                plan = on_this_machine(replace(self._job.plan, trainings=chosen), self._job.unit, self.store)
+                plan = on_this_machine(replace(job.plan, trainings=chosen), job.unit, self.store)
                 train_unit(chunks.of_plan(plan), folders, listener, self._dataset)
             except SavedError:
-                _release([folder for key, folder in folders.items() if key not in listener.ended])
+                for key in folders.keys() - listener.ended:
+                    with contextlib.suppress(OSError, FencedError):
+                        folders[key].release("saved a state, so it goes on with the rest of its unit")
             except Exception as error:
                 left = [key for key in folders if key not in listener.ended]
                 listener.events([TrainingFailed.because_of(key, error) for key in left])
-        _flush([folder for key, folder in folders.items() if key not in listener.ended])
+        for key in folders.keys() - listener.ended:  # let what they have saved on their way to a stop arrive
+            try:
+                folders[key].flush()
+            except (OSError, FencedError) as error:
+                os.write(2, f"{folders[key]}: not all that was saved is in the store: {error}\n".encode())
         self._ended |= listener.ended - listener.out_of_memory
         if again := [training for training in trainings if training.key in listener.out_of_memory]:
             self.train(again, until_saved=until_saved)
 
-    def _chunks(self, trainings: Sequence[Training]) -> Chunks:
-        """The chunks in which a group is trained: those of the training with the least memory."""
-        asked = Chunks.of(self._job.plan)
-        chunks = [asked]
+    def _open(self, trainings: Sequence[Training]) -> dict[Training, list[Attempt]]:
+        """The trainings that are not done and have an attempt left, each with its attempts so far."""
+        found = {}
         for training in trainings:
-            with contextlib.suppress(OSError, DamagedError):
-                chunks.append(asked.after(self.store.folder(training).attempts.all(), self._job.launch_id))
-        return min(chunks, key=lambda one: one.size or one.batch)
-
-    def _claim(self, trainings: Sequence[Training], chunks: Chunks) -> dict[str, TrainingFolder]:
-        """Claim the trainings that are not done and have an attempt left. Returns their folders by key."""
-        folders = {training.key: self.store.folder(training) for training in trainings if self._is_open(training)}
-        shared_by, claimed = len(folders), 0
-        for key, folder in list(folders.items()):
+            folder, attempts = self.store.folder(training), list[Attempt]()
             try:
-                folder.claim(
-                    self._job.launch_id,
-                    node=self._node,
-                    shared_by=shared_by,
-                    micro_batch=chunks.size,
-                    units_per_gpu=self._job.plan.units_per_gpu,
-                )
-                folder.memory_mb = peak_memory_mb
-                claimed += 1
-            except (AlreadyDoneError, LeaseHeldError, LeaseLostError) as refusal:
-                if self._job.shares and not claimed and not isinstance(refusal, AlreadyDoneError):
-                    return {}  # whoever has the first has the unit; splitting it would compute its features twice
-                del folders[key]  # an earlier attempt of this trial finished it, or another launch is training it
+                if training.key in self._ended or folder.result() is not None:
+                    continue
+                attempts = folder.attempts.all()
+            except DamagedError:
+                pass  # the claim sets it aside
             except OSError as error:
-                del folders[key]
-                self._refuse(key, error)
-        return folders
+                self._refuse(training.key, error)
+                continue
+            hopeless = any(attempt.final for attempt in attempts if attempt.launch_id == self._job.launch_id)
+            if not hopeless and charged_failures(attempts) < self._job.max_attempts[training]:
+                found[training] = attempts
+        return found
 
-    def _is_open(self, training: Training) -> bool:
-        if training.key in self._ended:
-            return False
-        folder = self.store.folder(training)
-        try:
-            if folder.result() is not None:
-                return False
-            attempts = folder.attempts.all()
-        except DamagedError:
-            return True  # the claim sets it aside
-        except OSError as error:
-            self._refuse(training.key, error)
-            return False
-        hopeless = any(attempt.final for attempt in attempts if attempt.launch_id == self._job.launch_id)
-        return not hopeless and charged_failures(attempts) < self._job.max_attempts[training]
+    def _claim(self, trainings: Collection[Training], chunks: Chunks) -> dict[str, TrainingFolder]:
+        """Claim trainings. Returns the folders by key of those that this process has now."""
+        claimed: dict[str, TrainingFolder] = {}
+        how = {"micro_batch": chunks.size, "units_per_gpu": self._job.plan.units_per_gpu, "shared_by": len(trainings)}
+        for training in trainings:
+            folder = self.store.folder(training)
+            try:
+                folder.claim(self._job.launch_id, node=self._node, **how)
+            except AlreadyDoneError:
+                continue  # an earlier attempt of this trial finished it
+            except (LeaseHeldError, LeaseLostError):
+                if self._job.shares and not claimed:
+                    return {}  # whoever has the first has the unit; splitting it would compute its features twice
+            except OSError as error:
+                self._refuse(training.key, error)
+            else:
+                folder.memory_mb, claimed[training.key] = peak_memory_mb, folder
+        return claimed
 
     def _refuse(self, key: str, error: OSError) -> None:
         """Report a training whose files cannot be used. It costs no attempt, and the others go on."""
         self._ended.add(key)
         self._send([TrainingFailed.because_of(key, error)])
-
-
-def _release(folders: Sequence[TrainingFolder]) -> None:
-    for folder in folders:
-        with contextlib.suppress(OSError, FencedError):
-            folder.release("saved a state, so it goes on with the rest of its unit")
-
-
-def _flush(folders: Sequence[TrainingFolder]) -> None:
-    """Let what trainings have saved on their way to a stop arrive in the store."""
-    for folder in folders:
-        try:
-            folder.flush()
-        except (OSError, FencedError) as error:
-            os.write(2, f"{folder}: not all that was saved is in the store: {error}\n".encode())

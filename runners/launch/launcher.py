@@ -258,11 +258,6 @@ class Launcher:
         """Show a line to the user."""
         self._view.note(line)
 
-    def restarts(self, job: UnitJob, why: str, pause: float) -> None:
-        """Note that a worker died. Its trainings continue when Ray restarts the trial."""
-        when = f" in {pause:.0f} s" if pause else ""
-        self._view.note(f"{job.unit.label}: {why}; restarting from the last checkpoints{when}")
-
     def given_up(self, job: UnitJob, error: str) -> None:
         """Note that a unit's workers died too often. What is left of it may be tried again."""
         self._abandoned.update(dict.fromkeys(job.unit.trainings, error))

@@ -19,7 +19,6 @@ import goal_core
 import runners
 import sweeps
 from goal_core.basics.errors import GoalError, UnfinishedError
-from runners.execution.avoided import AvoidedMachines
 from runners.execution.capacity import Machine, Resources, check_here, check_possible, has_autoscaler
 from runners.execution.session.joining import MODE, TOKEN, TOKEN_PATH, reach
 from runners.execution.session.node import PATIENT, SAVING, NodeFailedError, RayNode, is_alive, private_folder
@@ -56,8 +55,6 @@ ALONE = {
 """Variables of a Ray on this machine alone."""
 # In a Ray job, this process passes on variables that the job was given. Ray would call that a conflict.
 IN_JOB = {"RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
-CLUSTER_HEAD_S = 35.0
-"""Seconds without an answer after which a cluster's head is lost; after 60 Ray ends the driver with status 1."""
 LOOPBACK = "127.0.0.1"
 MAX_RESTARTS = 3
 """How often a command restarts itself after its local Ray died."""
@@ -92,7 +89,6 @@ class RaySession:
     ) -> None:
         self.address, self.resources, self._before_restart = address, resources, before_restart
         self.wait, self._ship_code = wait, ship_code
-        self._avoided: AvoidedMachines | None = None
         self._node: RayNode | None = None
         self.grows = False
         """Whether the cluster adds machines by itself; known once it is joined."""
@@ -108,21 +104,23 @@ class RaySession:
         """
         if self.address is None:
             check_here(self.resources)
-        settings = QUIET | (IN_JOB | reach(self.address) if self.address else PATIENT | ALONE | _own_token())
+        settings = QUIET | (IN_JOB | reach(self.address) if self.address else PATIENT | ALONE | {MODE: "token"})
+        if self.address is None and not {TOKEN, TOKEN_PATH} & os.environ.keys():
+            # Ray's processes get it through their environment. Otherwise Ray writes one that all users can read.
+            settings[TOKEN] = secrets.token_hex(32)
         os.environ.update({key: value for key, value in settings.items() if key not in os.environ})
         try:
             self._join(self.address or self._start())
-            self._check_fit(machines())
+            self._check_fit(self.machines())
         except BaseException:
             self._leave()
             raise
-        node, head, patience = self._node, None, CLUSTER_HEAD_S
-        is_running = node.is_running if node is not None else _node_of_this_machine()
-        if node is None:
+        if self._node is not None:
+            self.watch = RayWatch(self._node.is_running, None, self._leave_stuck)
+        else:
             import ray
 
-            head = ray.get_runtime_context().gcs_address
-        self.watch = RayWatch(is_running, head, patience, self._leave_stuck)
+            self.watch = RayWatch(_node_of_this_machine(), ray.get_runtime_context().gcs_address, self._leave_stuck)
         self.watch.start()
         return self
 
@@ -133,7 +131,8 @@ class RaySession:
 
     def _start(self) -> str:
         """Start Ray's processes on this machine. Returns their address."""
-        folder = _private_folder()
+        # Ray lets everybody write to the folder of its sockets.
+        folder = private_folder(Path(os.environ.get("RAY_TMPDIR", "/tmp")) / f"goal-sweep-{os.geteuid()}")
         self._node = RayNode(folder / f"start-{os.getpid()}.log", folder / "ray", {})
         try:
             return self._node.start_head(LOOPBACK)
@@ -147,7 +146,7 @@ class RaySession:
             import ray
 
             logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-            environment = {"runtime_env": self._environment()} if self.address else {}
+            environment = {"runtime_env": _environment(self._ship_code)} if self.address else {}
             ray.init(address=address, log_to_driver=False, logging_level="error", **environment)
         except SystemExit:  # from Ray's own handler of SIGTERM
             raise KeyboardInterrupt from None
@@ -161,7 +160,16 @@ class RaySession:
 
     def _leave(self, *, connected: bool = True) -> None:
         if connected and "ray" in sys.modules:  # or else a shutdown would wait for what is lost
-            _shut_down()
+            import ray
+
+            # What Tune leaves behind holds references to Ray's objects. If another thread collects one while Ray shuts
+            # down, Ray ends the process with status 1.
+            gc.collect()
+            gc.disable()
+            try:
+                ray.shutdown()
+            finally:
+                gc.enable()
         if self._node is not None:
             self._node.end()
 
@@ -192,23 +200,18 @@ class RaySession:
         self.grows = has_autoscaler(status, second == b"1")
         check_possible(here, self.resources, grows=self.grows, wait=self.wait)
 
-    def avoided(self, say: Callable[[str], None]) -> AvoidedMachines:
-        """The machines that this session leaves alone."""
-        if self._avoided is None:
-            self._avoided = AvoidedMachines(self.resources, say)
-        return self._avoided
+    def machines(self) -> list[Machine]:
+        """The machines alive."""
+        import ray
 
-    def _environment(self) -> dict[str, Any]:
-        """What the workers of a cluster get from this machine: some variables and, if asked, the code."""
-        packages = [str(Path(str(package.__file__)).parent) for package in (goal_core, sweeps, runners)]
-        return {"env_vars": _passed_on()} | ({"py_modules": packages} if self._ship_code else {})
+        return [Machine.of_ray(node) for node in ray.nodes() if node["Alive"]]
 
 
-def machines() -> list[Machine]:
-    """The machines of the Ray that was joined."""
-    import ray
-
-    return [Machine.of_ray(node) for node in ray.nodes() if node["Alive"]]
+def _environment(ship_code: bool) -> dict[str, Any]:
+    """What the workers of a cluster get from this machine: variables that Tune does not forward, and maybe the code."""
+    passed_on = {key: value for key, value in os.environ.items() if key.startswith(("AWS_ENDPOINT", "GOAL_"))}
+    packages = [str(Path(str(package.__file__)).parent) for package in (goal_core, sweeps, runners)]
+    return {"env_vars": passed_on} | ({"py_modules": packages} if ship_code else {})
 
 
 def _node_of_this_machine() -> Callable[[], bool]:
@@ -221,46 +224,6 @@ def _node_of_this_machine() -> Callable[[], bool]:
         if any(name in (process.info["cmdline"] or ()) for name in sockets):
             return lambda: is_alive(process)
     return lambda: True
-
-
-def _private_folder() -> Path:
-    """Where a local Ray puts its files: Ray lets everybody write to the folder of its sockets."""
-    return private_folder(Path(os.environ.get("RAY_TMPDIR", "/tmp")) / f"goal-sweep-{os.geteuid()}")
-
-
-def _shut_down() -> None:
-    """Leave Ray without garbage collection.
-
-    What Tune leaves behind holds references to Ray's objects. If another thread collects one while Ray shuts down, Ray
-    ends the process with status 1.
-    """
-    import ray
-
-    gc.collect()
-    gc.disable()
-    try:
-        ray.shutdown()
-    finally:
-        gc.enable()
-
-
-def _own_token() -> dict[str, str]:
-    """A fresh token for a local Ray, unless the user has set one.
-
-    Otherwise Ray writes one to the home directory, readable by all users of the machine. It goes to Ray's processes
-    through their environment, which only the user can read.
-    """
-    written = Path("~/.ray/auth_token").expanduser()
-    with contextlib.suppress(OSError):  # an earlier launch may have let Ray write it
-        if written.stat().st_mode & 0o077:
-            written.chmod(0o600)
-    fresh = {} if {TOKEN, TOKEN_PATH} & os.environ.keys() else {TOKEN: secrets.token_hex(32)}
-    return {MODE: "token"} | fresh
-
-
-def _passed_on() -> dict[str, str]:
-    """Environment variables that workers on other machines need and Tune does not forward; their values stay hidden."""
-    return {key: value for key, value in os.environ.items() if key.startswith(("AWS_ENDPOINT", "GOAL_"))}
 
 
 def not_on_restart(word: str) -> None:

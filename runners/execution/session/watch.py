@@ -13,6 +13,8 @@ PERIOD_S = 1.0
 """Seconds between two looks."""
 STUCK_S = 6.0
 """Seconds that the driver gets to notice the loss by itself. Ray ends it 13 s after the end of the node process."""
+PATIENCE_S = 35.0
+"""Seconds without an answer after which a cluster's head is lost. After 60 Ray ends the driver with status 1."""
 _CONNECT_S = 5.0
 
 
@@ -25,17 +27,14 @@ class RayWatch:
     Args:
         is_running: whether the processes of this machine live that the driver needs.
         head: ``host:port`` of the head of a cluster; None asks nobody.
-        patience: seconds without an answer of the head after which it counts as lost; a cluster may start a new one.
         stuck: called on the thread if nobody has stopped the watch `STUCK_S` seconds after the loss, because the driver
             hangs in a call to Ray. It must end or replace the process.
     """
 
-    def __init__(
-        self, is_running: Callable[[], bool], head: str | None, patience: float, stuck: Callable[[], None]
-    ) -> None:
+    def __init__(self, is_running: Callable[[], bool], head: str | None, stuck: Callable[[], None]) -> None:
         host, _, port = (head or "").rpartition(":")
         self._head = (host.strip("[]"), int(port)) if head else None
-        self._is_running, self._patience, self._stuck = is_running, patience, stuck
+        self._is_running, self._stuck = is_running, stuck
         self._over, self._answered = threading.Event(), time.monotonic()
         self.lost = ""
         """What is lost; empty as long as nothing is."""
@@ -67,7 +66,7 @@ class RayWatch:
             self._answered = time.monotonic()
             return ""
         silent = time.monotonic() - self._answered
-        return "Ray's head process does not answer" if silent > self._patience else ""
+        return "Ray's head process does not answer" if silent > PATIENCE_S else ""
 
 
 def _answers(head: tuple[str, int]) -> bool:

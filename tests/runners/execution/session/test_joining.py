@@ -34,7 +34,7 @@ def a_head(monkeypatch: pytest.MonkeyPatch, answer: Head) -> list[str]:
         return answer(mode)
 
     monkeypatch.setattr(joining, "_ask", ask)
-    monkeypatch.setattr(joining, "_connect", lambda host, port: None)
+    monkeypatch.setattr(joining, "_connect", lambda address: None)
     return asked
 
 
@@ -50,7 +50,7 @@ def test_a_head_without_a_token_is_joined_without_one_also_by_a_user_who_has_one
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(TOKEN, "a" * 32)
-    assert a_head(monkeypatch, an_open_head) == []
+    a_head(monkeypatch, an_open_head)
     assert reach("head:6379") == {MODE: "disabled"}
     # To one who insists on it, the head's own calls would look like those of a stranger.
     reach.cache_clear()
@@ -73,12 +73,12 @@ def test_a_token_is_used_wherever_the_user_keeps_it(
     asked = a_head(monkeypatch, a_guarded_head)
     assert reach("head:6379") == {MODE: "token"}
     assert reach("head:6379") == {MODE: "token"}
-    assert sorted(asked) == ["disabled", "token"]  # and the answer is remembered
+    assert asked == ["disabled", "token"]  # and the answer is remembered
 
 
 def test_a_missing_a_wrong_and_a_disabled_token_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     a_head(monkeypatch, lambda mode: REFUSED)
-    with pytest.raises(GoalError, match="asks for a token, and there is none here: set RAY_AUTH_TOKEN or"):
+    with pytest.raises(GoalError, match=r"asks for a token, and .*auth_token cannot be read: set RAY_AUTH_TOKEN or"):
         reach("head:6379")
     monkeypatch.setenv(TOKEN, "a" * 32)
     with pytest.raises(GoalError, match="refuses the token in RAY_AUTH_TOKEN; it must be"):
@@ -89,7 +89,7 @@ def test_a_missing_a_wrong_and_a_disabled_token_are_told_apart(monkeypatch: pyte
     monkeypatch.delenv(MODE)
     monkeypatch.delenv(TOKEN)
     monkeypatch.setenv(TOKEN_PATH, str(tmp_path / "gone"))
-    with pytest.raises(GoalError, match=r"RAY_AUTH_TOKEN_PATH names .*gone, which cannot be read"):
+    with pytest.raises(GoalError, match=r"asks for a token, and .*gone cannot be read"):
         reach("head:6379")
 
 
@@ -101,8 +101,7 @@ def test_a_missing_a_wrong_and_a_disabled_token_are_told_apart(monkeypatch: pyte
             GoalError,
             "another version",
         ),
-        ("ConnectionError: Could not find any running Ray instance. Please", UnfinishedError, "no Ray runs on this"),
-        ("x: Found multiple active Ray instances: {'a:1', 'b:2'}.", GoalError, "multiple active Ray instances: {'a:1'"),
+        ("ConnectionError: Could not find any running Ray instance.", UnfinishedError, "find any running Ray instance"),
         (
             "ray.exceptions.RpcError: http2 header with status: 404",
             UnfinishedError,
@@ -133,7 +132,7 @@ def test_a_dead_address_ends_at_once_and_the_same_command_may_succeed_later() ->
 def test_a_port_that_does_not_speak_rays_language_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "ANSWER_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        with pytest.raises(UnfinishedError, match="takes connections, but does not answer as a Ray head process does"):
+        with pytest.raises(UnfinishedError, match="does not answer as a Ray head process does"):
             reach(f"127.0.0.1:{mute.getsockname()[1]}")
 
 

@@ -97,23 +97,6 @@ def test_ray_is_left_while_another_thread_would_collect_garbage() -> None:
     assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
 
 
-def test_a_token_that_an_earlier_launch_left_is_closed_to_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    token = tmp_path / ".ray" / "auth_token"
-    token.parent.mkdir()
-    token.write_text("a" * 64)
-    token.chmod(0o644)
-    mine, other = ray_session._own_token(), ray_session._own_token()  # before Ray starts
-    assert mine.keys() == {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
-    assert mine != other
-    assert token.stat().st_mode & 0o777 == 0o600
-    assert token.read_text() == "a" * 64
-
-
 @pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
 def test_a_launch_that_ends_while_it_hangs_withdraws_first(
     address: str | None, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from tests.helpers.until import until
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PERIOD_S", 0.01)
     monkeypatch.setattr(module, "STUCK_S", 0.2)
+    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
 
 
 class Looks:
@@ -33,9 +34,9 @@ class Looks:
         until(lambda: self.number > before + 20, "looks")
 
 
-def watching(looks: Looks, head: str | None = None, patience: float = 0.0) -> tuple[RayWatch, threading.Event]:
+def watching(looks: Looks, head: str | None = None) -> tuple[RayWatch, threading.Event]:
     ended = threading.Event()
-    watch = RayWatch(looks, head, patience, ended.set)
+    watch = RayWatch(looks, head, ended.set)
     watch.start()
     return watch, ended
 
@@ -56,7 +57,7 @@ def test_a_head_that_goes_away_is_lost_and_may_come_back() -> None:
     looks = Looks()
     with socket.create_server(("127.0.0.1", 0), backlog=1000) as head:
         address = head.getsockname()
-        watch, ended = watching(looks, f"127.0.0.1:{address[1]}", patience=0.05)
+        watch, ended = watching(looks, f"127.0.0.1:{address[1]}")
         looks.several()
         assert (watch.lost, watch.answers_lately) == ("", True)
     until(lambda: watch.lost, "loss")
