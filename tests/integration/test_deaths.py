@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -75,14 +74,9 @@ def test_a_worker_that_is_killed_again_and_again_after_progress_costs_nothing(un
 
 def has_saved(folder: Path, attempt: int) -> bool:
     """Whether an attempt has begun at each training, and has saved a state of one."""
-    leases = list(folder.glob("goal-sweep-store/cells/*/frozen-*/lease.json"))
-    if any(json.loads(lease.read_text())["attempt"] < attempt for lease in leases):
-        return False
-    return any(
-        last.stat().st_mtime_ns > lease.stat().st_mtime_ns
-        for lease in leases
-        for last in lease.parent.glob("last*.safetensors")
-    )
+    trainings = list(folder.glob("goal-sweep-store/cells/*/frozen-*"))
+    has_begun = all((one / "attempts" / f"{attempt}.json").exists() for one in trainings)
+    return has_begun and any((one / f"last.{attempt}.safetensors").exists() for one in trainings)
 
 
 DIES_BEFORE_IT_BEGINS = """
