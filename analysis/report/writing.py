@@ -19,7 +19,7 @@ from analysis.report.folder import ReportFolder
 from analysis.report.inputs import Inputs
 from analysis.report.latex.blocks import block_to_latex, stack_to_latex, stacks, table_to_latex
 from analysis.report.markdown import block_to_markdown
-from analysis.report.notes import imported_note, notes, summary
+from analysis.report.notes import notes, summary
 from analysis.report.page import report_to_html
 from analysis.report.parts import Picture, Section, suffix_of
 from analysis.report.runs import runs_of
@@ -219,11 +219,6 @@ def best_trainings(inputs: Inputs) -> tuple[str, ...]:
             own = runs[(runs["pair"] == best[0]) & (runs["triplet"] == best[1])].sort_values("seed")
             keys |= dict.fromkeys(map(str, own["training"]))
     return tuple(keys)
-
-
-def origin_notes(inputs: Inputs) -> tuple[str, ...]:
-    """What must be said wherever the numbers are shown: which were imported, and whether a ranking survives tuning."""
-    return (*imported_note(inputs.results), *tuning_answer(inputs))
 
 
 def _block_json(block: Block) -> dict[str, Any]:

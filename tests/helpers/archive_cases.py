@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import tarfile
 from collections.abc import Callable
@@ -65,19 +64,19 @@ def write_archive(archive: Path, files: Files, add: Callable[[tarfile.TarFile], 
 
 
 def rewritten(archive: Path, change: Callable[[Files], None]) -> Path:
-    """Change the members of an archive, and not the digests of its manifest."""
+    """Change the members of an archive."""
     files = files_in(archive)
     change(files)
     return write_archive(archive, files)
 
 
-def resealed(archive: Path, change: Callable[[Files], None]) -> Path:
-    """Change the members of an archive, and its digests with them."""
+def recounted(archive: Path, change: Callable[[Files], None]) -> Path:
+    """Change the members of an archive, and the number that it states with them."""
     files = files_in(archive)
-    manifest = parse_json(files.pop("manifest.json"), "manifest")
     change(files)
-    manifest["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    return write_archive(archive, {"manifest.json": json_bytes(manifest), **files})
+    if b'"format"' in files["sweep.json"]:
+        edited(files, "sweep.json", num_files=len(files))
+    return write_archive(archive, files)
 
 
 def edited(files: Files, name: str, /, **changes: Any) -> None:

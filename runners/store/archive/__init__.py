@@ -2,11 +2,12 @@
 
 ::
 
-    manifest.json                            first: the format, its version, and the SHA-256 of every other file
-    sweep.json                               the resolved sweep, its data fingerprint and the ids of its weights
+    sweep.json                               first: the format and its version, the number of files, the resolved sweep,
+                                             its data fingerprint and the ids of its weights
     cells/<cell id>/<stage>-<key>/...        a finished training as the store has it, without its weights
 
-It is a ``.tar.gz``, and unpacked it is a small store. So what reads a store checks its content too. An import
+It is a ``.tar.gz``, and unpacked it is a small store. So what reads a store, with the digests that each result states,
+checks its content too. An import
 never replaces a finished result, and marks what it adds: numbers that were forged together with their digests are not
 found.
 """

@@ -9,7 +9,7 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from goal_core.basics.atomic import DamagedError, replace_with
 from goal_core.basics.sealed_json import json_bytes
 from goal_core.checkpoints import BEST
 from goal_core.models import NAMED_WEIGHTS
-from runners.store.archive.reading import FORMAT, MANIFEST, MAX_FILE, MAX_TOTAL, SWEEP, VERSION, ArchiveError
+from runners.store.archive.reading import FORMAT, MAX_FILE, MAX_TOTAL, SWEEP, VERSION, ArchiveError
 from runners.store.records import RESULT, Attempt
 from runners.store.storage import read_json
 from runners.store.store import Store
@@ -49,12 +49,14 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
     # A tracking URI may contain a password, so it stays here in any case.
     config = replace(sweep.config, store=_STORE, tracking=_TRACKING)
     description = {
+        "format": FORMAT,
+        "version": VERSION,
         "sweep": to_mapping(config if with_provenance else _without_paths(config)),
         "data_fingerprint": sweep.data_fingerprint,
         "weights": dict(sweep.weights),
         "trails": to_mapping(sweep.trails),
     }
-    files = {SWEEP: json_bytes(description)}
+    files: dict[str, bytes] = {}
     statuses = store.status(sweep.trainings)
     done = [training for training, status in statuses.items() if status.state == "done"]
     if not done:
@@ -65,9 +67,10 @@ def export_results(sweep: ResolvedSweep, store: Store, path: Path, *, with_prove
     for training, contents in zip(done, carried, strict=True):
         place = f"cells/{training.cell.id}/{training.stage.name}-{training.key}"
         files |= {f"{place}/{name}": content for name, content in contents.items()}
+    members = [(SWEEP, json_bytes({**description, "num_files": 1 + len(files)})), *sorted(files.items())]
     if max(map(len, files.values())) > MAX_FILE or sum(map(len, files.values())) > MAX_TOTAL // 2:
         raise ArchiveError(f"the results in {store.location} are larger than an archive may be")
-    replace_with(path.absolute(), lambda temporary: _pack(temporary, files))
+    replace_with(path.absolute(), lambda temporary: _pack(temporary, members))
     return len(done), len(statuses)
 
 
@@ -115,15 +118,13 @@ def _anonymous(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**record, "launch_id": launch, "host": "", "pid": 0, "git_diff": "", "trace": "", "reason": reason}
 
 
-def _pack(path: Path, files: Mapping[str, bytes]) -> None:
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
-    manifest = json_bytes({"format": FORMAT, "version": VERSION, "sha256": digests})
+def _pack(path: Path, members: Sequence[tuple[str, bytes]]) -> None:
     with (
         path.open("wb") as packed,
         gzip.GzipFile(filename="", fileobj=packed, mode="wb", mtime=0) as unpacked,
         tarfile.open(fileobj=unpacked, mode="w|", format=tarfile.USTAR_FORMAT) as tar,
     ):
-        for name, content in [(MANIFEST, manifest), *sorted(files.items())]:
+        for name, content in members:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))

@@ -1,4 +1,4 @@
-"""Read an archive of results, which may come from anybody: names, sizes and digests first, then as a store is read."""
+"""Read an archive of results, which may come from anybody: names and sizes first, then as a store is read."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from runners.store.store import Store
 from runners.store.trainings import LOG
 from sweeps import ResolvedSweep, SweepConfig, Trail, Training, from_mapping
 
-FORMAT, VERSION = "goal-sweep results", 2
-MANIFEST, SWEEP = "manifest.json", "sweep.json"
+FORMAT, VERSION = "goal-sweep results", 3
+SWEEP = "sweep.json"
 MAX_FILE, MAX_TOTAL = 64 * 2**20, 2**30
 """Bytes of one file in an archive, and of all of them."""
 _MAX_CELLS = 20_000
@@ -76,9 +76,9 @@ def opened_archive(path: Path) -> Iterator[Archive]:
         raise ArchiveError(f"{path} is not a regular file" if path.exists() else f"there is no file {path}")
     with tempfile.TemporaryDirectory(prefix="goal-sweep-import-") as folder:
         try:
-            files = _unpack(path, Path(folder))
-            archive = _resolved(files, Store(folder))
-            _check(archive, set(files))
+            described, names = _unpack(path, Path(folder))
+            archive = _resolved(described, Store(folder))
+            _check(archive, names)
         except StorageError:
             raise
         except _WRONG as error:
@@ -100,48 +100,41 @@ class _Unpacked(gzip.GzipFile):
         return content
 
 
-def _unpack(path: Path, folder: Path) -> dict[str, bytes]:
-    """Write the files of an archive to a folder. Returns the names, with the content of those of no training."""
-    found: dict[str, bytes] = {}
+def _unpack(path: Path, folder: Path) -> tuple[dict[str, Any], set[str]]:
+    """Write the files of an archive to a folder. Returns what it says of its sweep, and the names of the others."""
+    described: dict[str, Any] = {}
+    found: set[str] = set()
     with path.open("rb") as packed, _Unpacked(fileobj=packed) as unpacked:
         origin = f"{_quoted(path.name)} (sha256 {hashlib.file_digest(packed, 'sha256').hexdigest()})"
         packed.seek(0)
         with tarfile.open(fileobj=unpacked, mode="r|") as tar:
-            members = iter(tar)
-            digests = _digests(tar, next(members, None))
-            for member in members:
-                name = member.name
-                if not (member.isreg() and _MEMBER.fullmatch(name)) or name in found or member.size > MAX_FILE:
+            for member in tar:
+                name, file = member.name, tar.extractfile(member) if member.isreg() else None
+                if file is None or member.size > MAX_FILE or name in found or not _MEMBER.fullmatch(name):
                     raise DamagedError(f"{_quoted(name)} does not belong in an archive")
-                content = _content(tar, member)
-                if hashlib.sha256(content).hexdigest() != digests.get(name):
-                    raise DamagedError(f"{name} is not the file that {MANIFEST} states")
-                found[name] = content if name == SWEEP else b""
-                target = folder / name
-                with storage_errors(target, "write"):
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(_as_stored(target.name, content, origin))
+                if not found:
+                    described = _description(name, file.read())
+                else:
+                    target = folder / name
+                    with storage_errors(target, "write"):
+                        target.parent.mkdir(parents=True, exist_ok=True)
+                        target.write_bytes(_as_stored(target.name, file.read(), origin))
+                found.add(name)
         while unpacked.read(2**20):  # to the end, where the checksum of the whole tells a file that was cut short
             pass
-    if lost := sorted({SWEEP, *digests} - found.keys()):
-        raise DamagedError(f"{_quoted(lost[0])} is missing")
-    return found
+    if len(found) != described["num_files"]:
+        raise DamagedError(f"it has {len(found)} of its {described['num_files']} files")
+    return described, found - {SWEEP}
 
 
-def _digests(tar: tarfile.TarFile, first: tarfile.TarInfo | None) -> Mapping[str, Any]:
-    """The SHA-256 of every file in an archive, by name, as its first member states them."""
-    if first is None or first.name != MANIFEST or not first.isreg() or first.size > MAX_FILE:
-        raise DamagedError(f"it does not begin with {MANIFEST}")
-    manifest = parse_json(_content(tar, first), MANIFEST)
-    if (manifest.get("format"), manifest.get("version")) != (FORMAT, VERSION):
-        raise DamagedError(f"it has version {str(manifest.get('version'))[:20]}, and this goal-sweep reads {VERSION}")
-    return dict(manifest["sha256"])
-
-
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = tar.extractfile(member)
-    assert file is not None  # of a regular file it never is
-    return file.read()
+def _description(name: str, content: bytes) -> dict[str, Any]:
+    """What an archive says of its sweep, in its first member."""
+    described = parse_json(content, SWEEP) if name == SWEEP else {}
+    if described.get("format") != FORMAT:
+        raise DamagedError(f"it does not begin with {SWEEP}")
+    if described.get("version") != VERSION:
+        raise DamagedError(f"it has version {str(described.get('version'))[:20]}, and this goal-sweep reads {VERSION}")
+    return described
 
 
 def _as_stored(name: str, content: bytes, origin: str) -> bytes:
@@ -158,8 +151,7 @@ def _quoted(name: str) -> str:
     return (name if len(name) <= 120 else f"{name[:120]}...").encode("unicode_escape").decode()
 
 
-def _resolved(files: Mapping[str, bytes], store: Store) -> Archive:
-    described = parse_json(files[SWEEP], SWEEP)
+def _resolved(described: Mapping[str, Any], store: Store) -> Archive:
     fingerprint, weights = described["data_fingerprint"], described["weights"]
     if not all(re.fullmatch(r"[\x21-\x7e]{1,200}", each) for each in [fingerprint, *weights.values()]):
         raise DamagedError(f"{SWEEP} has a data fingerprint or an id of weights that is none")
@@ -171,19 +163,13 @@ def _resolved(files: Mapping[str, bytes], store: Store) -> Archive:
     num_seeds = max(len(config.seeds), len(config.tune.seeds) if config.tune else 0)
     if num_seeds * (len(config.model.backbones) * len(config.objectives.names) + num_candidates) > _MAX_CELLS:
         raise DamagedError(f"{SWEEP} has more than {_MAX_CELLS} cells")
-    return Archive(
-        config=config,
-        data_fingerprint=fingerprint,
-        weights=dict(weights),
-        trails=trails,
-        store=store,
-    )
+    return Archive(config=config, data_fingerprint=fingerprint, weights=dict(weights), trails=trails, store=store)
 
 
 def _check(archive: Archive, names: set[str]) -> None:
     """Check that every file belongs to a finished training of the sweep, and is what its result states."""
     folders = {archive.store.folder(training).folder: training for training in archive.trainings}
-    for name in sorted(names - {SWEEP}):
+    for name in sorted(names):
         folder = archive.store.root.joinpath(*Path(name).parts[:3])
         if folder not in folders or f"{folder.relative_to(archive.store.root)}/{RESULT}" not in names:
             raise DamagedError(f"it holds results of another sweep, or parts of one: {name}")

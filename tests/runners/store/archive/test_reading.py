@@ -21,7 +21,7 @@ from tests.helpers.archive_cases import (
     files_in,
     finished_sweep,
     first,
-    resealed,
+    recounted,
     rewritten,
     write_archive,
 )
@@ -104,35 +104,35 @@ def lose_the_sweep(files: Files) -> None:
     del files["sweep.json"]
 
 
-def lose_the_manifest(files: Files) -> None:
-    del files["manifest.json"]
-
-
 def smuggle(files: Files) -> None:
     files[f"cells/{'0' * 16}/frozen-{'0' * 16}/result.json"] = b"{}"
 
 
 def of_another_version(files: Files) -> None:
-    edited(files, "manifest.json", version=99)
+    edited(files, "sweep.json", version=99)
 
 
-def edit_the_manifest(files: Files) -> None:
-    files["manifest.json"] = files["manifest.json"].replace(b"goal-sweep results", b"goal-sweep Results")
+def of_another_format(files: Files) -> None:
+    edited(files, "sweep.json", format="results")
+
+
+def edit_the_sweep(files: Files) -> None:
+    files["sweep.json"] = files["sweep.json"].replace(b"scenes", b"Scenes")
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (damage, "result.json is not the file that manifest.json states"),
-        (lose, "metrics.1.jsonl is missing"),
-        (lose_the_sweep, "sweep.json is missing"),
-        (lose_the_manifest, "it does not begin with manifest.json"),
-        (smuggle, "result.json is not the file that manifest.json states"),
-        (of_another_version, "it has version 99, and this goal-sweep reads 2"),
-        (edit_the_manifest, "does not match its checksum"),
+        (damage, "result.json is damaged"),
+        (lose, "it has 15 of its 16 files"),
+        (lose_the_sweep, "it does not begin with sweep.json"),
+        (smuggle, "result.json is damaged"),
+        (of_another_version, "it has version 99, and this goal-sweep reads 3"),
+        (of_another_format, "it does not begin with sweep.json"),
+        (edit_the_sweep, "does not match its checksum"),
     ],
 )
-def test_what_the_manifest_does_not_state(
+def test_what_no_export_has_written(
     archive: Path, refused: Callable[[Path], str], change: Callable[[Files], None], said: str
 ) -> None:
     assert said in refused(rewritten(archive, change))
@@ -154,7 +154,7 @@ def test_what_the_manifest_does_not_state(
 )
 def test_a_name_that_no_export_writes(archive: Path, refused: Callable[[Path], str], name: str) -> None:
     before = set(archive.parent.parent.rglob("evil*"))
-    assert "does not belong in an archive" in refused(resealed(archive, lambda files: files.update({name: b"{}"})))
+    assert "does not belong in an archive" in refused(recounted(archive, lambda files: files.update({name: b"{}"})))
     assert set(archive.parent.parent.rglob("evil*")) == before
     assert not Path("/tmp/evil.json").exists()
 
@@ -191,12 +191,12 @@ class _Zeros(io.RawIOBase):
         return bytes(size)
 
 
-@pytest.mark.parametrize("name", [f"cells/{'0' * 16}/frozen-{'0' * 16}/metrics.1.jsonl", "manifest.json"])
+@pytest.mark.parametrize("name", [f"cells/{'0' * 16}/frozen-{'0' * 16}/metrics.1.jsonl", "sweep.json"])
 def test_a_file_that_unpacks_to_more_than_any_export_writes(
     archive: Path, refused: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(reading, "MAX_FILE", 2**20)
-    files = {} if name == "manifest.json" else files_in(archive)
+    files = {} if name == "sweep.json" else files_in(archive)
 
     def add(tar: tarfile.TarFile) -> None:
         member = tarfile.TarInfo(name)
@@ -316,12 +316,12 @@ CONTENTS: dict[Callable[[Files], None], str] = {
 def test_contents_that_a_store_would_not_read(
     archive: Path, refused: Callable[[Path], str], change: Callable[[Files], None], said: str
 ) -> None:
-    assert said in refused(resealed(archive, change))
+    assert said in refused(recounted(archive, change))
 
 
 def test_values_that_json_does_not_have(archive: Path, refused: Callable[[Path], str]) -> None:
     def nest(files: Files) -> None:
         files["sweep.json"] = b'{"sweep": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 
-    refused(resealed(archive, nest))
-    refused(resealed(archive, lambda files: files.update({"sweep.json": json_bytes(["a list"])})))
+    refused(recounted(archive, nest))
+    refused(recounted(archive, lambda files: files.update({"sweep.json": json_bytes(["a list"])})))
